@@ -1,0 +1,62 @@
+/*!
+ * What a tiling function gets and gives back. Plain C++: no CANN header and no host-layer header, so that the same
+ * tiling runs in the host library, in CANN's op_host and in a test.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_LAUNCH_CONFIG_H
+#define MS_ASCEND_OPS_PRIMITIVES_LAUNCH_CONFIG_H
+
+#include <cstdint>
+
+namespace ms_ascend_ops {
+
+enum class DataType : int32_t { FLOAT16, BFLOAT16, FLOAT32, INT32, INT64 };
+
+constexpr uint32_t SizeOf(DataType dtype)
+{
+    switch (dtype) {
+        case DataType::FLOAT16:
+        case DataType::BFLOAT16:
+            return 2;
+        case DataType::FLOAT32:
+        case DataType::INT32:
+            return 4;
+        case DataType::INT64:
+            return 8;
+    }
+    return 0;
+}
+
+constexpr int32_t MAX_RANK = 8;
+
+struct TensorDesc {
+    DataType dtype = DataType::FLOAT32;
+    int32_t rank = 0;
+    int64_t dims[MAX_RANK] = {};
+
+    // Product of dims[begin, end).
+    int64_t Product(int32_t begin, int32_t end) const
+    {
+        int64_t product = 1;
+        for (int32_t i = begin; i < end; ++i) {
+            product *= dims[i];
+        }
+        return product;
+    }
+    int64_t Size() const { return Product(0, rank); }
+    int64_t LastDim() const { return dims[rank - 1]; }
+};
+
+// The machine a kernel will run on.
+struct Platform {
+    uint32_t coreNum = 1;   // vector cores (NPU) or worker threads (host)
+    uint32_t ubBytes = 0;   // Unified Buffer one core may use
+};
+
+struct LaunchConfig {
+    uint32_t blockDim = 1;
+    uint64_t workspaceBytes = 0;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_LAUNCH_CONFIG_H
