@@ -50,6 +50,7 @@ struct TensorDesc {
 struct Platform {
     uint32_t coreNum = 1;   // vector cores (NPU) or worker threads (host)
     uint32_t ubBytes = 0;   // Unified Buffer one core may use
+    uint32_t minBytesPerCore = 4096;   // below this much data a further core costs more than it brings
 };
 
 struct LaunchConfig {
