@@ -25,11 +25,11 @@ class LlamaConfig:
     """Sizes of the network. The defaults train to readable text within a minute on two cores."""
 
     vocab_size: int = 256
-    hidden_size: int = 192
-    intermediate_size: int = 512
+    hidden_size: int = 128
+    intermediate_size: int = 352
     num_hidden_layers: int = 4
-    num_attention_heads: int = 6
-    num_key_value_heads: int = 3
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
     max_position_embeddings: int = 1024
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,6 @@ __all__ = [
     "dtype_name",
     "inputs_of",
     "observe",
-    "pynative",
     "read",
     "relative_error",
     "round_to",
@@ -103,20 +101,6 @@ def run(cell: nn.Cell, *inputs: Tensor) -> Any:
     """Call the `construct` of a detached cell as plain Python, also where it is decorated with `ms.jit`."""
     construct = inspect.unwrap(cell.construct)
     return construct(*inputs) if inspect.ismethod(construct) else construct(cell, *inputs)
-
-
-@contextmanager
-def pynative() -> Iterator[None]:
-    """Run operators one by one within the block, whatever mode the user has set."""
-    mode = ms.get_context("mode")
-    if mode == ms.PYNATIVE_MODE:
-        yield
-        return
-    ms.set_context(mode=ms.PYNATIVE_MODE)
-    try:
-        yield
-    finally:
-        ms.set_context(mode=mode)
 
 
 @dataclass(frozen=True)

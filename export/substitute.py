@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
+from ms_ascend_ops.export.modes import evaluating, pynative
 from ms_ascend_ops.export.outcome import Match, Skip
 from ms_ascend_ops.export.patterns import PATTERNS, Pattern
-from ms_ascend_ops.export.probe import Array, dtype_name, pynative, read
+from ms_ascend_ops.export.probe import Array, dtype_name, read
 from ms_ascend_ops.export.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
@@ -82,7 +82,7 @@ def optimize(
 
 
 def _find(net: nn.Cell, patterns: Sequence[Pattern], report: Report) -> dict[int, tuple[nn.Cell, nn.Cell]]:
-    """Walk the tree: an entry of the report for every recognised cell, and (old, new) by id where it can be replaced."""
+    """Walk the tree and enter every recognised cell in the report. Returns (old, new) by the id of the old."""
     replacements: dict[int, tuple[nn.Cell, nn.Cell]] = {}
     seen: dict[int, str] = {}
 
@@ -165,7 +165,7 @@ def _swap(net: nn.Cell, replacements: dict[int, tuple[nn.Cell, nn.Cell]], report
 
 def _measure(net: nn.Cell, inputs: Sequence[Tensor], gradients: bool) -> tuple[_Values, _Values]:
     """Outputs, and gradients of the parameters for fixed random gradients of the outputs."""
-    with _evaluating(net):
+    with evaluating(net):
         outputs = net(*inputs)
         values = _values(outputs)
         if not gradients:
@@ -205,16 +205,3 @@ def _difference(before: _Values, after: _Values) -> Difference:
 def _coarsest(values: _Values) -> str:
     dtypes = {dtype for dtype, _ in values}
     return next((dtype for dtype in ("bfloat16", "float16") if dtype in dtypes), "float32")
-
-
-@contextmanager
-def _evaluating(net: nn.Cell) -> Iterator[None]:
-    """Evaluation mode within the block: dropout would make two runs differ."""
-    state = [(cell, cell.training, cell._phase) for _, cell in net.cells_and_names()]
-    net.set_train(False)
-    try:
-        yield
-    finally:
-        for cell, training, phase in state:
-            cell.add_flags(training=training)
-            cell._phase = phase
