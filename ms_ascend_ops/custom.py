@@ -4,9 +4,9 @@ An operator function is one line, the same in PyNative, in GRAPH mode, in `ms.ji
 
     return _select(x, gamma, epsilon, scheme)(x, gamma)
 
-`_select`, a `Selector`, checks the tensors and attributes and gives the primitive for these attributes. While a graph is
-compiled MindSpore calls its `__infer__`, once, and puts the primitive into the graph as a constant: there, nothing but
-the primitive is left. A dim that is not known yet passes; the same rules in C++ check it when the graph runs.
+`_select`, a `Selector`, checks the tensors and attributes and gives the primitive for these attributes. While a graph
+is compiled MindSpore calls its `__infer__`, once, and puts the primitive into the graph as a constant: there, nothing
+but the primitive is left. A dim that is not known yet passes; the same rules in C++ check it when the graph runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __init__(
         self,
         signature: registry.Signature,
-        attributes: dict[str, int | float | bool | str],
+        attributes: dict[str, Any],
         bprop: Callable[..., Any] | None,
     ):
         target = ms.get_context("device_target")
@@ -105,7 +105,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def _not_a_tensor(self, name: str, got: str) -> TypeError:
         return TypeError(f"{self.signature.name}: {name} must be a Tensor, got {got}")
 
-    def _attributes(self, values: tuple[Any, ...]) -> dict[str, int | float | bool | str]:
+    def _attributes(self, values: tuple[Any, ...]) -> dict[str, Any]:
         names = [attribute.name for attribute in self.signature.attributes]
         return self.signature.check_attributes(dict(zip(names, values, strict=True)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
 
 
-@lru_cache(maxsize=None)
+@cache
 def native() -> Any:
     """The module `ms_ascend_ops._C`, checked to belong to this version of the package.
 

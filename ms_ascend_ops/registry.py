@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,20 @@ class AttributeSpec:
     choices: tuple[str, ...] = ()
     exclusive_minimum: float | None = None
 
-    def check(self, op: str, value: Any) -> int | float | bool | str:
+    def check(self, op: str, value: Any) -> Any:
         """Return `value` as the kernel reads it.
 
         Raises:
             TypeError: `value` has another type.
             ValueError: `value` is not allowed.
         """
-        accepted: tuple[type, ...] = (int, float) if self.type == "float" else (_PYTHON_TYPES[self.type],)
-        if not isinstance(value, accepted) or (isinstance(value, bool) and self.type != "bool"):
+        accepted: Any = (int, float) if self.type == "float" else (_PYTHON_TYPES[self.type],)
+        if not isinstance(value, accepted) or (type(value) is bool and self.type != "bool"):
             article = "an" if self.type == "int" else "a"
             raise TypeError(f"{op}: {self.name} must be {article} {self.type}, got {type(value).__name__}")
         if self.type == "float":
             # Kernels compute with the float32 value: that one has to obey the rule.
-            stored = _to_float32(float(value)) if math.isfinite(value) else float(value)
+            stored = _to_float32(value)
             if not math.isfinite(stored):
                 raise ValueError(f"{op}: {self.name} must be finite in float32, got {value}")
             if self.exclusive_minimum is not None and not stored > self.exclusive_minimum:
@@ -70,7 +70,7 @@ class AttributeSpec:
             raise ValueError(f"{op}: {self.name} must fit in 64 bits, got {value}")
         if self.choices and value not in self.choices:
             raise ValueError(f"{op}: {self.name} must be {_one_of(self.choices)}, got {value!r}")
-        return value  # type: ignore[no-any-return]
+        return value
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Signature:
         """The dtype variables, in the order of the kernel's template parameters."""
         return tuple(self.types[0])
 
-    def check_attributes(self, values: Mapping[str, Any]) -> dict[str, int | float | bool | str]:
+    def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return every attribute by name: the given values, checked, and the defaults of the others."""
         return {a.name: a.check(self.name, values.get(a.name, a.default)) for a in self.attributes}
 
@@ -151,13 +151,13 @@ def load(path: Path) -> OpSpec:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
 
-@lru_cache(maxsize=None)
+@cache
 def names() -> tuple[str, ...]:
     """Names of all operators."""
     return tuple(sorted(path.stem for path in _DEFINITIONS.glob("*.yaml")))
 
 
-@lru_cache(maxsize=None)
+@cache
 def op_spec(name: str) -> OpSpec:
     """The definition of one operator.
 
@@ -169,7 +169,7 @@ def op_spec(name: str) -> OpSpec:
     return load(_DEFINITIONS / f"{name}.yaml")
 
 
-@lru_cache(maxsize=None)
+@cache
 def signature(name: str) -> Signature:
     """The signature of a kernel: `rms_norm` or `rms_norm_grad`."""
     gradient = op_spec(name.removesuffix("_grad")).gradient if name.endswith("_grad") else None
@@ -233,4 +233,4 @@ def _to_float32(value: float) -> float:
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf

@@ -6,9 +6,9 @@ A rule is a blank-separated list of tokens, one definition of which serves Pytho
     2*d       one dim, twice the size of d           1        one dim of that size
     2*d@axis  the dim that the integer attribute `axis` names (negative counts from the end)
 
-The same symbol stands for the same size(s) everywhere in a signature. A dim that is not known yet is -1, and a tensor of
-unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same interpreter in
-C++; the tests compare the two, messages included.
+The same symbol stands for the same size(s) everywhere in a signature. A dim that is not known yet is -1, and a tensor
+of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same interpreter
+in C++; the tests compare the two, messages included.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MAX_RANK = 8  # of the kernels: MAX_RANK in kernels/primitives/launch_config.h
 UNKNOWN_DIM = -1
 UNKNOWN_RANK: Shape = (-2,)
 
-_TOKEN = re.compile(r"(?P<star>\*)?(?:(?P<factor>[1-9]\d*)\*)?(?P<name>[a-z]\w*|\d+)(?:@(?P<attribute>[a-z]\w*))?")
+_TOKEN = re.compile(
+    r"(?:(?P<star>\*)|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?|(?P<literal>\d+)"
+)
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,10 @@ class ShapeRule:
         tokens = []
         for word in text.split():
             match = _TOKEN.fullmatch(word)
-            if match is None or (match["star"] and (match["factor"] or match["attribute"] or match["name"].isdigit())):
+            if match is None or (match["star"] and match["attribute"]):
                 raise ValueError(f"shape rule '{text}': cannot read the token '{word}'")
-            if match["name"].isdigit():
-                tokens.append(Token("", int(match["name"]) * int(match["factor"] or 1), False, match["attribute"] or ""))
-            else:
-                tokens.append(
-                    Token(match["name"], int(match["factor"] or 1), bool(match["star"]), match["attribute"] or "")
-                )
+            factor = int(match["literal"] or match["factor"] or 1)
+            tokens.append(Token(match["symbol"] or "", factor, bool(match["star"]), match["attribute"] or ""))
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")
@@ -122,10 +120,11 @@ class _Matcher:
             last = first
         elif not any(token.star for token in rule.after):
             first = last
-        if not first <= (axis + rank if axis < 0 else axis) <= last:
-            allowed = f"in [{-rank}, {rank - 1}]" if last - first == rank - 1 else f"from {first} to {last}"
-            raise self.error(f"{rule.anchor.attribute} must be {allowed} for {tensor.name} of shape {shape}, got {axis}")
         position = axis + rank if axis < 0 else axis
+        if not first <= position <= last:
+            allowed = f"in [{-rank}, {rank - 1}]" if last - first == rank - 1 else f"from {first} to {last}"
+            subject = f"{tensor.name} of shape {shape}"
+            raise self.error(f"{rule.anchor.attribute} must be {allowed} for {subject}, got {axis}")
         self._match_side(tensor, shape, rule.before, 0, position)
         self._match_dim(tensor, shape, rule.anchor, position, axis)
         self._match_side(tensor, shape, rule.after, position + 1, rank)

@@ -1,9 +1,9 @@
 /*!
  * What MindSpore hands to the functions of an AOT custom operator, declared without MindSpore's headers.
  *
- * The classes repeat the layout of mindspore/include/mindspore/ccsrc/utils/custom_aot_extra.h (MindSpore 2.10): the order
- * of the virtual functions and of the members is their binary interface. They take std::string, which the wheels compile
- * with _GLIBCXX_USE_CXX11_ABI=0: so must this library.
+ * The classes repeat the layout of mindspore/include/mindspore/ccsrc/utils/custom_aot_extra.h (MindSpore 2.10): the
+ * order of the virtual functions and of the members is their binary interface. They take std::string, which the wheels
+ * compile with _GLIBCXX_USE_CXX11_ABI=0: so must this library.
  */
 #ifndef MS_ASCEND_OPS_BINDING_AOT_EXTRA_H
 #define MS_ASCEND_OPS_BINDING_AOT_EXTRA_H

@@ -14,7 +14,12 @@
 extern "C" {
 #endif
 
-typedef enum { MS_ASCEND_OK = 0, MS_ASCEND_TYPE_ERROR = 1, MS_ASCEND_VALUE_ERROR = 2, MS_ASCEND_ERROR = 3 } MsAscendStatus;
+typedef enum {
+    MS_ASCEND_OK = 0,
+    MS_ASCEND_TYPE_ERROR = 1,
+    MS_ASCEND_VALUE_ERROR = 2,
+    MS_ASCEND_ERROR = 3
+} MsAscendStatus;
 
 typedef struct {
     void* data;  // may be null where only shapes and dtypes are asked for

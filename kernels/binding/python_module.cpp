@@ -99,13 +99,17 @@ public:
     {
         std::vector<MsAscendTensor> tensors;
         for (const Tensor& tensor : tensors_) {
-            tensors.push_back({tensor.data, tensor.dtype.c_str(), tensor.shape.data(),
-                               static_cast<int32_t>(tensor.shape.size())});
+            tensors.push_back(
+                {tensor.data, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
         }
         std::array<char, 1024> error{};
-        const MsAscendCall call{op_.c_str(),         tensors.data(), static_cast<int32_t>(tensors.size()),
-                                attributes_.data(),  static_cast<int32_t>(attributes_.size()),
-                                error.data(),        error.size()};
+        const MsAscendCall call{op_.c_str(),
+                                tensors.data(),
+                                static_cast<int32_t>(tensors.size()),
+                                attributes_.data(),
+                                static_cast<int32_t>(attributes_.size()),
+                                error.data(),
+                                error.size()};
         switch (function(&call)) {
             case MS_ASCEND_OK:
                 return;
@@ -230,13 +234,13 @@ PYBIND11_MODULE(_C, module)
             MsAscendOpsSetThreadNum(static_cast<uint32_t>(threads));
         },
         py::arg("threads"), "Set the number of AI cores (worker threads) of a launch.");
-    module.def("launch", &Launch, py::arg("op"), py::arg("inputs"), py::arg("outputs"),
-               py::arg("attributes") = py::dict(), py::arg("dtypes") = py::none(),
-               "Run a kernel on NumPy arrays; the results are written into `outputs`.\n\n"
-               "Attributes that are not given have their default. `dtypes` may name the dtype of an array (inputs, then\n"
-               "outputs; None: the array's own): bfloat16 bits in a uint16 array need it, ml_dtypes.bfloat16 does not.");
-    module.def("infer", &Infer, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
-               py::arg("attributes") = py::dict(),
+    module.def(
+        "launch", &Launch, py::arg("op"), py::arg("inputs"), py::arg("outputs"), py::arg("attributes") = py::dict(),
+        py::arg("dtypes") = py::none(),
+        "Run a kernel on NumPy arrays; the results are written into `outputs`.\n\n"
+        "Attributes that are not given have their default. `dtypes` may name the dtype of an array (inputs, then\n"
+        "outputs; None: the array's own): bfloat16 bits in a uint16 array need it, ml_dtypes.bfloat16 does not.");
+    module.def("infer", &Infer, py::arg("op"), py::arg("shapes"), py::arg("dtypes"), py::arg("attributes") = py::dict(),
                "Shapes and dtypes of the outputs, by the rules MindSpore uses in a graph. -1: unknown dim; (-2,): "
                "unknown rank.");
     module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),

@@ -183,8 +183,8 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
     const Shape dims(subject.shape.begin() + begin, subject.shape.begin() + end);
     std::string place = subject.tensor + ".shape";
     if (begin != 0 || end != rank) {
-        place += "[" + (begin > 0 ? std::to_string(begin) : "") + ":" + (end < rank ? std::to_string(end - rank) : "") +
-                 "]";
+        place +=
+            "[" + (begin > 0 ? std::to_string(begin) : "") + ":" + (end < rank ? std::to_string(end - rank) : "") + "]";
     }
     const auto inserted = bindings_.insert({token.symbol, {dims, place, 1}});
     if (inserted.second) {

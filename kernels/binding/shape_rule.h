@@ -33,7 +33,8 @@ struct ShapeRule {
 
 std::string ToString(const Shape& shape);
 
-// Binds the symbols of one signature to the shapes of its inputs. Throws std::invalid_argument when a shape breaks a rule.
+// Binds the symbols of one signature to the shapes of its inputs. Throws std::invalid_argument when a shape breaks a
+// rule.
 class ShapeMatcher {
 public:
     using Attributes = std::map<std::string, int64_t>;
@@ -41,8 +42,7 @@ public:
 
     ShapeMatcher(std::string op, const Reasons& reasons, const Attributes& attributes)
         : op_(std::move(op)), reasons_(reasons), attributes_(attributes)
-    {
-    }
+    {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
     Shape ShapeOf(const ShapeRule& rule) const;

@@ -6,7 +6,17 @@ import json
 
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature
 
-__all__ = ["KERNEL_TYPES", "attribute_type", "banner", "camel", "enum_name", "enumerator", "guard", "pascal", "quote"]
+__all__ = [
+    "KERNEL_TYPES",
+    "arguments",
+    "attribute_type",
+    "banner",
+    "enum_name",
+    "enumerator",
+    "guard",
+    "pascal",
+    "quote",
+]
 
 # Element types of Ascend C.
 KERNEL_TYPES = {
@@ -30,11 +40,6 @@ def guard(spec: OpSpec) -> str:
 
 def pascal(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
-
-
-def camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def enum_name(spec: OpSpec, attribute: AttributeSpec) -> str:

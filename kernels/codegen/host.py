@@ -157,9 +157,7 @@ def _attribute(attribute: AttributeSpec) -> str:
     choices = ", ".join(cpp.quote(choice) for choice in attribute.choices)
     minimum = attribute.exclusive_minimum
     limit = "false, 0.0" if minimum is None else f"true, {float(minimum)!r}"
-    return (
-        f"{{{cpp.quote(attribute.name)}, AttributeKind::{attribute.type.upper()}, {value}, {{{choices}}}, {limit}}}"
-    )
+    return f"{{{cpp.quote(attribute.name)}, AttributeKind::{attribute.type.upper()}, {value}, {{{choices}}}, {limit}}}"
 
 
 def _pairs(mapping: object) -> str:

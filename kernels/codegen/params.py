@@ -33,7 +33,5 @@ namespace ms_ascend_ops {{
 
 def _struct(spec: OpSpec, signature: Signature) -> str:
     fields = [f"    TensorDesc {tensor.name};\n" for tensor in signature.inputs]
-    fields += [
-        f"    {cpp.attribute_type(spec, attribute)} {attribute.name};\n" for attribute in signature.attributes
-    ]
+    fields += [f"    {cpp.attribute_type(spec, attribute)} {attribute.name};\n" for attribute in signature.attributes]
     return f"struct {signature.entry}Params {{\n{''.join(fields)}}};\n"

@@ -50,4 +50,4 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "lla
 
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's RmsNorm.
     """
-    return _select(x, gamma, epsilon, scheme)(x, gamma)
+    return _select(x, gamma, epsilon, scheme)(x, gamma)  # type: ignore[no-any-return]
