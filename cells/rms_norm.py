@@ -58,7 +58,9 @@ class RMSNorm(nn.Cell):  # type: ignore[misc]
             raise TypeError(f"RMSNorm: hidden_size must be an int or a shape of one int, got {hidden_size!r}")
         if shape[0] < 1:
             raise ValueError(f"RMSNorm: hidden_size must be >= 1, got {hidden_size!r}")
-        attributes = registry.signature("rms_norm").check_attributes({"epsilon": eps, "scheme": scheme})
+        signature = registry.signature("rms_norm")
+        self.eps = signature.attribute("epsilon").check("RMSNorm", eps, "eps")
+        self.scheme = signature.attribute("scheme").check("RMSNorm", scheme)
         if isinstance(param_init, Parameter):
             if tuple(param_init.shape) != shape:
                 raise ValueError(f"RMSNorm: param_init.shape must be {shape}, got {tuple(param_init.shape)}")
@@ -66,8 +68,6 @@ class RMSNorm(nn.Cell):  # type: ignore[misc]
         else:
             self.weight = Parameter(initializer(param_init, shape, dtype), name="weight")
         self.hidden_size = shape[0]
-        self.eps = attributes["epsilon"]
-        self.scheme = attributes["scheme"]
 
     def construct(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps, self.scheme)[0]

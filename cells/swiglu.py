@@ -38,9 +38,9 @@ class SwiGLU(nn.Cell):  # type: ignore[misc]
 
     def __init__(self, axis: int = -1, interleaved: bool = False):
         super().__init__()
-        registry.signature("swiglu").check_attributes({"axis": axis, "interleaved": interleaved})
-        self.axis = axis
-        self.interleaved = interleaved
+        signature = registry.signature("swiglu")
+        self.axis = signature.attribute("axis").check("SwiGLU", axis)
+        self.interleaved = signature.attribute("interleaved").check("SwiGLU", interleaved)
 
     def construct(self, gate: Tensor, up: Tensor | None = None) -> Tensor:
         if up is None:

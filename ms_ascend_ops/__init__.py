@@ -24,6 +24,8 @@ __all__ = ["RMSNorm", "SwiGLU", "__version__", "cells", "export", "export_mindir
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_C":
+        return import_module(f"{__name__}.library").native()
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _ORIGINS:

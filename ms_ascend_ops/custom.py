@@ -24,6 +24,9 @@ from ms_ascend_ops.shapes import infer_shapes, infer_types
 
 __all__ = ["FusedPrimitive", "Selector"]
 
+# Combinations of shapes, dtypes and attributes that need no second check.
+_REMEMBERED = 4096
+
 # Makes the bprop of an operator from the primitive of its gradient.
 BpropFactory = Callable[["FusedPrimitive"], Callable[..., Any]]
 
@@ -84,6 +87,8 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         key = (attributes, *[(tensor.shape, tensor.dtype) for tensor in tensors])
         if key not in self._accepted:
             self._check([tensor.shape for tensor in tensors], [str(tensor.dtype) for tensor in tensors], attributes)
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
             self._accepted.add(key)
         return primitive
 

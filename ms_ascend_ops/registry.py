@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in ker
 _DEFINITIONS = Path(__file__).parent / "ops"
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
-_PYTHON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "string": str}
+# NumPy's scalars count as numbers.
+_PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "string": str}
 
 
 @dataclass(frozen=True)
@@ -47,29 +49,31 @@ class AttributeSpec:
     choices: tuple[str, ...] = ()
     exclusive_minimum: float | None = None
 
-    def check(self, op: str, value: Any) -> Any:
-        """Return `value` as the kernel reads it.
+    def check(self, op: str, value: Any, name: str = "") -> Any:
+        """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
 
         Raises:
             TypeError: `value` has another type.
             ValueError: `value` is not allowed.
         """
-        accepted: Any = (int, float) if self.type == "float" else (_PYTHON_TYPES[self.type],)
-        if not isinstance(value, accepted) or (type(value) is bool and self.type != "bool"):
+        subject = f"{op}: {name or self.name}"
+        if not isinstance(value, _PYTHON_TYPES[self.type]) or (isinstance(value, bool) and self.type != "bool"):
             article = "an" if self.type == "int" else "a"
-            raise TypeError(f"{op}: {self.name} must be {article} {self.type}, got {type(value).__name__}")
+            raise TypeError(f"{subject} must be {article} {self.type}, got {type(value).__name__}")
         if self.type == "float":
             # Kernels compute with the float32 value: that one has to obey the rule.
             stored = _to_float32(value)
             if not math.isfinite(stored):
-                raise ValueError(f"{op}: {self.name} must be finite in float32, got {value}")
+                raise ValueError(f"{subject} must be finite in float32, got {value}")
             if self.exclusive_minimum is not None and not stored > self.exclusive_minimum:
-                raise ValueError(f"{op}: {self.name} must be > {self.exclusive_minimum:g} in float32, got {value}")
+                raise ValueError(f"{subject} must be > {self.exclusive_minimum:g} in float32, got {value}")
             return float(value)
-        if self.type == "int" and not -(2**63) <= value < 2**63:
-            raise ValueError(f"{op}: {self.name} must fit in 64 bits, got {value}")
+        if self.type == "int":
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{subject} must fit in 64 bits, got {value}")
+            return int(value)
         if self.choices and value not in self.choices:
-            raise ValueError(f"{op}: {self.name} must be {_one_of(self.choices)}, got {value!r}")
+            raise ValueError(f"{subject} must be {_one_of(self.choices)}, got {value!r}")
         return value
 
 
@@ -93,6 +97,10 @@ class Signature:
     def variables(self) -> tuple[str, ...]:
         """The dtype variables, in the order of the kernel's template parameters."""
         return tuple(self.types[0])
+
+    def attribute(self, name: str) -> AttributeSpec:
+        """One attribute by its name."""
+        return next(attribute for attribute in self.attributes if attribute.name == name)
 
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return every attribute by name: the given values, checked, and the defaults of the others."""

@@ -21,7 +21,7 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
         ValueError: the struct is missing, or holds something that is no plain field.
     """
     text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
-    match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n?\}};", text, re.DOTALL)
+    match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n\}};", text, re.DOTALL)
     if match is None:
         raise ValueError(f"{header}: there is no 'struct {struct}'")
     fields = []
