@@ -87,6 +87,7 @@ class Signature:
     attributes: tuple[AttributeSpec, ...]
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    positive: frozenset[str] = frozenset()  # symbols that may not be 0
 
     @property
     def entry(self) -> str:
@@ -129,7 +130,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "forward", "gradient"}
+        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -141,14 +142,14 @@ def load(path: Path) -> OpSpec:
             raise ValueError("every row of 'types' must name the same variables in the same order")
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
-        reasons = dict(data.get("reasons") or {})
+        reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
                 tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
                 for side in ("inputs", "outputs")
             ]
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons)
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons, positive)
             _check_signature(made)
             return made
 

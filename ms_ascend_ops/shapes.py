@@ -151,6 +151,8 @@ class _Matcher:
         if size == UNKNOWN_DIM:
             self.bindings.setdefault(token.symbol, _Binding([UNKNOWN_DIM], place, token.factor))
             return
+        if size == 0 and token.symbol in self.signature.positive:
+            raise self.error(f"{place} must be at least {token.factor}, got {shape}")
         if size % token.factor:
             rule = "even" if token.factor == 2 else f"a multiple of {token.factor}"
             reason = self.signature.reasons.get(f"{token.factor}*{token.symbol}")

@@ -120,7 +120,7 @@ std::vector<Shape> Op::InferShapes(const std::vector<Shape>& shapes, const std::
     for (size_t i = 0; i < values.size(); ++i) {
         integers[def_.attributes[i].name] = values[i].integer;
     }
-    ShapeMatcher matcher(def_.name, def_.reasons, integers);
+    ShapeMatcher matcher(def_.name, def_.reasons, def_.positive, integers);
     for (size_t i = 0; i < inputRules_.size(); ++i) {
         matcher.Match(def_.inputs[i].name, inputRules_[i], shapes[i]);
     }
@@ -149,15 +149,18 @@ void Op::CheckAttribute(const AttributeDef& attribute, const AttributeValue& val
 void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const
 {
     const size_t inputs = def_.inputs.size();
-    const TensorDesc* outputs = descs + inputs;
-    if (std::all_of(outputs, outputs + def_.outputs.size(), [](const TensorDesc& desc) { return desc.Size() == 0; })) {
+    uint64_t outputBytes = 0;
+    for (size_t i = inputs; i < inputs + def_.outputs.size(); ++i) {
+        outputBytes += descs[i].Size() * SizeOf(descs[i].dtype);
+    }
+    if (outputBytes == 0) {
         return;
     }
     for (size_t row = 0; row < inputTypes_.size(); ++row) {
         const std::vector<DataType>& types = inputTypes_[row];
         if (std::equal(types.begin(), types.end(), descs,
                        [](DataType dtype, const TensorDesc& desc) { return dtype == desc.dtype; })) {
-            def_.launch(row, params, descs, values.data());
+            def_.launch(row, params, descs, values.data(), outputBytes);
             return;
         }
     }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -71,10 +72,12 @@ struct OpDef {
     std::vector<AttributeDef> attributes;
     std::vector<std::map<std::string, std::string>> types;  // rows of the definition: dtype variable -> dtype name
     std::map<std::string, std::string> reasons;
-    std::string json;  // the signature, for ms_ascend_ops._C
+    std::set<std::string> positive;  // symbols that may not be 0
+    std::string json;                // the signature, for ms_ascend_ops._C
 
-    // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs.
-    void (*launch)(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes);
+    // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, of outputBytes in all.
+    void (*launch)(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
+                   uint64_t outputBytes);
     LaunchConfig (*tiling)(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
                            std::vector<TilingField>& fields);
 };

@@ -228,12 +228,12 @@ PYBIND11_MODULE(_C, module)
     module.def(
         "set_thread_num",
         [](int64_t threads) {
-            if (threads < 1 || threads > UINT32_MAX) {
-                throw py::value_error("set_thread_num: threads must be >= 1, got " + std::to_string(threads));
+            if (threads < 0 || threads > UINT32_MAX) {
+                throw py::value_error("set_thread_num: threads must be >= 0, got " + std::to_string(threads));
             }
             MsAscendOpsSetThreadNum(static_cast<uint32_t>(threads));
         },
-        py::arg("threads"), "Set the number of AI cores (worker threads) of a launch.");
+        py::arg("threads"), "Set the number of AI cores (worker threads) of a launch; 0 restores the machine's.");
     module.def(
         "launch", &Launch, py::arg("op"), py::arg("inputs"), py::arg("outputs"), py::arg("attributes") = py::dict(),
         py::arg("dtypes") = py::none(),

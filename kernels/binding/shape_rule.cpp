@@ -157,6 +157,9 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
         bindings_.insert({token.symbol, {{UNKNOWN_DIM}, place, token.factor}});
         return;
     }
+    if (size == 0 && positive_.count(token.symbol) > 0) {
+        Fail(place + " must be at least " + std::to_string(token.factor) + got);
+    }
     if (size % token.factor != 0) {
         const std::string rule = token.factor == 2 ? "even" : "a multiple of " + std::to_string(token.factor);
         const auto reason = reasons_.find(std::to_string(token.factor) + "*" + token.symbol);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,9 @@ public:
     using Attributes = std::map<std::string, int64_t>;
     using Reasons = std::map<std::string, std::string>;
 
-    ShapeMatcher(std::string op, const Reasons& reasons, const Attributes& attributes)
-        : op_(std::move(op)), reasons_(reasons), attributes_(attributes)
+    ShapeMatcher(std::string op, const Reasons& reasons, const std::set<std::string>& positive,
+                 const Attributes& attributes)
+        : op_(std::move(op)), reasons_(reasons), positive_(positive), attributes_(attributes)
     {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
@@ -66,6 +68,7 @@ private:
 
     std::string op_;
     const Reasons& reasons_;
+    const std::set<std::string>& positive_;
     const Attributes& attributes_;
     std::map<std::string, Binding> bindings_;
 };

@@ -55,23 +55,24 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
 }}
 
 template <{parameters}>
-void Run{entry}(void* const* params, const {entry}Params& arguments)
+void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t outputBytes)
 {{
     {entry}TilingData tiling{{}};
     const LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
-    AscendC::host::Launch(config, [&](GM_ADDR workspace) {{
+    AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
     }});
 }}
 
-void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes)
+void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
+    uint64_t outputBytes)
 {{
-    using Runner = void (*)(void* const*, const {entry}Params&);
+    using Runner = void (*)(void* const*, const {entry}Params&, uint64_t);
     constexpr Runner runners[] = {{
         {instances},
     }};
-    runners[row](params, Make{entry}Params(inputs, attributes));
+    runners[row](params, Make{entry}Params(inputs, attributes), outputBytes);
 }}
 
 LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
@@ -89,6 +90,7 @@ const Op& {_constant(signature)} = binding::Register(OpDef{{
     {{{", ".join(_attribute(attribute) for attribute in signature.attributes)}}},
     {{{", ".join(_pairs(row) for row in signature.types)}}},
     {_pairs(signature.reasons)},
+    {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
     {cpp.quote(_json(signature))},
     &Launch{entry}, &Tile{entry}}});
 

@@ -97,6 +97,7 @@ FLOATS = "float16, bfloat16 or float32"
             "gamma.dtype must be float32 when x.dtype is float32, got float16",
         ),
         ("float32 float32", [(4, 8), (7,)], ValueError, "gamma.shape[0] must equal x.shape[-1] (8), got (7,)"),
+        ("float32 float32", [(4, 0), (0,)], ValueError, "x.shape[-1] must be at least 1, got (4, 0)"),
         ("float32 float32", [(4, 8), (1, 8)], ValueError, "gamma must have 1 dim, got shape (1, 8)"),
         ("float32 float32", [(1,) * 9, (1,)], ValueError, f"x must have at most 8 dims, got shape {(1,) * 9}"),
     ],
