@@ -8,10 +8,12 @@ usage() {
 Usage: bash build.sh <command> [--portable] [arguments]
 
 Commands:
-  demo    install into the environment, then run the main job (examples/demo.py)
-  test    install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
-  host    build the kernel library and the Python module in the source tree, install nothing
-  clean   delete what was built
+  demo      install into the environment, then run the main job (examples/demo.py)
+  test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
+  host      build the kernel library and the Python module in the source tree, install nothing
+  sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
+            to pytest
+  clean     delete what was built
 
 The environment is the active virtual environment; without one, .venv is made here.
 
@@ -47,9 +49,32 @@ if not (3, 10) <= sys.version_info[:2] <= (3, 12):
 EOF
 }
 
-host() {
+install_build_requirements() {
     python -m pip install --quiet "setuptools>=64" "cmake>=3.18" "pybind11>=2.12" "pyyaml>=6"
+}
+
+host() {
+    install_build_requirements
     python setup.py --quiet build_ext --inplace
+}
+
+# A copy of the package without MindSpore, which is not built for sanitizers.
+sanitize() {
+    install_build_requirements
+    python -m pip install --quiet "numpy<2" ml_dtypes pytest hypothesis
+    local stage="$PWD/build/sanitize/stage"
+    cmake -S . -B build/sanitize -DMS_ASCEND_OPS_SANITIZE=ON "-DPython_EXECUTABLE=$(command -v python)"
+    cmake --build build/sanitize --parallel 2
+    rm -rf "$stage"
+    mkdir -p "$stage"
+    cp -r pyproject.toml ms_ascend_ops tests "$stage"
+    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
+    cmake --install build/sanitize --prefix "$stage/ms_ascend_ops"
+    cd "$stage"
+    # Python itself leaks by design.
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+        UBSAN_OPTIONS=print_stacktrace=1 PYTHONDONTWRITEBYTECODE=1 \
+        python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen -m "not slow" "$@"
 }
 
 demo() {
@@ -83,7 +108,7 @@ for argument in "$@"; do
     esac
 done
 case "$command" in
-    demo | host) use_environment; "$command" "${arguments[@]}" ;;
+    demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
     test) use_environment; check "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
