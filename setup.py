@@ -14,6 +14,7 @@ BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if
 
 
 def cmake(*arguments: object) -> None:
+    """Run CMake."""
     subprocess.run(["cmake", *map(str, arguments)], check=True)
 
 

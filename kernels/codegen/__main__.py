@@ -19,10 +19,12 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     for definition in sorted(arguments.definitions.glob("*.yaml")):
         spec = registry.load(definition)
-        header = arguments.kernels / spec.name / f"{spec.name}_tiling.h"
-        fields = {signature.name: read_fields(header, f"{signature.entry}TilingData") for signature in spec.signatures}
+        folder = arguments.kernels / spec.name
+        kernels = sorted(header.name for header in folder.glob("*_kernel.h"))
+        tiling = folder / f"{spec.name}_tiling.h"
+        fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
-        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, fields))
+        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields))
 
 
 def write_if_changed(path: Path, text: str) -> None:

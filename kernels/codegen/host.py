@@ -12,10 +12,13 @@ __all__ = ["generate"]
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, fields: Fields) -> str:
-    """`fields` holds, for every signature by name, the (type, name) of the fields of its tiling data."""
-    return f"""{cpp.banner(spec)}#include "{spec.name}_kernel.h"
+def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
+    """C++ for one operator.
 
+    `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
+    fields of its tiling data.
+    """
+    return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
