@@ -50,7 +50,7 @@ EOF
 }
 
 install_build_requirements() {
-    python -m pip install --quiet "setuptools>=64" "cmake>=3.18" "pybind11>=2.12" "pyyaml>=6"
+    python -m pip install --quiet "setuptools>=64" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6"
 }
 
 host() {

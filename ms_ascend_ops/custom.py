@@ -72,7 +72,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.set_const_prim(True)
         self.add_prim_attr("constexpr_prim", True)
         self.signature = registry.signature(name)
-        self.primitive = lru_cache(maxsize=None, typed=True)(self._make)
+        self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
         self._accepted: set[tuple[Any, ...]] = set()
 
@@ -116,7 +116,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
     def _primitive(self, attributes: tuple[Any, ...]) -> FusedPrimitive:
         try:
-            return self.primitive(*attributes)
+            return self._made(*attributes)
         except TypeError:
             self._attributes(attributes)  # a value that cannot be hashed has a wrong type: says which
             raise

@@ -180,9 +180,17 @@ def op_spec(name: str) -> OpSpec:
 
 @cache
 def signature(name: str) -> Signature:
-    """The signature of a kernel: `rms_norm` or `rms_norm_grad`."""
-    gradient = op_spec(name.removesuffix("_grad")).gradient if name.endswith("_grad") else None
-    return gradient or op_spec(name).forward
+    """The signature of a kernel: `rms_norm` or `rms_norm_grad`.
+
+    Raises:
+        ValueError: there is no such operator, or it has no gradient.
+    """
+    if not name.endswith("_grad"):
+        return op_spec(name).forward
+    gradient = op_spec(name.removesuffix("_grad")).gradient
+    if gradient is None:
+        raise ValueError(f"the operator '{name.removesuffix('_grad')}' has no gradient")
+    return gradient
 
 
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:

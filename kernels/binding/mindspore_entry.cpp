@@ -108,7 +108,9 @@ int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, c
 int Init(const Op& op, AotExtra* extra)
 {
     return Guard(op, [&] {
-        extra->SetKernelData(new KernelState(ReadAttributes(op, extra)));  // MindSpore deletes it
+        if (extra->KernelData() == nullptr) {
+            extra->SetKernelData(new KernelState(ReadAttributes(op, extra)));  // MindSpore deletes it
+        }
     });
 }
 

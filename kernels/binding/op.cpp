@@ -186,14 +186,14 @@ AttributeValue ParseChoice(const std::string& op, const AttributeDef& attribute,
     return value;
 }
 
-DataType ParseDataType(const std::string& name)
+DataType ParseDataType(std::string_view name)
 {
     for (const auto& [dtype, text] : DTYPE_NAMES) {
         if (name == text) {
             return dtype;
         }
     }
-    throw TypeError("no operator takes the dtype " + name);
+    throw TypeError("no operator takes the dtype " + std::string(name));
 }
 
 const char* NameOf(DataType dtype)

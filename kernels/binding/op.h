@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -107,7 +108,7 @@ private:
 // Index in `choices`. Throws std::invalid_argument.
 AttributeValue ParseChoice(const std::string& op, const AttributeDef& attribute, const std::string& text);
 
-DataType ParseDataType(const std::string& name);  // throws TypeError
+DataType ParseDataType(std::string_view name);  // throws TypeError
 const char* NameOf(DataType dtype);
 
 // Registration happens while the library is loaded, and nowhere else.

@@ -51,7 +51,9 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
-    return f"""{entry}Params Make{entry}Params([[maybe_unused]] const TensorDesc* inputs,
+    return f"""static_assert({len(cpp.arguments(signature))} <= binding::MAX_TENSORS);
+
+{entry}Params Make{entry}Params([[maybe_unused]] const TensorDesc* inputs,
     [[maybe_unused]] const AttributeValue* attributes)
 {{
     return {{{", ".join(descriptions + values)}}};
