@@ -138,8 +138,8 @@ def load(path: Path) -> OpSpec:
             raise ValueError(f"name '{name}' must be the file's stem")
         attributes = tuple(_attribute(name, key, value) for key, value in (data.get("attributes") or {}).items())
         types = tuple(dict(row) for row in data["types"])
-        if not types or any(list(row) != list(types[0]) for row in types):
-            raise ValueError("every row of 'types' must name the same variables in the same order")
+        if not types or not types[0] or any(list(row) != list(types[0]) for row in types):
+            raise ValueError("every row of 'types' must name the same variables, at least one, in the same order")
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())

@@ -54,7 +54,11 @@ def test_entries_of_the_gradient():
         ("y: T[*b d]", "y: T[b d]", "scale: 'b' is used with and without '*'"),
         ("y: T[*b d]", "y: T[*b d@factor]", "scale: '@factor' must name an int attribute"),
         ("T: float32", "T: float8", "unknown dtypes ['float8']"),
-        ("T: float32", "G: float32", "every row of 'types' must name the same variables in the same order"),
+        (
+            "T: float32",
+            "G: float32",
+            "every row of 'types' must name the same variables, at least one, in the same order",
+        ),
         ("type: float,", "type: double,", "attribute 'factor': type must be 'int', 'float', 'bool' or 'string'"),
         ("default: 2.0", "default: 0.0", "scale: factor must be > 0 in float32, got 0.0"),
     ],
