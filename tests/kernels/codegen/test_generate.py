@@ -32,6 +32,7 @@ forward:
 """
 
 TILING = """
+#pragma once
 #include "blend_all_params.h"
 namespace ms_ascend_ops {
 struct BlendAllTilingData {
