@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Sets up, builds, demonstrates and tests. `bash build.sh --help`
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+    cat <<'EOF'
+Usage: bash build.sh <command> [--portable] [arguments]
+
+Commands:
+  demo      install into the environment, then run the main job (examples/demo.py)
+  test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
+  host      build the kernel library and the Python module in the source tree, install nothing
+  sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
+            to pytest
+  clean     delete what was built
+
+The environment is the active virtual environment; without one, .venv is made here.
+
+Options:
+  --portable   build for any machine of this architecture instead of for this one
+               (the same as MS_ASCEND_OPS_PORTABLE=1)
+  --help       show this text
+
+Variables:
+  PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
+EOF
+}
+
+use_environment() {
+    local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
+    if [ -z "$environment" ]; then
+        environment="$PWD/.venv"
+        if [ ! -x "$environment/bin/python" ]; then
+            check_version "${PYTHON:-python3}"
+            "${PYTHON:-python3}" -m venv "$environment"
+        fi
+    fi
+    export PATH="$environment/bin:$PATH"
+    check_version python
+}
+
+check_version() {
+    "$1" - <<'EOF'
+import sys
+if not (3, 10) <= sys.version_info[:2] <= (3, 12):
+    sys.exit(f"build.sh: Python 3.10, 3.11 or 3.12 is needed (MindSpore 2.10 has no other wheels), got {sys.version.split()[0]}"
+             f" at {sys.executable}. Set PYTHON, or activate another environment.")
+EOF
+}
+
+install_build_requirements() {
+    python -m pip install --quiet "setuptools>=64" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6"
+}
+
+host() {
+    install_build_requirements
+    python setup.py --quiet build_ext --inplace
+}
+
+# A copy of the package without MindSpore, which is not built for sanitizers.
+sanitize() {
+    install_build_requirements
+    python -m pip install --quiet "numpy<2" ml_dtypes pytest hypothesis
+    local stage="$PWD/build/sanitize/stage"
+    cmake -S . -B build/sanitize -DMS_ASCEND_OPS_SANITIZE=ON "-DPython_EXECUTABLE=$(command -v python)"
+    cmake --build build/sanitize --parallel 2
+    rm -rf "$stage"
+    mkdir -p "$stage"
+    cp -r pyproject.toml ms_ascend_ops tests "$stage"
+    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
+    cmake --install build/sanitize --prefix "$stage/ms_ascend_ops"
+    cd "$stage"
+    # Python itself leaks by design.
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+        UBSAN_OPTIONS=print_stacktrace=1 PYTHONDONTWRITEBYTECODE=1 \
+        python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen -m "not slow" "$@"
+}
+
+demo() {
+    python -m pip install --quiet --editable ".[demo]"
+    python -m examples.demo "$@"
+}
+
+check() {
+    python -m pip install --quiet --editable ".[demo,test]"
+    ruff check .
+    ruff format --check .
+    find kernels -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
+    mypy
+    python -m pytest -n 2 "$@"
+}
+
+clean() {
+    rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_C.*.so ./*.egg-info
+    rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+    find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+}
+
+command="${1:-}"
+[ $# -gt 0 ] && shift
+arguments=()
+for argument in "$@"; do
+    case "$argument" in
+        --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
+        --help | -h) command=--help ;;
+        *) arguments+=("$argument") ;;
+    esac
+done
+case "$command" in
+    demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    test) use_environment; check "${arguments[@]}" ;;
+    clean) clean ;;
+    --help | -h) usage ;;
+    *) usage >&2; exit 2 ;;
+esac

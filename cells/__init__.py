@@ -1,0 +1,6 @@
+"""The operators as layers."""
+
+from ms_ascend_ops.cells.rms_norm import RMSNorm
+from ms_ascend_ops.cells.swiglu import SwiGLU
+
+__all__ = ["RMSNorm", "SwiGLU"]

@@ -1,0 +1,76 @@
+"""RMSNorm as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Number
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn
+from mindspore.common.initializer import Initializer, initializer
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.ops.rms_norm import rms_norm
+
+__all__ = ["RMSNorm"]
+
+
+class RMSNorm(nn.Cell):  # type: ignore[misc]
+    r"""Root mean square normalization over the last axis.
+
+    .. math::
+        y = \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} \cdot \mathrm{weight}
+
+    Args:
+        hidden_size: size of the last axis, as an int or a shape of one int.
+        eps: added to the mean square, inside the root; > 0.
+        scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.rms_norm`.
+        param_init: initial weight: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
+            the layer's weight itself, with its name.
+        dtype: dtype of the weight, unless a Parameter is given.
+
+    Inputs:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., hidden_size).
+
+    Outputs:
+        Tensor[dtype of x], shape (..., hidden_size).
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument has a value that is not allowed, or a Parameter another shape than (hidden_size,).
+
+    Sums are accumulated in float32.
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int | Sequence[int],
+        eps: float = 1e-6,
+        scheme: str = "llama",
+        param_init: str | Number | Initializer | Tensor | Parameter = "ones",
+        dtype: ms.dtype = ms.float32,
+    ):
+        super().__init__()
+        shape = tuple(hidden_size) if isinstance(hidden_size, (tuple, list)) else (hidden_size,)
+        if len(shape) != 1 or isinstance(shape[0], bool) or not isinstance(shape[0], int):
+            raise TypeError(f"RMSNorm: hidden_size must be an int or a shape of one int, got {hidden_size!r}")
+        if shape[0] < 1:
+            raise ValueError(f"RMSNorm: hidden_size must be >= 1, got {hidden_size!r}")
+        signature = registry.signature("rms_norm")
+        self.eps = signature.attribute("epsilon").check("RMSNorm", eps, "eps")
+        self.scheme = signature.attribute("scheme").check("RMSNorm", scheme)
+        if isinstance(param_init, Parameter):
+            if tuple(param_init.shape) != shape:
+                raise ValueError(f"RMSNorm: param_init.shape must be {shape}, got {tuple(param_init.shape)}")
+            self.weight = param_init
+        else:
+            self.weight = Parameter(initializer(param_init, shape, dtype), name="weight")
+        self.hidden_size = shape[0]
+
+    def construct(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps, self.scheme)[0]
+
+    def extend_repr(self) -> str:
+        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"

@@ -1,0 +1,158 @@
+"""Running one cell of a user's network on chosen inputs, without touching that network.
+
+`detached` makes a copy of a cell whose parameters and sub-cells can be replaced: the copy runs the user's `construct`,
+the user's cell keeps its state. `observe` runs such a copy and reads the result as NumPy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+__all__ = [
+    "Array",
+    "Observation",
+    "detached",
+    "dtype_name",
+    "inputs_of",
+    "observe",
+    "read",
+    "relative_error",
+    "round_to",
+    "run",
+    "tensor",
+    "ulp_error",
+]
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES = {"float16": ms.float16, "bfloat16": ms.bfloat16, "float32": ms.float32}
+
+# Bits of the significand, the hidden one included, and the exponent of the smallest normal number.
+_FORMATS = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126)}
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a MindSpore dtype, as the definitions write it."""
+    return str(dtype).lower().rsplit(".", 1)[-1]
+
+
+def round_to(values: Array, dtype: str) -> Array:
+    """Round float64 values to the nearest number of a format (ties to even), returned as float64."""
+    step = _ulp(values, dtype)
+    return np.asarray(np.round(values / step) * step)
+
+
+def _ulp(values: Array, dtype: str) -> Array:
+    digits, smallest = _FORMATS[dtype]
+    with np.errstate(divide="ignore"):
+        exponent = np.floor(np.log2(np.abs(values)))
+    return np.asarray(np.exp2(np.maximum(exponent, smallest) - digits + 1))
+
+
+def tensor(values: Array, dtype: str) -> Tensor:
+    """A tensor of the given values; NumPy has no bfloat16, so that it takes the way over float32."""
+    return Tensor(values.astype(np.float32)).astype(_DTYPES[dtype])
+
+
+def inputs_of(cell: nn.Cell) -> list[str]:
+    """Names of the tensors that `construct` takes, those with a default and `*args` included."""
+    return [p.name for p in inspect.signature(cell.construct).parameters.values()]
+
+
+def detached(
+    cell: nn.Cell,
+    *,
+    parameters: Mapping[str, Tensor] | None = None,
+    cells: Mapping[str, Callable[..., Any]] | None = None,
+    training: bool = False,
+) -> nn.Cell:
+    """A copy of `cell` with some of its parameters and sub-cells replaced, for a call of its `construct` from Python.
+
+    The copy shares nothing that `construct` could write to but attributes that are themselves objects. MindSpore's C++
+    part of a Cell is left out on purpose: a copy is never compiled.
+    """
+    copy = type(cell).__new__(type(cell))
+    state = dict(cell.__dict__)
+    state["_compile_cache"] = None  # on its end, a cell releases the graphs that are listed here
+    state["training"] = training
+    state["requires_grad"] = False
+    state["_params"] = OrderedDict(state["_params"])
+    for name, value in (parameters or {}).items():
+        state["_params"][name] = Parameter(value, name=name, requires_grad=False)
+    state["_cells"] = OrderedDict(
+        (name, child if child is None else detached(child, training=training))
+        for name, child in state["_cells"].items()
+        if not cells or name not in cells
+    )
+    state["_cells"].update(cells or {})
+    copy.__dict__.update(state)
+    return copy
+
+
+def run(cell: nn.Cell, *inputs: Tensor) -> Any:
+    """Call the `construct` of a detached cell as plain Python, also where it is decorated with `ms.jit`."""
+    construct = inspect.unwrap(cell.construct)
+    return construct(*inputs) if inspect.ismethod(construct) else construct(cell, *inputs)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a cell returned: its values in float64 and its dtype, or the first line of what went wrong."""
+
+    values: Array | None = None
+    dtype: str = ""
+    error: str = ""
+
+
+def observe(cell: nn.Cell, *inputs: Tensor) -> Observation:
+    """Run a detached cell.
+
+    A user's cell may raise anything when it is given an input that it was not made for; that is an answer too.
+    """
+    try:
+        result = run(cell, *inputs)
+        if not isinstance(result, Tensor):
+            return Observation(error=f"it returns {type(result).__name__}")
+        return Observation(read(result), dtype_name(result.dtype))  # reading also waits for errors of its operators
+    except Exception as error:  # noqa: BLE001
+        _settle()
+        lines = str(error).strip().splitlines()
+        return Observation(error=f"{type(error).__name__}: {lines[0] if lines else ''}")
+
+
+def _settle() -> None:
+    """Wait for the operators in flight after an error: each may raise its own, in whatever is called next."""
+    for _ in range(10):
+        try:
+            ops.add(Tensor([0.0]), 1.0).asnumpy()
+            return
+        except Exception:  # noqa: BLE001, S112
+            continue
+
+
+def read(value: Tensor) -> Array:
+    """The values of a tensor in float64."""
+    if value.dtype == ms.bfloat16:
+        value = value.astype(ms.float32)
+    return np.asarray(value.asnumpy().astype(np.float64))
+
+
+def relative_error(values: Array, expected: Array) -> float:
+    """Largest difference, each as a share of the largest magnitude that its row is expected to have."""
+    largest = np.abs(expected).max(-1, keepdims=True)
+    error = np.abs(values - expected) / np.where(largest > 0, largest, 1.0)
+    return float(error.max()) if np.isfinite(error).all() else np.inf
+
+
+def ulp_error(values: Array, expected: Array, dtype: str) -> float:
+    """Largest difference in units of the last place of the expected values."""
+    error = np.abs(values - expected) / _ulp(expected, dtype)
+    return float(error.max()) if np.isfinite(error).all() else np.inf

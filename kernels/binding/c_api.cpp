@@ -1,0 +1,233 @@
+#include "binding/c_api.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "binding/op.h"
+#include "host/launch.h"
+
+#pragma GCC visibility push(default)
+
+namespace {
+
+using ms_ascend_ops::LaunchConfig;
+using ms_ascend_ops::Platform;
+using ms_ascend_ops::TensorDesc;
+using namespace ms_ascend_ops::binding;
+
+template <typename F>
+MsAscendStatus Guard(const MsAscendCall* call, F&& body)
+{
+    const auto report = [call](const char* message, MsAscendStatus status) {
+        std::snprintf(call->error, call->errorBytes, "%s", message);
+        return status;
+    };
+    try {
+        body();
+        return MS_ASCEND_OK;
+    } catch (const TypeError& error) {
+        return report(error.what(), MS_ASCEND_TYPE_ERROR);
+    } catch (const std::invalid_argument& error) {
+        return report(error.what(), MS_ASCEND_VALUE_ERROR);
+    } catch (const std::exception& error) {
+        return report(error.what(), MS_ASCEND_ERROR);
+    } catch (...) {
+        return report("unknown error", MS_ASCEND_ERROR);
+    }
+}
+
+const char* NameOf(AttributeKind kind)
+{
+    constexpr std::array<const char*, 4> names = {"an int", "a float", "a bool", "a string"};
+    return names[static_cast<size_t>(kind)];
+}
+
+std::vector<AttributeValue> ReadAttributes(const Op& op, const MsAscendCall* call)
+{
+    const std::vector<AttributeDef>& defs = op.Def().attributes;
+    std::vector<AttributeValue> values;
+    for (const AttributeDef& def : defs) {
+        values.push_back(def.defaultValue);
+    }
+    for (int32_t i = 0; i < call->attributeCount; ++i) {
+        const MsAscendAttribute& given = call->attributes[i];
+        const auto def = std::find_if(defs.begin(), defs.end(),
+                                      [&](const AttributeDef& candidate) { return candidate.name == given.name; });
+        if (def == defs.end()) {
+            throw TypeError(op.Def().name + ": there is no attribute " + given.name);
+        }
+        const auto kind = static_cast<AttributeKind>(given.kind);
+        const bool intForFloat = def->kind == AttributeKind::FLOAT && kind == AttributeKind::INT;
+        if (kind != def->kind && !intForFloat) {
+            throw TypeError(op.Def().name + ": " + def->name + " must be " + NameOf(def->kind) + ", got " +
+                            NameOf(kind));
+        }
+        AttributeValue value{given.integer, intForFloat ? static_cast<double>(given.integer) : given.real};
+        if (kind == AttributeKind::STRING) {
+            value = ParseChoice(op.Def().name, *def, given.text);
+        }
+        op.CheckAttribute(*def, value);
+        values[def - defs.begin()] = value;
+    }
+    return values;
+}
+
+struct Inputs {
+    std::vector<Shape> shapes;
+    std::vector<std::string> dtypes;
+};
+
+Inputs ReadInputs(const Op& op, const MsAscendCall* call, size_t expected)
+{
+    if (call->tensorCount < 0 || static_cast<size_t>(call->tensorCount) != expected) {
+        throw TypeError(op.Def().name + ": expects " + std::to_string(expected) + " tensors, got " +
+                        std::to_string(call->tensorCount));
+    }
+    Inputs inputs;
+    for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
+        const MsAscendTensor& tensor = call->tensors[i];
+        inputs.shapes.emplace_back(tensor.shape, tensor.shape + tensor.rank);
+        inputs.dtypes.emplace_back(tensor.dtype);
+    }
+    return inputs;
+}
+
+TensorDesc Describe(const MsAscendTensor& tensor)
+{
+    TensorDesc desc;
+    desc.dtype = ParseDataType(tensor.dtype);
+    desc.rank = tensor.rank;
+    std::copy_n(tensor.shape, tensor.rank, desc.dims);
+    return desc;
+}
+
+// The rules were matched before: no rank is above MAX_RANK.
+std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
+{
+    std::vector<TensorDesc> descs;
+    for (int32_t i = 0; i < call->tensorCount; ++i) {
+        for (int32_t j = 0; j < call->tensors[i].rank; ++j) {
+            if (call->tensors[i].shape[j] < 0) {
+                throw std::invalid_argument(std::string(call->op) + ": every shape must be known");
+            }
+        }
+        descs.push_back(Describe(call->tensors[i]));
+    }
+    return descs;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* MsAscendOpsVersion(void)
+{
+    return MS_ASCEND_OPS_VERSION;
+}
+
+const char* MsAscendOpsPath(void)
+{
+    static const std::string path = [] {
+        Dl_info info;
+        return std::string(dladdr(reinterpret_cast<void*>(&MsAscendOpsPath), &info) != 0 ? info.dli_fname : "");
+    }();
+    return path.c_str();
+}
+
+const char* MsAscendOpsSignatures(void)
+{
+    static const std::string json = [] {
+        std::string text;
+        for (const auto& [name, op] : Registry()) {
+            text += (text.empty() ? "[" : ",") + op.Def().json;
+        }
+        return (text.empty() ? "[" : text) + "]";
+    }();
+    return json.c_str();
+}
+
+uint32_t MsAscendOpsGetThreadNum(void)
+{
+    return AscendC::host::GetThreadNum();
+}
+
+void MsAscendOpsSetThreadNum(uint32_t threads)
+{
+    AscendC::host::SetThreadNum(threads);
+}
+
+MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)
+{
+    return Guard(call, [&] {
+        const Op& op = FindOp(call->op);
+        const OpDef& def = op.Def();
+        const Inputs inputs = ReadInputs(op, call, def.inputs.size() + def.outputs.size());
+        const std::vector<AttributeValue> values = ReadAttributes(op, call);
+        const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
+        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
+        for (size_t i = 0; i < def.outputs.size(); ++i) {
+            const MsAscendTensor& tensor = call->tensors[def.inputs.size() + i];
+            const Shape shape(tensor.shape, tensor.shape + tensor.rank);
+            if (dtypes[i] != tensor.dtype) {
+                throw TypeError(def.name + ": " + def.outputs[i].name + ".dtype must be " + dtypes[i] + ", got " +
+                                tensor.dtype);
+            }
+            if (shapes[i] != shape) {
+                throw std::invalid_argument(def.name + ": " + def.outputs[i].name + ".shape must be " +
+                                            ToString(shapes[i]) + ", got " + ToString(shape));
+            }
+        }
+        const std::vector<TensorDesc> descs = DescribeAll(call);
+        std::array<void*, MAX_TENSORS> params{};
+        std::transform(call->tensors, call->tensors + call->tensorCount, params.begin(),
+                       [](const MsAscendTensor& tensor) { return tensor.data; });
+        op.Launch(params.data(), descs.data(), values);
+    });
+}
+
+MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context)
+{
+    return Guard(call, [&] {
+        const Op& op = FindOp(call->op);
+        const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
+        const std::vector<AttributeValue> values = ReadAttributes(op, call);
+        const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
+        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
+        for (size_t i = 0; i < shapes.size(); ++i) {
+            visit(context, dtypes[i].c_str(), shapes[i].data(), static_cast<int32_t>(shapes[i].size()));
+        }
+    });
+}
+
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+                                 MsAscendFieldVisitor visit, void* context)
+{
+    return Guard(call, [&] {
+        const Op& op = FindOp(call->op);
+        const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
+        const std::vector<AttributeValue> values = ReadAttributes(op, call);
+        op.MatchTypes(inputs.dtypes);
+        op.InferShapes(inputs.shapes, values);
+        const std::vector<TensorDesc> descs = DescribeAll(call);
+        Platform platform = AscendC::host::HostPlatform();
+        platform.coreNum = coreNum == 0 ? platform.coreNum : coreNum;
+        platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
+        std::vector<TilingField> fields;
+        const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);
+        fields.push_back(MakeTilingField("block_dim", config.blockDim));
+        fields.push_back(MakeTilingField("workspace_bytes", config.workspaceBytes));
+        for (const TilingField& field : fields) {
+            visit(context, field.name, field.isReal ? 1 : 0, field.integer, field.real);
+        }
+    });
+}
+
+}  // extern "C"
+
+#pragma GCC visibility pop

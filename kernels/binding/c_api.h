@@ -1,0 +1,74 @@
+/*!
+ * The library's plain C interface: what ms_ascend_ops._C calls. C only, because the library and the Python module are
+ * built with different std::string ABIs (see aot_extra.h).
+ *
+ * Functions that can fail return an MsAscendStatus and write a message of at most errorBytes.
+ */
+#ifndef MS_ASCEND_OPS_BINDING_C_API_H
+#define MS_ASCEND_OPS_BINDING_C_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+    MS_ASCEND_OK = 0,
+    MS_ASCEND_TYPE_ERROR = 1,
+    MS_ASCEND_VALUE_ERROR = 2,
+    MS_ASCEND_ERROR = 3
+} MsAscendStatus;
+
+typedef struct {
+    void* data;  // may be null where only shapes and dtypes are asked for
+    const char* dtype;
+    const int64_t* shape;  // -1: unknown dim; the single entry -2: unknown rank
+    int32_t rank;
+} MsAscendTensor;
+
+typedef struct {
+    const char* name;
+    int32_t kind;  // AttributeKind of op.h
+    int64_t integer;
+    double real;
+    const char* text;
+} MsAscendAttribute;
+
+// Attributes that are not given have their default.
+typedef struct {
+    const char* op;
+    const MsAscendTensor* tensors;
+    int32_t tensorCount;
+    const MsAscendAttribute* attributes;
+    int32_t attributeCount;
+    char* error;
+    size_t errorBytes;
+} MsAscendCall;
+
+const char* MsAscendOpsVersion(void);
+const char* MsAscendOpsPath(void);
+// The signatures of all operators as a JSON list.
+const char* MsAscendOpsSignatures(void);
+uint32_t MsAscendOpsGetThreadNum(void);
+void MsAscendOpsSetThreadNum(uint32_t threads);
+
+// Tensors are inputs, then outputs. Everything is checked before the launch.
+MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
+
+// Tensors are inputs. For every output, in order, `visit` gets its dtype and shape.
+typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
+MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context);
+
+// Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number or UB
+// size of 0 stands for the host's.
+typedef void (*MsAscendFieldVisitor)(void* context, const char* name, int32_t isReal, int64_t integer, double real);
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+                                 MsAscendFieldVisitor visit, void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // MS_ASCEND_OPS_BINDING_C_API_H

@@ -1,0 +1,250 @@
+/*!
+ * ms_ascend_ops._C: the kernel library on NumPy arrays, without MindSpore. What kernel tests, benchmarks and tools use.
+ */
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "binding/c_api.h"
+
+namespace py = pybind11;
+
+namespace {
+
+using Shape = std::vector<int64_t>;
+using Dtypes = std::optional<std::vector<std::optional<std::string>>>;
+
+// Owns what the C structures of one call point to.
+class Call {
+public:
+    Call(std::string op, const py::dict& attributes) : op_(std::move(op))
+    {
+        attributes_.reserve(attributes.size());
+        texts_.reserve(2 * attributes.size());
+        for (const auto& [key, value] : attributes) {
+            texts_.push_back(py::cast<std::string>(key));
+            MsAscendAttribute attribute{texts_.back().c_str(), 0, 0, 0.0, nullptr};
+            // A bool is an int in Python: ask for it first.
+            if (py::isinstance<py::bool_>(value)) {
+                attribute.kind = 2;
+                attribute.integer = py::cast<bool>(value) ? 1 : 0;
+            } else if (py::isinstance<py::int_>(value)) {
+                attribute.kind = 0;
+                attribute.integer = py::cast<int64_t>(value);
+            } else if (py::isinstance<py::float_>(value)) {
+                attribute.kind = 1;
+                attribute.real = py::cast<double>(value);
+            } else if (py::isinstance<py::str>(value)) {
+                texts_.push_back(py::cast<std::string>(value));
+                attribute.kind = 3;
+                attribute.text = texts_.back().c_str();
+            } else {
+                throw py::type_error(op_ + ": " + attribute.name + " must be an int, float, bool or str, got " +
+                                     py::cast<std::string>(py::type::handle_of(value).attr("__name__")));
+            }
+            attributes_.push_back(attribute);
+        }
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    void AddArrays(const py::sequence& arrays, const char* role, size_t dtypeOffset, const Dtypes& dtypes)
+    {
+        for (size_t i = 0; i < arrays.size(); ++i) {
+            const std::string name = op_ + ": " + role + "[" + std::to_string(i) + "]";
+            if (!py::isinstance<py::array>(arrays[i])) {
+                throw py::type_error(name + " must be a NumPy array, got " +
+                                     py::cast<std::string>(py::type::of(arrays[i]).attr("__name__")));
+            }
+            const auto array = py::reinterpret_borrow<py::array>(arrays[i]);
+            const auto itemBytes = static_cast<size_t>(array.itemsize());
+            if ((array.flags() & py::array::c_style) == 0 ||
+                reinterpret_cast<uintptr_t>(array.data()) % itemBytes != 0) {
+                throw py::value_error(name + " must be C-contiguous and aligned");
+            }
+            const bool isOutput = std::strcmp(role, "outputs") == 0;
+            if (isOutput && !array.writeable()) {
+                throw py::value_error(name + " must be writeable");
+            }
+            std::string dtype = py::cast<std::string>(array.dtype().attr("name"));
+            if (dtypes && dtypeOffset + i < dtypes->size() && (*dtypes)[dtypeOffset + i]) {
+                const std::string& given = *(*dtypes)[dtypeOffset + i];
+                // NumPy has no bfloat16: its bits come as uint16.
+                if (given != dtype && !(given == "bfloat16" && itemBytes == 2)) {
+                    throw py::type_error(name + " of dtype " + dtype + " cannot be taken as " + given);
+                }
+                dtype = given;
+            }
+            void* data = isOutput ? py::array(array).mutable_data() : const_cast<void*>(array.data());
+            CheckOverlap(name, data, static_cast<size_t>(array.nbytes()), isOutput);
+            Add(data, Shape(array.shape(), array.shape() + array.ndim()), dtype);
+        }
+    }
+
+    void Add(void* data, Shape shape, std::string dtype)
+    {
+        tensors_.push_back({data, std::move(shape), std::move(dtype)});
+    }
+
+    // Throws TypeError, ValueError or RuntimeError of Python, with the library's message.
+    template <typename F>
+    void Invoke(F&& function)
+    {
+        std::vector<MsAscendTensor> tensors;
+        for (const Tensor& tensor : tensors_) {
+            tensors.push_back(
+                {tensor.data, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
+        }
+        std::array<char, 1024> error{};
+        const MsAscendCall call{op_.c_str(),
+                                tensors.data(),
+                                static_cast<int32_t>(tensors.size()),
+                                attributes_.data(),
+                                static_cast<int32_t>(attributes_.size()),
+                                error.data(),
+                                error.size()};
+        switch (function(&call)) {
+            case MS_ASCEND_OK:
+                return;
+            case MS_ASCEND_TYPE_ERROR:
+                throw py::type_error(error.data());
+            case MS_ASCEND_VALUE_ERROR:
+                throw py::value_error(error.data());
+            default:
+                throw std::runtime_error(error.data());
+        }
+    }
+
+private:
+    struct Tensor {
+        void* data;
+        Shape shape;
+        std::string dtype;
+    };
+    struct Range {
+        const char* begin;
+        const char* end;
+    };
+
+    // A kernel may read an input after it wrote an output.
+    void CheckOverlap(const std::string& name, const void* data, size_t bytes, bool isOutput)
+    {
+        const auto* begin = static_cast<const char*>(data);
+        const Range range{begin, begin + bytes};
+        const bool overlaps = std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& other) {
+            return range.begin < other.end && other.begin < range.end;
+        });
+        if (isOutput && overlaps) {
+            throw py::value_error(name + " must not overlap another array of the call");
+        }
+        ranges_.push_back(range);
+    }
+
+    std::string op_;
+    std::vector<std::string> texts_;
+    std::vector<MsAscendAttribute> attributes_;
+    std::vector<Tensor> tensors_;
+    std::vector<Range> ranges_;
+};
+
+void AddShapes(Call& call, const std::string& op, const std::vector<Shape>& shapes,
+               const std::vector<std::string>& dtypes)
+{
+    if (shapes.size() != dtypes.size()) {
+        throw py::value_error(op + ": as many shapes as dtypes are needed, got " + std::to_string(shapes.size()) +
+                              " and " + std::to_string(dtypes.size()));
+    }
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        call.Add(nullptr, shapes[i], dtypes[i]);
+    }
+}
+
+void Launch(const std::string& op, const py::sequence& inputs, const py::sequence& outputs, const py::dict& attributes,
+            const Dtypes& dtypes)
+{
+    Call call(op, attributes);
+    call.AddArrays(inputs, "inputs", 0, dtypes);
+    call.AddArrays(outputs, "outputs", inputs.size(), dtypes);
+    call.Invoke([](const MsAscendCall* cCall) {
+        const py::gil_scoped_release release;
+        return MsAscendOpsLaunch(cCall);
+    });
+}
+
+py::tuple Infer(const std::string& op, const std::vector<Shape>& shapes, const std::vector<std::string>& dtypes,
+                const py::dict& attributes)
+{
+    Call call(op, attributes);
+    AddShapes(call, op, shapes, dtypes);
+    struct Outputs {
+        py::list shapes;
+        py::list dtypes;
+    } outputs;
+    call.Invoke([&](const MsAscendCall* cCall) {
+        const auto visit = [](void* context, const char* dtype, const int64_t* shape, int32_t rank) {
+            auto* result = static_cast<Outputs*>(context);
+            result->shapes.append(py::tuple(py::cast(Shape(shape, shape + rank))));
+            result->dtypes.append(py::str(dtype));
+        };
+        return MsAscendOpsInfer(cCall, visit, &outputs);
+    });
+    return py::make_tuple(outputs.shapes, outputs.dtypes);
+}
+
+py::dict Tiling(const std::string& op, const std::vector<Shape>& shapes, const std::vector<std::string>& dtypes,
+                const py::dict& attributes, uint32_t coreNum, uint32_t ubBytes)
+{
+    Call call(op, attributes);
+    AddShapes(call, op, shapes, dtypes);
+    py::dict fields;
+    call.Invoke([&](const MsAscendCall* cCall) {
+        const auto visit = [](void* context, const char* name, int32_t isReal, int64_t integer, double real) {
+            auto& result = *static_cast<py::dict*>(context);
+            result[name] = isReal != 0 ? py::object(py::float_(real)) : py::object(py::int_(integer));
+        };
+        return MsAscendOpsTiling(cCall, coreNum, ubBytes, visit, &fields);
+    });
+    return fields;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module)
+{
+    module.doc() = "The kernel library on NumPy arrays, without MindSpore.";
+    module.def("version", &MsAscendOpsVersion, "Version of the loaded library.");
+    module.def("library_path", &MsAscendOpsPath, "File the loaded library comes from.");
+    module.def(
+        "signatures", [] { return py::module_::import("json").attr("loads")(MsAscendOpsSignatures()); },
+        "The kernels of the library: a list of dicts with name, entry, inputs, outputs, attributes and types.");
+    module.def("get_thread_num", &MsAscendOpsGetThreadNum, "Number of AI cores (worker threads) of a launch.");
+    module.def(
+        "set_thread_num",
+        [](int64_t threads) {
+            if (threads < 0 || threads > UINT32_MAX) {
+                throw py::value_error("set_thread_num: threads must be >= 0, got " + std::to_string(threads));
+            }
+            MsAscendOpsSetThreadNum(static_cast<uint32_t>(threads));
+        },
+        py::arg("threads"), "Set the number of AI cores (worker threads) of a launch; 0 restores the machine's.");
+    module.def(
+        "launch", &Launch, py::arg("op"), py::arg("inputs"), py::arg("outputs"), py::arg("attributes") = py::dict(),
+        py::arg("dtypes") = py::none(),
+        "Run a kernel on NumPy arrays; the results are written into `outputs`.\n\n"
+        "Attributes that are not given have their default. `dtypes` may name the dtype of an array (inputs, then\n"
+        "outputs; None: the array's own): bfloat16 bits in a uint16 array need it, ml_dtypes.bfloat16 does not.");
+    module.def("infer", &Infer, py::arg("op"), py::arg("shapes"), py::arg("dtypes"), py::arg("attributes") = py::dict(),
+               "Shapes and dtypes of the outputs, by the rules MindSpore uses in a graph. -1: unknown dim; (-2,): "
+               "unknown rank.");
+    module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
+               py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
+               "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
+               "A core_num or ub_bytes of 0 stands for the host's.");
+}

@@ -1,0 +1,228 @@
+#include "binding/shape_rule.h"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <stdexcept>
+
+#include "primitives/launch_config.h"
+
+namespace ms_ascend_ops::binding {
+namespace {
+
+Token ParseToken(std::string word)
+{
+    Token token;
+    if (const size_t at = word.find('@'); at != std::string::npos) {
+        token.attribute = word.substr(at + 1);
+        word.resize(at);
+    }
+    if (word[0] == '*') {
+        token.star = true;
+        word.erase(0, 1);
+    } else if (const size_t times = word.find('*'); times != std::string::npos) {
+        token.factor = std::stoll(word.substr(0, times));
+        word.erase(0, times + 1);
+    }
+    if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) {
+        token.factor *= std::stoll(word);
+    } else {
+        token.symbol = word;
+    }
+    return token;
+}
+
+std::string Dims(int64_t count)
+{
+    return std::to_string(count) + (count == 1 ? " dim" : " dims");
+}
+
+bool SameWhereKnown(const Shape& a, const Shape& b)
+{
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](int64_t x, int64_t y) { return x == y || x == UNKNOWN_DIM || y == UNKNOWN_DIM; });
+}
+
+}  // namespace
+
+// The definitions were checked when the code that calls this was generated: no malformed rule arrives here.
+ShapeRule ShapeRule::Parse(const std::string& text)
+{
+    ShapeRule rule;
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;) {
+        rule.tokens.push_back(ParseToken(word));
+        if (!rule.tokens.back().attribute.empty()) {
+            rule.anchor = static_cast<int32_t>(rule.tokens.size()) - 1;
+        }
+    }
+    return rule;
+}
+
+// As Python prints a tuple: messages of both interpreters are the same.
+std::string ToString(const Shape& shape)
+{
+    std::string text = "(";
+    for (size_t i = 0; i < shape.size(); ++i) {
+        text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    }
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+void ShapeMatcher::Fail(const std::string& text) const
+{
+    throw std::invalid_argument(op_ + ": " + text);
+}
+
+void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape)
+{
+    if (shape.size() == 1 && shape[0] == UNKNOWN_RANK) {
+        return;
+    }
+    const auto isStar = [](const Token& token) { return token.star; };
+    const auto begin = rule.tokens.begin();
+    const auto end = rule.tokens.end();
+    const auto rank = static_cast<int64_t>(shape.size());
+    const int64_t stars = std::count_if(begin, end, isStar);
+    const int64_t fixed = static_cast<int64_t>(rule.tokens.size()) - stars;
+    if (stars == 0 && rank != fixed) {
+        Fail(tensor + " must have " + Dims(fixed) + ", got shape " + ToString(shape));
+    }
+    if (rank < fixed) {
+        Fail(tensor + " must have at least " + Dims(fixed) + ", got shape " + ToString(shape));
+    }
+    if (rank > MAX_RANK) {
+        Fail(tensor + " must have at most " + Dims(MAX_RANK) + ", got shape " + ToString(shape));
+    }
+    const Subject subject{tensor, shape};
+    if (rule.anchor < 0) {
+        MatchSide(subject, begin, end, 0, rank);
+        return;
+    }
+    const auto anchor = begin + rule.anchor;
+    const int64_t starsBefore = std::count_if(begin, anchor, isStar);
+    const int64_t starsAfter = stars - starsBefore;
+    int64_t first = rule.anchor - starsBefore;
+    int64_t last = rank - 1 - (end - anchor - 1 - starsAfter);
+    if (starsBefore == 0) {
+        last = first;
+    } else if (starsAfter == 0) {
+        first = last;
+    }
+    const int64_t axis = attributes_.at(anchor->attribute);
+    const int64_t position = axis < 0 ? axis + rank : axis;
+    if (position < first || position > last) {
+        const std::string allowed = last - first == rank - 1
+                                        ? "in [" + std::to_string(-rank) + ", " + std::to_string(rank - 1) + "]"
+                                        : "from " + std::to_string(first) + " to " + std::to_string(last);
+        Fail(anchor->attribute + " must be " + allowed + " for " + tensor + " of shape " + ToString(shape) + ", got " +
+             std::to_string(axis));
+    }
+    MatchSide(subject, begin, anchor, 0, position);
+    MatchDim(subject, *anchor, position, axis);
+    MatchSide(subject, anchor + 1, end, position + 1, rank);
+}
+
+void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end)
+{
+    const auto rank = static_cast<int64_t>(subject.shape.size());
+    int64_t position = begin;
+    bool afterStar = false;
+    for (auto token = first; token != last; ++token) {
+        if (token->star) {
+            const int64_t stop = end - (last - token - 1);
+            MatchStar(subject, *token, position, stop);
+            position = stop;
+            afterStar = true;
+        } else {
+            // Dims are named as a reader would: from the end, once a token of any length went before.
+            MatchDim(subject, *token, position, afterStar && end == rank ? position - rank : position);
+            ++position;
+        }
+    }
+}
+
+void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)
+{
+    const int64_t size = subject.shape[position];
+    const std::string place = subject.tensor + ".shape[" + std::to_string(index) + "]";
+    const std::string got = ", got " + ToString(subject.shape);
+    if (token.symbol.empty()) {
+        if (size != token.factor && size != UNKNOWN_DIM) {
+            Fail(place + " must be " + std::to_string(token.factor) + got);
+        }
+        return;
+    }
+    if (size == UNKNOWN_DIM) {
+        bindings_.insert({token.symbol, {{UNKNOWN_DIM}, place, token.factor}});
+        return;
+    }
+    if (size == 0 && positive_.count(token.symbol) > 0) {
+        Fail(place + " must be at least " + std::to_string(token.factor) + got);
+    }
+    if (size % token.factor != 0) {
+        const std::string rule = token.factor == 2 ? "even" : "a multiple of " + std::to_string(token.factor);
+        const auto reason = reasons_.find(std::to_string(token.factor) + "*" + token.symbol);
+        Fail(place + " must be " + rule + (reason == reasons_.end() ? "" : " (" + reason->second + ")") + got);
+    }
+    const int64_t value = size / token.factor;
+    const auto known = bindings_.find(token.symbol);
+    if (known == bindings_.end() || known->second.dims[0] == UNKNOWN_DIM) {
+        bindings_[token.symbol] = {{value}, place, token.factor};
+    } else if (known->second.dims[0] != value) {
+        std::string relation = known->second.place;
+        if (known->second.factor != token.factor) {
+            relation = token.factor > 1 ? std::to_string(token.factor) + " * " + relation : relation;
+            relation = known->second.factor > 1 ? relation + " / " + std::to_string(known->second.factor) : relation;
+        }
+        Fail(place + " must equal " + relation + " (" + std::to_string(known->second.dims[0] * token.factor) + ")" +
+             got);
+    }
+}
+
+void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end)
+{
+    const auto rank = static_cast<int64_t>(subject.shape.size());
+    const Shape dims(subject.shape.begin() + begin, subject.shape.begin() + end);
+    std::string place = subject.tensor + ".shape";
+    if (begin != 0 || end != rank) {
+        place +=
+            "[" + (begin > 0 ? std::to_string(begin) : "") + ":" + (end < rank ? std::to_string(end - rank) : "") + "]";
+    }
+    const auto inserted = bindings_.insert({token.symbol, {dims, place, 1}});
+    if (inserted.second) {
+        return;
+    }
+    Binding& known = inserted.first->second;
+    if (!SameWhereKnown(dims, known.dims)) {
+        Fail(place + " must equal " + known.place + " " + ToString(known.dims) + ", got " + ToString(subject.shape));
+    }
+    for (size_t i = 0; i < dims.size(); ++i) {
+        known.dims[i] = known.dims[i] == UNKNOWN_DIM ? dims[i] : known.dims[i];
+    }
+}
+
+Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
+{
+    Shape shape;
+    for (const Token& token : rule.tokens) {
+        if (token.symbol.empty()) {
+            shape.push_back(token.factor);
+            continue;
+        }
+        const auto known = bindings_.find(token.symbol);
+        if (token.star) {
+            if (known == bindings_.end()) {
+                return {UNKNOWN_RANK};
+            }
+            shape.insert(shape.end(), known->second.dims.begin(), known->second.dims.end());
+        } else if (known == bindings_.end() || known->second.dims[0] == UNKNOWN_DIM) {
+            shape.push_back(UNKNOWN_DIM);
+        } else {
+            shape.push_back(known->second.dims[0] * token.factor);
+        }
+    }
+    return shape;
+}
+
+}  // namespace ms_ascend_ops::binding

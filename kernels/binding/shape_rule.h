@@ -1,0 +1,78 @@
+/*!
+ * The shape rules of the operator definitions ("*b 2*d@axis"): the interpreter of ms_ascend_ops/shapes.py in C++, with
+ * the same messages. The syntax is described there.
+ */
+#ifndef MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
+#define MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ms_ascend_ops::binding {
+
+using Shape = std::vector<int64_t>;
+
+constexpr int64_t UNKNOWN_DIM = -1;
+constexpr int64_t UNKNOWN_RANK = -2;  // the only entry of the shape of a tensor of unknown rank
+
+struct Token {
+    std::string symbol;  // empty for a literal, whose size is `factor`
+    int64_t factor = 1;
+    bool star = false;
+    std::string attribute;
+};
+
+struct ShapeRule {
+    std::vector<Token> tokens;
+    int32_t anchor = -1;  // index of the token that stands at an attribute, or -1
+
+    static ShapeRule Parse(const std::string& text);
+};
+
+std::string ToString(const Shape& shape);
+
+// Binds the symbols of one signature to the shapes of its inputs. Throws std::invalid_argument when a shape breaks a
+// rule.
+class ShapeMatcher {
+public:
+    using Attributes = std::map<std::string, int64_t>;
+    using Reasons = std::map<std::string, std::string>;
+
+    ShapeMatcher(std::string op, const Reasons& reasons, const std::set<std::string>& positive,
+                 const Attributes& attributes)
+        : op_(std::move(op)), reasons_(reasons), positive_(positive), attributes_(attributes)
+    {}
+
+    void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
+    Shape ShapeOf(const ShapeRule& rule) const;
+
+private:
+    struct Binding {
+        Shape dims;
+        std::string place;  // where the symbol was seen first, for messages
+        int64_t factor = 1;
+    };
+    struct Subject {
+        const std::string& tensor;
+        const Shape& shape;
+    };
+    using TokenIter = std::vector<Token>::const_iterator;
+
+    [[noreturn]] void Fail(const std::string& text) const;
+    void MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end);
+    void MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index);
+    void MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end);
+
+    std::string op_;
+    const Reasons& reasons_;
+    const std::set<std::string>& positive_;
+    const Attributes& attributes_;
+    std::map<std::string, Binding> bindings_;
+};
+
+}  // namespace ms_ascend_ops::binding
+
+#endif  // MS_ASCEND_OPS_BINDING_SHAPE_RULE_H

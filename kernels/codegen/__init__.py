@@ -1,0 +1,1 @@
+"""Generates, from the operator definitions and the tiling headers, the C++ that stands between kernels and callers."""

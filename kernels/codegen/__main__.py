@@ -1,0 +1,37 @@
+"""python -m codegen --definitions ms_ascend_ops/ops --kernels kernels --output build/generated"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from codegen import host, params
+from codegen.tiling_header import read_fields
+from ms_ascend_ops import registry
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="codegen", description=__doc__)
+    parser.add_argument("--definitions", type=Path, required=True, help="folder of the YAML definitions")
+    parser.add_argument("--kernels", type=Path, required=True, help="folder that holds <op>/<op>_tiling.h")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write into")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for definition in sorted(arguments.definitions.glob("*.yaml")):
+        spec = registry.load(definition)
+        folder = arguments.kernels / spec.name
+        kernels = sorted(header.name for header in folder.glob("*_kernel.h"))
+        tiling = folder / f"{spec.name}_tiling.h"
+        fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
+        write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
+        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields))
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Leave a file that is up to date alone, so that what includes it is not compiled again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""<op>_host.cpp: instantiates the kernels for the host, registers them and exports MindSpore's entry points."""
+
+from __future__ import annotations
+
+import json
+
+from codegen import cpp
+from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+
+__all__ = ["generate"]
+
+Fields = dict[str, list[tuple[str, str]]]
+
+
+def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
+    """C++ for one operator.
+
+    `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
+    fields of its tiling data.
+    """
+    return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
+#include "{spec.name}_tiling.h"
+#include "binding/mindspore_entry.h"
+#include "binding/op.h"
+#include "host/launch.h"
+
+namespace ms_ascend_ops {{
+namespace {{
+
+using binding::AttributeKind;
+using binding::AttributeValue;
+using binding::MakeTilingField;
+using binding::Op;
+using binding::OpDef;
+using binding::TilingField;
+
+{"".join(_internal(spec, signature, fields[signature.name]) for signature in spec.signatures)}
+}}  // namespace
+}}  // namespace ms_ascend_ops
+
+{"".join(_entries(signature) for signature in spec.signatures)}"""
+
+
+def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]]) -> str:
+    entry = signature.entry
+    descriptions = [f"inputs[{i}]" for i in range(len(signature.inputs))]
+    values = [_read(spec, attribute, f"attributes[{i}]") for i, attribute in enumerate(signature.attributes)]
+    parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
+    instances = ",\n        ".join(
+        f"&Run{entry}<{', '.join(cpp.KERNEL_TYPES[dtype] for dtype in row.values())}>" for row in signature.types
+    )
+    tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
+    tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
+    return f"""static_assert({len(cpp.arguments(signature))} <= binding::MAX_TENSORS);
+
+{entry}Params Make{entry}Params([[maybe_unused]] const TensorDesc* inputs,
+    [[maybe_unused]] const AttributeValue* attributes)
+{{
+    return {{{", ".join(descriptions + values)}}};
+}}
+
+template <{parameters}>
+void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t outputBytes)
+{{
+    {entry}TilingData tiling{{}};
+    const LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
+        {entry}Kernel<{", ".join(signature.variables)}>(
+            {(", ".join(tensors))}, workspace, tiling);
+    }});
+}}
+
+void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
+    uint64_t outputBytes)
+{{
+    using Runner = void (*)(void* const*, const {entry}Params&, uint64_t);
+    constexpr Runner runners[] = {{
+        {instances},
+    }};
+    runners[row](params, Make{entry}Params(inputs, attributes), outputBytes);
+}}
+
+LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
+    std::vector<TilingField>& fields)
+{{
+    {entry}TilingData tiling{{}};
+    const LaunchConfig config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+{tiling_fields}    return config;
+}}
+
+const Op& {_constant(signature)} = binding::Register(OpDef{{
+    {cpp.quote(signature.name)}, {cpp.quote(entry)},
+    {{{", ".join(_tensor(tensor) for tensor in signature.inputs)}}},
+    {{{", ".join(_tensor(tensor) for tensor in signature.outputs)}}},
+    {{{", ".join(_attribute(attribute) for attribute in signature.attributes)}}},
+    {{{", ".join(_pairs(row) for row in signature.types)}}},
+    {_pairs(signature.reasons)},
+    {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
+    {cpp.quote(_json(signature))},
+    &Launch{entry}, &Tile{entry}}});
+
+"""
+
+
+def _entries(signature: Signature) -> str:
+    entry, op = signature.entry, f"ms_ascend_ops::{_constant(signature)}"
+    shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
+    shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
+    types = f"ms_ascend_ops::binding::InferType({op}, types)"
+    if len(signature.outputs) > 1:
+        shape, dtype = f"std::vector<{shape}>", f"std::vector<{dtype}>"
+    else:
+        shapes, types = f"{shapes}[0]", f"{types}[0]"
+    # C linkage for the name only: MindSpore looks the functions up by it and calls them as C++.
+    return f"""MS_ASCEND_OPS_EXPORT int {entry}(int nparam, void** params, int* ndims, int64_t** shapes,
+    const char** dtypes, void*, void* extra)
+{{
+    return ms_ascend_ops::binding::Run({op}, nparam, params, ndims, shapes, dtypes, extra);
+}}
+
+MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::AotExtra* extra)
+{{
+    return ms_ascend_ops::binding::Init({op}, extra);
+}}
+
+MS_ASCEND_OPS_EXPORT {shape} {entry}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
+{{
+    return {shapes};
+}}
+
+MS_ASCEND_OPS_EXPORT {dtype} {entry}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
+{{
+    return {types};
+}}
+
+"""
+
+
+def _constant(signature: Signature) -> str:
+    return signature.name.upper()
+
+
+def _read(spec: OpSpec, attribute: AttributeSpec, value: str) -> str:
+    cpp_type = cpp.attribute_type(spec, attribute)
+    if attribute.type == "float":
+        return f"static_cast<float>({value}.real)"
+    if attribute.type == "bool":
+        return f"{value}.integer != 0"
+    return f"{value}.integer" if attribute.type == "int" else f"static_cast<{cpp_type}>({value}.integer)"
+
+
+def _tensor(tensor: TensorSpec) -> str:
+    return f"{{{cpp.quote(tensor.name)}, {cpp.quote(tensor.dtype)}, {cpp.quote(tensor.rule.text)}}}"
+
+
+def _attribute(attribute: AttributeSpec) -> str:
+    default = attribute.default
+    if attribute.type == "float":
+        value = f"{{0, {float(default)!r}}}"
+    elif attribute.choices:
+        value = f"{{{attribute.choices.index(str(default))}, 0.0}}"
+    else:
+        value = f"{{{int(default)}, 0.0}}"
+    choices = ", ".join(cpp.quote(choice) for choice in attribute.choices)
+    minimum = attribute.exclusive_minimum
+    limit = "false, 0.0" if minimum is None else f"true, {float(minimum)!r}"
+    return f"{{{cpp.quote(attribute.name)}, AttributeKind::{attribute.type.upper()}, {value}, {{{choices}}}, {limit}}}"
+
+
+def _pairs(mapping: object) -> str:
+    assert isinstance(mapping, dict)
+    return "{" + ", ".join(f"{{{cpp.quote(key)}, {cpp.quote(value)}}}" for key, value in mapping.items()) + "}"
+
+
+def _json(signature: Signature) -> str:
+    def tensors(side: tuple[TensorSpec, ...]) -> list[dict[str, str]]:
+        return [{"name": tensor.name, "dtype": tensor.dtype, "shape": tensor.rule.text} for tensor in side]
+
+    return json.dumps(
+        {
+            "name": signature.name,
+            "entry": signature.entry,
+            "inputs": tensors(signature.inputs),
+            "outputs": tensors(signature.outputs),
+            "attributes": [
+                {"name": attribute.name, "type": attribute.type, "default": attribute.default}
+                for attribute in signature.attributes
+            ],
+            "types": [dict(row) for row in signature.types],
+        }
+    )

@@ -1,0 +1,35 @@
+"""Reads the fields of a TilingData struct from a hand-written tiling header."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["FIELD_TYPES", "read_fields"]
+
+# What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
+FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float")
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
+
+
+def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
+    """(type, name) of every field of `struct`, in order.
+
+    Raises:
+        ValueError: the struct is missing, or holds something that is no plain field.
+    """
+    text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
+    match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n\}};", text, re.DOTALL)
+    if match is None:
+        raise ValueError(f"{header}: there is no 'struct {struct}'")
+    fields = []
+    for statement in filter(None, (part.strip() for part in match[1].split(";"))):
+        field = _FIELD.fullmatch(statement)
+        if field is None or field[1] not in FIELD_TYPES:
+            raise ValueError(
+                f"{header}: {struct} must hold plain fields of {', '.join(FIELD_TYPES)}, got '{statement}'"
+            )
+        fields.append((field[1], field[2]))
+    return fields

@@ -1,0 +1,39 @@
+"""Fused operators for MindSpore on Ascend NPUs, which also run on any CPU.
+
+    from ms_ascend_ops import RMSNorm, SwiGLU, ops
+
+The names are imported when they are used: `ms_ascend_ops._C` and `ms_ascend_ops.registry` need no MindSpore, and the
+layers are built on the operators, not the other way round.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from ms_ascend_ops.version import __version__
+
+_ORIGINS = {
+    "RMSNorm": "ms_ascend_ops.cells",
+    "SwiGLU": "ms_ascend_ops.cells",
+    "optimize": "ms_ascend_ops.export",
+    "export_mindir": "ms_ascend_ops.export",
+    "load": "ms_ascend_ops.export",
+}
+_MODULES = ("cells", "export", "ops")
+
+__all__ = ["RMSNorm", "SwiGLU", "__version__", "cells", "export", "export_mindir", "load", "ops", "optimize"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_C":
+        return import_module(f"{__name__}.library").native()
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _ORIGINS:
+        value = getattr(import_module(_ORIGINS[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

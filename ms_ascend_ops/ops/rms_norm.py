@@ -1,0 +1,53 @@
+"""Root mean square normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["rms_norm"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, gamma, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout[0], dout[1], x, out[1], gamma)
+
+    return bprop
+
+
+_select = Selector("rms_norm", _bprop)
+
+
+def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "llama") -> tuple[Tensor, Tensor]:
+    r"""Normalize by the root mean square over the last axis, and scale.
+
+    .. math::
+        \mathrm{rstd} = \frac{1}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}, \qquad
+        y_i = x_i \cdot \mathrm{rstd} \cdot \gamma_i
+
+    Differentiable in `x` and `gamma`, through both outputs.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., d).
+        gamma: Tensor[dtype of x | float32], shape (d,).
+        epsilon: added to the mean square, inside the root; > 0.
+        scheme: where half precision rounds. "llama": x * rstd is rounded to the dtype of x, then multiplied by gamma.
+            "gemma": x * rstd * (1 + gamma) in float32, rounded once.
+
+    Returns:
+        y: Tensor[dtype of x], shape (..., d).
+        rstd: Tensor[float32], shape (..., 1).
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
+        ValueError: gamma does not have the size of the last axis of x; epsilon or scheme is not allowed.
+
+    Sums are accumulated in float32.
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's RmsNorm.
+    """
+    return _select(x, gamma, epsilon, scheme)(x, gamma)  # type: ignore[no-any-return]

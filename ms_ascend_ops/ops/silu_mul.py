@@ -1,0 +1,48 @@
+"""SiLU-gated product of two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["silu_mul"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(gate, up, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout, gate, up)
+
+    return bprop
+
+
+_select = Selector("silu_mul", _bprop)
+
+
+def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
+    r"""Multiply `up` by the SiLU of `gate`: SwiGLU where gate and up are two tensors.
+
+    .. math::
+        y = \mathrm{silu}(\mathrm{gate}) \cdot \mathrm{up}, \qquad \mathrm{silu}(t) = \frac{t}{1 + e^{-t}}
+
+    Differentiable in `gate` and `up`.
+
+    Args:
+        gate: Tensor[float16 | bfloat16 | float32], shape (...).
+        up: Tensor[dtype of gate], shape (...).
+
+    Returns:
+        Tensor[dtype of gate], shape (...).
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype there is no kernel for.
+        ValueError: the shapes differ.
+
+    Computed in float32 and rounded once.
+
+    Source: Shazeer, GLU Variants Improve Transformer, 2020.
+    """
+    return _select(gate, up)(gate, up)

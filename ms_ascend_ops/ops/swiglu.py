@@ -1,0 +1,49 @@
+"""SiLU-gated linear unit of one tensor that holds gate and up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["swiglu"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, out, dout):  # type: ignore[no-untyped-def]
+        return (grad(dout, x),)
+
+    return bprop
+
+
+_select = Selector("swiglu", _bprop)
+
+
+def swiglu(x: Tensor, axis: int = -1, interleaved: bool = False) -> Tensor:
+    r"""Split `x` along `axis` into gate and up, and multiply up by the SiLU of gate.
+
+    .. math::
+        y = \mathrm{silu}(\mathrm{gate}) \cdot \mathrm{up}, \qquad \mathrm{silu}(t) = \frac{t}{1 + e^{-t}}
+
+    Differentiable in `x`.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., 2 d, ...), where 2 d is the size of `axis`.
+        axis: the axis to split.
+        interleaved: False: the first half of the axis is gate, the second up. True: they alternate, gate first.
+
+    Returns:
+        Tensor[dtype of x], shape (..., d, ...).
+
+    Raises:
+        TypeError: x is no tensor, or has a dtype there is no kernel for; axis is no int, interleaved no bool.
+        ValueError: axis is out of range, or its size is odd.
+
+    Computed in float32 and rounded once.
+
+    Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's SwiGlu.
+    """
+    return _select(x, axis, interleaved)(x)

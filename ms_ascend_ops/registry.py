@@ -1,0 +1,253 @@
+"""The operator definitions (`ops/<op>.yaml`) as Python objects. The only reader of those files.
+
+Needs no MindSpore: `kernels/codegen` uses it at build time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ms_ascend_ops.shapes import ShapeRule
+
+__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+
+DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
+
+_DEFINITIONS = Path(__file__).parent / "ops"
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
+_TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
+# NumPy's scalars count as numbers.
+_PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "string": str}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output. `dtype` is a dtype name or a dtype variable of the signature."""
+
+    name: str
+    dtype: str
+    rule: ShapeRule
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """One attribute: its type, default and the values it may have."""
+
+    name: str
+    type: str
+    default: int | float | bool | str
+    choices: tuple[str, ...] = ()
+    exclusive_minimum: float | None = None
+
+    def check(self, op: str, value: Any, name: str = "") -> Any:
+        """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
+
+        Raises:
+            TypeError: `value` has another type.
+            ValueError: `value` is not allowed.
+        """
+        subject = f"{op}: {name or self.name}"
+        if not isinstance(value, _PYTHON_TYPES[self.type]) or (isinstance(value, bool) and self.type != "bool"):
+            article = "an" if self.type == "int" else "a"
+            raise TypeError(f"{subject} must be {article} {self.type}, got {type(value).__name__}")
+        if self.type == "float":
+            # Kernels compute with the float32 value: that one has to obey the rule.
+            stored = _to_float32(value)
+            if not math.isfinite(stored):
+                raise ValueError(f"{subject} must be finite in float32, got {value}")
+            if self.exclusive_minimum is not None and not stored > self.exclusive_minimum:
+                raise ValueError(f"{subject} must be > {self.exclusive_minimum:g} in float32, got {value}")
+            return float(value)
+        if self.type == "int":
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{subject} must fit in 64 bits, got {value}")
+            return int(value)
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{subject} must be {_one_of(self.choices)}, got {value!r}")
+        return value
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What one kernel takes and gives: the forward or the gradient of an operator."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    attributes: tuple[AttributeSpec, ...]
+    types: tuple[Mapping[str, str], ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    positive: frozenset[str] = frozenset()  # symbols that may not be 0
+
+    @property
+    def entry(self) -> str:
+        """Name of the entry point in the library: rms_norm_grad -> RmsNormGrad."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The dtype variables, in the order of the kernel's template parameters."""
+        return tuple(self.types[0])
+
+    def attribute(self, name: str) -> AttributeSpec:
+        """One attribute by its name."""
+        return next(attribute for attribute in self.attributes if attribute.name == name)
+
+    def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every attribute by name: the given values, checked, and the defaults of the others."""
+        return {a.name: a.check(self.name, values.get(a.name, a.default)) for a in self.attributes}
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One operator."""
+
+    name: str
+    summary: str
+    forward: Signature
+    gradient: Signature | None
+
+    @property
+    def signatures(self) -> tuple[Signature, ...]:
+        return (self.forward, self.gradient) if self.gradient else (self.forward,)
+
+
+def load(path: Path) -> OpSpec:
+    """Read one definition.
+
+    Raises:
+        ValueError: the definition is wrong; the message names the file.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        if unknown := set(data) - known:
+            raise ValueError(f"unknown keys {sorted(unknown)}")
+        name = _identifier(data["name"])
+        if name != path.stem:
+            raise ValueError(f"name '{name}' must be the file's stem")
+        attributes = tuple(_attribute(name, key, value) for key, value in (data.get("attributes") or {}).items())
+        types = tuple(dict(row) for row in data["types"])
+        if not types or not types[0] or any(list(row) != list(types[0]) for row in types):
+            raise ValueError("every row of 'types' must name the same variables, at least one, in the same order")
+        if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
+            raise ValueError(f"unknown dtypes {bad}")
+        reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+
+        def signature(key: str, signature_name: str) -> Signature:
+            tensors = [
+                tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
+                for side in ("inputs", "outputs")
+            ]
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons, positive)
+            _check_signature(made)
+            return made
+
+        forward = signature("forward", name)
+        gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
+        return OpSpec(name, data["summary"], forward, gradient)
+    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all operators."""
+    return tuple(sorted(path.stem for path in _DEFINITIONS.glob("*.yaml")))
+
+
+@cache
+def op_spec(name: str) -> OpSpec:
+    """The definition of one operator.
+
+    Raises:
+        ValueError: there is no such operator.
+    """
+    if name not in names():
+        raise ValueError(f"there is no operator '{name}'; the operators are {', '.join(names())}")
+    return load(_DEFINITIONS / f"{name}.yaml")
+
+
+@cache
+def signature(name: str) -> Signature:
+    """The signature of a kernel: `rms_norm` or `rms_norm_grad`.
+
+    Raises:
+        ValueError: there is no such operator, or it has no gradient.
+    """
+    if not name.endswith("_grad"):
+        return op_spec(name).forward
+    gradient = op_spec(name.removesuffix("_grad")).gradient
+    if gradient is None:
+        raise ValueError(f"the operator '{name.removesuffix('_grad')}' has no gradient")
+    return gradient
+
+
+def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
+    if data["type"] not in _PYTHON_TYPES:
+        raise ValueError(f"attribute '{name}': type must be {_one_of(tuple(_PYTHON_TYPES))}, got {data['type']!r}")
+    spec = AttributeSpec(
+        _identifier(name),
+        data["type"],
+        data["default"],
+        tuple(data.get("choices", ())),
+        data.get("exclusive_minimum"),
+    )
+    if spec.type == "string" and not spec.choices:
+        raise ValueError(f"attribute '{name}': a string needs choices")
+    spec.check(op, spec.default)
+    return spec
+
+
+def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
+    match = _TENSOR.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"tensor '{name}' must be written DTYPE[shape rule], got '{text}'")
+    if match[1] not in variables and match[1] not in DTYPES:
+        raise ValueError(f"tensor '{name}': '{match[1]}' is neither a dtype nor a dtype variable")
+    return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
+
+
+def _check_signature(signature: Signature) -> None:
+    bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
+    stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
+    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    for tensor in signature.inputs + signature.outputs:
+        for token in tensor.rule.tokens:
+            if token.symbol and token.symbol not in bound:
+                raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
+            if token.symbol and token.star != (token.symbol in stars):
+                raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
+            if token.attribute and token.attribute not in integers:
+                raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
+    free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
+    if free:
+        raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")
+
+
+def _identifier(name: str) -> str:
+    if not _IDENTIFIER.fullmatch(name):
+        raise ValueError(f"'{name}' must be lower_case_with_underscores")
+    return name
+
+
+def _one_of(values: tuple[str, ...]) -> str:
+    quoted = [f"'{value}'" for value in values]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _to_float32(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

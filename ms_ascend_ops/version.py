@@ -1,0 +1,3 @@
+"""The version of the package and of the kernel library built with it. The only place that states it."""
+
+__version__ = "0.1.0"

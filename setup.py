@@ -1,0 +1,33 @@
+"""Builds the kernel library and the Python module with CMake. Everything else stands in pyproject.toml."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCE = Path(__file__).resolve().parent
+PORTABLE = os.environ.get("MS_ASCEND_OPS_PORTABLE", "0") not in ("", "0")
+BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if PORTABLE else ''}"
+
+
+def cmake(*arguments: object) -> None:
+    """Run CMake."""
+    subprocess.run(["cmake", *map(str, arguments)], check=True)
+
+
+class CMakeBuild(build_ext):
+    def build_extension(self, ext: Extension) -> None:
+        options = {"Python_EXECUTABLE": sys.executable, "MS_ASCEND_OPS_PORTABLE": "ON" if PORTABLE else "OFF"}
+        cmake("-S", SOURCE, "-B", BUILD, *[f"-D{name}={value}" for name, value in options.items()])
+        cmake("--build", BUILD, "--parallel", self.parallel or os.cpu_count() or 1)
+        cmake("--install", BUILD, "--prefix", Path(self.get_ext_fullpath(ext.name)).parent)
+
+    def copy_extensions_to_source(self) -> None:
+        # An editable install: setuptools would copy the module, but not the library beside it.
+        cmake("--install", BUILD, "--prefix", SOURCE / "ms_ascend_ops")
+
+
+setup(ext_modules=[Extension("ms_ascend_ops._C", sources=[])], cmdclass={"build_ext": CMakeBuild})

@@ -1,0 +1,38 @@
+"""Arrays of any dtype an operator has, bfloat16 included, which NumPy does not know: its bits are kept in uint16."""
+
+import numpy as np
+
+STORAGE = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(np.uint16),
+    "float32": np.dtype(np.float32),
+}
+FLOATS = tuple(STORAGE)
+# The largest finite and the smallest normal number.
+LARGEST = {"float16": 65504.0, "bfloat16": float(np.float32(3.3895314e38)), "float32": float(np.finfo(np.float32).max)}
+SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126}
+# Distance of 1 to the next number.
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+
+
+def encode(values, dtype):
+    """Round float64 values to `dtype`, to nearest even."""
+    with np.errstate(over="ignore"):
+        if dtype != "bfloat16":
+            return np.asarray(values, np.float64).astype(STORAGE[dtype])
+        single = np.asarray(values, np.float64).astype(np.float32)
+    bits = single.view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(single), np.uint16(0x7FC0), rounded)
+
+
+def decode(array, dtype):
+    """The values of an encoded array, as float64."""
+    if dtype != "bfloat16":
+        return np.asarray(array, np.float64)
+    return (np.asarray(array, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def poisoned(shape, dtype):
+    """An output buffer full of NaN: what a kernel does not write shows."""
+    return np.full(shape, encode(np.nan, dtype), STORAGE[dtype])

@@ -1,0 +1,248 @@
+"""Norms and feed-forward layers as people write them: small copies of the patterns, not of anybody's code.
+
+GraphCell needs source code to parse, so that these are plain classes and not made in a loop.
+"""
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Normal
+
+HIDDEN = 24
+INNER = 40
+
+
+class Norm(nn.Cell):
+    """Common part: one weight vector of random values, `eps`."""
+
+    def __init__(self, size=HIDDEN, eps=1e-5, dtype=ms.float32):
+        super().__init__()
+        values = np.random.default_rng(7).uniform(0.5, 1.5, size).astype(np.float32)
+        self.weight = Parameter(Tensor(values).astype(dtype), name="weight")
+        self.eps = eps
+
+
+class PowMeanNorm(Norm):
+    def construct(self, x):
+        return self.weight * (x * ops.rsqrt(x.pow(2).mean(-1, keep_dims=True) + self.eps))
+
+
+class SquareDivideNorm(Norm):
+    def construct(self, x):
+        return x / ops.sqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight
+
+
+class CastingNorm(Norm):
+    """Hugging Face's LLaMA: rounds before the weight."""
+
+    def construct(self, hidden_states):
+        dtype = hidden_states.dtype
+        hidden_states = hidden_states.astype(ms.float32)
+        variance = hidden_states.pow(2).mean(-1, keep_dims=True)
+        hidden_states = hidden_states * ops.rsqrt(variance + self.eps)
+        return self.weight * hidden_states.astype(dtype)
+
+
+class CastLastNorm(Norm):
+    """T5's and OLMo's way: the weight in float32, one rounding at the end."""
+
+    def construct(self, x):
+        y = x.astype(ms.float32)
+        y = y * ops.rsqrt(ops.mean(y * y, -1, True) + self.eps)
+        return (y * self.weight.astype(ms.float32)).astype(x.dtype)
+
+
+class GemmaNorm(Norm):
+    def _norm(self, x):
+        return x * ops.rsqrt(x.pow(2).mean(-1, keep_dims=True) + self.eps)
+
+    def construct(self, x):
+        y = self._norm(x.astype(ms.float32)) * (1.0 + self.weight.astype(ms.float32))
+        return y.astype(x.dtype)
+
+
+class PrimitiveNorm(nn.Cell):
+    """Old style: primitives as attributes, the parameter called gamma, epsilon a constant of construct."""
+
+    def __init__(self):
+        super().__init__()
+        self.gamma = Parameter(Tensor(np.linspace(0.5, 1.5, HIDDEN).astype(np.float32)), name="gamma")
+        self.square = ops.Square()
+        self.mean = ops.ReduceMean(keep_dims=True)
+        self.rsqrt = ops.Rsqrt()
+
+    def construct(self, x):
+        return x * self.rsqrt(self.mean(self.square(x), -1) + 3e-6) * self.gamma
+
+
+class JitNorm(Norm):
+    @ms.jit
+    def construct(self, x):
+        return x * ops.rsqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight
+
+
+class LayerNormNoBias(Norm):
+    def construct(self, x):
+        x = x - x.mean(-1, keep_dims=True)
+        return x * ops.rsqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight
+
+
+class EpsilonOutsideNorm(Norm):
+    def construct(self, x):
+        return x / (ops.sqrt(ops.mean(ops.square(x), -1, True)) + self.eps) * self.weight
+
+
+class NoEpsilonNorm(Norm):
+    def construct(self, x):
+        return x * ops.rsqrt(ops.mean(ops.square(x), -1, True)) * self.weight
+
+
+class SumNorm(Norm):
+    """Divides by the length of the vector and not by its root mean square."""
+
+    def construct(self, x):
+        return x * ops.rsqrt((x * x).sum(-1, keepdims=True) + self.eps) * self.weight
+
+
+class PartialNorm(Norm):
+    def construct(self, x):
+        part = x[..., : HIDDEN // 4]
+        return x * ops.rsqrt(ops.mean(part * part, -1, True) + self.eps) * self.weight
+
+
+class ChannelsFirstNorm(Norm):
+    def construct(self, x):
+        x = x.swapaxes(1, -1)
+        x = x * ops.rsqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight
+        return x.swapaxes(1, -1)
+
+
+class WholeTensorNorm(Norm):
+    def construct(self, x):
+        return x * ops.rsqrt(ops.mean(ops.square(x)) + self.eps) * self.weight
+
+
+class SquaredWeightNorm(Norm):
+    def construct(self, x):
+        return x * ops.rsqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight * self.weight
+
+
+class ResidualNorm(Norm):
+    def construct(self, x, residual=None):
+        if residual is not None:
+            x = x + residual
+        return x * ops.rsqrt(ops.mean(ops.square(x), -1, True) + self.eps) * self.weight
+
+
+class LayerScale(Norm):
+    def construct(self, x):
+        return x * self.weight
+
+
+class LearnedBias(Norm):
+    def construct(self, x):
+        return x + self.weight
+
+
+def dense(inputs, outputs, dtype=ms.float32):
+    return nn.Dense(inputs, outputs, has_bias=False, weight_init=Normal(0.2), dtype=dtype)
+
+
+class SeparateMLP(nn.Cell):
+    """Common part: three linear layers and an activation."""
+
+    def __init__(self, hidden=HIDDEN, inner=INNER, dtype=ms.float32):
+        super().__init__()
+        self.gate_proj = dense(hidden, inner, dtype)
+        self.up_proj = dense(hidden, inner, dtype)
+        self.down_proj = dense(inner, hidden, dtype)
+        self.act_fn = nn.SiLU()
+
+
+class LlamaStyleMLP(SeparateMLP):
+    def construct(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class UpFirstMLP(SeparateMLP):
+    def construct(self, x):
+        up = self.up_proj(x)
+        return self.down_proj(ops.mul(up, ops.silu(self.gate_proj(x))))
+
+
+class SigmoidMLP(nn.Cell):
+    """Names of another tradition, SiLU spelled out, biases, and all three matrices square."""
+
+    def __init__(self):
+        super().__init__()
+        self.w1 = nn.Dense(HIDDEN, HIDDEN)
+        self.w2 = nn.Dense(HIDDEN, HIDDEN)
+        self.w3 = nn.Dense(HIDDEN, HIDDEN)
+
+    def construct(self, x):
+        gate = self.w1(x)
+        return self.w2(gate * ops.sigmoid(gate) * self.w3(x))
+
+
+class GeluMLP(SeparateMLP):
+    def construct(self, x):
+        return self.down_proj(ops.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x))
+
+
+class UngatedMLP(SeparateMLP):
+    """Gate and up meet by addition."""
+
+    def construct(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) + self.up_proj(x))
+
+
+class DropoutMLP(SeparateMLP):
+    def __init__(self):
+        super().__init__()
+        self.dropout = nn.Dropout(p=0.5)
+
+    def construct(self, x):
+        return self.down_proj(self.dropout(self.act_fn(self.gate_proj(x)) * self.up_proj(x)))
+
+
+class ResidualMLP(SeparateMLP):
+    def construct(self, x):
+        return x + self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class PackedMLP(nn.Cell):
+    """Common part: one projection for gate and up."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate_up_proj = dense(HIDDEN, 2 * INNER)
+        self.down_proj = dense(INNER, HIDDEN)
+
+
+class ChunkMLP(PackedMLP):
+    def construct(self, x):
+        gate, up = ops.chunk(self.gate_up_proj(x), 2, -1)
+        return self.down_proj(ops.silu(gate) * up)
+
+
+class ChunkUpFirstMLP(PackedMLP):
+    def construct(self, x):
+        up, gate = ops.split(self.gate_up_proj(x), INNER, -1)
+        return self.down_proj(up * ops.silu(gate))
+
+
+class AlternatingMLP(PackedMLP):
+    def construct(self, x):
+        both = self.gate_up_proj(x)
+        return self.down_proj(ops.silu(both[..., 0::2]) * both[..., 1::2])
+
+
+class Holder(nn.Cell):
+    """A network around one cell, as `optimize` needs: the root itself cannot be swapped."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def construct(self, x):
+        return self.part(x) + 0

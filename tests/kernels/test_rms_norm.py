@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops import registry
+from tests.acceptance import assert_accurate
+from tests.cann_bench import cases, draw_range
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import rms_norm as reference
+
+TYPES = [(row["T"], row["G"]) for row in registry.signature("rms_norm").types]
+
+SHAPES = [
+    (1,),  # one element
+    (31,),  # shorter than one instruction
+    (4, 64),  # one repeat
+    (3, 4097),  # a tail after whole repeats
+    (2, 65537),  # a row larger than the Unified Buffer
+    (257, 129),  # many short rows that no number of cores divides
+    (2, 3, 5, 7, 96),  # rank 5
+    (1, 8192),
+    (1023, 256),
+]
+
+
+@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward(shape, types, scheme):
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    inputs = [draw(rng, shape), draw(rng, shape[-1:], 2)]
+    (y, rstd), rounded = launch("rms_norm", inputs, types, epsilon=1e-5, scheme=scheme)
+    golden_y, golden_rstd = reference.forward(*rounded, 1e-5, scheme)
+    assert_accurate(y, golden_y, types[0])
+    assert_accurate(rstd, golden_rstd, "float32")
+
+
+@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradient(shape, types, scheme):
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    x, gamma, dy = draw(rng, shape), draw(rng, shape[-1:], 2), draw(rng, shape)
+    drstd = draw(rng, (*shape[:-1], 1))
+    (_, rstd), _ = launch("rms_norm", [x, gamma], types, scheme=scheme)
+    dtypes = [types[0], "float32", types[0], "float32", types[1]]
+    (dx, dgamma), rounded = launch("rms_norm_grad", [dy, drstd, x, rstd, gamma], dtypes, scheme=scheme)
+    exact = rounded[0], rounded[1], rounded[2], rounded[4], 1e-6, scheme
+    golden_dx, golden_dgamma = reference.backward(*exact)
+    dx_terms, dgamma_terms = reference.backward_terms(*exact)
+    assert_accurate(dx, golden_dx, types[0], dx_terms)
+    assert_accurate(dgamma, golden_dgamma, types[1], dgamma_terms)
+
+
+def test_gradient_reference_is_the_derivative():
+    rng = np.random.default_rng(0)
+    x, gamma, dy, drstd = rng.normal(size=(3, 5)), rng.normal(size=5), rng.normal(size=(3, 5)), rng.normal(size=(3, 1))
+
+    def loss(x, gamma):
+        y, rstd = reference.forward(x, gamma, 1e-3, "gemma")
+        return np.sum(dy * y) + np.sum(drstd * rstd)
+
+    dx, dgamma = reference.backward(dy, drstd, x, gamma, 1e-3, "gemma")
+    step = 1e-6
+    for i in np.ndindex(x.shape):
+        moved = np.zeros_like(x)
+        moved[i] = step
+        assert np.isclose(dx[i], (loss(x + moved, gamma) - loss(x - moved, gamma)) / (2 * step), rtol=1e-6, atol=1e-8)
+    for j in range(gamma.size):
+        moved = np.zeros_like(gamma)
+        moved[j] = step
+        assert np.isclose(
+            dgamma[j], (loss(x, gamma + moved) - loss(x, gamma - moved)) / (2 * step), rtol=1e-6, atol=1e-8
+        )
+
+
+def test_zero_rows():
+    (y, rstd), _ = launch("rms_norm", [np.zeros((0, 8)), np.ones(8)], ("float32", "float32"))
+    assert y.shape == (0, 8)
+    assert rstd.shape == (0, 1)
+    inputs = [np.zeros((0, 8)), np.zeros((0, 1)), np.zeros((0, 8)), np.zeros((0, 1)), np.ones(8)]
+    (_, dgamma), _ = launch("rms_norm_grad", inputs, ["float32"] * 5)
+    assert np.array_equal(dgamma, np.zeros(8))  # the sum of no rows
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_special_values_stay_in_their_row(value):
+    x = np.random.default_rng(0).normal(size=(3, 100))
+    x[1, 37] = value
+    (y, rstd), rounded = launch("rms_norm", [x, np.ones(100)], ("float32", "float32"))
+    golden_y, golden_rstd = reference.forward(*rounded)
+    assert_accurate(y, golden_y, "float32")
+    assert_accurate(rstd, golden_rstd, "float32")
+
+
+@pytest.mark.parametrize("case", cases("RmsNorm"), ids=lambda case: f"case{case['case_id']}")
+def test_cann_bench(case):
+    rng = np.random.default_rng(case["case_id"])
+    inputs = [draw_range(rng, shape, case["value_range"]) for shape in case["input_shape"]]
+    epsilon = case["attrs"]["epsilon"]
+    (y, rstd), rounded = launch("rms_norm", inputs, case["dtype"], epsilon=epsilon)
+    golden_y, golden_rstd = reference.forward(*rounded, epsilon)
+    assert_accurate(y, golden_y, case["dtype"][0])
+    assert_accurate(rstd, golden_rstd, "float32")

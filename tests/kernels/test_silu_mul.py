@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from tests.acceptance import assert_accurate
+from tests.dtypes import FLOATS
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import silu_mul as reference
+
+# A scalar, one element, less than one instruction, tails, more than the Unified Buffer of every core, rank 4.
+SHAPES = [(), (1,), (31,), (4097,), (127, 129), (3, 65537), (2, 3, 5, 256), (1024, 1023)]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward(shape, dtype):
+    rng = np.random.default_rng(len(shape))
+    (y,), rounded = launch("silu_mul", [draw(rng, shape), draw(rng, shape)], [dtype] * 2)
+    assert_accurate(y, reference.forward(*rounded), dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradient(shape, dtype):
+    rng = np.random.default_rng(len(shape))
+    outputs, rounded = launch("silu_mul_grad", [draw(rng, shape) for _ in range(3)], [dtype] * 3)
+    expected = zip(outputs, reference.backward(*rounded), reference.backward_terms(*rounded), strict=True)
+    for actual, golden, terms in expected:
+        assert_accurate(actual, golden, dtype, terms)
+
+
+def test_gradient_reference_is_the_derivative():
+    rng = np.random.default_rng(0)
+    dy, gate, up = rng.normal(size=(3, 50))
+    step = 1e-6
+    dgate, dup = reference.backward(dy, gate, up)
+    forward = reference.forward
+    assert np.allclose(dgate, dy * (forward(gate + step, up) - forward(gate - step, up)) / (2 * step), atol=1e-8)
+    assert np.allclose(dup, dy * (forward(gate, up + step) - forward(gate, up - step)) / (2 * step), atol=1e-8)
+
+
+def test_empty():
+    (y,), _ = launch("silu_mul", [np.zeros((0, 3))] * 2, ["float32"] * 2)
+    assert y.shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_large_and_special_values(dtype):
+    gate = np.array([1e4, -1e4, 88, -88, -104, np.inf, np.nan, 0.0, -0.0])
+    (y,), rounded = launch("silu_mul", [gate, np.full(gate.shape, 2.0)], [dtype] * 2)
+    assert_accurate(y, reference.forward(*rounded), dtype)

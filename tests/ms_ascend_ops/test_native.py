@@ -1,0 +1,138 @@
+"""The module ms_ascend_ops._C."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ms_ascend_ops import _C
+from tests.acceptance import assert_accurate
+from tests.reference import rms_norm, silu_mul
+
+
+def arrays(*shapes, dtype=np.float32):
+    return [np.ones(shape, dtype) for shape in shapes]
+
+
+def test_launch_writes_into_the_callers_memory():
+    gate, up = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    memory = np.full((5, 4), np.nan, np.float32)
+    _C.launch("silu_mul", [gate, up], [memory[1:4]])
+    assert np.isnan(memory[[0, 4]]).all()
+    assert_accurate(memory[1:4], silu_mul.forward(gate.astype(float), up.astype(float)), "float32")
+
+
+def test_bfloat16_of_ml_dtypes_and_as_bits_are_the_same():
+    x = np.random.default_rng(0).normal(size=(3, 8)).astype(ml_dtypes.bfloat16)
+    gamma, rstd = np.ones(8, np.float32), np.empty((3, 1), np.float32)
+    y, bits = np.empty_like(x), np.zeros(x.shape, np.uint16)
+    _C.launch("rms_norm", [x, gamma], [y, rstd], {"epsilon": 1e-3})
+    _C.launch("rms_norm", [x.view(np.uint16), gamma], [bits, rstd], {"epsilon": 1e-3}, ["bfloat16", None, "bfloat16"])
+    assert np.array_equal(y.view(np.uint16), bits)
+    assert_accurate(y.astype(float), rms_norm.forward(x.astype(float), gamma.astype(float), 1e-3)[0], "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "error", "message"),
+    [
+        ([[1.0], [1.0]], arrays(1), TypeError, r"inputs\[0\] must be a NumPy array, got list"),
+        (arrays(2), arrays(2), TypeError, "expects 3 tensors, got 2"),
+        (arrays((4, 2), (4, 2)), [np.ones((4, 4), np.float32)[:, ::2]], ValueError, r"outputs\[0\] must be C-"),
+        (arrays(2, 3), arrays(2), ValueError, r"up.shape must equal gate.shape \(2,\), got \(3,\)"),
+        (arrays(2, 2), arrays(3), ValueError, r"y.shape must be \(2,\), got \(3,\)"),
+        (arrays(2, 2), arrays(2, dtype=np.float16), TypeError, "y.dtype must be float32, got float16"),
+        (arrays(2, 2, dtype=np.int8), arrays(2), TypeError, "gate.dtype must be float16, .* float32, got int8"),
+        (arrays((1,) * 9, (1,) * 9), arrays((1,) * 9), ValueError, "gate must have at most 8 dims"),
+    ],
+)  # fmt: skip
+def test_bad_arrays(inputs, outputs, error, message):
+    with pytest.raises(error, match=f"^silu_mul: {message}"):
+        _C.launch("silu_mul", inputs, outputs)
+
+
+def test_read_only_and_overlapping_outputs():
+    gate, up = arrays(4, 4)
+    fixed = np.empty(4, np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match=r"^silu_mul: outputs\[0\] must be writeable"):
+        _C.launch("silu_mul", [gate, up], [fixed])
+    with pytest.raises(ValueError, match=r"^silu_mul: outputs\[0\] must not overlap another array of the call"):
+        _C.launch("silu_mul", [gate, up], [gate])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error", "message"),
+    [
+        ({"epsilon": -1.0}, ValueError, "rms_norm: epsilon must be > 0"),
+        ({"epsilon": float("nan")}, ValueError, "rms_norm: epsilon must be finite in float32"),
+        ({"epsilon": "a"}, TypeError, "rms_norm: epsilon must be a float, got a string"),
+        ({"epsilon": [1]}, TypeError, "rms_norm: epsilon must be an int, float, bool or str, got list"),
+        ({"scheme": "t5"}, ValueError, "rms_norm: scheme must be 'llama' or 'gemma', got 't5'"),
+        ({"eps": 1.0}, TypeError, "rms_norm: there is no attribute eps"),
+    ],
+)
+def test_bad_attributes(attributes, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        _C.infer("rms_norm", [(2, 8), (8,)], ["float32", "float32"], attributes)
+
+
+def test_unknown_operator():
+    with pytest.raises(ValueError, match=r"^the library has no operator 'softmax'"):
+        _C.infer("softmax", [], [])
+
+
+def test_infer():
+    shapes, dtypes = _C.infer("rms_norm", [(-1, 5, 8), (8,)], ["bfloat16", "float32"])
+    assert shapes == [(-1, 5, 8), (-1, 5, 1)]
+    assert dtypes == ["bfloat16", "float32"]
+
+
+def test_tiling():
+    fields = _C.tiling("rms_norm", [(64, 8), (8,)], ["float32", "float32"], {"epsilon": 0.5}, core_num=4)
+    assert 1 <= fields["block_dim"] <= 4
+    assert fields["workspace_bytes"] >= 0
+    assert fields["epsilon"] == 0.5
+    with pytest.raises(ValueError, match=r"^rms_norm: every shape must be known"):
+        _C.tiling("rms_norm", [(-1, 8), (8,)], ["float32", "float32"])
+
+
+def test_thread_num():
+    before = _C.get_thread_num()
+    try:
+        _C.set_thread_num(3)
+        assert _C.get_thread_num() == 3
+    finally:
+        _C.set_thread_num(before)
+    with pytest.raises(ValueError, match=r"^set_thread_num: threads must be >= 0, got -1"):
+        _C.set_thread_num(-1)
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    rng = np.random.default_rng(0)
+    dy, x = rng.normal(size=(2, 1000, 33)).astype(np.float32)
+    drstd, rstd = rng.normal(size=(2, 1000, 1)).astype(np.float32)
+    gamma = rng.normal(size=33).astype(np.float32)
+    results = []
+    before = _C.get_thread_num()
+    try:
+        for threads in (1, 2, 3):
+            _C.set_thread_num(threads)
+            outputs = [np.full_like(dy, np.nan), np.full_like(gamma, np.nan)]
+            _C.launch("rms_norm_grad", [dy, drstd, x, rstd, gamma], outputs)
+            results.append(outputs)
+    finally:
+        _C.set_thread_num(before)
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_calls_from_several_threads():
+    def run(seed):
+        gate, up = np.random.default_rng(seed).normal(size=(2, 300, 70)).astype(np.float32)
+        y = np.full_like(gate, np.nan)
+        _C.launch("silu_mul", [gate, up], [y])
+        assert_accurate(y, silu_mul.forward(gate.astype(float), up.astype(float)), "float32")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(40)))

@@ -1,0 +1,93 @@
+import re
+
+import numpy as np
+import pytest
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.library import native
+
+DEFINITION = """
+name: scale
+summary: Scales a tensor.
+attributes:
+  factor: {type: float, default: 2.0, exclusive_minimum: 0}
+types:
+  - {T: float16}
+  - {T: float32}
+forward:
+  inputs:
+    x: T[*b d]
+  outputs:
+    y: T[*b d]
+"""
+
+
+def load(tmp_path, text, name="scale"):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text)
+    return registry.load(path)
+
+
+def test_load(tmp_path):
+    spec = load(tmp_path, DEFINITION)
+    assert spec.gradient is None
+    assert spec.signatures == (spec.forward,)
+    assert spec.forward.entry == "Scale"
+    assert [tensor.name for tensor in spec.forward.inputs] == ["x"]
+    assert spec.forward.check_attributes({}) == {"factor": 2.0}
+
+
+def test_entries_of_the_gradient():
+    assert registry.signature("rms_norm_grad").entry == "RmsNormGrad"
+    assert registry.signature("rms_norm_grad").variables == ("T", "G")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: scale", "name: other", "name 'other' must be the file's stem"),
+        ("summary: Scales a tensor.", "", "'summary' is missing"),
+        ("summary", "sumary", "unknown keys ['sumary']"),
+        ("x: T[*b d]", "x: U[*b d]", "tensor 'x': 'U' is neither a dtype nor a dtype variable"),
+        ("x: T[*b d]", "x: T", "tensor 'x' must be written DTYPE[shape rule], got 'T'"),
+        ("y: T[*b d]", "y: T[*b e]", "scale: 'e' of y stands in no input"),
+        ("y: T[*b d]", "y: T[b d]", "scale: 'b' is used with and without '*'"),
+        ("y: T[*b d]", "y: T[*b d@factor]", "scale: '@factor' must name an int attribute"),
+        ("T: float32", "T: float8", "unknown dtypes ['float8']"),
+        (
+            "T: float32",
+            "G: float32",
+            "every row of 'types' must name the same variables, at least one, in the same order",
+        ),
+        ("type: float,", "type: double,", "attribute 'factor': type must be 'int', 'float', 'bool' or 'string'"),
+        ("default: 2.0", "default: 0.0", "scale: factor must be > 0 in float32, got 0.0"),
+    ],
+)
+def test_wrong_definitions(tmp_path, old, new, message):
+    assert old in DEFINITION
+    with pytest.raises(ValueError, match=re.escape(f"scale.yaml: {message}")):
+        load(tmp_path, DEFINITION.replace(old, new))
+
+
+def test_unknown_operator():
+    with pytest.raises(ValueError, match=r"^there is no operator 'softmax'; the operators are rms_norm, "):
+        registry.op_spec("softmax")
+
+
+def test_numpy_scalars_are_numbers():
+    assert registry.signature("rms_norm").check_attributes({"epsilon": np.float32(0.5)})["epsilon"] == 0.5
+    axis = registry.signature("swiglu").check_attributes({"axis": np.int64(1)})["axis"]
+    assert (axis, type(axis)) == (1, int)
+
+
+def test_the_library_has_the_same_signatures():
+    built = {signature["name"]: signature for signature in native().signatures()}
+    specs = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
+    assert built.keys() == {spec.name for spec in specs}
+    for spec in specs:
+        signature = built[spec.name]
+        assert signature["entry"] == spec.entry
+        assert signature["types"] == list(spec.types)
+        for side, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+            assert signature[side] == [{"name": t.name, "dtype": t.dtype, "shape": t.rule.text} for t in tensors]
+        assert {a["name"]: a["default"] for a in signature["attributes"]} == spec.check_attributes({})

@@ -1,0 +1,124 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.library import native
+from ms_ascend_ops.shapes import MAX_RANK, UNKNOWN_RANK, ShapeRule, infer_shapes, infer_types
+
+SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
+
+dims = st.sampled_from([-1, 0, 1, 2, 3, 4, 8])
+shapes = st.lists(dims, max_size=MAX_RANK + 1).map(tuple) | st.just(UNKNOWN_RANK)
+
+
+@st.composite
+def calls(draw):
+    """A signature with shapes, dtypes and attributes that fit often, and often nearly."""
+    signature = draw(st.sampled_from(SIGNATURES))
+    sizes = {symbol: draw(st.integers(0, 4)) for symbol in "d"}
+    runs = {symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for symbol in "abcs"}
+    attributes = {"axis": draw(st.integers(-5, 5))} if "axis" in {a.name for a in signature.attributes} else {}
+    row = draw(st.sampled_from(signature.types))
+    input_shapes, dtypes = [], []
+    for tensor in signature.inputs:
+        shape = []
+        for token in tensor.rule.tokens:
+            shape += runs[token.symbol] if token.star else [sizes.get(token.symbol, 1) * token.factor]
+        if tensor.rule.anchor and draw(st.booleans()):
+            attributes[tensor.rule.anchor.attribute] = len(runs["a"])
+        if shape and draw(st.integers(0, 3)) == 0:
+            shape[draw(st.integers(0, len(shape) - 1))] = draw(dims)
+        if draw(st.integers(0, 7)) == 0:
+            shape = draw(shapes)
+        input_shapes.append(tuple(shape))
+        dtype = row.get(tensor.dtype, tensor.dtype)
+        dtypes.append(draw(st.sampled_from(registry.DTYPES)) if draw(st.integers(0, 9)) == 0 else dtype)
+    return signature, input_shapes, dtypes, attributes
+
+
+def outcome(function):
+    try:
+        return function()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(calls())
+def test_python_and_cpp_agree(call):
+    """On shapes, dtypes and messages."""
+    signature, input_shapes, dtypes, attributes = call
+    values = signature.check_attributes(attributes)
+
+    def python():
+        output_dtypes = infer_types(signature, dtypes)
+        return infer_shapes(signature, input_shapes, values), output_dtypes
+
+    assert outcome(python) == outcome(lambda: native().infer(signature.name, input_shapes, dtypes, attributes))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data())
+def test_what_is_inferred_early_holds_later(shape, data):
+    """Hiding dims, or the rank, only hides dims of the result."""
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    shape[axis] *= 2
+    hidden = tuple(-1 if data.draw(st.booleans()) else size for size in shape)
+    signature = registry.signature("swiglu")
+    (known,) = infer_shapes(signature, [tuple(shape)], {"axis": axis})
+    (early,) = infer_shapes(signature, [hidden], {"axis": axis})
+    assert len(early) == len(known)
+    assert all(a in (-1, b) for a, b in zip(early, known, strict=True))
+    assert infer_shapes(signature, [UNKNOWN_RANK], {"axis": axis}) == [UNKNOWN_RANK]
+
+
+def test_a_known_input_completes_an_unknown_one():
+    signature = registry.signature("silu_mul")
+    assert infer_shapes(signature, [(-1, 3), (2, -1)], {}) == [(2, 3)]
+    assert infer_shapes(signature, [UNKNOWN_RANK, (2, -1)], {}) == [(2, -1)]
+    assert infer_shapes(registry.signature("rms_norm"), [(2, -1), (8,)], {}) == [(2, 8), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "attributes", "message"),
+    [
+        ("rms_norm", [(), (1,)], {}, "rms_norm: x must have at least 1 dim, got shape ()"),
+        ("rms_norm", [(2, 8), (4,)], {}, "rms_norm: gamma.shape[0] must equal x.shape[-1] (8), got (4,)"),
+        ("swiglu", [(7,)], {"axis": 0}, "swiglu: x.shape[0] must be even (it is split into gate and up), got (7,)"),
+        ("swiglu", [(4, 8)], {"axis": 2}, "swiglu: axis must be in [-2, 1] for x of shape (4, 8), got 2"),
+        (
+            "swiglu_grad",
+            [(3,), (8,)],
+            {"axis": -1},
+            "swiglu_grad: x.shape[-1] must equal 2 * dy.shape[-1] (6), got (8,)",
+        ),
+        (
+            "swiglu_grad",
+            [(3, 4), (5, 8)],
+            {"axis": 1},
+            "swiglu_grad: x.shape[:-1] must equal dy.shape[:-1] (3,), got (5, 8)",
+        ),
+        ("silu_mul", [(2, 3), (3, 2)], {}, "silu_mul: up.shape must equal gate.shape (2, 3), got (3, 2)"),
+    ],
+)
+def test_messages(name, shapes, attributes, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
+        infer_shapes(registry.signature(name), shapes, attributes)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("text", ["*b *c", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "*b x *c y@axis"])
+def test_malformed_rules(text):
+    with pytest.raises(ValueError, match=r"^shape rule "):
+        ShapeRule.parse(text)
+
+
+def test_dtype_messages():
+    signature = registry.signature("rms_norm_grad")
+    with pytest.raises(TypeError) as error:
+        infer_types(signature, ["float16", "float16", "float16", "float32", "float16"])
+    assert str(error.value) == "rms_norm_grad: drstd.dtype must be float32, got float16"
+    with pytest.raises(TypeError) as error:
+        infer_types(signature, ["float16", "float32", "float32", "float32", "float16"])
+    assert str(error.value) == "rms_norm_grad: x.dtype must be float16 when dy.dtype is float16, got float32"

@@ -1,0 +1,107 @@
+"""Shapes that are not known when a graph is compiled: the library's inference and checks take over."""
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from ms_ascend_ops import ops
+from tests.acceptance import assert_accurate
+from tests.modes import Caller, graph_mode
+from tests.reference import rms_norm as rms_norm_reference
+from tests.reference import silu_mul as silu_mul_reference
+from tests.reference import swiglu as swiglu_reference
+from tests.tensors import numpy, tensor
+
+SHAPES = [(2, 3, 8), (1, 5, 8), (4, 1, 8)]
+
+
+def unknown(shape):
+    return Tensor(shape=shape, dtype=ms.float32)
+
+
+def network(function, input_shapes, *arguments):
+    made = Caller(function, *arguments)
+    made.set_inputs(*[unknown(shape) for shape in input_shapes])
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _graph_mode():
+    with graph_mode():
+        yield
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "gamma_shape"),
+    [((None, None, 8), (8,)), ((None, None, None), (None,)), (None, (8,)), (None, None)],
+    ids=str,
+)
+def test_rms_norm(x_shape, gamma_shape):
+    net = network(ops.rms_norm, [x_shape, gamma_shape], 1e-6, "llama")
+    rng = np.random.default_rng(0)
+    gamma = tensor(rng.normal(size=8), "float32")
+    for shape in SHAPES:
+        x = tensor(rng.normal(size=shape), "float32")
+        y, rstd = net(x, gamma)
+        golden_y, golden_rstd = rms_norm_reference.forward(numpy(x), numpy(gamma))
+        assert_accurate(numpy(y), golden_y, "float32")
+        assert_accurate(numpy(rstd), golden_rstd, "float32")
+
+
+@pytest.mark.parametrize("x_shape", [(None, None, None), (None, None, 8), None], ids=str)
+@pytest.mark.parametrize("axis", [-1, 2])
+def test_swiglu(x_shape, axis):
+    net = network(ops.swiglu, [x_shape], axis, False)
+    rng = np.random.default_rng(0)
+    for shape in SHAPES:
+        x = tensor(rng.normal(size=shape), "float32")
+        assert_accurate(numpy(net(x)), swiglu_reference.forward(numpy(x), axis), "float32")
+
+
+@pytest.mark.parametrize("shape", [(None, None, None), None], ids=str)
+def test_silu_mul(shape):
+    net = network(ops.silu_mul, [shape, shape])
+    rng = np.random.default_rng(0)
+    for known in SHAPES:
+        gate, up = (tensor(rng.normal(size=known), "float32") for _ in range(2))
+        assert_accurate(numpy(net(gate, up)), silu_mul_reference.forward(numpy(gate), numpy(up)), "float32")
+
+
+def test_gradient():
+    def total(x):
+        return ops.swiglu(x, -1, False).sum()
+
+    net = network(ms.grad(total), [(None, None)])
+    for shape in [(2, 8), (3, 4)]:
+        x = tensor(np.random.default_rng(0).normal(size=shape), "float32")
+        golden = swiglu_reference.backward(np.ones((shape[0], shape[1] // 2)), numpy(x))
+        assert_accurate(numpy(net(x)), golden, "float32")
+
+
+@pytest.mark.parametrize("x_shape", [(None, None), None], ids=str)
+def test_a_bad_shape_is_refused_when_it_comes(x_shape):
+    net = network(ops.swiglu, [x_shape], -1, False)
+    net(Tensor(np.ones((2, 4), np.float32)))
+    # MindSpore turns any error of C++ inference into a RuntimeError that holds its message.
+    with pytest.raises(RuntimeError, match=r"swiglu: x.shape\[-1\] must be even \(it is split .*\), got \(2, 7\)"):
+        net(Tensor(np.ones((2, 7), np.float32)))
+    # It does not run that graph again; the process goes on.
+    assert network(ops.swiglu, [x_shape], -1, False)(Tensor(np.ones((2, 4), np.float32))).shape == (2, 2)
+
+
+def test_a_known_dim_is_checked_while_compiling():
+    net = network(ops.rms_norm, [(None, 8), (7,)], 1e-6, "llama")
+    with pytest.raises(ValueError, match=r"rms_norm: gamma.shape\[0\] must equal x.shape\[-1\] \(8\), got \(7,\)"):
+        net(Tensor(np.ones((2, 8), np.float32)), Tensor(np.ones(7, np.float32)))
+
+
+def test_enable_dynamic():
+    @ms.enable_dynamic(x=unknown((None, 8)))
+    @ms.jit
+    def halve(x):
+        return ops.swiglu(x)
+
+    for rows in (1, 3):
+        x = tensor(np.random.default_rng(0).normal(size=(rows, 8)), "float32")
+        assert_accurate(numpy(halve(x)), swiglu_reference.forward(numpy(x)), "float32")
