@@ -25,8 +25,8 @@ from ms_ascend_ops.shapes import infer_shapes, infer_types
 
 __all__ = ["FusedPrimitive", "Selector"]
 
-# MindSpore 2.10 mixes up the buffers of primitives that several Python threads call at once in PyNative, if they have no
-# generated API (its own ops.Softsign shows it too). Graphs do not come through here.
+# In PyNative, MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads
+# call them at once (its own ops.Softsign shows it too). Graphs do not come through here.
 _PYNATIVE_CALL = threading.RLock()
 
 # Combinations of shapes, dtypes and attributes that need no second check.
