@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace AscendC {
@@ -35,11 +36,10 @@ Core::~Core()
 
 Core& Core::Current()
 {
-    // The pointer has static TLS, so that a call costs one load although this is a shared library.
-    static thread_local __attribute__((tls_model("initial-exec"))) Core* current = nullptr;
+    // A pointer, because thread-local storage of a library that is loaded late is scarce.
+    static thread_local std::unique_ptr<Core> current;
     if (__builtin_expect(current == nullptr, 0)) {
-        static thread_local Core core;
-        current = &core;
+        current = std::make_unique<Core>();
     }
     return *current;
 }
@@ -85,8 +85,8 @@ void Core::Resolve(uint32_t index)
             const int64_t offset = row * view.gmStride + column;
             const int64_t bytes = operand.end - operand.base;
             const bool inOneRow = column + bytes <= view.rowBytes;
-            const bool rowByRow = operand.stride == view.ubStride && column + operand.extent <= view.rowBytes &&
-                                  row + units <= view.rows;
+            const bool rowByRow =
+                operand.stride == view.ubStride && column + operand.extent <= view.rowBytes && row + units <= view.rows;
             if (inOneRow || rowByRow) {
                 if (!inOneRow) {
                     operand.stride = view.gmStride;
@@ -96,7 +96,7 @@ void Core::Resolve(uint32_t index)
                 return;
             }
         }
-        Materialize(i);   // removes view i
+        Materialize(i);  // removes view i
     }
 }
 
@@ -110,7 +110,7 @@ void Core::Materialize(uint32_t index)
 {
     const View view = views_[index];
     RemoveView(index);
-    const Instruction waiting = instructions_[instructionCount_];   // being filled in by the caller
+    const Instruction waiting = instructions_[instructionCount_];  // being filled in by the caller
     Instruction& copy = Next();
     copy.run = g_vectorUnit->copy;
     copy.units = view.rows;
@@ -187,7 +187,8 @@ void Core::Issue()
 
 void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
 {
-    const bool contiguous = shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
+    const bool contiguous =
+        shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
     View view;
     view.rows = contiguous ? 1 : shape.rows;
     view.rowBytes = contiguous ? shape.rows * shape.rowBytes : shape.rowBytes;
@@ -204,11 +205,12 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
 
 void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
 {
-    const bool contiguous = shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
+    const bool contiguous =
+        shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
     Instruction& copy = Next();
     copy.run = atomicAdd ? g_vectorUnit->copyAdd : (streaming_ ? g_vectorUnit->copyStreaming : g_vectorUnit->copy);
     copy.operandCount = 2;
-    if (contiguous) {   // by elements, so that it can walk along with the instructions that make the data
+    if (contiguous) {  // by elements, so that it can walk along with the instructions that make the data
         copy.units = shape.rows * shape.rowBytes / shape.elementBytes;
         copy.operands[0] = {gm, shape.elementBytes, shape.elementBytes};
         copy.operands[1] = {const_cast<char*>(ub), shape.elementBytes, shape.elementBytes};
@@ -323,7 +325,7 @@ bool Core::Joins(const Group& group, const Instruction& later) const
             if (group.elements * (units / later.units) > STRIP_ELEMENTS) {
                 return false;
             }
-            units = later.units;   // it must divide every member
+            units = later.units;  // it must divide every member
             for (uint16_t i = group.first; i != NONE; i = next_[i]) {
                 if (instructions_[i].units % units != 0) {
                     return false;
@@ -408,7 +410,7 @@ bool Core::SinkCopy(const Instruction& copy)
     }
     const Operand& latest = instructions_[groups_[groupCount_ - 1].last].operands[0];
     if (latest.base == from.base && latest.end == from.end) {
-        return false;   // one group made it all: the copy joins that in the ordinary way
+        return false;  // one group made it all: the copy joins that in the ordinary way
     }
     uint16_t makers[MAX_INSTRUCTIONS];
     uint16_t groups[MAX_INSTRUCTIONS];
@@ -508,7 +510,7 @@ void Core::Flush()
     RunRecorded();
 #if defined(__x86_64__)
     if (streaming_) {
-        __builtin_ia32_sfence();   // non-temporal stores are ordered by nothing else
+        __builtin_ia32_sfence();  // non-temporal stores are ordered by nothing else
     }
 #endif
 }

@@ -40,7 +40,7 @@ struct CopyShape {
 
 struct MaskState {
     MaskMode mode = MaskMode::NORMAL;
-    uint32_t count = 0;   // active lanes (normal) or elements (counter)
+    uint32_t count = 0;  // active lanes (normal) or elements (counter)
 };
 
 class Core {
@@ -73,7 +73,7 @@ public:
     uint32_t BlockIdx() const { return blockIdx_; }
     uint32_t BlockNum() const { return blockNum_; }
     MaskState mask;
-    bool atomicAdd = false;   // copies to global memory add floats instead of replacing them
+    bool atomicAdd = false;  // copies to global memory add floats instead of replacing them
 
 private:
     static constexpr uint32_t MAX_INSTRUCTIONS = 48;
@@ -92,13 +92,13 @@ private:
     struct Group {
         uint16_t first;
         uint16_t last;
-        uint32_t units;      // of its coarsest instruction; every other has a multiple of it
-        uint32_t elements;   // of its widest instruction in one such unit
-        bool granular;       // a member wants strips at multiples of 64 units
+        uint32_t units;     // of its coarsest instruction; every other has a multiple of it
+        uint32_t elements;  // of its widest instruction in one such unit
+        bool granular;      // a member wants strips at multiples of 64 units
     };
 
     struct View {
-        Span ub;             // from the first byte to the last valid one
+        Span ub;  // from the first byte to the last valid one
         const char* gm;
         uint32_t rows;
         uint32_t rowBytes;
@@ -132,7 +132,7 @@ private:
     Group groups_[MAX_INSTRUCTIONS];
     uint16_t next_[MAX_INSTRUCTIONS];
     View views_[MAX_VIEWS];
-    Instruction instructions_[MAX_INSTRUCTIONS + 1];   // and the one being filled in
+    Instruction instructions_[MAX_INSTRUCTIONS + 1];  // and the one being filled in
 };
 
 }  // namespace host

@@ -54,13 +54,15 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
 template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count)
 {
-    host::CopyIn(dst, src, {1, static_cast<uint32_t>(count * sizeof(T) / ONE_BLK_SIZE * ONE_BLK_SIZE), 0, 0, sizeof(T)});
+    host::CopyIn(dst, src,
+                 {1, static_cast<uint32_t>(count * sizeof(T) / ONE_BLK_SIZE * ONE_BLK_SIZE), 0, 0, sizeof(T)});
 }
 
 template <typename T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count)
 {
-    host::CopyOut(dst, src, {1, static_cast<uint32_t>(count * sizeof(T) / ONE_BLK_SIZE * ONE_BLK_SIZE), 0, 0, sizeof(T)});
+    host::CopyOut(dst, src,
+                  {1, static_cast<uint32_t>(count * sizeof(T) / ONE_BLK_SIZE * ONE_BLK_SIZE), 0, 0, sizeof(T)});
 }
 
 // Lengths and gaps in blocks of 32 bytes.
@@ -68,16 +70,18 @@ template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params)
 {
     const uint32_t row = params.blockLen * ONE_BLK_SIZE;
-    host::CopyIn(dst, src, {params.blockCount, row, row + params.dstStride * int64_t{ONE_BLK_SIZE},
-                            row + params.srcStride * int64_t{ONE_BLK_SIZE}, sizeof(T)});
+    host::CopyIn(dst, src,
+                 {params.blockCount, row, row + params.dstStride * int64_t{ONE_BLK_SIZE},
+                  row + params.srcStride * int64_t{ONE_BLK_SIZE}, sizeof(T)});
 }
 
 template <typename T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params)
 {
     const uint32_t row = params.blockLen * ONE_BLK_SIZE;
-    host::CopyOut(dst, src, {params.blockCount, row, row + params.dstStride * int64_t{ONE_BLK_SIZE},
-                             row + params.srcStride * int64_t{ONE_BLK_SIZE}, sizeof(T)});
+    host::CopyOut(dst, src,
+                  {params.blockCount, row, row + params.dstStride * int64_t{ONE_BLK_SIZE},
+                   row + params.srcStride * int64_t{ONE_BLK_SIZE}, sizeof(T)});
 }
 
 // Rows of blockLen bytes. In global memory srcStride bytes lie between two rows; in the Unified Buffer each row, with
@@ -97,17 +101,18 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
         host::FillRows(dst.Address() + dataEnd, pad.paddingValue, (padded - dataEnd) / static_cast<uint32_t>(sizeof(T)),
                        params.blockCount, ubStride);
     }
-    host::CopyIn(dst[left], src,
-                 {params.blockCount, params.blockLen, ubStride, int64_t{params.blockLen} + params.srcStride,
-                  sizeof(T)});
+    host::CopyIn(
+        dst[left], src,
+        {params.blockCount, params.blockLen, ubStride, int64_t{params.blockLen} + params.srcStride, sizeof(T)});
 }
 
 template <typename T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& params)
 {
     const int64_t ubStride = host::RoundUpBlock(params.blockLen) + params.srcStride * int64_t{ONE_BLK_SIZE};
-    host::CopyOut(dst, src, {params.blockCount, params.blockLen, int64_t{params.blockLen} + params.dstStride, ubStride,
-                        sizeof(T)});
+    host::CopyOut(
+        dst, src,
+        {params.blockCount, params.blockLen, int64_t{params.blockLen} + params.dstStride, ubStride, sizeof(T)});
 }
 
 // From here on copies to global memory add to what is there. The order among cores is not fixed.

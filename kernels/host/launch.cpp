@@ -61,7 +61,7 @@ struct Job {
     GM_ADDR workspace;
     uint32_t blockDim;
     bool streaming;
-    std::atomic<uint32_t> arrived{0};   // at the barrier
+    std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
 };
 
@@ -130,7 +130,7 @@ private:
     }
 
     std::mutex launchMutex_;
-    std::mutex mutex_;   // job_, blockDim_ and the growth of epoch_
+    std::mutex mutex_;  // job_, blockDim_ and the growth of epoch_
     std::condition_variable wake_;
     std::atomic<uint64_t> epoch_{0};
     std::atomic<uint32_t> pending_{0};
@@ -157,7 +157,7 @@ std::atomic<uint32_t> g_threadNum{0};
 // Kept from launch to launch; the calling thread's own.
 GM_ADDR Workspace(uint64_t bytes)
 {
-    constexpr uint64_t ALIGNMENT = 512;   // as the runtime of the chip aligns it
+    constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
     struct Buffer {
         ~Buffer() { std::free(data); }
         void* data = nullptr;

@@ -11,7 +11,7 @@
 
 namespace AscendC {
 
-constexpr uint32_t MAX_QUEUE_BUFFERS = 8;   // of one TPosition: the chip has 8 event ids per pair of pipes
+constexpr uint32_t MAX_QUEUE_BUFFERS = 8;  // of one TPosition: the chip has 8 event ids per pair of pipes
 
 template <TPosition SRC, TPosition DST, int32_t DEPTH>
 class TQueBind {
@@ -117,8 +117,7 @@ public:
     }
     template <HardEvent EVENT>
     void ReleaseEventID(TEventID)
-    {
-    }
+    {}
 
 private:
     static uint32_t RoundUp(uint32_t bytes) { return (bytes + ONE_BLK_SIZE - 1) / ONE_BLK_SIZE * ONE_BLK_SIZE; }
@@ -137,18 +136,15 @@ private:
 
 template <HardEvent EVENT>
 void SetFlag(int32_t)
-{
-}
+{}
 
 template <HardEvent EVENT>
 void WaitFlag(int32_t)
-{
-}
+{}
 
 template <pipe_t PIPE>
 void PipeBarrier()
-{
-}
+{}
 
 inline int64_t GetBlockIdx()
 {

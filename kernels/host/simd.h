@@ -35,7 +35,7 @@ namespace host {
 namespace HOST_ISA {
 
 #if defined(HOST_SIMD_AVX512)
-constexpr int W = 16;   // floats in a vector
+constexpr int W = 16;  // floats in a vector
 #elif defined(HOST_SIMD_AVX2)
 constexpr int W = 8;
 #else
@@ -44,7 +44,7 @@ constexpr int W = 4;
 
 typedef float VF __attribute__((vector_size(4 * W)));
 typedef int32_t VI __attribute__((vector_size(4 * W)));
-typedef uint16_t VH __attribute__((vector_size(2 * W)));   // W half-precision bit patterns
+typedef uint16_t VH __attribute__((vector_size(2 * W)));  // W half-precision bit patterns
 
 HOST_INLINE VF Set(float value)
 {
@@ -131,7 +131,7 @@ HOST_INLINE float HalfToFloatScalar(uint16_t h)
         bits = 0x7f800000u | ((magnitude & 0x3ffu) << 13);
     } else if (magnitude >= 0x400u) {
         bits = (magnitude << 13) + 0x38000000u;
-    } else {   // subnormal: magnitude * 2^-24 is exact
+    } else {  // subnormal: magnitude * 2^-24 is exact
         const float value = static_cast<float>(magnitude) * 5.9604644775390625e-08f;
         memcpy(&bits, &value, 4);
     }
@@ -150,10 +150,10 @@ HOST_INLINE uint16_t FloatToHalfScalar(float f)
     if (bits > 0x7f800000u) {
         return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
     }
-    if (bits >= 0x477ff000u) {   // rounds to 65536 or more
+    if (bits >= 0x477ff000u) {  // rounds to 65536 or more
         return static_cast<uint16_t>(sign | 0x7c00u);
     }
-    if (bits < 0x38800000u) {   // subnormal result: let the FPU round at the right bit
+    if (bits < 0x38800000u) {  // subnormal result: let the FPU round at the right bit
         float value;
         memcpy(&value, &bits, 4);
         value += 0.5f;
@@ -230,15 +230,39 @@ HOST_INLINE V LoadRawPartial(const void* p, uint32_t bytes)
     return v;
 }
 
-HOST_INLINE VF Load(const float* p) { return LoadRaw<VF>(p); }
-HOST_INLINE VF Load(const half* p) { return HalfToFloat(LoadRaw<VH>(p)); }
-HOST_INLINE VF Load(const bfloat16_t* p) { return BFloat16ToFloat(LoadRaw<VH>(p)); }
-HOST_INLINE VI Load(const int32_t* p) { return LoadRaw<VI>(p); }
+HOST_INLINE VF Load(const float* p)
+{
+    return LoadRaw<VF>(p);
+}
+HOST_INLINE VF Load(const half* p)
+{
+    return HalfToFloat(LoadRaw<VH>(p));
+}
+HOST_INLINE VF Load(const bfloat16_t* p)
+{
+    return BFloat16ToFloat(LoadRaw<VH>(p));
+}
+HOST_INLINE VI Load(const int32_t* p)
+{
+    return LoadRaw<VI>(p);
+}
 
-HOST_INLINE VH ToBits(VF v, const half*) { return FloatToHalf(v); }
-HOST_INLINE VH ToBits(VF v, const bfloat16_t*) { return FloatToBFloat16(v); }
-HOST_INLINE VF ToBits(VF v, const float*) { return v; }
-HOST_INLINE VI ToBits(VI v, const int32_t*) { return v; }
+HOST_INLINE VH ToBits(VF v, const half*)
+{
+    return FloatToHalf(v);
+}
+HOST_INLINE VH ToBits(VF v, const bfloat16_t*)
+{
+    return FloatToBFloat16(v);
+}
+HOST_INLINE VF ToBits(VF v, const float*)
+{
+    return v;
+}
+HOST_INLINE VI ToBits(VI v, const int32_t*)
+{
+    return v;
+}
 
 template <typename T, typename V>
 HOST_INLINE void Store(T* p, V v)
@@ -277,10 +301,22 @@ HOST_INLINE void StoreBits(void* p, VH v, uint32_t n)
     _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1u), reinterpret_cast<__m256i>(v));
 }
 #else
-HOST_INLINE VF LoadPartial(const float* p, uint32_t n) { return LoadRawPartial<VF>(p, n * 4); }
-HOST_INLINE VI LoadPartial(const int32_t* p, uint32_t n) { return LoadRawPartial<VI>(p, n * 4); }
-HOST_INLINE VF LoadPartial(const half* p, uint32_t n) { return HalfToFloat(LoadRawPartial<VH>(p, n * 2)); }
-HOST_INLINE VF LoadPartial(const bfloat16_t* p, uint32_t n) { return BFloat16ToFloat(LoadRawPartial<VH>(p, n * 2)); }
+HOST_INLINE VF LoadPartial(const float* p, uint32_t n)
+{
+    return LoadRawPartial<VF>(p, n * 4);
+}
+HOST_INLINE VI LoadPartial(const int32_t* p, uint32_t n)
+{
+    return LoadRawPartial<VI>(p, n * 4);
+}
+HOST_INLINE VF LoadPartial(const half* p, uint32_t n)
+{
+    return HalfToFloat(LoadRawPartial<VH>(p, n * 2));
+}
+HOST_INLINE VF LoadPartial(const bfloat16_t* p, uint32_t n)
+{
+    return BFloat16ToFloat(LoadRawPartial<VH>(p, n * 2));
+}
 template <typename V>
 HOST_INLINE void StoreBits(void* p, V v, uint32_t n)
 {
@@ -322,7 +358,7 @@ HOST_INLINE VF Divide(VF a, VF b)
 HOST_INLINE VF ExpOf(VF x)
 {
     const VF limited = Choose(x > Set(89.0f), Set(89.0f), Choose(x < Set(-104.0f), Set(-104.0f), x));
-    const VF magic = Set(12582912.0f);   // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
     const VF shifted = Fma(limited, Set(1.44269504088896341f), magic);
     const VI n = AsInt(shifted) - AsInt(magic);
     const VF nf = shifted - magic;
@@ -344,7 +380,7 @@ HOST_INLINE VF ExpOf(VF x)
 HOST_INLINE VF LnOf(VF x)
 {
     const VI tiny = x < Set(1.17549435e-38f);
-    const VF scaled = Choose(tiny, x * Set(16777216.0f), x);   // subnormals: times 2^24
+    const VF scaled = Choose(tiny, x * Set(16777216.0f), x);  // subnormals: times 2^24
     const VI bits = AsInt(scaled);
     VI e = ((bits >> 23) & 0xff) - 126;
     e -= tiny & SetInt(24);

@@ -65,7 +65,7 @@ public:
 
 private:
     T* address_ = nullptr;
-    uint64_t size_ = 0;   // in elements; 0: unknown
+    uint64_t size_ = 0;  // in elements; 0: unknown
 };
 
 // A tensor in the Unified Buffer.
@@ -77,8 +77,7 @@ public:
     LocalTensor() = default;
     LocalTensor(char* address, uint32_t bytes, TPosition position)
         : address_(address), bytes_(bytes), position_(position)
-    {
-    }
+    {}
     uint64_t GetPhyAddr() const { return reinterpret_cast<uint64_t>(address_); }
     int32_t GetPosition() const { return static_cast<int32_t>(position_); }
     uint32_t GetSize() const { return bytes_ / sizeof(T); }
@@ -107,7 +106,7 @@ public:
         memcpy(address_ + index * sizeof(T), &converted, sizeof(T));
     }
 
-    char* Address() const { return address_; }   // host layer only
+    char* Address() const { return address_; }  // host layer only
 
 private:
     char* address_ = nullptr;

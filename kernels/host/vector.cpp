@@ -99,7 +99,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         Core::Current().Issue();
         return;
     }
-    if (tail > 0) {   // what remains is laid out by repeats: the last, shorter one is an instruction of its own
+    if (tail > 0) {  // what remains is laid out by repeats: the last, shorter one is an instruction of its own
         Source rest[MAX_OPERANDS];
         for (uint32_t i = 0; i < count; ++i) {
             rest[i] = sources[i];

@@ -116,8 +116,14 @@ Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t r
 }
 
 // The value of a scalar operand in the tensor's type.
-inline float ScalarOf(float value) { return value; }
-inline float ScalarOf(int32_t value) { return static_cast<float>(value); }
+inline float ScalarOf(float value)
+{
+    return value;
+}
+inline float ScalarOf(int32_t value)
+{
+    return static_cast<float>(value);
+}
 
 }  // namespace host
 
@@ -138,8 +144,9 @@ template <typename T, MaskMode MODE = MaskMode::NORMAL>
 void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow)
 {
     host::Core::Current().mask.count =
-        MODE == MaskMode::COUNTER ? static_cast<uint32_t>(maskLow)
-                                  : static_cast<uint32_t>(__builtin_popcountll(maskHigh) + __builtin_popcountll(maskLow));
+        MODE == MaskMode::COUNTER
+            ? static_cast<uint32_t>(maskLow)
+            : static_cast<uint32_t>(__builtin_popcountll(maskHigh) + __builtin_popcountll(maskLow));
 }
 
 template <typename T, MaskMode MODE = MaskMode::NORMAL>
@@ -155,23 +162,23 @@ inline void ResetMask()
 
 // ---- dst = src0 op src1
 
-#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                             \
-    template <typename T>                                                                                             \
+#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                              \
+    template <typename T>                                                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count) \
-    {                                                                                                                 \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};             \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 3, count, 0.0f, 0);                   \
-    }                                                                                                                 \
-    template <typename T, bool isSetMask = true>                                                                      \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,       \
-              const uint8_t repeatTimes, const BinaryRepeatParams& params)                                            \
-    {                                                                                                                 \
-        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                            \
-        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                \
-                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),             \
-                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};            \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 3,                                          \
-                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                   \
+    {                                                                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 3, count, 0.0f, 0);                    \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
+              const uint8_t repeatTimes, const BinaryRepeatParams& params)                                             \
+    {                                                                                                                  \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
+                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),              \
+                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};             \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 3,                                           \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                    \
     }
 
 ASCENDC_HOST_BINARY(Add, ADD)
@@ -184,24 +191,24 @@ ASCENDC_HOST_BINARY(Min, MIN)
 
 // ---- dst = src op scalar
 
-#define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                             \
-    template <typename T>                                                                                             \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)       \
-    {                                                                                                                 \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                    \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count,                             \
-                              host::ScalarOf(scalarValue), 0);                                                        \
-    }                                                                                                                 \
-    template <typename T, bool isSetMask = true>                                                                      \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,              \
-              const uint8_t repeatTimes, const UnaryRepeatParams& params)                                             \
-    {                                                                                                                 \
-        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                            \
-        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                \
-                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};               \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                          \
-                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes,                             \
-                           host::ScalarOf(scalarValue), 0);                                                           \
+#define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)        \
+    {                                                                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, host::ScalarOf(scalarValue), \
+                              0);                                                                                      \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
+              const uint8_t repeatTimes, const UnaryRepeatParams& params)                                              \
+    {                                                                                                                  \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                           \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
+                           0);                                                                                         \
     }
 
 ASCENDC_HOST_SCALAR(Adds, ADDS)
@@ -212,22 +219,22 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
 
 // ---- dst = op(src)
 
-#define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                              \
-    template <typename T>                                                                                             \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                             \
-    {                                                                                                                 \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                    \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, 0.0f, 0);                   \
-    }                                                                                                                 \
-    template <typename T, bool isSetMask = true>                                                                      \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes,         \
-              const UnaryRepeatParams& params)                                                                        \
-    {                                                                                                                 \
-        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                            \
-        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                \
-                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};               \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                          \
-                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                   \
+#define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                      \
+    template <typename T>                                                                                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                     \
+    {                                                                                                         \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, 0.0f, 0);           \
+    }                                                                                                         \
+    template <typename T, bool isSetMask = true>                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
+              const UnaryRepeatParams& params)                                                                \
+    {                                                                                                         \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                  \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
     }
 
 ASCENDC_HOST_UNARY(Exp, EXP)
@@ -299,7 +306,8 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
 
 // Each of 8 elements a repeat fills one block of dst.
 template <typename T>
-void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTimes, const BrcbRepeatParams& params)
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTimes,
+          const BrcbRepeatParams& params)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Brcb: 16- and 32-bit types only");
     constexpr uint32_t BLOCKS = 8;

@@ -26,37 +26,123 @@ struct VectorOf<int32_t> {
     using Type = VI;
 };
 
-HOST_INLINE VF FromScalar(float s, VF) { return Set(s); }
-HOST_INLINE VI FromScalar(float s, VI) { return SetInt(static_cast<int32_t>(s)); }
+HOST_INLINE VF FromScalar(float s, VF)
+{
+    return Set(s);
+}
+HOST_INLINE VI FromScalar(float s, VI)
+{
+    return SetInt(static_cast<int32_t>(s));
+}
 
 // Max and Min as on A2: NaN in either operand gives NaN.
-HOST_INLINE VF MaxOf(VF a, VF b) { return Choose(a != a, a, Choose(b != b, b, Choose(a > b, a, b))); }
-HOST_INLINE VF MinOf(VF a, VF b) { return Choose(a != a, a, Choose(b != b, b, Choose(a < b, a, b))); }
-HOST_INLINE VI MaxOf(VI a, VI b) { const VI m = a > b; return (m & a) | (~m & b); }
-HOST_INLINE VI MinOf(VI a, VI b) { const VI m = a < b; return (m & a) | (~m & b); }
+HOST_INLINE VF MaxOf(VF a, VF b)
+{
+    return Choose(a != a, a, Choose(b != b, b, Choose(a > b, a, b)));
+}
+HOST_INLINE VF MinOf(VF a, VF b)
+{
+    return Choose(a != a, a, Choose(b != b, b, Choose(a < b, a, b)));
+}
+HOST_INLINE VI MaxOf(VI a, VI b)
+{
+    const VI m = a > b;
+    return (m & a) | (~m & b);
+}
+HOST_INLINE VI MinOf(VI a, VI b)
+{
+    const VI m = a < b;
+    return (m & a) | (~m & b);
+}
 
 template <Opcode OP>
 struct Arithmetic;
-template <> struct Arithmetic<Opcode::ADD> { template <class V> static HOST_INLINE V Apply(V a, V b) { return a + b; } };
-template <> struct Arithmetic<Opcode::SUB> { template <class V> static HOST_INLINE V Apply(V a, V b) { return a - b; } };
-template <> struct Arithmetic<Opcode::MUL> { template <class V> static HOST_INLINE V Apply(V a, V b) { return a * b; } };
-template <> struct Arithmetic<Opcode::DIV> { static HOST_INLINE VF Apply(VF a, VF b) { return Divide(a, b); } };
-template <> struct Arithmetic<Opcode::MAX> { template <class V> static HOST_INLINE V Apply(V a, V b) { return MaxOf(a, b); } };
-template <> struct Arithmetic<Opcode::MIN> { template <class V> static HOST_INLINE V Apply(V a, V b) { return MinOf(a, b); } };
-template <> struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
-template <> struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};
-template <> struct Arithmetic<Opcode::MAXS> : Arithmetic<Opcode::MAX> {};
-template <> struct Arithmetic<Opcode::MINS> : Arithmetic<Opcode::MIN> {};
-template <> struct Arithmetic<Opcode::EXP> { static HOST_INLINE VF Apply(VF a) { return ExpOf(a); } };
-template <> struct Arithmetic<Opcode::LN> { static HOST_INLINE VF Apply(VF a) { return LnOf(a); } };
-template <> struct Arithmetic<Opcode::SQRT> { static HOST_INLINE VF Apply(VF a) { return SqrtOf(a); } };
-template <> struct Arithmetic<Opcode::ABS> { static HOST_INLINE VF Apply(VF a) { return AsFloat(AsInt(a) & 0x7fffffff); } };
-template <> struct Arithmetic<Opcode::RELU> { static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); } };
+template <>
+struct Arithmetic<Opcode::ADD> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a + b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::SUB> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a - b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::MUL> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a * b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::DIV> {
+    static HOST_INLINE VF Apply(VF a, VF b) { return Divide(a, b); }
+};
+template <>
+struct Arithmetic<Opcode::MAX> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return MaxOf(a, b);
+    }
+};
+template <>
+struct Arithmetic<Opcode::MIN> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return MinOf(a, b);
+    }
+};
+template <>
+struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
+template <>
+struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};
+template <>
+struct Arithmetic<Opcode::MAXS> : Arithmetic<Opcode::MAX> {};
+template <>
+struct Arithmetic<Opcode::MINS> : Arithmetic<Opcode::MIN> {};
+template <>
+struct Arithmetic<Opcode::EXP> {
+    static HOST_INLINE VF Apply(VF a) { return ExpOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::LN> {
+    static HOST_INLINE VF Apply(VF a) { return LnOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::SQRT> {
+    static HOST_INLINE VF Apply(VF a) { return SqrtOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::ABS> {
+    static HOST_INLINE VF Apply(VF a) { return AsFloat(AsInt(a) & 0x7fffffff); }
+};
+template <>
+struct Arithmetic<Opcode::RELU> {
+    static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
+};
 
 // v as it would read back after a store to T.
-HOST_INLINE VF Rounded(VF v, const half*) { return HalfToFloat(FloatToHalf(v)); }
-HOST_INLINE VF Rounded(VF v, const float*) { return v; }
-HOST_INLINE VI Rounded(VI v, const int32_t*) { return v; }
+HOST_INLINE VF Rounded(VF v, const half*)
+{
+    return HalfToFloat(FloatToHalf(v));
+}
+HOST_INLINE VF Rounded(VF v, const float*)
+{
+    return v;
+}
+HOST_INLINE VI Rounded(VI v, const int32_t*)
+{
+    return v;
+}
 
 // ---- loops over n contiguous elements
 
@@ -137,7 +223,7 @@ HOST_INLINE void AccumulateLoop(T* acc, const char* src, int64_t srcStride, uint
     using V = typename VectorOf<T>::Type;
     constexpr uint32_t LANES = ONE_REPEAT_BYTE_SIZE / sizeof(T);
     if (lanes == LANES) {
-        constexpr uint32_t N = LANES / W > 8 ? 8 : LANES / W;   // accumulators that fit the registers
+        constexpr uint32_t N = LANES / W > 8 ? 8 : LANES / W;  // accumulators that fit the registers
         for (uint32_t part = 0; part < LANES; part += N * W) {
             V sum[N];
 #pragma GCC unroll 8
@@ -148,7 +234,7 @@ HOST_INLINE void AccumulateLoop(T* acc, const char* src, int64_t srcStride, uint
                 const T* row = reinterpret_cast<const T*>(src + r * srcStride) + part;
 #pragma GCC unroll 8
                 for (uint32_t k = 0; k < N; ++k) {
-                    sum[k] = Rounded(Op::Apply(Load(row + k * W), sum[k]), acc);   // half rounds at every step
+                    sum[k] = Rounded(Op::Apply(Load(row + k * W), sum[k]), acc);  // half rounds at every step
                 }
             }
 #pragma GCC unroll 8
@@ -244,11 +330,16 @@ void RunUnary(const Instruction& self, uint32_t begin, uint32_t end)
 float RoundToIntegral(float x, RoundMode mode)
 {
     switch (mode) {
-        case RoundMode::CAST_FLOOR: return std::floor(x);
-        case RoundMode::CAST_CEIL: return std::ceil(x);
-        case RoundMode::CAST_ROUND: return std::round(x);
-        case RoundMode::CAST_TRUNC: return std::trunc(x);
-        default: return std::nearbyint(x);
+        case RoundMode::CAST_FLOOR:
+            return std::floor(x);
+        case RoundMode::CAST_CEIL:
+            return std::ceil(x);
+        case RoundMode::CAST_ROUND:
+            return std::round(x);
+        case RoundMode::CAST_TRUNC:
+            return std::trunc(x);
+        default:
+            return std::nearbyint(x);
     }
 }
 
@@ -264,7 +355,10 @@ int32_t ToInt32(float x, RoundMode mode)
     return rounded < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(rounded);
 }
 
-inline float Widen(half h) { return HalfToFloatScalar(h.bits); }
+inline float Widen(half h)
+{
+    return HalfToFloatScalar(h.bits);
+}
 inline float Widen(bfloat16_t h)
 {
     const uint32_t bits = static_cast<uint32_t>(h.bits) << 16;
@@ -283,19 +377,25 @@ To Narrow(float x, uint16_t nearest, RoundMode mode)
     if (value == x || x != x) {
         return result;
     }
-    const bool away = std::fabs(value) > std::fabs(x);   // nearest lies further from zero than x
+    const bool away = std::fabs(value) > std::fabs(x);  // nearest lies further from zero than x
     bool wantAway;
     switch (mode) {
-        case RoundMode::CAST_TRUNC: wantAway = false; break;
-        case RoundMode::CAST_FLOOR: wantAway = x < 0.0f; break;
-        case RoundMode::CAST_CEIL: wantAway = x > 0.0f; break;
-        case RoundMode::CAST_ODD: {   // the inexact result gets an odd mantissa
+        case RoundMode::CAST_TRUNC:
+            wantAway = false;
+            break;
+        case RoundMode::CAST_FLOOR:
+            wantAway = x < 0.0f;
+            break;
+        case RoundMode::CAST_CEIL:
+            wantAway = x > 0.0f;
+            break;
+        case RoundMode::CAST_ODD: {  // the inexact result gets an odd mantissa
             if ((nearest & 1u) == 0) {
                 result.bits = static_cast<uint16_t>(away ? nearest - 1 : nearest + 1);
             }
             return result;
         }
-        case RoundMode::CAST_ROUND: {   // ties away from zero: only an exact tie differs from nearest-even
+        case RoundMode::CAST_ROUND: {  // ties away from zero: only an exact tie differs from nearest-even
             if (!away) {
                 const To next{static_cast<uint16_t>(nearest + 1)};
                 const double tie = (static_cast<double>(value) + static_cast<double>(Widen(next))) / 2;
@@ -305,7 +405,8 @@ To Narrow(float x, uint16_t nearest, RoundMode mode)
             }
             return result;
         }
-        default: return result;
+        default:
+            return result;
     }
     if (away && !wantAway) {
         result.bits = static_cast<uint16_t>(nearest - 1);
@@ -380,7 +481,8 @@ float TreeSum(const float* src, uint32_t lanes)
     VF part[LANES / W];
     for (uint32_t k = 0; k < LANES / W; ++k) {
         const uint32_t first = k * W;
-        part[k] = first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
+        part[k] =
+            first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
     }
     for (uint32_t half = LANES / W / 2; half > 0; half /= 2) {
         for (uint32_t k = 0; k < half; ++k) {
@@ -495,8 +597,10 @@ HOST_INLINE void CopyStreaming(char* dst, const char* src, uint64_t bytes)
 #if defined(HOST_SIMD_AVX512)
         _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
 #else
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i + 32), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32)));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i + 32),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32)));
 #endif
     }
     memcpy(dst + i, src + i, bytes - i);

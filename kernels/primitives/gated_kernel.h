@@ -1,5 +1,6 @@
 /*!
- * Gated linear units y = act(gate) * up and their gradient, for any activation that primitives/silu.h shows the form of.
+ * Gated linear units y = act(gate) * up and their gradient, for any activation that primitives/silu.h shows the form
+ * of.
  *
  * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
  * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and
@@ -11,6 +12,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/gated_tiling.h"
+#include "primitives/rows.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -58,7 +60,7 @@ public:
     __aicore__ inline void CopyIn(const GatedTile& tile, uint32_t stride)
     {
         const uint64_t offset = tile.row * inputStride_ + tile.column * (pairs_ ? 2 : 1);
-        if (pairs_) {   // always one row
+        if (pairs_) {  // always one row
             AscendC::LocalTensor<T> pairs = inQueuePairs_.template AllocTensor<T>();
             LoadRows(pairs, gateGm_[offset], {1, 2 * tile.length, 2 * stride, 2 * tile.length});
             inQueuePairs_.EnQue(pairs);
@@ -133,8 +135,8 @@ public:
     __aicore__ inline void Process()
     {
         const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
-        const uint64_t last = first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore
-                                                                           : tiling_.tiles;
+        const uint64_t last =
+            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
         for (uint64_t index = first; index < last; ++index) {
             const GatedTile tile = GatedTileAt(tiling_, index);
             input_.CopyIn(tile, tiling_.stride);
@@ -174,7 +176,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> gateFloatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> upFloatBuf_;
     AscendC::LocalTensor<float> activated_;
-    AscendC::LocalTensor<float> gateFloat_;   // for 16-bit T
+    AscendC::LocalTensor<float> gateFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> upFloat_;
 };
 
@@ -222,8 +224,8 @@ public:
     __aicore__ inline void Process()
     {
         const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
-        const uint64_t last = first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore
-                                                                           : tiling_.tiles;
+        const uint64_t last =
+            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
         for (uint64_t index = first; index < last; ++index) {
             const GatedTile tile = GatedTileAt(tiling_, index);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template AllocTensor<T>();
@@ -301,7 +303,8 @@ private:
         AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
         for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
             const uint32_t now = count - done < done ? count - done : done;
-            AscendC::Adds(offsets[done], offsets, static_cast<int32_t>(done / 2 * sizeof(T)), static_cast<int32_t>(now));
+            AscendC::Adds(offsets[done], offsets, static_cast<int32_t>(done / 2 * sizeof(T)),
+                          static_cast<int32_t>(now));
         }
     }
 
@@ -338,8 +341,8 @@ private:
     AscendC::LocalTensor<float> value_;
     AscendC::LocalTensor<float> slope_;
     AscendC::LocalTensor<float> scratch_;
-    AscendC::LocalTensor<float> ones_;        // one block
-    AscendC::LocalTensor<float> dyFloat_;     // for 16-bit T
+    AscendC::LocalTensor<float> ones_;     // one block
+    AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> gateFloat_;
     AscendC::LocalTensor<float> upFloat_;
 };

@@ -14,21 +14,21 @@ namespace ms_ascend_ops {
 struct GatedTilingData {
     uint64_t rows;
     uint64_t length;
-    uint64_t inputStride;    // elements from a row of gate (and of up) to the next in global memory
+    uint64_t inputStride;  // elements from a row of gate (and of up) to the next in global memory
     uint64_t tiles;
     uint64_t tilesPerCore;
     uint64_t tilesPerRow;
     uint32_t tileRows;
     uint32_t tileLength;
-    uint32_t stride;         // elements from a row to the next in the Unified Buffer
-    uint32_t pairs;          // 1: gate and up alternate element by element
+    uint32_t stride;  // elements from a row to the next in the Unified Buffer
+    uint32_t pairs;   // 1: gate and up alternate element by element
 };
 
 namespace gated {
 
-constexpr uint32_t MAX_BLOCK_COUNT = 4095;   // rows of one DataCopyPad
-constexpr uint32_t FIXED_BYTES = 1024;       // a block of ones, rounding of buffers
-constexpr uint32_t LINE_BYTES = 512;         // alignment of global memory at which copies run at full rate
+constexpr uint32_t MAX_BLOCK_COUNT = 4095;  // rows of one DataCopyPad
+constexpr uint32_t FIXED_BYTES = 1024;      // a block of ones, rounding of buffers
+constexpr uint32_t LINE_BYTES = 512;        // alignment of global memory at which copies run at full rate
 
 // bytesPerElement: Unified Buffer for each element of a tile.
 inline LaunchConfig Plan(uint64_t rows, uint64_t length, uint64_t inputStride, bool pairs, uint32_t elementBytes,

@@ -12,13 +12,13 @@
 
 namespace ms_ascend_ops {
 
-constexpr uint32_t FLOAT_LANES = 64;        // floats in a repeat
-constexpr uint32_t FLOATS_PER_BLOCK = 8;    // floats in a DataBlock
+constexpr uint32_t FLOAT_LANES = 64;      // floats in a repeat
+constexpr uint32_t FLOATS_PER_BLOCK = 8;  // floats in a DataBlock
 
 struct RowBlock {
     uint32_t rows;
     uint32_t cols;
-    uint32_t stride;   // elements from a row to the next, a multiple of 8
+    uint32_t stride;  // elements from a row to the next, a multiple of 8
 
     // Elements that an element-wise instruction handles: padding between rows included, after the last row not.
     __aicore__ inline uint32_t Elements() const { return (rows - 1) * stride + cols; }
@@ -105,7 +105,8 @@ __aicore__ inline void SumColumns(const AscendC::LocalTensor<float>& acc, const 
     }
 }
 
-// Each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. Reads up to the next multiple of 8.
+// Each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. Reads up to the next multiple
+// of 8.
 __aicore__ inline void BroadcastRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      uint32_t rows)
 {

@@ -11,8 +11,8 @@
 
 namespace ms_ascend_ops {
 
-constexpr uint32_t BLOCK_BYTES = 32;            // alignment of the Unified Buffer
-constexpr uint32_t MAX_REPEAT_TIMES = 255;      // of one vector instruction
+constexpr uint32_t BLOCK_BYTES = 32;        // alignment of the Unified Buffer
+constexpr uint32_t MAX_REPEAT_TIMES = 255;  // of one vector instruction
 constexpr uint32_t FLOATS_PER_REPEAT = 64;
 
 constexpr uint64_t CeilDiv(uint64_t a, uint64_t b)
@@ -29,8 +29,7 @@ constexpr uint64_t RoundUp(uint64_t a, uint64_t multiple)
 inline uint32_t CoresFor(uint64_t pieces, uint64_t bytes, const Platform& platform)
 {
     const uint64_t worthwhile = std::max<uint64_t>(1, bytes / platform.minBytesPerCore);
-    return static_cast<uint32_t>(
-        std::max<uint64_t>(1, std::min<uint64_t>({platform.coreNum, pieces, worthwhile})));
+    return static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>({platform.coreNum, pieces, worthwhile})));
 }
 
 }  // namespace ms_ascend_ops

@@ -35,11 +35,11 @@ __aicore__ inline void LoadRows(const AscendC::LocalTensor<T>& dst, const Ascend
     const uint32_t perBlock = AscendC::ONE_BLK_SIZE / sizeof(T);
     const uint32_t ragged = shape.cols % perBlock;
     const bool pad = fillGaps && ragged != 0;
-    AscendC::DataCopyPad(dst, src,
-                         {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
-                          static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), GapBlocks<T>(shape), 0},
-                         AscendC::DataCopyPadExtParams<T>{
-                             pad, 0, static_cast<uint8_t>(pad ? perBlock - ragged : 0), T{}});
+    AscendC::DataCopyPad(
+        dst, src,
+        {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
+         static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), GapBlocks<T>(shape), 0},
+        AscendC::DataCopyPadExtParams<T>{pad, 0, static_cast<uint8_t>(pad ? perBlock - ragged : 0), T{}});
 }
 
 template <typename T>

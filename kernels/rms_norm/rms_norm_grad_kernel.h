@@ -71,8 +71,8 @@ public:
     __aicore__ inline void Process()
     {
         const uint32_t first = static_cast<uint32_t>(AscendC::GetBlockIdx()) * tiling_.chunksPerCore;
-        const uint32_t last = first + tiling_.chunksPerCore < tiling_.chunks ? first + tiling_.chunksPerCore
-                                                                             : tiling_.chunks;
+        const uint32_t last =
+            first + tiling_.chunksPerCore < tiling_.chunks ? first + tiling_.chunksPerCore : tiling_.chunks;
         if (first >= last) {
             return;
         }
@@ -197,7 +197,7 @@ private:
             CopyOut(dxLocal, (row + r) * cols_ + column, shape);
         }
         inQueueGamma_.FreeTensor(gammaLocal);
-        if (continues) {   // the chunk's earlier rows are in the workspace already: add there, in row order
+        if (continues) {  // the chunk's earlier rows are in the workspace already: add there, in row order
             AscendC::PipeBarrier<PIPE_MTE3>();
             AscendC::SetAtomicAdd<float>();
         }
@@ -278,7 +278,7 @@ private:
     __aicore__ inline void ComputeMean(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>((rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK);
-        AscendC::Duplicate(sum_, 0.0f, rows8);   // Brcb reads whole blocks
+        AscendC::Duplicate(sum_, 0.0f, rows8);  // Brcb reads whole blocks
         AscendC::WholeReduceSum(sum_, laneSum_, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
         AscendC::Mul(drstdLocal_, drstdLocal_, rstdLocal_, rows8);
         AscendC::Add(sum_, sum_, drstdLocal_, rows8);
@@ -288,8 +288,7 @@ private:
 
     // dx = (dy * gamma - xhat * mean) * rstd, calculated in `result`. xhat is scratch afterwards.
     __aicore__ inline void ComputeDx(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<float>& dyFloat,
-                                     const AscendC::LocalTensor<float>& result,
-                                     const AscendC::LocalTensor<float>& xhat,
+                                     const AscendC::LocalTensor<float>& result, const AscendC::LocalTensor<float>& xhat,
                                      const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
     {
         MultiplyColumns(result, dyFloat, gamma, block);
@@ -325,7 +324,7 @@ private:
     AscendC::GlobalTensor<float> rstdGm_;
     AscendC::GlobalTensor<G> gammaGm_;
     AscendC::GlobalTensor<T> dxGm_;
-    AscendC::GlobalTensor<float> chunkGm_;   // dgamma of each chunk
+    AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueRstd_;
@@ -341,8 +340,8 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> sumBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> rstdBlockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> meanBlockBuf_;
-    AscendC::LocalTensor<float> dyFloat_;      // for 16-bit T
-    AscendC::LocalTensor<float> gammaFloat_;   // for 16-bit G
+    AscendC::LocalTensor<float> dyFloat_;     // for 16-bit T
+    AscendC::LocalTensor<float> gammaFloat_;  // for 16-bit G
     AscendC::LocalTensor<float> xhat_;
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> laneSum_;

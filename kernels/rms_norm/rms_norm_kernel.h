@@ -174,7 +174,7 @@ private:
     __aicore__ inline void ComputeRstd(uint64_t row, uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>((rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK);
-        AscendC::Duplicate(sum_, 0.0f, rows8);   // Brcb reads whole blocks
+        AscendC::Duplicate(sum_, 0.0f, rows8);  // Brcb reads whole blocks
         AscendC::WholeReduceSum(sum_, laneSum_, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
         AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
         AscendC::Adds(sum_, sum_, tiling_.epsilon, rows8);
@@ -198,7 +198,7 @@ private:
             MultiplyColumns(y, y, gamma, block);
         } else {
             MultiplyRows(xFloat, xFloat, rstdBlocks, block);
-            if (tiling_.gemma == 0) {   // the "llama" scheme rounds x * rstd to T
+            if (tiling_.gemma == 0) {  // the "llama" scheme rounds x * rstd to T
                 FromFloat(y, xFloat, block.Elements());
                 AscendC::Cast(xFloat, y, AscendC::RoundMode::CAST_NONE, block.Elements());
             }
@@ -234,18 +234,18 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> sumBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> rstdBlockBuf_;
-    AscendC::LocalTensor<float> float_;        // x in float, for 16-bit T
-    AscendC::LocalTensor<float> gammaFloat_;   // gamma in float, for 16-bit G
+    AscendC::LocalTensor<float> float_;       // x in float, for 16-bit T
+    AscendC::LocalTensor<float> gammaFloat_;  // gamma in float, for 16-bit G
     AscendC::LocalTensor<float> square_;
-    AscendC::LocalTensor<float> laneSum_;      // 64 partial sums a row
+    AscendC::LocalTensor<float> laneSum_;  // 64 partial sums a row
     AscendC::LocalTensor<float> sum_;
     AscendC::LocalTensor<float> ones_;
-    AscendC::LocalTensor<float> rstdBlocks_;   // a block of 8 equal values a row
+    AscendC::LocalTensor<float> rstdBlocks_;  // a block of 8 equal values a row
 };
 
 template <typename T, typename G>
-__aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd, GM_ADDR workspace,
-                                     const RmsNormTilingData& tiling)
+__aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd,
+                                     [[maybe_unused]] GM_ADDR workspace, const RmsNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
     RmsNormForward<T, G> kernel;
@@ -256,6 +256,5 @@ __aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADD
 }  // namespace ms_ascend_ops
 
 #include "rms_norm_grad_kernel.h"
-
 
 #endif  // MS_ASCEND_OPS_RMS_NORM_KERNEL_H

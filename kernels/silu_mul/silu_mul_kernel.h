@@ -11,7 +11,7 @@
 namespace ms_ascend_ops {
 
 template <typename T>
-__aicore__ inline void SiluMulKernel(GM_ADDR gate, GM_ADDR up, GM_ADDR y, GM_ADDR workspace,
+__aicore__ inline void SiluMulKernel(GM_ADDR gate, GM_ADDR up, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
                                      const SiluMulTilingData& tiling)
 {
     AscendC::TPipe pipe;
@@ -22,7 +22,7 @@ __aicore__ inline void SiluMulKernel(GM_ADDR gate, GM_ADDR up, GM_ADDR y, GM_ADD
 
 template <typename T>
 __aicore__ inline void SiluMulGradKernel(GM_ADDR dy, GM_ADDR gate, GM_ADDR up, GM_ADDR dgate, GM_ADDR dup,
-                                         GM_ADDR workspace, const SiluMulGradTilingData& tiling)
+                                         [[maybe_unused]] GM_ADDR workspace, const SiluMulGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     GatedBackward<T, Silu> kernel;

@@ -12,7 +12,8 @@
 namespace ms_ascend_ops {
 
 template <typename T>
-__aicore__ inline void SwigluKernel(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, const SwigluTilingData& tiling)
+__aicore__ inline void SwigluKernel(GM_ADDR x, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
+                                    const SwigluTilingData& tiling)
 {
     AscendC::TPipe pipe;
     GatedForward<T, Silu> kernel;
@@ -21,7 +22,7 @@ __aicore__ inline void SwigluKernel(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, con
 }
 
 template <typename T>
-__aicore__ inline void SwigluGradKernel(GM_ADDR dy, GM_ADDR x, GM_ADDR dx, GM_ADDR workspace,
+__aicore__ inline void SwigluGradKernel(GM_ADDR dy, GM_ADDR x, GM_ADDR dx, [[maybe_unused]] GM_ADDR workspace,
                                         const SwigluGradTilingData& tiling)
 {
     AscendC::TPipe pipe;

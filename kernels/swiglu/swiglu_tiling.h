@@ -29,7 +29,7 @@ inline LaunchConfig Plan(const TensorDesc& x, int64_t axisAttribute, bool interl
     }
     const uint32_t bytes = SizeOf(x.dtype);
     const bool pairs = length == 1 && rows > 1;
-    if (pairs) {   // one long row of alternating elements
+    if (pairs) {  // one long row of alternating elements
         std::swap(rows, length);
     }
     const uint32_t perElement = forward ? gated::ForwardBytes(bytes, pairs) : gated::BackwardBytes(bytes, pairs);
