@@ -52,6 +52,8 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool streaming)
     mask = MaskState{};
     atomicAdd = false;
     viewCount_ = 0;
+    aheadCount_ = 0;
+    writeCount_ = 0;
     instructionCount_ = 0;
     groupCount_ = 0;
 }
@@ -71,7 +73,7 @@ inline void Core::SetEnds(Instruction& instruction)
 void Core::Resolve(uint32_t index)
 {
     for (uint32_t i = 0; i < viewCount_;) {
-        View& view = views_[i];
+        const View& view = views_[i];
         const uint32_t units = instructions_[instructionCount_].units;
         Operand& operand = instructions_[instructionCount_].operands[index];
         if (!view.ub.Overlaps({operand.base, operand.end})) {
@@ -93,12 +95,6 @@ void Core::Resolve(uint32_t index)
                 }
                 operand.base = const_cast<char*>(view.gm) + offset;
                 operand.end = operand.base + operand.stride * (units - 1) + operand.extent;
-                if (operand.base >= view.read) {
-                    view.read = operand.end;
-                    instructions_[instructionCount_].prefetchOperand = index;
-                    instructions_[instructionCount_].prefetchBytes =
-                        static_cast<uint32_t>(view.gmStride * (view.rows - 1) + view.rowBytes);
-                }
                 return;
             }
         }
@@ -133,6 +129,9 @@ void Core::Materialize(uint32_t index)
 // copies first.
 void Core::Overwrite(const Span& span, bool gapless)
 {
+    if (writeCount_ > 0 && WriteTouches(span)) {
+        WriteOutAll();
+    }
     for (uint32_t i = 0; i < viewCount_;) {
         const View& view = views_[i];
         if (gapless && span.Covers(view.ub)) {
@@ -171,13 +170,18 @@ Instruction& Core::Next()
     next.fold = nullptr;
     next.lanes = 1;
     next.granule = 1;
-    next.prefetchOperand = 0;
     return next;
 }
 
 void Core::Issue()
 {
     SetEnds(instructions_[instructionCount_]);
+    if (writeCount_ > 0) {
+        const Operand& to = instructions_[instructionCount_].operands[0];
+        if (WriteTouches({to.base, to.end})) {
+            WriteOutAll();
+        }
+    }
     if (viewCount_ > 0) {
         const uint32_t operandCount = instructions_[instructionCount_].operandCount;
         for (uint32_t i = 1; i < operandCount; ++i) {
@@ -192,7 +196,7 @@ void Core::Issue()
     }
 }
 
-void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
+void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stream)
 {
     const bool contiguous =
         shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
@@ -202,13 +206,54 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
     view.ubStride = contiguous ? view.rowBytes : shape.dstStride;
     view.gmStride = contiguous ? view.rowBytes : shape.srcStride;
     view.gm = gm;
-    view.read = gm;
     view.ub = {ub, ub + view.ubStride * (view.rows - 1) + view.rowBytes};
     Overwrite(view.ub, true);
+    if (writeCount_ > 0 && WriteTouches({gm, gm + view.gmStride * (view.rows - 1) + view.rowBytes})) {
+        WriteOutAll();
+    }
     if (viewCount_ == MAX_VIEWS) {
         Materialize(0);
     }
     views_[viewCount_++] = view;
+    if (stream != nullptr) {
+        LookAhead(gm, view, *stream);
+    }
+}
+
+// Queues are filled in equal steps: the next tile lies as far on as this one lies from the last.
+void Core::LookAhead(const char* gm, const View& view, Stream& stream)
+{
+    constexpr int64_t MAX_STEP = 1 << 20;
+    const int64_t step = stream.last == nullptr ? 0 : gm - stream.last;
+    stream.last = gm;
+    if (view.rows * view.rowBytes < MIN_PREFETCH_BYTES || step <= 0 || step > MAX_STEP || aheadCount_ == MAX_AHEAD) {
+        return;
+    }
+    ahead_[aheadCount_++] = {gm + step, view.rowBytes, view.rowBytes, view.rows, view.gmStride - view.rowBytes};
+}
+
+// What double buffering does on the chip: while this tile is calculated with, the next one is on its way. A few lines
+// at a time, no more than the core has fill buffers for. At an end of the data nobody uses what is fetched.
+void Core::Prefetch(uint32_t lines)
+{
+    while (lines > 0 && aheadCount_ > 0) {
+        Ahead& ahead = ahead_[aheadCount_ - 1];
+        const uint32_t now =
+            (ahead.left + LINE_BYTES - 1) / LINE_BYTES < lines ? (ahead.left + LINE_BYTES - 1) / LINE_BYTES : lines;
+        for (uint32_t i = 0; i < now; ++i) {
+            __builtin_prefetch(ahead.next + i * LINE_BYTES, 0, 2);
+        }
+        lines -= now;
+        if (now * LINE_BYTES < ahead.left) {
+            ahead.next += now * LINE_BYTES;
+            ahead.left -= now * LINE_BYTES;
+        } else if (--ahead.rows > 0) {
+            ahead.next += ahead.left + ahead.gap;
+            ahead.left = ahead.rowBytes;
+        } else {
+            --aheadCount_;
+        }
+    }
 }
 
 void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
@@ -216,7 +261,7 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
     const bool contiguous =
         shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
     Instruction& copy = Next();
-    copy.run = atomicAdd ? g_vectorUnit->copyAdd : (streaming_ ? g_vectorUnit->copyStreaming : g_vectorUnit->copy);
+    copy.run = atomicAdd ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
     copy.operandCount = 2;
     if (contiguous) {  // by elements, so that it can walk along with the instructions that make the data
         copy.units = shape.rows * shape.rowBytes / shape.elementBytes;
@@ -231,6 +276,9 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
     SetEnds(copy);
     Resolve(1);
     Overwrite({gm, instructions_[instructionCount_].operands[0].end}, false);
+    if (streaming_ && !atomicAdd && QueueWrite(shape)) {
+        return;
+    }
     if (!SinkCopy(instructions_[instructionCount_])) {
         Append();
     }
@@ -482,48 +530,126 @@ bool Core::SinkCopy(const Instruction& copy)
 
 // ---- running
 
-// What double buffering does on the chip: while this strip is calculated with, the same strip of the next tile is on
-// its way. Tiles follow each other in memory; at an end of the data this asks for lines that nobody uses.
-void Core::Prefetch(const Instruction& instruction, uint32_t begin, uint32_t end)
+// Runs what is recorded and takes the copy being filled in into the queue of writes, which the next tile's program
+// empties little by little: stores past the cache are slow in bursts. Only what is large and comes from UB itself.
+bool Core::QueueWrite(const CopyShape& shape)
 {
-    constexpr int64_t LINE = 64;
-    const Operand& operand = instruction.operands[instruction.prefetchOperand];
-    const char* first = operand.base + operand.stride * begin + instruction.prefetchBytes;
-    const int64_t bytes = operand.stride * (end - begin);
-    for (int64_t i = 0; i < bytes; i += LINE) {
-        __builtin_prefetch(first + i, 0, 2);
+    const Instruction copy = instructions_[instructionCount_];
+    const Operand& to = copy.operands[0];
+    const Operand& from = copy.operands[1];
+    const bool gapless = to.stride == from.stride && to.stride == static_cast<int64_t>(to.extent);
+    const uint32_t rowBytes = gapless ? copy.units * to.extent : shape.rowBytes;
+    if (rowBytes < MIN_STREAM_BYTES || from.base < ub_ || from.base >= ub_ + UB_BYTES) {
+        return false;
+    }
+    RunRecorded();
+    if (writeCount_ == MAX_WRITES) {
+        WriteOutAll();
+    }
+    const uint32_t rows = gapless ? 1 : shape.rows;
+    writes_[writeCount_++] = {
+        {from.base, from.end}, {to.base, to.end},     to.base, from.base, rowBytes, rows, rowBytes,
+        to.stride - rowBytes,  from.stride - rowBytes};
+    return true;
+}
+
+bool Core::WriteTouches(const Span& span) const
+{
+    for (uint32_t i = 0; i < writeCount_; ++i) {
+        if (span.Overlaps(writes_[i].source) || span.Overlaps(writes_[i].target)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Core::WriteOut(uint32_t lines)
+{
+    while (lines > 0 && writeCount_ > 0) {
+        Write& write = writes_[writeCount_ - 1];
+        // Whole lines, so that the next piece starts at a line.
+        const uint32_t offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(write.dst) % LINE_BYTES);
+        const uint32_t whole = lines * LINE_BYTES - offset;
+        const uint32_t bytes = write.left < whole ? write.left : whole;
+        g_vectorUnit->stream(write.dst, write.src, bytes);
+        lines -= (bytes + offset + LINE_BYTES - 1) / LINE_BYTES;
+        write.dst += bytes;
+        write.src += bytes;
+        write.left -= bytes;
+        if (write.left > 0) {
+            return;
+        }
+        if (--write.rows > 0) {
+            write.dst += write.dstGap;
+            write.src += write.srcGap;
+            write.left = write.rowBytes;
+        } else {
+            --writeCount_;
+        }
     }
 }
 
-void Core::Run(const Group& group)
+void Core::WriteOutAll()
 {
-    const Instruction& first = instructions_[group.first];
-    if (group.first == group.last && first.prefetchOperand == 0) {
-        first.run(first, 0, first.units);
-        return;
+    while (writeCount_ > 0) {
+        WriteOut(~0u / LINE_BYTES - 1);
+    }
+}
+
+inline uint32_t Core::StripOf(const Group& group)
+{
+    if (group.first == group.last) {
+        return group.units;
     }
     uint32_t strip = STRIP_ELEMENTS / group.elements;
     strip = strip == 0 ? 1 : strip;
-    if (group.granular && strip % 64 != 0) {
-        strip = (strip + 63) / 64 * 64;
-    }
+    return group.granular ? (strip + 63) / 64 * 64 : strip;
+}
+
+void Core::Run(const Group& group, uint32_t readsPerRun, uint32_t writesPerRun)
+{
+    const uint32_t strip = StripOf(group);
     for (uint32_t begin = 0; begin < group.units; begin += strip) {
         const uint32_t end = group.units - begin < strip ? group.units : begin + strip;
         for (uint16_t i = group.first; i != NONE; i = next_[i]) {
             const Instruction& instruction = instructions_[i];
             const uint32_t ratio = instruction.units == group.units ? 1 : instruction.units / group.units;
-            if (instruction.prefetchOperand != 0) {
-                Prefetch(instruction, begin * ratio, end * ratio);
-            }
             instruction.run(instruction, begin * ratio, end * ratio);
+            if (aheadCount_ > 0) {
+                Prefetch(readsPerRun);
+            }
+            if (writeCount_ > 0) {
+                WriteOut(writesPerRun);
+            }
         }
     }
 }
 
 void Core::RunRecorded()
 {
+    uint32_t readsPerRun = 0;
+    uint32_t writesPerRun = 0;
+    if (aheadCount_ + writeCount_ > 0) {  // spread evenly over what will run
+        uint32_t reads = 0;
+        for (uint32_t i = 0; i < aheadCount_; ++i) {
+            reads += ahead_[i].rows * (ahead_[i].rowBytes / LINE_BYTES + 1);
+        }
+        uint32_t writes = 0;
+        for (uint32_t i = 0; i < writeCount_; ++i) {
+            writes += writes_[i].rows * (writes_[i].rowBytes / LINE_BYTES + 1);
+        }
+        uint32_t runs = 0;
+        for (uint16_t g = 0; g < groupCount_; ++g) {
+            const uint32_t strips = (groups_[g].units + StripOf(groups_[g]) - 1) / StripOf(groups_[g]);
+            for (uint16_t i = groups_[g].first; i != NONE; i = next_[i]) {
+                runs += strips;
+            }
+        }
+        readsPerRun = reads / (runs + 1) + 1;
+        writesPerRun = writes / (runs + 1) + 1;
+    }
     for (uint16_t g = 0; g < groupCount_; ++g) {
-        Run(groups_[g]);
+        Run(groups_[g], readsPerRun, writesPerRun);
     }
     instructionCount_ = 0;
     groupCount_ = 0;
@@ -532,6 +658,7 @@ void Core::RunRecorded()
 void Core::Flush()
 {
     RunRecorded();
+    WriteOutAll();
 #if defined(__x86_64__)
     if (streaming_) {
         __builtin_ia32_sfence();  // non-temporal stores are ordered by nothing else

@@ -38,6 +38,11 @@ struct CopyShape {
     uint32_t elementBytes;
 };
 
+// The copies into one queue: where the last one came from tells where the next will.
+struct Stream {
+    const char* last = nullptr;
+};
+
 struct MaskState {
     MaskMode mode = MaskMode::NORMAL;
     uint32_t count = 0;  // active lanes (normal) or elements (counter)
@@ -57,7 +62,7 @@ public:
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
     Instruction& Next();
     void Issue();
-    void CopyIn(char* ub, const char* gm, const CopyShape& shape);
+    void CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stream);
     void CopyOut(char* gm, const char* ub, const CopyShape& shape);
     // Runs everything recorded and makes every view a copy of its own, so that other cores may change the source.
     void Flush();
@@ -78,6 +83,11 @@ public:
 private:
     static constexpr uint32_t MAX_INSTRUCTIONS = 48;
     static constexpr uint32_t MAX_VIEWS = 12;
+    static constexpr uint32_t MAX_AHEAD = 4;
+    static constexpr uint32_t MAX_WRITES = 4;
+    static constexpr uint32_t MIN_STREAM_BYTES = 2048;  // of a row that goes past the cache
+    static constexpr uint32_t MIN_PREFETCH_BYTES = 4096;
+    static constexpr uint32_t LINE_BYTES = 64;
     static constexpr uint32_t STRIP_ELEMENTS = 512;
     static constexpr uint32_t TINY_ELEMENTS = 256;
     static constexpr uint16_t NONE = 0xffff;
@@ -104,7 +114,28 @@ private:
         uint32_t rowBytes;
         int64_t ubStride;
         int64_t gmStride;
-        const char* read;  // up to here the source has been read
+    };
+
+    // Memory that the next tile will be copied from, not yet prefetched.
+    struct Ahead {
+        const char* next;
+        uint32_t rowBytes;  // of a row
+        uint32_t left;      // of the current row
+        uint32_t rows;      // the current one included
+        int64_t gap;        // bytes from a row's end to the next
+    };
+
+    // A large copy to global memory whose data is ready: it goes out while the next tile is calculated.
+    struct Write {
+        Span source;
+        Span target;
+        char* dst;  // of the current row, what is left of it
+        const char* src;
+        uint32_t left;
+        uint32_t rows;  // the current one included
+        uint32_t rowBytes;
+        int64_t dstGap;
+        int64_t srcGap;
     };
 
     static void SetEnds(Instruction& instruction);
@@ -120,8 +151,14 @@ private:
     bool Widens(const Instruction& later);
     bool SinkCopy(const Instruction& copy);
     void AddTo(Group& group, uint16_t index);
-    static void Prefetch(const Instruction& instruction, uint32_t begin, uint32_t end);
-    void Run(const Group& group);
+    void LookAhead(const char* gm, const View& view, Stream& stream);
+    void Prefetch(uint32_t lines);
+    static uint32_t StripOf(const Group& group);
+    bool QueueWrite(const CopyShape& shape);
+    void WriteOut(uint32_t lines);
+    void WriteOutAll();
+    bool WriteTouches(const Span& span) const;
+    void Run(const Group& group, uint32_t readsPerRun, uint32_t writesPerRun);
     void RunRecorded();
 
     char* ub_ = nullptr;
@@ -131,6 +168,10 @@ private:
     uint16_t instructionCount_ = 0;
     uint16_t groupCount_ = 0;
     uint32_t viewCount_ = 0;
+    uint32_t writeCount_ = 0;
+    Write writes_[MAX_WRITES];
+    uint32_t aheadCount_ = 0;
+    Ahead ahead_[MAX_AHEAD];
     Group groups_[MAX_INSTRUCTIONS];
     uint16_t next_[MAX_INSTRUCTIONS];
     View views_[MAX_VIEWS];

@@ -18,7 +18,7 @@ template <typename T>
 void CopyIn(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const CopyShape& shape)
 {
     if (shape.rows > 0 && shape.rowBytes > 0) {
-        Core::Current().CopyIn(dst.Address(), reinterpret_cast<const char*>(src.GetPhyAddr()), shape);
+        Core::Current().CopyIn(dst.Address(), reinterpret_cast<const char*>(src.GetPhyAddr()), shape, dst.GetStream());
     }
 }
 

@@ -38,9 +38,7 @@ struct Instruction {
     uint32_t operandCount = 0;
     Operand operands[MAX_OPERANDS];  // [0] is the destination
     float scalar = 0.0f;
-    uint32_t prefetchOperand = 0;  // a source that comes from memory for the first time; 0: none
-    uint32_t prefetchBytes = 0;    // how far ahead of it to prefetch
-    uint32_t option = 0;           // meaning depends on `run`: a round mode, a value, an offset
+    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
 };
 
 enum class Opcode : uint32_t {
@@ -96,7 +94,7 @@ struct VectorUnit {
     RunFn gather[2];          // by element size 2, 4; unit = destination element
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
-    RunFn copyStreaming;      // the same past the cache, for data nobody reads soon
+    void (*stream)(char* dst, const char* src, uint64_t bytes);  // a copy past the cache, for data nobody reads soon
 };
 
 // The best vector unit of this library for this CPU.

@@ -21,7 +21,7 @@ public:
     {
         char* buffer = start_ + static_cast<uint64_t>(cursor_) * bufferBytes_;
         cursor_ = cursor_ + 1 == bufferCount_ ? 0 : cursor_ + 1;
-        return LocalTensor<T>(buffer, bufferBytes_, SRC);
+        return LocalTensor<T>(buffer, bufferBytes_, SRC, &stream_);
     }
     template <typename T>
     void FreeTensor(LocalTensor<T>& tensor)
@@ -52,6 +52,7 @@ private:
     uint8_t cursor_ = 0;
     uint8_t head_ = 0;
     uint8_t tail_ = 0;
+    host::Stream stream_;
     char* queue_[MAX_QUEUE_BUFFERS] = {};
 };
 

@@ -75,8 +75,8 @@ public:
     using PrimType = T;
 
     LocalTensor() = default;
-    LocalTensor(char* address, uint32_t bytes, TPosition position)
-        : address_(address), bytes_(bytes), position_(position)
+    LocalTensor(char* address, uint32_t bytes, TPosition position, host::Stream* stream = nullptr)
+        : address_(address), bytes_(bytes), position_(position), stream_(stream)
     {}
     uint64_t GetPhyAddr() const { return reinterpret_cast<uint64_t>(address_); }
     int32_t GetPosition() const { return static_cast<int32_t>(position_); }
@@ -85,7 +85,7 @@ public:
     LocalTensor operator[](uint32_t offset) const
     {
         const uint32_t skipped = offset * static_cast<uint32_t>(sizeof(T));
-        return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_);
+        return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_, stream_);
     }
     template <typename U>
     LocalTensor<U> ReinterpretCast() const
@@ -106,12 +106,15 @@ public:
         memcpy(address_ + index * sizeof(T), &converted, sizeof(T));
     }
 
-    char* Address() const { return address_; }  // host layer only
+    // Host layer only.
+    char* Address() const { return address_; }
+    host::Stream* GetStream() const { return stream_; }
 
 private:
     char* address_ = nullptr;
     uint32_t bytes_ = 0;
     TPosition position_ = TPosition::VECCALC;
+    host::Stream* stream_ = nullptr;  // of the queue this buffer belongs to
 };
 
 }  // namespace AscendC

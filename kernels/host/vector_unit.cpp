@@ -581,11 +581,11 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
 }
 
 // Copies `bytes` past the cache: whole lines with non-temporal stores, the ragged ends with ordinary ones.
-HOST_INLINE void CopyStreaming(char* dst, const char* src, uint64_t bytes)
+void CopyStreaming(char* dst, const char* src, uint64_t bytes)
 {
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
     const uint64_t head = (64 - (reinterpret_cast<uintptr_t>(dst) & 63)) & 63;
-    if (bytes < 256) {
+    if (bytes < 192 + head) {
         memcpy(dst, src, bytes);
         return;
     }
@@ -610,29 +610,30 @@ HOST_INLINE void CopyStreaming(char* dst, const char* src, uint64_t bytes)
 #endif
 }
 
+// In vectors: strips are short, and memcpy has a start-up of its own.
+HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
+{
+    uint64_t i = 0;
+#pragma GCC unroll 4
+    for (; i + sizeof(VF) <= bytes; i += sizeof(VF)) {
+        const VF v = LoadRaw<VF>(src + i);
+        memcpy(dst + i, &v, sizeof(v));
+    }
+    memmove(dst + i, src + i, bytes - i);
+}
+
 // A unit is `extent` bytes; units that follow each other without a gap are copied in one piece.
-template <bool STREAMING>
 void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const Operand& to = self.operands[0];
     const Operand& from = self.operands[1];
     if (to.stride == from.stride && to.stride == static_cast<int64_t>(to.extent)) {
-        char* dst = to.base + to.stride * begin;
-        const char* src = from.base + from.stride * begin;
-        const uint64_t bytes = static_cast<uint64_t>(end - begin) * to.extent;
-        if constexpr (STREAMING) {
-            CopyStreaming(dst, src, bytes);
-        } else {
-            memmove(dst, src, bytes);
-        }
+        CopyVectors(to.base + to.stride * begin, from.base + from.stride * begin,
+                    static_cast<uint64_t>(end - begin) * to.extent);
         return;
     }
     for (uint32_t u = begin; u < end; ++u) {
-        if constexpr (STREAMING) {
-            CopyStreaming(to.base + to.stride * u, from.base + from.stride * u, to.extent);
-        } else {
-            memmove(to.base + to.stride * u, from.base + from.stride * u, to.extent);
-        }
+        CopyVectors(to.base + to.stride * u, from.base + from.stride * u, to.extent);
     }
 }
 
@@ -747,9 +748,9 @@ const VectorUnit& Table(const char* name)
         unit.gatherPattern[1] = RunGatherPattern<uint32_t>;
         unit.gather[0] = RunGather<uint16_t>;
         unit.gather[1] = RunGather<uint32_t>;
-        unit.copy = RunCopy<false>;
+        unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
-        unit.copyStreaming = RunCopy<true>;
+        unit.stream = CopyStreaming;
         return unit;
     }();
     return table;
