@@ -11,6 +11,7 @@ but the primitive is left. A dim that is not known yet passes; the same rules in
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,10 @@ from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
 __all__ = ["FusedPrimitive", "Selector"]
+
+# In PyNative, MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads
+# call them at once (its own ops.Softsign shows it too). Graphs do not come through here.
+_PYNATIVE_CALL = threading.RLock()
 
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
@@ -51,6 +56,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.add_prim_attr("multi_output", self.multi_output)
         for name, value in attributes.items():
             self.add_prim_attr(name, value)
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        with _PYNATIVE_CALL:
+            return super().__call__(*tensors)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
