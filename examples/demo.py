@@ -120,21 +120,21 @@ def train(net: LlamaForCausalLM, data: Iterator[Tensor], seconds: float, console
     gradient = ms.value_and_grad(loss_function(net), None, optimizer.parameters)
 
     @ms.jit
-    def step(ids: Tensor) -> Tensor:
+    def step(ids: Tensor, rate: Tensor) -> Tensor:
         loss, gradients = gradient(ids)
+        ops.assign(optimizer.learning_rate, rate)  # outside of the graph it would stay what it was at compilation
         optimizer(gradients)
         return loss
 
-    optimizer.learning_rate.set_data(Tensor(0.0, ms.float32))
     with console.status("compiling the training step"):
-        losses = [float(step(next(data)))]
+        losses = [float(step(next(data), Tensor(0.0, ms.float32)))]
     columns = (TextColumn("training"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("training", total=seconds, state="")
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
-            optimizer.learning_rate.set_data(Tensor(learning_rate(len(losses), elapsed / seconds), ms.float32))
-            losses.append(float(step(next(data))))
+            rate = Tensor(learning_rate(len(losses), elapsed / seconds), ms.float32)
+            losses.append(float(step(next(data), rate)))
             recent = np.mean(losses[-20:])
             speed = (len(losses) - 1) * BATCH * LENGTH / (time.perf_counter() - start)
             state = f"step {len(losses)}  loss {recent:.3f}  {speed:,.0f} tokens/s"
