@@ -10,6 +10,7 @@ __all__ = ["FIELD_TYPES", "read_fields"]
 # What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
 FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float")
 
+_INCLUDE = re.compile(r'#include\s+"([^"]+)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
 
@@ -17,10 +18,18 @@ _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
 def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     """(type, name) of every field of `struct`, in order.
 
+    The struct may be an alias (`using A = B;`) of one in a header that this one includes.
+
     Raises:
         ValueError: the struct is missing, or holds something that is no plain field.
     """
     text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
+    alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
+    if alias is not None:
+        kernels = header.parent.parent
+        for included in (kernels / path for path in _INCLUDE.findall(text)):
+            if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):
+                return read_fields(included, alias[1])
     match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n\}};", text, re.DOTALL)
     if match is None:
         raise ValueError(f"{header}: there is no 'struct {struct}'")

@@ -48,8 +48,9 @@ struct TensorDesc {
 
 // The machine a kernel will run on.
 struct Platform {
-    uint32_t coreNum = 1;   // vector cores (NPU) or worker threads (host)
-    uint32_t ubBytes = 0;   // Unified Buffer one core may use
+    uint32_t coreNum = 1;             // vector cores (NPU) or worker threads (host)
+    uint32_t ubBytes = 0;             // Unified Buffer one core may use
+    uint32_t minBytesPerCore = 4096;  // below this much data a further core costs more than it brings
 };
 
 struct LaunchConfig {

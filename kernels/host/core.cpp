@@ -1,0 +1,546 @@
+#include "core.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace AscendC {
+namespace host {
+
+void Fail(const char* format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    std::fputs("ms_ascend_ops: ", stderr);
+    std::vfprintf(stderr, format, arguments);
+    std::fputc('\n', stderr);
+    va_end(arguments);
+    std::abort();
+}
+
+Core::Core()
+{
+    ub_ = static_cast<char*>(std::aligned_alloc(4096, (UB_BYTES + 4095) / 4096 * 4096));
+    if (ub_ == nullptr) {
+        throw std::bad_alloc();
+    }
+}
+
+Core::~Core()
+{
+    std::free(ub_);
+}
+
+Core& Core::Current()
+{
+    // A pointer, because thread-local storage of a library that is loaded late is scarce.
+    static thread_local std::unique_ptr<Core> current;
+    if (__builtin_expect(current == nullptr, 0)) {
+        current = std::make_unique<Core>();
+    }
+    return *current;
+}
+
+void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool streaming)
+{
+    blockIdx_ = blockIdx;
+    blockNum_ = blockNum;
+    streaming_ = streaming;
+    mask = MaskState{};
+    atomicAdd = false;
+    viewCount_ = 0;
+    instructionCount_ = 0;
+    groupCount_ = 0;
+}
+
+inline void Core::SetEnds(Instruction& instruction)
+{
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        Operand& operand = instruction.operands[i];
+        operand.end = operand.base + operand.stride * (instruction.units - 1) + operand.extent;
+    }
+}
+
+// ---- views
+
+// Points an operand of the instruction being recorded at its data: at the source of a view where it can be read in
+// place.
+void Core::Resolve(uint32_t index)
+{
+    for (uint32_t i = 0; i < viewCount_;) {
+        const View& view = views_[i];
+        const uint32_t units = instructions_[instructionCount_].units;
+        Operand& operand = instructions_[instructionCount_].operands[index];
+        if (!view.ub.Overlaps({operand.base, operand.end})) {
+            ++i;
+            continue;
+        }
+        int64_t column = operand.base - view.ub.begin;
+        if (column >= 0) {
+            const int64_t row = view.rows == 1 ? 0 : column / view.ubStride;
+            column -= row * view.ubStride;
+            const int64_t offset = row * view.gmStride + column;
+            const int64_t bytes = operand.end - operand.base;
+            const bool inOneRow = column + bytes <= view.rowBytes;
+            const bool rowByRow =
+                operand.stride == view.ubStride && column + operand.extent <= view.rowBytes && row + units <= view.rows;
+            if (inOneRow || rowByRow) {
+                if (!inOneRow) {
+                    operand.stride = view.gmStride;
+                }
+                operand.base = const_cast<char*>(view.gm) + offset;
+                operand.end = operand.base + operand.stride * (units - 1) + operand.extent;
+                return;
+            }
+        }
+        Materialize(i);  // removes view i
+    }
+}
+
+void Core::RemoveView(uint32_t view)
+{
+    views_[view] = views_[--viewCount_];
+}
+
+// Makes the copy that a view stood for.
+void Core::Materialize(uint32_t index)
+{
+    const View view = views_[index];
+    RemoveView(index);
+    const Instruction waiting = instructions_[instructionCount_];  // being filled in by the caller
+    Instruction& copy = Next();
+    copy.run = g_vectorUnit->copy;
+    copy.units = view.rows;
+    copy.lanes = view.rowBytes / 4 + 1;
+    copy.operandCount = 2;
+    copy.operands[0] = {const_cast<char*>(view.ub.begin), view.ubStride, view.rowBytes};
+    copy.operands[1] = {const_cast<char*>(view.gm), view.gmStride, view.rowBytes};
+    SetEnds(copy);
+    Append();
+    Next() = waiting;
+}
+
+// A write to `span`: views that it replaces as a whole are dropped, others whose copy or source it touches become
+// copies first.
+void Core::Overwrite(const Span& span, bool gapless)
+{
+    for (uint32_t i = 0; i < viewCount_;) {
+        const View& view = views_[i];
+        if (gapless && span.Covers(view.ub)) {
+            RemoveView(i);
+        } else if (span.Overlaps(view.ub) ||
+                   span.Overlaps({view.gm, view.gm + view.gmStride * (view.rows - 1) + view.rowBytes})) {
+            Materialize(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
+void Core::Discard(const char* ub, uint32_t bytes)
+{
+    const Span freed = {ub, ub + bytes};
+    for (uint32_t i = 0; i < viewCount_;) {
+        if (freed.Covers(views_[i].ub)) {
+            RemoveView(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
+// ---- recording
+
+Instruction& Core::Next()
+{
+    if (instructionCount_ == MAX_INSTRUCTIONS) {
+        RunRecorded();
+    }
+    Instruction& next = instructions_[instructionCount_];
+    next.widen = false;
+    next.blockOperand = 0;
+    next.fold = nullptr;
+    next.lanes = 1;
+    next.granule = 1;
+    return next;
+}
+
+void Core::Issue()
+{
+    SetEnds(instructions_[instructionCount_]);
+    if (viewCount_ > 0) {
+        const uint32_t operandCount = instructions_[instructionCount_].operandCount;
+        for (uint32_t i = 1; i < operandCount; ++i) {
+            Resolve(i);
+        }
+        const Operand& to = instructions_[instructionCount_].operands[0];
+        Overwrite({to.base, to.end}, to.stride <= static_cast<int64_t>(to.extent));
+    }
+    const Instruction& instruction = instructions_[instructionCount_];
+    if (!instruction.widen || !Widens(instruction)) {
+        Append();
+    }
+}
+
+void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
+{
+    const bool contiguous =
+        shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
+    View view;
+    view.rows = contiguous ? 1 : shape.rows;
+    view.rowBytes = contiguous ? shape.rows * shape.rowBytes : shape.rowBytes;
+    view.ubStride = contiguous ? view.rowBytes : shape.dstStride;
+    view.gmStride = contiguous ? view.rowBytes : shape.srcStride;
+    view.gm = gm;
+    view.ub = {ub, ub + view.ubStride * (view.rows - 1) + view.rowBytes};
+    Overwrite(view.ub, true);
+    if (viewCount_ == MAX_VIEWS) {
+        Materialize(0);
+    }
+    views_[viewCount_++] = view;
+}
+
+void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
+{
+    const bool contiguous =
+        shape.rows == 1 || (shape.dstStride == shape.srcStride && shape.dstStride == shape.rowBytes);
+    Instruction& copy = Next();
+    copy.run = atomicAdd ? g_vectorUnit->copyAdd : (streaming_ ? g_vectorUnit->copyStreaming : g_vectorUnit->copy);
+    copy.operandCount = 2;
+    if (contiguous) {  // by elements, so that it can walk along with the instructions that make the data
+        copy.units = shape.rows * shape.rowBytes / shape.elementBytes;
+        copy.operands[0] = {gm, shape.elementBytes, shape.elementBytes};
+        copy.operands[1] = {const_cast<char*>(ub), shape.elementBytes, shape.elementBytes};
+    } else {
+        copy.units = shape.rows;
+        copy.lanes = shape.rowBytes / 4 + 1;
+        copy.operands[0] = {gm, shape.dstStride, shape.rowBytes};
+        copy.operands[1] = {const_cast<char*>(ub), shape.srcStride, shape.rowBytes};
+    }
+    SetEnds(copy);
+    Resolve(1);
+    Overwrite({gm, instructions_[instructionCount_].operands[0].end}, false);
+    if (!SinkCopy(instructions_[instructionCount_])) {
+        Append();
+    }
+}
+
+inline void Core::AddTo(Group& group, uint16_t index)
+{
+    const Instruction& instruction = instructions_[index];
+    next_[group.last] = index;
+    group.last = index;
+    uint32_t ratio = 1;
+    if (instruction.units < group.units) {
+        group.elements *= group.units / instruction.units;
+        group.units = instruction.units;
+    } else if (instruction.units > group.units) {
+        ratio = instruction.units / group.units;
+    }
+    const uint32_t elements = instruction.lanes * ratio;
+    group.elements = elements > group.elements ? elements : group.elements;
+    group.granular = group.granular || instruction.granule > 1;
+}
+
+// Takes the instruction that was filled in into the list.
+void Core::Append()
+{
+    const uint16_t index = instructionCount_++;
+    const Instruction& instruction = instructions_[index];
+    next_[index] = NONE;
+    // Instructions on a few elements gain nothing from company.
+    if (groupCount_ > 0 && instruction.units * instruction.lanes > TINY_ELEMENTS &&
+        Joins(groups_[groupCount_ - 1], instruction)) {
+        AddTo(groups_[groupCount_ - 1], index);
+        return;
+    }
+    groups_[groupCount_++] = {index, index, instruction.units, instruction.lanes, instruction.granule > 1};
+}
+
+// May `later` run strip by strip beside `earlier`? At the end of every strip, all that `later` has touched must lie
+// before what `earlier` has still to touch. Both walk evenly, so the first and the last strip decide.
+bool Core::KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio,
+                     uint32_t units)
+{
+    const int64_t earlierStep = earlier.stride * earlierRatio;
+    const int64_t laterStep = later.stride * laterRatio;
+    if (earlier.stride == later.stride && earlierRatio == laterRatio && earlier.stride > 0) {
+        if (earlier.base == later.base && later.extent <= later.stride) {
+            return true;
+        }
+        // Columns of the same rows that never meet.
+        int64_t distance = later.base - earlier.base;
+        if (distance <= -earlier.stride || distance >= earlier.stride) {
+            distance %= earlier.stride;
+        }
+        distance += distance < 0 ? earlier.stride : 0;
+        if (distance >= earlier.extent && distance + later.extent <= earlier.stride) {
+            return true;
+        }
+    }
+    const char* firstTouched = later.base + laterStep - later.stride + later.extent;
+    return firstTouched <= earlier.base + earlierStep && later.end <= earlier.base + earlierStep * units;
+}
+
+bool Core::KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t units)
+{
+    const uint32_t earlierRatio = earlier.units == units ? 1 : earlier.units / units;
+    const uint32_t laterRatio = later.units == units ? 1 : later.units / units;
+    const Operand& written = earlier.operands[0];
+    for (uint32_t i = 0; i < later.operandCount; ++i) {
+        const Operand& operand = later.operands[i];
+        if (operand.base < written.end && written.base < operand.end &&
+            !KeepsStep(written, earlierRatio, operand, laterRatio, units)) {
+            return false;
+        }
+    }
+    const Operand& writes = later.operands[0];
+    for (uint32_t i = 1; i < earlier.operandCount; ++i) {
+        const Operand& operand = earlier.operands[i];
+        if (writes.base < operand.end && operand.base < writes.end &&
+            !KeepsStep(operand, earlierRatio, writes, laterRatio, units)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Core::Joins(const Group& group, const Instruction& later) const
+{
+    uint32_t units = group.units;
+    if (later.units != units) {
+        // Strips of whole units of the coarsest member must stay short.
+        if (group.granular || later.granule > 1) {
+            return false;
+        }
+        if (later.units > units) {
+            const uint32_t ratio = later.units / units;
+            if (later.lanes * ratio > STRIP_ELEMENTS || ratio * units != later.units) {
+                return false;
+            }
+        } else {
+            if (group.elements * (units / later.units) > STRIP_ELEMENTS) {
+                return false;
+            }
+            units = later.units;  // it must divide every member
+            for (uint16_t i = group.first; i != NONE; i = next_[i]) {
+                if (instructions_[i].units % units != 0) {
+                    return false;
+                }
+            }
+        }
+    }
+    const char* writes = later.operands[0].base;
+    bool updates = false;
+    for (uint32_t b = 1; b < later.operandCount; ++b) {
+        updates = updates || later.operands[b].base == writes;
+    }
+    for (uint16_t i = group.first; i != NONE; i = next_[i]) {
+        // A buffer written anew, not updated: the next row or tile begins here, and so does a group.
+        if ((instructions_[i].operands[0].base == writes && !updates) || !KeepsStep(instructions_[i], later, units)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Several rows take an instruction for every 64 columns: the next 64 columns become part of the last instruction.
+bool Core::Widens(const Instruction& later)
+{
+    if (groupCount_ == 0 || groups_[groupCount_ - 1].last != instructionCount_ - 1) {
+        return false;
+    }
+    const Group& group = groups_[groupCount_ - 1];
+    const uint16_t last = group.last;
+    Instruction wider = instructions_[last];
+    if (wider.units != later.units || wider.scalar != later.scalar || wider.option != later.option ||
+        wider.operandCount != later.operandCount || !wider.widen) {
+        return false;
+    }
+    const bool folds = later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
+                       wider.operands[2].base == later.operands[2].base &&
+                       wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
+                       (wider.run == later.run || wider.run == later.fold);
+    if (!folds && wider.run != later.run) {
+        return false;
+    }
+    for (uint32_t i = 0; i < wider.operandCount; ++i) {
+        Operand& operand = wider.operands[i];
+        const Operand& next = later.operands[i];
+        const bool stays = folds ? i != 1 : (i == wider.blockOperand && i != 0);
+        if (operand.stride != next.stride || next.base != operand.base + (stays ? 0 : operand.extent)) {
+            return false;
+        }
+        if (!stays) {
+            operand.extent += next.extent;
+            operand.end += next.extent;
+        }
+        // A source is the destination, column by column, or has nothing to do with it.
+        const Operand& to = wider.operands[0];
+        if (i > 0 && operand.base != to.base && operand.base < to.end && to.base < operand.end) {
+            return false;
+        }
+    }
+    wider.lanes += later.lanes;
+    wider.run = folds ? later.fold : wider.run;
+    for (uint16_t i = group.first; i != last; i = next_[i]) {
+        if (!KeepsStep(instructions_[i], wider, group.units)) {
+            return false;
+        }
+    }
+    instructions_[last] = wider;
+    Group& grown = groups_[groupCount_ - 1];
+    const uint32_t elements = wider.lanes * (wider.units / grown.units);
+    grown.elements = elements > grown.elements ? elements : grown.elements;
+    return true;
+}
+
+// A copy out of several rows, each made by a group of its own: every group takes its part of the copy along, while
+// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing recorded after
+// them touches either side.
+bool Core::SinkCopy(const Instruction& copy)
+{
+    const Operand& to = copy.operands[0];
+    const Operand& from = copy.operands[1];
+    if (groupCount_ < 2) {
+        return false;
+    }
+    const Operand& latest = instructions_[groups_[groupCount_ - 1].last].operands[0];
+    if (latest.base == from.base && latest.end == from.end) {
+        return false;  // one group made it all: the copy joins that in the ordinary way
+    }
+    uint16_t makers[MAX_INSTRUCTIONS];
+    uint16_t groups[MAX_INSTRUCTIONS];
+    uint32_t count = 0;
+    for (uint16_t g = 0; g < groupCount_; ++g) {
+        uint16_t maker = NONE;
+        for (uint16_t i = groups_[g].first; i != NONE; i = next_[i]) {
+            const Operand& made = instructions_[i].operands[0];
+            maker = made.base < from.end && from.base < made.end ? i : maker;
+        }
+        if (maker != NONE) {
+            makers[count] = maker;
+            groups[count++] = g;
+        }
+    }
+    const bool rows = from.stride != static_cast<int64_t>(from.extent);
+    if (count < 2 || instructionCount_ + count > MAX_INSTRUCTIONS || (rows && count != copy.units)) {
+        return false;
+    }
+    const char* expected = from.base;
+    for (uint32_t k = 0; k < count; ++k) {
+        const Operand& made = instructions_[makers[k]].operands[0];
+        const bool gapless = made.stride == static_cast<int64_t>(made.extent);
+        if (!gapless || made.base != expected || (rows && made.end != made.base + from.extent)) {
+            return false;
+        }
+        expected = rows ? made.base + from.stride : made.end;
+    }
+    if (!rows && expected != from.end) {
+        return false;
+    }
+    for (uint16_t g = groups[0]; g < groupCount_; ++g) {
+        for (uint16_t i = groups_[g].first; i != NONE; i = next_[i]) {
+            for (uint32_t a = 0; a < instructions_[i].operandCount; ++a) {
+                const Operand& operand = instructions_[i].operands[a];
+                if (operand.base < to.end && to.base < operand.end) {
+                    return false;
+                }
+            }
+        }
+    }
+    const Instruction whole = copy;
+    for (uint32_t k = 0; k < count; ++k) {
+        const Instruction& maker = instructions_[makers[k]];
+        const uint16_t index = instructionCount_++;
+        Instruction& part = instructions_[index];
+        part = whole;
+        part.units = maker.units;
+        part.lanes = maker.lanes;
+        part.operands[1] = maker.operands[0];
+        const Operand& source = whole.operands[1];
+        const Operand& target = whole.operands[0];
+        const int64_t offset = rows ? target.stride * k : maker.operands[0].base - source.base;
+        part.operands[0] = {target.base + offset, maker.operands[0].stride, maker.operands[0].extent};
+        SetEnds(part);
+        next_[index] = NONE;
+        AddTo(groups_[groups[k]], index);
+    }
+    return true;
+}
+
+// ---- running
+
+void Core::Run(const Group& group)
+{
+    const Instruction& first = instructions_[group.first];
+    if (group.first == group.last) {
+        first.run(first, 0, first.units);
+        return;
+    }
+    uint32_t strip = STRIP_ELEMENTS / group.elements;
+    strip = strip == 0 ? 1 : strip;
+    if (group.granular && strip % 64 != 0) {
+        strip = (strip + 63) / 64 * 64;
+    }
+    for (uint32_t begin = 0; begin < group.units; begin += strip) {
+        const uint32_t end = group.units - begin < strip ? group.units : begin + strip;
+        for (uint16_t i = group.first; i != NONE; i = next_[i]) {
+            const Instruction& instruction = instructions_[i];
+            const uint32_t ratio = instruction.units == group.units ? 1 : instruction.units / group.units;
+            instruction.run(instruction, begin * ratio, end * ratio);
+        }
+    }
+}
+
+void Core::RunRecorded()
+{
+    for (uint16_t g = 0; g < groupCount_; ++g) {
+        Run(groups_[g]);
+    }
+    instructionCount_ = 0;
+    groupCount_ = 0;
+}
+
+void Core::Flush()
+{
+    RunRecorded();
+#if defined(__x86_64__)
+    if (streaming_) {
+        __builtin_ia32_sfence();  // non-temporal stores are ordered by nothing else
+    }
+#endif
+}
+
+void Core::Settle()
+{
+    while (viewCount_ > 0) {
+        Materialize(viewCount_ - 1);
+    }
+    Flush();
+}
+
+const char* Core::Read(const char* ub)
+{
+    Flush();
+    for (uint32_t i = 0; i < viewCount_; ++i) {
+        const View& view = views_[i];
+        const int64_t offset = ub - view.ub.begin;
+        if (offset >= 0 && ub < view.ub.end && offset % view.ubStride < view.rowBytes) {
+            return view.gm + offset / view.ubStride * view.gmStride + offset % view.ubStride;
+        }
+    }
+    return ub;
+}
+
+void Core::PrepareWrite(char* ub, uint32_t bytes)
+{
+    Overwrite({ub, ub + bytes}, true);
+    Flush();
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,107 @@
+/*!
+ * What a core records: one vector instruction or copy, brought into one form.
+ *
+ * An instruction is a loop over `units`. A unit is an element when all operands are contiguous, otherwise a repeat
+ * or a row of `lanes` elements. Each operand advances by a fixed number of bytes a unit, so any range of units can be
+ * run by itself: that is what lets a core run a whole list of instructions strip by strip.
+ */
+#ifndef ASCENDC_HOST_INSTRUCTION_H
+#define ASCENDC_HOST_INSTRUCTION_H
+
+#include <cstdint>
+
+namespace AscendC {
+namespace host {
+
+using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
+
+struct Operand {
+    char* base = nullptr;  // first byte of unit 0
+    int64_t stride = 0;    // bytes from a unit to the next; 0: every unit touches the same bytes
+    uint32_t extent = 0;   // bytes one unit touches
+    char* end = nullptr;   // past the last byte of the last unit; the core fills it in
+};
+
+constexpr uint32_t MAX_OPERANDS = 3;
+
+struct Instruction {
+    RunFn run = nullptr;  // runs units [begin, end)
+    // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
+    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
+    // source 0 advances while the other operands collect its sums.
+    bool widen = false;
+    uint8_t blockOperand = 0;
+    RunFn fold = nullptr;
+    uint32_t units = 0;
+    uint32_t lanes = 1;    // elements in one unit
+    uint32_t granule = 1;  // a strip may only begin at a multiple of this many units
+    uint32_t operandCount = 0;
+    Operand operands[MAX_OPERANDS];  // [0] is the destination
+    float scalar = 0.0f;
+    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
+};
+
+enum class Opcode : uint32_t {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX,
+    MIN,  // binary
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,  // with a scalar
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,  // unary
+    COUNT
+};
+
+enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, COUNT };
+
+// How the operands of a unit lie in memory.
+enum class Layout : uint32_t {
+    CONTIGUOUS,         // unit = element
+    REPEAT,             // unit = repeat of `lanes` contiguous elements
+    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
+    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    COUNT
+};
+
+constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
+constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
+constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
+
+// The vector unit of one instruction set: null where Ascend C has no such instruction.
+struct VectorUnit {
+    const char* name;
+    RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
+    RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
+    RunFn reduceSum;              // unit = repeat of float
+    RunFn reduceMax;
+    RunFn reduceMin;
+    RunFn fill[2];            // by element size 2, 4; unit = element
+    RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
+    RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
+    RunFn gather[2];          // by element size 2, 4; unit = destination element
+    RunFn copy;               // unit = byte range of `lanes` bytes
+    RunFn copyAdd;            // the same, adding floats atomically
+    RunFn copyStreaming;      // the same past the cache, for data nobody reads soon
+};
+
+// The best vector unit of this library for this CPU.
+const VectorUnit& SelectVectorUnit();
+extern const VectorUnit* const g_vectorUnit;
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_INSTRUCTION_H

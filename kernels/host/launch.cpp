@@ -1,0 +1,239 @@
+#include "launch.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "core.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+constexpr uint32_t MAX_THREADS = 256;
+// About 20 us: kernels of one network follow each other within that, and waking a sleeping thread costs as much.
+constexpr uint32_t SPINS = 2000;
+// Waking a thread costs about as much as moving this many bytes.
+constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
+// Outputs that no cache holds until they are read go past it: saves reading each line before it is overwritten.
+constexpr uint64_t STREAMING_BYTES = 8ull << 20;
+
+void Pause()
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+uint32_t DefaultThreadNum()
+{
+    if (const char* text = std::getenv("MS_ASCEND_OPS_NUM_THREADS")) {
+        const long count = std::strtol(text, nullptr, 10);
+        if (count >= 1 && count <= static_cast<long>(MAX_THREADS)) {
+            return static_cast<uint32_t>(count);
+        }
+        std::fprintf(stderr, "ms_ascend_ops: MS_ASCEND_OPS_NUM_THREADS must be 1 to %u, got '%s'; it is ignored\n",
+                     MAX_THREADS, text);
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        const int count = CPU_COUNT(&set);
+        return count < 1 ? 1 : (count > static_cast<int>(MAX_THREADS) ? MAX_THREADS : static_cast<uint32_t>(count));
+    }
+    return 1;
+}
+
+// All that a launch's blocks share.
+struct Job {
+    BlockFn block;
+    void* kernel;
+    GM_ADDR workspace;
+    uint32_t blockDim;
+    bool streaming;
+    std::atomic<uint32_t> arrived{0};  // at the barrier
+    std::atomic<uint32_t> phase{0};
+};
+
+thread_local Job* t_job = nullptr;
+
+void RunBlock(Job& job, uint32_t blockIdx)
+{
+    Core& core = Core::Current();
+    core.Begin(blockIdx, job.blockDim, job.streaming);
+    Job* outer = t_job;
+    t_job = &job;
+    job.block(job.kernel, job.workspace);
+    core.Flush();
+    t_job = outer;
+}
+
+// Worker i plays block i + 1 of a job, the calling thread plays block 0. One job at a time: all blocks of a job are
+// running at once, which is what barriers between them need.
+class Pool {
+public:
+    void Run(Job& job)
+    {
+        std::lock_guard<std::mutex> launch(launchMutex_);
+        while (workerCount_ < job.blockDim - 1) {
+            std::thread([this, index = workerCount_, seen = epoch_.load()] { Work(index, seen); }).detach();
+            ++workerCount_;
+        }
+        pending_.store(job.blockDim - 1, std::memory_order_relaxed);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = &job;
+            blockDim_ = job.blockDim;
+            epoch_.fetch_add(1, std::memory_order_release);
+        }
+        wake_.notify_all();
+        RunBlock(job, 0);
+        for (uint32_t spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
+            if (spins < SPINS) {
+                Pause();
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+private:
+    void Work(uint32_t index, uint64_t seen)
+    {
+        for (;;) {
+            for (uint32_t spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < SPINS; ++spins) {
+                Pause();
+            }
+            Job* job = nullptr;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                wake_.wait(lock, [&] { return epoch_.load(std::memory_order_relaxed) != seen; });
+                seen = epoch_.load(std::memory_order_relaxed);
+                // A job without a block for this worker may have ended already: only its size is looked at.
+                job = index + 1 < blockDim_ ? job_ : nullptr;
+            }
+            if (job != nullptr) {
+                RunBlock(*job, index + 1);
+                pending_.fetch_sub(1, std::memory_order_acq_rel);
+            }
+        }
+    }
+
+    std::mutex launchMutex_;
+    std::mutex mutex_;  // job_, blockDim_ and the growth of epoch_
+    std::condition_variable wake_;
+    std::atomic<uint64_t> epoch_{0};
+    std::atomic<uint32_t> pending_{0};
+    Job* job_ = nullptr;
+    uint32_t blockDim_ = 0;
+    uint32_t workerCount_ = 0;
+};
+
+// Never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
+Pool* g_pool = nullptr;
+std::once_flag g_poolOnce;
+
+Pool& ThePool()
+{
+    std::call_once(g_poolOnce, [] {
+        g_pool = new Pool;
+        pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool; });
+    });
+    return *g_pool;
+}
+
+std::atomic<uint32_t> g_threadNum{0};
+
+// Kept from launch to launch; the calling thread's own.
+GM_ADDR Workspace(uint64_t bytes)
+{
+    constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
+    struct Buffer {
+        ~Buffer() { std::free(data); }
+        void* data = nullptr;
+        uint64_t bytes = 0;
+    };
+    static thread_local Buffer buffer;
+    if (buffer.bytes < bytes) {
+        std::free(buffer.data);
+        buffer.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        buffer.data = std::aligned_alloc(ALIGNMENT, buffer.bytes);
+        if (buffer.data == nullptr) {
+            buffer.bytes = 0;
+            throw std::bad_alloc();
+        }
+    }
+    return static_cast<GM_ADDR>(buffer.data);
+}
+
+}  // namespace
+
+uint32_t GetThreadNum()
+{
+    uint32_t count = g_threadNum.load(std::memory_order_relaxed);
+    if (count == 0) {
+        count = DefaultThreadNum();
+        g_threadNum.store(count, std::memory_order_relaxed);
+    }
+    return count;
+}
+
+void SetThreadNum(uint32_t count)
+{
+    g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
+}
+
+ms_ascend_ops::Platform HostPlatform()
+{
+    ms_ascend_ops::Platform platform;
+    platform.coreNum = GetThreadNum();
+    platform.ubBytes = UB_BYTES;
+    platform.minBytesPerCore = MIN_BYTES_PER_CORE;
+    return platform;
+}
+
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel)
+{
+    Job job;
+    job.block = block;
+    job.kernel = kernel;
+    job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
+    job.blockDim = config.blockDim;
+    job.streaming = outputBytes >= STREAMING_BYTES;
+    if (job.blockDim == 1) {
+        RunBlock(job, 0);
+    } else {
+        ThePool().Run(job);
+    }
+}
+
+void WaitForAllBlocks()
+{
+    Job& job = *t_job;
+    const uint32_t phase = job.phase.load(std::memory_order_acquire);
+    if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
+        job.arrived.store(0, std::memory_order_relaxed);
+        job.phase.store(phase + 1, std::memory_order_release);
+        return;
+    }
+    for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
+        if (spins < SPINS) {
+            Pause();
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

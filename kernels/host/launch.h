@@ -1,0 +1,45 @@
+/*!
+ * Launches: the cores of a kernel on a persistent pool of threads.
+ */
+#ifndef ASCENDC_HOST_LAUNCH_H
+#define ASCENDC_HOST_LAUNCH_H
+
+#include <cstdint>
+#include <type_traits>
+
+#include "primitives/launch_config.h"
+#include "types.h"
+
+namespace AscendC {
+namespace host {
+
+// What tiling functions are told about this machine: one core for each thread, and the Unified Buffer of the chip.
+ms_ascend_ops::Platform HostPlatform();
+
+// Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this
+// process may use. Setting 0 restores that.
+uint32_t GetThreadNum();
+void SetThreadNum(uint32_t count);
+
+using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
+
+// Runs `block` once for each of config.blockDim cores and returns when all have ended. outputBytes: what the kernel
+// writes in all; large outputs are stored past the cache.
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel);
+
+template <class KERNEL>
+void Launch(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, KERNEL&& kernel)
+{
+    LaunchBlocks(
+        config, outputBytes,
+        [](void* self, GM_ADDR workspace) { (*static_cast<std::remove_reference_t<KERNEL>*>(self))(workspace); },
+        &kernel);
+}
+
+// Barrier between the cores of the running launch.
+void WaitForAllBlocks();
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_LAUNCH_H

@@ -1,0 +1,416 @@
+/*!
+ * Float vectors of the machine's width, for vector_unit.cpp only. GCC and Clang vector extensions do the arithmetic;
+ * what they cannot express (fused multiply-add, binary16, partial loads) is written here once per instruction set.
+ *
+ * Everything lies in namespace HOST_ISA: vector_unit.cpp is compiled once per instruction set, and functions of the
+ * same name compiled for different ones must not be merged by the linker.
+ */
+#ifndef ASCENDC_HOST_SIMD_H
+#define ASCENDC_HOST_SIMD_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "types.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define HOST_SIMD_AVX512
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define HOST_SIMD_AVX2
+#elif defined(__aarch64__)
+#define HOST_SIMD_NEON
+#endif
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#define HOST_INLINE inline __attribute__((always_inline))
+
+namespace AscendC {
+namespace host {
+namespace HOST_ISA {
+
+#if defined(HOST_SIMD_AVX512)
+constexpr int W = 16;  // floats in a vector
+#elif defined(HOST_SIMD_AVX2)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+
+typedef float VF __attribute__((vector_size(4 * W)));
+typedef int32_t VI __attribute__((vector_size(4 * W)));
+typedef uint16_t VH __attribute__((vector_size(2 * W)));  // W half-precision bit patterns
+
+HOST_INLINE VF Set(float value)
+{
+    return VF{} + value;
+}
+
+HOST_INLINE VI SetInt(int32_t value)
+{
+    return VI{} + value;
+}
+
+HOST_INLINE VF AsFloat(VI v)
+{
+    return reinterpret_cast<VF>(v);
+}
+
+HOST_INLINE VI AsInt(VF v)
+{
+    return reinterpret_cast<VI>(v);
+}
+
+// mask lanes are 0 or -1
+HOST_INLINE VF Choose(VI mask, VF yes, VF no)
+{
+    return AsFloat((mask & AsInt(yes)) | (~mask & AsInt(no)));
+}
+
+// True if any lane of a comparison result is set.
+HOST_INLINE bool Any(VI mask)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask)) != 0;
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) != 0;
+#elif defined(HOST_SIMD_NEON)
+    return vmaxvq_u32(reinterpret_cast<uint32x4_t>(mask)) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < W; ++i) {
+        any |= mask[i];
+    }
+    return any != 0;
+#endif
+}
+
+HOST_INLINE VF Fma(VF a, VF b, VF c)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_fmadd_ps(a, b, c);
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_fmadd_ps(a, b, c);
+#elif defined(HOST_SIMD_NEON)
+    return vfmaq_f32(c, a, b);
+#else
+    return a * b + c;
+#endif
+}
+
+HOST_INLINE VF SqrtOf(VF a)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_sqrt_ps(a);
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_sqrt_ps(a);
+#elif defined(HOST_SIMD_NEON)
+    return vsqrtq_f32(a);
+#else
+    VF r;
+    for (int i = 0; i < W; ++i) {
+        r[i] = std::sqrt(a[i]);
+    }
+    return r;
+#endif
+}
+
+// ---- binary16 and bfloat16, round to nearest even
+
+HOST_INLINE float HalfToFloatScalar(uint16_t h)
+{
+    const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
+    const uint32_t magnitude = h & 0x7fffu;
+    uint32_t bits;
+    if (magnitude >= 0x7c00u) {
+        bits = 0x7f800000u | ((magnitude & 0x3ffu) << 13);
+    } else if (magnitude >= 0x400u) {
+        bits = (magnitude << 13) + 0x38000000u;
+    } else {  // subnormal: magnitude * 2^-24 is exact
+        const float value = static_cast<float>(magnitude) * 5.9604644775390625e-08f;
+        memcpy(&bits, &value, 4);
+    }
+    bits |= sign;
+    float result;
+    memcpy(&result, &bits, 4);
+    return result;
+}
+
+HOST_INLINE uint16_t FloatToHalfScalar(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    const uint32_t sign = (bits >> 16) & 0x8000u;
+    bits &= 0x7fffffffu;
+    if (bits > 0x7f800000u) {
+        return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+    }
+    if (bits >= 0x477ff000u) {  // rounds to 65536 or more
+        return static_cast<uint16_t>(sign | 0x7c00u);
+    }
+    if (bits < 0x38800000u) {  // subnormal result: let the FPU round at the right bit
+        float value;
+        memcpy(&value, &bits, 4);
+        value += 0.5f;
+        memcpy(&bits, &value, 4);
+        return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
+    }
+    return static_cast<uint16_t>(sign | ((bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13));
+}
+
+HOST_INLINE VF HalfToFloat(VH h)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_cvtph_ps(reinterpret_cast<__m256i>(h));
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_cvtph_ps(reinterpret_cast<__m128i>(h));
+#elif defined(HOST_SIMD_NEON)
+    return vcvt_f32_f16(reinterpret_cast<float16x4_t>(h));
+#else
+    VF r;
+    for (int i = 0; i < W; ++i) {
+        r[i] = HalfToFloatScalar(h[i]);
+    }
+    return r;
+#endif
+}
+
+HOST_INLINE VH FloatToHalf(VF f)
+{
+#if defined(HOST_SIMD_AVX512)
+    return reinterpret_cast<VH>(_mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(HOST_SIMD_AVX2)
+    return reinterpret_cast<VH>(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(HOST_SIMD_NEON)
+    return reinterpret_cast<VH>(vcvt_f16_f32(f));
+#else
+    VH r;
+    for (int i = 0; i < W; ++i) {
+        r[i] = FloatToHalfScalar(f[i]);
+    }
+    return r;
+#endif
+}
+
+HOST_INLINE VF BFloat16ToFloat(VH h)
+{
+    return AsFloat(__builtin_convertvector(h, VI) << 16);
+}
+
+HOST_INLINE VH FloatToBFloat16(VF f)
+{
+    typedef uint32_t VU __attribute__((vector_size(4 * W)));
+    const VU bits = reinterpret_cast<VU>(f);
+    const VU rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const VU quiet = (bits >> 16) | 0x40u;
+    const VU nan = reinterpret_cast<VU>(f != f);
+    return __builtin_convertvector((rounded & ~nan) | (quiet & nan), VH);
+}
+
+// ---- loads and stores: W elements, or the first n < W of them (the other lanes are zero)
+
+template <typename V>
+HOST_INLINE V LoadRaw(const void* p)
+{
+    V v;
+    memcpy(&v, p, sizeof(V));
+    return v;
+}
+
+template <typename V>
+HOST_INLINE V LoadRawPartial(const void* p, uint32_t bytes)
+{
+    V v = {};
+    memcpy(&v, p, bytes);
+    return v;
+}
+
+HOST_INLINE VF Load(const float* p)
+{
+    return LoadRaw<VF>(p);
+}
+HOST_INLINE VF Load(const half* p)
+{
+    return HalfToFloat(LoadRaw<VH>(p));
+}
+HOST_INLINE VF Load(const bfloat16_t* p)
+{
+    return BFloat16ToFloat(LoadRaw<VH>(p));
+}
+HOST_INLINE VI Load(const int32_t* p)
+{
+    return LoadRaw<VI>(p);
+}
+
+HOST_INLINE VH ToBits(VF v, const half*)
+{
+    return FloatToHalf(v);
+}
+HOST_INLINE VH ToBits(VF v, const bfloat16_t*)
+{
+    return FloatToBFloat16(v);
+}
+HOST_INLINE VF ToBits(VF v, const float*)
+{
+    return v;
+}
+HOST_INLINE VI ToBits(VI v, const int32_t*)
+{
+    return v;
+}
+
+template <typename T, typename V>
+HOST_INLINE void Store(T* p, V v)
+{
+    const auto bits = ToBits(v, p);
+    memcpy(p, &bits, sizeof(bits));
+}
+
+#if defined(HOST_SIMD_AVX512)
+HOST_INLINE VF LoadPartial(const float* p, uint32_t n)
+{
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p);
+}
+HOST_INLINE VI LoadPartial(const int32_t* p, uint32_t n)
+{
+    return reinterpret_cast<VI>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << n) - 1u), p));
+}
+HOST_INLINE VF LoadPartial(const half* p, uint32_t n)
+{
+    return HalfToFloat(reinterpret_cast<VH>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1u), p)));
+}
+HOST_INLINE VF LoadPartial(const bfloat16_t* p, uint32_t n)
+{
+    return BFloat16ToFloat(reinterpret_cast<VH>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1u), p)));
+}
+HOST_INLINE void StoreBits(void* p, VF v, uint32_t n)
+{
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), v);
+}
+HOST_INLINE void StoreBits(void* p, VI v, uint32_t n)
+{
+    _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1u), reinterpret_cast<__m512i>(v));
+}
+HOST_INLINE void StoreBits(void* p, VH v, uint32_t n)
+{
+    _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1u), reinterpret_cast<__m256i>(v));
+}
+#else
+HOST_INLINE VF LoadPartial(const float* p, uint32_t n)
+{
+    return LoadRawPartial<VF>(p, n * 4);
+}
+HOST_INLINE VI LoadPartial(const int32_t* p, uint32_t n)
+{
+    return LoadRawPartial<VI>(p, n * 4);
+}
+HOST_INLINE VF LoadPartial(const half* p, uint32_t n)
+{
+    return HalfToFloat(LoadRawPartial<VH>(p, n * 2));
+}
+HOST_INLINE VF LoadPartial(const bfloat16_t* p, uint32_t n)
+{
+    return BFloat16ToFloat(LoadRawPartial<VH>(p, n * 2));
+}
+template <typename V>
+HOST_INLINE void StoreBits(void* p, V v, uint32_t n)
+{
+    memcpy(p, &v, n * (sizeof(V) / W));
+}
+#endif
+
+template <typename T, typename V>
+HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
+{
+    StoreBits(p, ToBits(v, p), n);
+}
+
+// ---- float32 functions, error at most about 1 ULP
+
+// Correct rounding in all but a few cases: reciprocal, two Newton steps, and a residual correction of the quotient.
+// Outside the range where the intermediates stay normal it divides.
+HOST_INLINE VF Divide(VF a, VF b)
+{
+#if defined(HOST_SIMD_AVX512)
+    VF r = _mm512_rcp14_ps(b);
+    r = Fma(r, Fma(-b, r, Set(1.0f)), r);
+    const VF q = a * r;
+    const VF quotient = Fma(r, Fma(-b, q, a), q);
+    // 2^-60 <= |b|, |q| <= 2^60 keeps b * q, its residual and r normal; zero dividends are exact in both ways.
+    const VI exponentB = ((AsInt(b) >> 23) & 0xff) - 67;
+    const VI exponentQ = ((AsInt(quotient) >> 23) & 0xff) - 67;
+    if (__builtin_expect(Any(((exponentB | exponentQ) & ~127) != 0), 0)) {
+        return a / b;
+    }
+    return quotient;
+#else
+    return a / b;
+#endif
+}
+
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with the minimax polynomial of Cephes' expf.
+// The scale goes in as two factors so that results down to the smallest subnormal and up to the largest float come out.
+HOST_INLINE VF ExpOf(VF x)
+{
+    const VF limited = Choose(x > Set(89.0f), Set(89.0f), Choose(x < Set(-104.0f), Set(-104.0f), x));
+    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+    const VF shifted = Fma(limited, Set(1.44269504088896341f), magic);
+    const VI n = AsInt(shifted) - AsInt(magic);
+    const VF nf = shifted - magic;
+    VF r = Fma(nf, Set(-0.693359375f), limited);
+    r = Fma(nf, Set(2.12194440e-4f), r);
+    VF p = Set(1.9875691500e-4f);
+    p = Fma(p, r, Set(1.3981999507e-3f));
+    p = Fma(p, r, Set(8.3334519073e-3f));
+    p = Fma(p, r, Set(4.1665795894e-2f));
+    p = Fma(p, r, Set(1.6666665459e-1f));
+    p = Fma(p, r, Set(5.0000001201e-1f));
+    p = Fma(p * r, r, r) + Set(1.0f);
+    const VI half1 = n >> 1;
+    const VI half2 = n - half1;
+    return (p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
+}
+
+// ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).
+HOST_INLINE VF LnOf(VF x)
+{
+    const VI tiny = x < Set(1.17549435e-38f);
+    const VF scaled = Choose(tiny, x * Set(16777216.0f), x);  // subnormals: times 2^24
+    const VI bits = AsInt(scaled);
+    VI e = ((bits >> 23) & 0xff) - 126;
+    e -= tiny & SetInt(24);
+    VF m = AsFloat((bits & 0x007fffff) | 0x3f000000);
+    const VI low = m < Set(0.70710678118654752f);
+    e += low;
+    m = Choose(low, m + m, m) - Set(1.0f);
+    const VF ef = __builtin_convertvector(e, VF);
+    const VF z = m * m;
+    VF p = Set(7.0376836292e-2f);
+    p = Fma(p, m, Set(-1.1514610310e-1f));
+    p = Fma(p, m, Set(1.1676998740e-1f));
+    p = Fma(p, m, Set(-1.2420140846e-1f));
+    p = Fma(p, m, Set(1.4249322787e-1f));
+    p = Fma(p, m, Set(-1.6668057665e-1f));
+    p = Fma(p, m, Set(2.0000714765e-1f));
+    p = Fma(p, m, Set(-2.4999993993e-1f));
+    p = Fma(p, m, Set(3.3333331174e-1f));
+    VF y = m * z * p;
+    y = Fma(ef, Set(-2.12194440e-4f), y);
+    y = Fma(z, Set(-0.5f), y);
+    VF result = Fma(ef, Set(0.693359375f), m + y);
+    const VF infinity = Set(__builtin_inff());
+    result = Choose(x == infinity, infinity, result);
+    result = Choose(x == Set(0.0f), -infinity, result);
+    return Choose(~(x >= Set(0.0f)), Set(__builtin_nanf("")), result);
+}
+
+}  // namespace HOST_ISA
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_SIMD_H

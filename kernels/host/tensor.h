@@ -1,0 +1,119 @@
+/*!
+ * GlobalTensor and LocalTensor.
+ */
+#ifndef ASCENDC_HOST_TENSOR_H
+#define ASCENDC_HOST_TENSOR_H
+
+#include "core.h"
+#include "types.h"
+
+namespace AscendC {
+
+// Element types of LocalTensor arithmetic.
+namespace host {
+template <typename T>
+struct ElementTypeOf;
+template <>
+struct ElementTypeOf<float> {
+    static constexpr ElementType value = ElementType::FLOAT;
+};
+template <>
+struct ElementTypeOf<half> {
+    static constexpr ElementType value = ElementType::HALF;
+};
+template <>
+struct ElementTypeOf<bfloat16_t> {
+    static constexpr ElementType value = ElementType::BFLOAT16;
+};
+template <>
+struct ElementTypeOf<int32_t> {
+    static constexpr ElementType value = ElementType::INT32;
+};
+}  // namespace host
+
+// A tensor in global memory.
+template <typename T>
+class GlobalTensor {
+public:
+    using PrimType = T;
+
+    void SetGlobalBuffer(__gm__ T* buffer, uint64_t bufferSize)
+    {
+        address_ = buffer;
+        size_ = bufferSize;
+    }
+    void SetGlobalBuffer(__gm__ T* buffer) { SetGlobalBuffer(buffer, 0); }
+    const __gm__ T* GetPhyAddr() const { return address_; }
+    __gm__ T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
+    uint64_t GetSize() const { return size_; }
+    GlobalTensor operator[](uint64_t offset) const
+    {
+        GlobalTensor tensor;
+        tensor.SetGlobalBuffer(address_ + offset, size_ > offset ? size_ - offset : 0);
+        return tensor;
+    }
+    T GetValue(uint64_t offset) const
+    {
+        host::Core::Current().Flush();
+        return address_[offset];
+    }
+    void SetValue(uint64_t offset, T value)
+    {
+        host::Core::Current().Settle();
+        address_[offset] = value;
+    }
+
+private:
+    T* address_ = nullptr;
+    uint64_t size_ = 0;  // in elements; 0: unknown
+};
+
+// A tensor in the Unified Buffer.
+template <typename T>
+class LocalTensor {
+public:
+    using PrimType = T;
+
+    LocalTensor() = default;
+    LocalTensor(char* address, uint32_t bytes, TPosition position)
+        : address_(address), bytes_(bytes), position_(position)
+    {}
+    uint64_t GetPhyAddr() const { return reinterpret_cast<uint64_t>(address_); }
+    int32_t GetPosition() const { return static_cast<int32_t>(position_); }
+    uint32_t GetSize() const { return bytes_ / sizeof(T); }
+    void SetSize(uint32_t size) { bytes_ = size * sizeof(T); }
+    LocalTensor operator[](uint32_t offset) const
+    {
+        const uint32_t skipped = offset * static_cast<uint32_t>(sizeof(T));
+        return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_);
+    }
+    template <typename U>
+    LocalTensor<U> ReinterpretCast() const
+    {
+        return LocalTensor<U>(address_, bytes_, position_);
+    }
+    T GetValue(uint32_t index) const
+    {
+        T value;
+        memcpy(&value, host::Core::Current().Read(address_ + index * sizeof(T)), sizeof(T));
+        return value;
+    }
+    template <typename U>
+    void SetValue(uint32_t index, U value) const
+    {
+        const T converted = static_cast<T>(value);
+        host::Core::Current().PrepareWrite(address_ + index * sizeof(T), sizeof(T));
+        memcpy(address_ + index * sizeof(T), &converted, sizeof(T));
+    }
+
+    char* Address() const { return address_; }  // host layer only
+
+private:
+    char* address_ = nullptr;
+    uint32_t bytes_ = 0;
+    TPosition position_ = TPosition::VECCALC;
+};
+
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_TENSOR_H

@@ -1,0 +1,380 @@
+/*!
+ * Vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
+ */
+#ifndef ASCENDC_HOST_VECTOR_H
+#define ASCENDC_HOST_VECTOR_H
+
+#include "tensor.h"
+
+namespace AscendC {
+namespace host {
+
+// One operand of a call: where it starts and its strides in blocks of 32 bytes.
+struct Source {
+    char* base;
+    uint32_t blkStride;
+    uint32_t repStride;
+    uint32_t elementBytes;
+};
+
+// The iteration a call asks for: `full` repeats of `lanes` elements, then one of `tail` elements.
+struct Iteration {
+    uint32_t full;
+    uint32_t lanes;
+    uint32_t tail;
+};
+
+// Elements in a repeat: the widest operand fills 256 bytes.
+template <typename... T>
+constexpr uint32_t RepeatLanes()
+{
+    uint32_t widest = 1;
+    for (const uint32_t bytes : {static_cast<uint32_t>(sizeof(T))...}) {
+        widest = bytes > widest ? bytes : widest;
+    }
+    return ONE_REPEAT_BYTE_SIZE / widest;
+}
+
+// Without isSetMask the mask register decides: in counter mode it holds the number of elements and repeatTimes is
+// ignored, in normal mode the active lanes of each repeat.
+inline Iteration IterationOf(bool isSetMask, uint64_t mask, uint32_t repeatTimes, uint32_t repeatLanes)
+{
+    const MaskState& state = Core::Current().mask;
+    if (!isSetMask && state.mode == MaskMode::COUNTER) {
+        return {state.count / repeatLanes, repeatLanes, state.count % repeatLanes};
+    }
+    return {repeatTimes, isSetMask ? static_cast<uint32_t>(mask) : state.count, 0};
+}
+
+// Runs of whole repeats, gaps between the blocks of a repeat, or one block for all of them.
+enum class Walk { GAPLESS, REPEATS, ONE_BLOCK, BLOCK_A_REPEAT, ONE_REPEAT, BLOCKS };
+
+inline Walk WalkOf(const Source& source, uint32_t lanes, uint32_t repeatLanes)
+{
+    const bool oneBlock = lanes * source.elementBytes <= ONE_BLK_SIZE;
+    if (source.blkStride == 0 && !oneBlock) {
+        return source.repStride == 0 ? Walk::ONE_BLOCK : Walk::BLOCK_A_REPEAT;
+    }
+    if (source.blkStride != 1 && !oneBlock) {
+        return Walk::BLOCKS;
+    }
+    if (source.repStride == 0) {
+        return Walk::ONE_REPEAT;
+    }
+    const bool gapless = lanes == repeatLanes && source.repStride * ONE_BLK_SIZE == repeatLanes * source.elementBytes;
+    return gapless ? Walk::GAPLESS : Walk::REPEATS;
+}
+
+inline Operand ByElement(const Source& source)
+{
+    return {source.base, static_cast<int64_t>(source.elementBytes), source.elementBytes};
+}
+
+inline Operand ByRepeat(const Source& source, uint32_t lanes)
+{
+    return {source.base, static_cast<int64_t>(source.repStride) * ONE_BLK_SIZE, lanes * source.elementBytes};
+}
+
+inline Operand ByBlock(const Source& source)
+{
+    return {source.base, static_cast<int64_t>(source.repStride) * ONE_BLK_SIZE, ONE_BLK_SIZE};
+}
+
+// Records an instruction given by its strides; `runs` holds its loops by layout (instruction.h).
+void IssueStrided(const RunFn* runs, const Source* sources, uint32_t count, const Iteration& iteration,
+                  uint32_t repeatLanes, float scalar, uint32_t option);
+
+// Records an instruction on `elements` contiguous elements.
+inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, uint32_t elements, float scalar,
+                            uint32_t option)
+{
+    if (elements == 0) {
+        return;
+    }
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
+    instruction.units = elements;
+    instruction.operandCount = count;
+    instruction.scalar = scalar;
+    instruction.option = option;
+    for (uint32_t i = 0; i < count; ++i) {
+        instruction.operands[i] = ByElement(sources[i]);
+    }
+    Core::Current().Issue();
+}
+
+template <typename T>
+const RunFn* Loops(Opcode opcode)
+{
+    return g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementTypeOf<T>::value)];
+}
+
+template <typename T>
+Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t repStride = DEFAULT_REPEAT_STRIDE)
+{
+    return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
+}
+
+// The value of a scalar operand in the tensor's type.
+inline float ScalarOf(float value)
+{
+    return value;
+}
+inline float ScalarOf(int32_t value)
+{
+    return static_cast<float>(value);
+}
+
+}  // namespace host
+
+// ---- mask register
+
+inline void SetMaskNorm()
+{
+    host::Core::Current().mask.mode = MaskMode::NORMAL;
+}
+
+inline void SetMaskCount()
+{
+    host::Core::Current().mask.mode = MaskMode::COUNTER;
+}
+
+// Counter mode: maskLow elements. Normal mode: the lanes from 0 on that the two words name.
+template <typename T, MaskMode MODE = MaskMode::NORMAL>
+void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow)
+{
+    host::Core::Current().mask.count =
+        MODE == MaskMode::COUNTER
+            ? static_cast<uint32_t>(maskLow)
+            : static_cast<uint32_t>(__builtin_popcountll(maskHigh) + __builtin_popcountll(maskLow));
+}
+
+template <typename T, MaskMode MODE = MaskMode::NORMAL>
+void SetVectorMask(int32_t len)
+{
+    host::Core::Current().mask.count = static_cast<uint32_t>(len);
+}
+
+inline void ResetMask()
+{
+    host::Core::Current().mask.count = ONE_REPEAT_BYTE_SIZE / 2;
+}
+
+// ---- dst = src0 op src1
+
+#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count) \
+    {                                                                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 3, count, 0.0f, 0);                    \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
+              const uint8_t repeatTimes, const BinaryRepeatParams& params)                                             \
+    {                                                                                                                  \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
+                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),              \
+                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};             \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 3,                                           \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                    \
+    }
+
+ASCENDC_HOST_BINARY(Add, ADD)
+ASCENDC_HOST_BINARY(Sub, SUB)
+ASCENDC_HOST_BINARY(Mul, MUL)
+ASCENDC_HOST_BINARY(Div, DIV)
+ASCENDC_HOST_BINARY(Max, MAX)
+ASCENDC_HOST_BINARY(Min, MIN)
+#undef ASCENDC_HOST_BINARY
+
+// ---- dst = src op scalar
+
+#define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)        \
+    {                                                                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, host::ScalarOf(scalarValue), \
+                              0);                                                                                      \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
+              const uint8_t repeatTimes, const UnaryRepeatParams& params)                                              \
+    {                                                                                                                  \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                           \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
+                           0);                                                                                         \
+    }
+
+ASCENDC_HOST_SCALAR(Adds, ADDS)
+ASCENDC_HOST_SCALAR(Muls, MULS)
+ASCENDC_HOST_SCALAR(Maxs, MAXS)
+ASCENDC_HOST_SCALAR(Mins, MINS)
+#undef ASCENDC_HOST_SCALAR
+
+// ---- dst = op(src)
+
+#define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                      \
+    template <typename T>                                                                                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                     \
+    {                                                                                                         \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
+        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, 0.0f, 0);           \
+    }                                                                                                         \
+    template <typename T, bool isSetMask = true>                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
+              const UnaryRepeatParams& params)                                                                \
+    {                                                                                                         \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
+        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                  \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
+    }
+
+ASCENDC_HOST_UNARY(Exp, EXP)
+ASCENDC_HOST_UNARY(Ln, LN)
+ASCENDC_HOST_UNARY(Sqrt, SQRT)
+ASCENDC_HOST_UNARY(Abs, ABS)
+ASCENDC_HOST_UNARY(Relu, RELU)
+#undef ASCENDC_HOST_UNARY
+
+// ---- Cast
+
+template <typename T, typename U>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count)
+{
+    const host::RunFn run = host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
+                                                    [static_cast<uint32_t>(host::ElementTypeOf<T>::value)][0];
+    const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};
+    host::IssueContiguous(run, sources, 2, count, 0.0f, static_cast<uint32_t>(mode));
+}
+
+template <typename T, typename U, bool isSetMask = true>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint64_t mask,
+          const uint8_t repeatTimes, const UnaryRepeatParams& params)
+{
+    constexpr uint32_t lanes = host::RepeatLanes<T, U>();
+    const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),
+                                    host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};
+    host::IssueStrided(host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
+                                               [static_cast<uint32_t>(host::ElementTypeOf<T>::value)],
+                       sources, 2, host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f,
+                       static_cast<uint32_t>(mode));
+}
+
+// ---- reductions within a repeat: one result a repeat, dstRepStride elements apart
+
+template <typename T, bool isSetMask = true>
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride)
+{
+    static_assert(std::is_same<T, float>::value, "WholeReduceSum of the host layer reduces float");
+    if (srcBlkStride != 1) {
+        host::Fail("WholeReduceSum: srcBlkStride must be 1 in the host layer, got %d", srcBlkStride);
+    }
+    if (repeatTimes <= 0) {
+        return;
+    }
+    host::Instruction& instruction = host::Core::Current().Next();
+    instruction.run = host::g_vectorUnit->reduceSum;
+    instruction.units = static_cast<uint32_t>(repeatTimes);
+    instruction.lanes = static_cast<uint32_t>(mask);
+    instruction.operandCount = 2;
+    instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
+    instruction.operands[1] = {src.Address(), srcRepStride * int64_t{ONE_BLK_SIZE},
+                               static_cast<uint32_t>(mask * sizeof(T))};
+    host::Core::Current().Issue();
+}
+
+// ---- fill and rearrange
+
+template <typename T>
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Duplicate: 16- and 32-bit types only");
+    uint32_t bits = 0;
+    memcpy(&bits, &scalarValue, sizeof(T));
+    const host::Source sources[] = {host::SourceOf(dst)};
+    host::IssueContiguous(host::g_vectorUnit->fill[sizeof(T) / 4], sources, 1, count, 0.0f, bits);
+}
+
+// Each of 8 elements a repeat fills one block of dst.
+template <typename T>
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTimes,
+          const BrcbRepeatParams& params)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Brcb: 16- and 32-bit types only");
+    constexpr uint32_t BLOCKS = 8;
+    const bool even = params.dstRepStride == BLOCKS * params.dstBlkStride;
+    for (uint32_t repeat = 0; repeat < (even ? 1u : repeatTimes); ++repeat) {
+        host::Instruction& instruction = host::Core::Current().Next();
+        instruction.run = host::g_vectorUnit->broadcastBlock[sizeof(T) / 4];
+        instruction.units = even ? BLOCKS * repeatTimes : BLOCKS;
+        instruction.lanes = ONE_BLK_SIZE / sizeof(T);
+        instruction.operandCount = 2;
+        instruction.operands[0] = {dst.Address() + repeat * params.dstRepStride * ONE_BLK_SIZE,
+                                   params.dstBlkStride * int64_t{ONE_BLK_SIZE}, ONE_BLK_SIZE};
+        instruction.operands[1] = {src.Address() + repeat * BLOCKS * sizeof(T), sizeof(T), sizeof(T)};
+        if (instruction.units > 0) {
+            host::Core::Current().Issue();
+        }
+    }
+}
+
+// Keeps the elements a fixed pattern names: 1 the even, 2 the odd ones. In reduce mode `mask` elements are read.
+template <typename T>
+void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uint8_t src1Pattern, const bool reduceMode,
+                const uint32_t mask, const GatherMaskParams& params, uint64_t& rsvdCnt)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: 16- and 32-bit types only");
+    const bool gapless = params.repeatTimes == 1 || params.src0RepeatStride == DEFAULT_REPEAT_STRIDE;
+    if ((src1Pattern != 1 && src1Pattern != 2) || !gapless || params.src0BlockStride != 1) {
+        host::Fail("GatherMask: the host layer has patterns 1 and 2 on contiguous data, got pattern %u", src1Pattern);
+    }
+    const uint32_t read = reduceMode ? mask : params.repeatTimes * host::RepeatLanes<T>();
+    const uint32_t skipped = src1Pattern - 1u;
+    const uint32_t kept = (read + 1 - skipped) / 2;
+    rsvdCnt = kept;
+    if (kept == 0) {
+        return;
+    }
+    host::Instruction& instruction = host::Core::Current().Next();
+    instruction.run = host::g_vectorUnit->gatherPattern[sizeof(T) / 4];
+    instruction.units = kept;
+    instruction.operandCount = 2;
+    instruction.option = skipped;
+    instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
+    // The last element read lies within the data although a unit spans a pair.
+    instruction.operands[1] = {src0.Address(), 2 * sizeof(T), static_cast<uint32_t>((1 + skipped) * sizeof(T))};
+    host::Core::Current().Issue();
+}
+
+// dst[i] = the element srcBaseAddr + srcOffset[i] bytes into src.
+template <typename T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint32_t count)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Gather: 16- and 32-bit types only");
+    if (count == 0) {
+        return;
+    }
+    host::Instruction& instruction = host::Core::Current().Next();
+    instruction.run = host::g_vectorUnit->gather[sizeof(T) / 4];
+    instruction.units = count;
+    instruction.operandCount = 3;
+    instruction.option = srcBaseAddr;
+    instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
+    instruction.operands[1] = {src.Address(), 0, src.GetSize() * static_cast<uint32_t>(sizeof(T))};
+    instruction.operands[2] = {srcOffset.Address(), sizeof(uint32_t), sizeof(uint32_t)};
+    host::Core::Current().Issue();
+}
+
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_VECTOR_H

@@ -1,0 +1,759 @@
+/*!
+ * The loops behind every recorded instruction. Compiled once per instruction set (HOST_ISA names it); each copy fills
+ * one VectorUnit table, and vector_unit_select.cpp picks the best one for the CPU.
+ *
+ * half arithmetic is done in float and rounded once, which gives the correctly rounded half result for + - * / sqrt.
+ */
+#include "instruction.h"
+#include "simd.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC's own AVX-512 header triggers it (bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace AscendC {
+namespace host {
+namespace HOST_ISA {
+
+template <typename T>
+struct VectorOf {
+    using Type = VF;
+};
+template <>
+struct VectorOf<int32_t> {
+    using Type = VI;
+};
+
+HOST_INLINE VF FromScalar(float s, VF)
+{
+    return Set(s);
+}
+HOST_INLINE VI FromScalar(float s, VI)
+{
+    return SetInt(static_cast<int32_t>(s));
+}
+
+// Max and Min as on A2: NaN in either operand gives NaN.
+HOST_INLINE VF MaxOf(VF a, VF b)
+{
+    return Choose(a != a, a, Choose(b != b, b, Choose(a > b, a, b)));
+}
+HOST_INLINE VF MinOf(VF a, VF b)
+{
+    return Choose(a != a, a, Choose(b != b, b, Choose(a < b, a, b)));
+}
+HOST_INLINE VI MaxOf(VI a, VI b)
+{
+    const VI m = a > b;
+    return (m & a) | (~m & b);
+}
+HOST_INLINE VI MinOf(VI a, VI b)
+{
+    const VI m = a < b;
+    return (m & a) | (~m & b);
+}
+
+template <Opcode OP>
+struct Arithmetic;
+template <>
+struct Arithmetic<Opcode::ADD> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a + b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::SUB> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a - b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::MUL> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return a * b;
+    }
+};
+template <>
+struct Arithmetic<Opcode::DIV> {
+    static HOST_INLINE VF Apply(VF a, VF b) { return Divide(a, b); }
+};
+template <>
+struct Arithmetic<Opcode::MAX> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return MaxOf(a, b);
+    }
+};
+template <>
+struct Arithmetic<Opcode::MIN> {
+    template <class V>
+    static HOST_INLINE V Apply(V a, V b)
+    {
+        return MinOf(a, b);
+    }
+};
+template <>
+struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
+template <>
+struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};
+template <>
+struct Arithmetic<Opcode::MAXS> : Arithmetic<Opcode::MAX> {};
+template <>
+struct Arithmetic<Opcode::MINS> : Arithmetic<Opcode::MIN> {};
+template <>
+struct Arithmetic<Opcode::EXP> {
+    static HOST_INLINE VF Apply(VF a) { return ExpOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::LN> {
+    static HOST_INLINE VF Apply(VF a) { return LnOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::SQRT> {
+    static HOST_INLINE VF Apply(VF a) { return SqrtOf(a); }
+};
+template <>
+struct Arithmetic<Opcode::ABS> {
+    static HOST_INLINE VF Apply(VF a) { return AsFloat(AsInt(a) & 0x7fffffff); }
+};
+template <>
+struct Arithmetic<Opcode::RELU> {
+    static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
+};
+
+// v as it would read back after a store to T.
+HOST_INLINE VF Rounded(VF v, const half*)
+{
+    return HalfToFloat(FloatToHalf(v));
+}
+HOST_INLINE VF Rounded(VF v, const float*)
+{
+    return v;
+}
+HOST_INLINE VI Rounded(VI v, const int32_t*)
+{
+    return v;
+}
+
+// ---- loops over n contiguous elements
+
+template <class Op, typename T>
+HOST_INLINE void BinaryLoop(T* dst, const T* a, const T* b, uint32_t n)
+{
+    uint32_t i = 0;
+#pragma GCC unroll 4
+    for (; i + W <= n; i += W) {
+        Store(dst + i, Op::Apply(Load(a + i), Load(b + i)));
+    }
+    if (i < n) {
+        StorePartial(dst + i, Op::Apply(LoadPartial(a + i, n - i), LoadPartial(b + i, n - i)), n - i);
+    }
+}
+
+template <class Op, typename T>
+HOST_INLINE void ScalarLoop(T* dst, const T* a, float scalar, uint32_t n)
+{
+    typename VectorOf<T>::Type s = FromScalar(scalar, typename VectorOf<T>::Type{});
+    uint32_t i = 0;
+#pragma GCC unroll 4
+    for (; i + W <= n; i += W) {
+        Store(dst + i, Op::Apply(Load(a + i), s));
+    }
+    if (i < n) {
+        StorePartial(dst + i, Op::Apply(LoadPartial(a + i, n - i), s), n - i);
+    }
+}
+
+template <class Op, typename T>
+HOST_INLINE void UnaryLoop(T* dst, const T* a, uint32_t n)
+{
+    uint32_t i = 0;
+#pragma GCC unroll 2
+    for (; i + W <= n; i += W) {
+        Store(dst + i, Op::Apply(Load(a + i)));
+    }
+    if (i < n) {
+        StorePartial(dst + i, Op::Apply(LoadPartial(a + i, n - i)), n - i);
+    }
+}
+
+// One DataBlock repeated; FIRST: it is the left operand. The block holds 8 floats (or int32) or 16 halfs.
+template <class Op, typename T, bool FIRST>
+HOST_INLINE void BlockLoop(T* dst, const T* vector, const T* block, uint32_t n)
+{
+    using V = typename VectorOf<T>::Type;
+    constexpr uint32_t BLOCK = ONE_BLK_SIZE / sizeof(T);
+    constexpr uint32_t PERIOD = BLOCK > W ? BLOCK : W;
+    T filled[PERIOD];
+    for (uint32_t i = 0; i < PERIOD; i += BLOCK) {
+        memcpy(filled + i, block, ONE_BLK_SIZE);
+    }
+    V pattern[PERIOD / W];
+    for (uint32_t k = 0; k < PERIOD / W; ++k) {
+        pattern[k] = Load(filled + k * W);
+    }
+    uint32_t i = 0;
+    for (; i + PERIOD <= n; i += PERIOD) {
+#pragma GCC unroll 4
+        for (uint32_t k = 0; k < PERIOD / W; ++k) {
+            const V v = Load(vector + i + k * W);
+            Store(dst + i + k * W, FIRST ? Op::Apply(pattern[k], v) : Op::Apply(v, pattern[k]));
+        }
+    }
+    for (uint32_t k = 0; i < n; i += W, ++k) {
+        const uint32_t count = n - i < W ? n - i : W;
+        const V v = LoadPartial(vector + i, count);
+        StorePartial(dst + i, FIRST ? Op::Apply(pattern[k], v) : Op::Apply(v, pattern[k]), count);
+    }
+}
+
+// acc[lane] = Op(src[repeat * LANES + lane], acc[lane]): the repeats come one after the other, as on the chip.
+template <class Op, typename T>
+HOST_INLINE void AccumulateLoop(T* acc, const char* src, int64_t srcStride, uint32_t repeats, uint32_t lanes)
+{
+    using V = typename VectorOf<T>::Type;
+    constexpr uint32_t LANES = ONE_REPEAT_BYTE_SIZE / sizeof(T);
+    if (lanes == LANES) {
+        constexpr uint32_t N = LANES / W > 8 ? 8 : LANES / W;  // accumulators that fit the registers
+        for (uint32_t part = 0; part < LANES; part += N * W) {
+            V sum[N];
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; ++k) {
+                sum[k] = Load(acc + part + k * W);
+            }
+            for (uint32_t r = 0; r < repeats; ++r) {
+                const T* row = reinterpret_cast<const T*>(src + r * srcStride) + part;
+#pragma GCC unroll 8
+                for (uint32_t k = 0; k < N; ++k) {
+                    sum[k] = Rounded(Op::Apply(Load(row + k * W), sum[k]), acc);  // half rounds at every step
+                }
+            }
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; ++k) {
+                Store(acc + part + k * W, sum[k]);
+            }
+        }
+        return;
+    }
+    for (uint32_t r = 0; r < repeats; ++r) {
+        BinaryLoop<Op, T>(acc, reinterpret_cast<const T*>(src + r * srcStride), acc, lanes);
+    }
+}
+
+// ---- the same loops as instructions
+
+template <typename T>
+HOST_INLINE T* At(const Instruction& self, int operand, uint32_t unit)
+{
+    return reinterpret_cast<T*>(self.operands[operand].base + self.operands[operand].stride * unit);
+}
+
+template <Opcode OP, typename T, Layout LAYOUT>
+void RunBinary(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    using Op = Arithmetic<OP>;
+    T* dst = At<T>(self, 0, begin);
+    const T* a = At<T>(self, 1, begin);
+    const T* b = At<T>(self, 2, begin);
+    if constexpr (LAYOUT == Layout::CONTIGUOUS) {
+        BinaryLoop<Op, T>(dst, a, b, end - begin);
+    } else if constexpr (LAYOUT == Layout::BROADCAST0) {
+        BlockLoop<Op, T, true>(dst, b, a, end - begin);
+    } else if constexpr (LAYOUT == Layout::BROADCAST1) {
+        BlockLoop<Op, T, false>(dst, a, b, end - begin);
+    } else if constexpr (LAYOUT == Layout::ACCUMULATE) {
+        constexpr uint32_t LANES = ONE_REPEAT_BYTE_SIZE / sizeof(T);
+        const uint32_t repeats = (end - begin) / LANES;
+        AccumulateLoop<Op, T>(dst, reinterpret_cast<const char*>(a), ONE_REPEAT_BYTE_SIZE, repeats, LANES);
+        const uint32_t tail = (end - begin) % LANES;
+        BinaryLoop<Op, T>(dst, a + repeats * LANES, dst, tail);
+    } else if constexpr (LAYOUT == Layout::ACCUMULATE_REPEAT) {
+        AccumulateLoop<Op, T>(dst, reinterpret_cast<const char*>(a), self.operands[1].stride, end - begin, self.lanes);
+    } else {
+        for (uint32_t u = begin; u < end; ++u) {
+            if constexpr (LAYOUT == Layout::REPEAT) {
+                BinaryLoop<Op, T>(At<T>(self, 0, u), At<T>(self, 1, u), At<T>(self, 2, u), self.lanes);
+            } else if constexpr (LAYOUT == Layout::FOLD) {
+                constexpr uint32_t LANES = ONE_REPEAT_BYTE_SIZE / sizeof(T);
+                T* acc = At<T>(self, 0, u);
+                const T* row = At<T>(self, 1, u);
+                const uint32_t repeats = self.lanes / LANES;
+                AccumulateLoop<Op, T>(acc, reinterpret_cast<const char*>(row), ONE_REPEAT_BYTE_SIZE, repeats, LANES);
+                BinaryLoop<Op, T>(acc, row + repeats * LANES, acc, self.lanes % LANES);
+            } else if constexpr (LAYOUT == Layout::REPEAT_BROADCAST0) {
+                BlockLoop<Op, T, true>(At<T>(self, 0, u), At<T>(self, 2, u), At<T>(self, 1, u), self.lanes);
+            } else {
+                BlockLoop<Op, T, false>(At<T>(self, 0, u), At<T>(self, 1, u), At<T>(self, 2, u), self.lanes);
+            }
+        }
+    }
+}
+
+template <Opcode OP, typename T, Layout LAYOUT>
+void RunScalar(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    using Op = Arithmetic<OP>;
+    if constexpr (LAYOUT == Layout::CONTIGUOUS) {
+        ScalarLoop<Op, T>(At<T>(self, 0, begin), At<T>(self, 1, begin), self.scalar, end - begin);
+    } else {
+        for (uint32_t u = begin; u < end; ++u) {
+            ScalarLoop<Op, T>(At<T>(self, 0, u), At<T>(self, 1, u), self.scalar, self.lanes);
+        }
+    }
+}
+
+template <Opcode OP, typename T, Layout LAYOUT>
+void RunUnary(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    using Op = Arithmetic<OP>;
+    if constexpr (LAYOUT == Layout::CONTIGUOUS) {
+        UnaryLoop<Op, T>(At<T>(self, 0, begin), At<T>(self, 1, begin), end - begin);
+    } else {
+        for (uint32_t u = begin; u < end; ++u) {
+            UnaryLoop<Op, T>(At<T>(self, 0, u), At<T>(self, 1, u), self.lanes);
+        }
+    }
+}
+
+// ---- Cast
+
+// The integral value of x in the given mode; NaN and infinities pass.
+float RoundToIntegral(float x, RoundMode mode)
+{
+    switch (mode) {
+        case RoundMode::CAST_FLOOR:
+            return std::floor(x);
+        case RoundMode::CAST_CEIL:
+            return std::ceil(x);
+        case RoundMode::CAST_ROUND:
+            return std::round(x);
+        case RoundMode::CAST_TRUNC:
+            return std::trunc(x);
+        default:
+            return std::nearbyint(x);
+    }
+}
+
+int32_t ToInt32(float x, RoundMode mode)
+{
+    const float rounded = RoundToIntegral(x, mode);
+    if (rounded != rounded) {
+        return 0;
+    }
+    if (rounded >= 2147483648.0f) {
+        return INT32_MAX;
+    }
+    return rounded < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(rounded);
+}
+
+inline float Widen(half h)
+{
+    return HalfToFloatScalar(h.bits);
+}
+inline float Widen(bfloat16_t h)
+{
+    const uint32_t bits = static_cast<uint32_t>(h.bits) << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+// To a 16-bit format in a directed mode: start from the nearest value and step to its neighbour where the mode wants
+// the other side. Neighbours of a sign-magnitude format are one bit pattern apart.
+template <typename To>
+To Narrow(float x, uint16_t nearest, RoundMode mode)
+{
+    To result{nearest};
+    const float value = Widen(result);
+    if (value == x || x != x) {
+        return result;
+    }
+    const bool away = std::fabs(value) > std::fabs(x);  // nearest lies further from zero than x
+    bool wantAway;
+    switch (mode) {
+        case RoundMode::CAST_TRUNC:
+            wantAway = false;
+            break;
+        case RoundMode::CAST_FLOOR:
+            wantAway = x < 0.0f;
+            break;
+        case RoundMode::CAST_CEIL:
+            wantAway = x > 0.0f;
+            break;
+        case RoundMode::CAST_ODD: {  // the inexact result gets an odd mantissa
+            if ((nearest & 1u) == 0) {
+                result.bits = static_cast<uint16_t>(away ? nearest - 1 : nearest + 1);
+            }
+            return result;
+        }
+        case RoundMode::CAST_ROUND: {  // ties away from zero: only an exact tie differs from nearest-even
+            if (!away) {
+                const To next{static_cast<uint16_t>(nearest + 1)};
+                const double tie = (static_cast<double>(value) + static_cast<double>(Widen(next))) / 2;
+                if (tie == static_cast<double>(x)) {
+                    return next;
+                }
+            }
+            return result;
+        }
+        default:
+            return result;
+    }
+    if (away && !wantAway) {
+        result.bits = static_cast<uint16_t>(nearest - 1);
+    } else if (!away && wantAway) {
+        result.bits = static_cast<uint16_t>(nearest + 1);
+    }
+    return result;
+}
+
+template <typename To, typename From>
+HOST_INLINE void CastLoop(To* dst, const From* src, uint32_t n, RoundMode mode)
+{
+    if constexpr (std::is_same<To, int32_t>::value || std::is_same<From, int32_t>::value ||
+                  (std::is_same<To, From>::value)) {
+        for (uint32_t i = 0; i < n; ++i) {
+            if constexpr (std::is_same<To, int32_t>::value) {
+                if constexpr (std::is_same<From, float>::value) {
+                    dst[i] = ToInt32(src[i], mode);
+                } else {
+                    dst[i] = ToInt32(Widen(src[i]), mode);
+                }
+            } else if constexpr (std::is_same<To, float>::value && std::is_same<From, int32_t>::value) {
+                dst[i] = static_cast<float>(src[i]);
+            } else if constexpr (std::is_same<To, float>::value) {
+                dst[i] = RoundToIntegral(src[i], mode);
+            }
+        }
+        return;
+    }
+    if constexpr (!std::is_same<To, int32_t>::value && !std::is_same<From, int32_t>::value) {
+        const bool directed = mode != RoundMode::CAST_NONE && mode != RoundMode::CAST_RINT;
+        if constexpr (sizeof(To) == 2) {
+            if (directed) {
+                for (uint32_t i = 0; i < n; ++i) {
+                    To nearest;
+                    StorePartial(&nearest, LoadPartial(src + i, 1), 1);
+                    dst[i] = Narrow<To>(src[i], nearest.bits, mode);
+                }
+                return;
+            }
+        }
+        uint32_t i = 0;
+#pragma GCC unroll 4
+        for (; i + W <= n; i += W) {
+            Store(dst + i, Load(src + i));
+        }
+        if (i < n) {
+            StorePartial(dst + i, LoadPartial(src + i, n - i), n - i);
+        }
+    }
+}
+
+template <typename To, typename From, bool REPEAT>
+void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    const RoundMode mode = static_cast<RoundMode>(self.option);
+    if constexpr (REPEAT) {
+        for (uint32_t u = begin; u < end; ++u) {
+            CastLoop(At<To>(self, 0, u), At<From>(self, 1, u), self.lanes, mode);
+        }
+    } else {
+        CastLoop(At<To>(self, 0, begin), At<From>(self, 1, begin), end - begin, mode);
+    }
+}
+
+// ---- reductions within a repeat
+
+// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ... Inactive lanes count as 0.
+float TreeSum(const float* src, uint32_t lanes)
+{
+    constexpr uint32_t LANES = 64;
+    VF part[LANES / W];
+    for (uint32_t k = 0; k < LANES / W; ++k) {
+        const uint32_t first = k * W;
+        part[k] =
+            first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
+    }
+    for (uint32_t half = LANES / W / 2; half > 0; half /= 2) {
+        for (uint32_t k = 0; k < half; ++k) {
+            part[k] += part[k + half];
+        }
+    }
+    float tree[W];
+    memcpy(tree, &part[0], sizeof(tree));
+    for (uint32_t width = W / 2; width > 0; width /= 2) {
+        for (uint32_t i = 0; i < width; ++i) {
+            tree[i] += tree[i + width];
+        }
+    }
+    return tree[0];
+}
+
+void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    for (uint32_t u = begin; u < end; ++u) {
+        *At<float>(self, 0, u) = TreeSum(At<float>(self, 1, u), self.lanes);
+    }
+}
+
+template <bool MAXIMUM>
+void RunReduceExtreme(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    for (uint32_t u = begin; u < end; ++u) {
+        const float* src = At<float>(self, 1, u);
+        float best = src[0];
+        for (uint32_t i = 1; i < self.lanes; ++i) {
+            const bool better = MAXIMUM ? src[i] > best : src[i] < best;
+            if (better || src[i] != src[i]) {
+                best = src[i];
+            }
+            if (best != best) {
+                break;
+            }
+        }
+        *At<float>(self, 0, u) = best;
+    }
+}
+
+// ---- data movement inside the Unified Buffer
+
+// Every unit: `lanes` times the value in `option`.
+template <typename U>
+void RunFill(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    const U value = static_cast<U>(self.option);
+    const Operand& to = self.operands[0];
+    const bool gapless = to.stride == static_cast<int64_t>(to.extent);
+    const uint32_t rows = gapless ? 1 : end - begin;
+    const uint32_t count = gapless ? (end - begin) * self.lanes : self.lanes;
+    for (uint32_t row = 0; row < rows; ++row) {
+        U* dst = At<U>(self, 0, begin + row);
+        for (uint32_t i = 0; i < count; ++i) {
+            dst[i] = value;
+        }
+    }
+}
+
+template <typename U>
+void RunBroadcastBlock(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    for (uint32_t u = begin; u < end; ++u) {
+        const U value = *At<U>(self, 1, u);
+        U* dst = At<U>(self, 0, u);
+        for (uint32_t i = 0; i < ONE_BLK_SIZE / sizeof(U); ++i) {
+            dst[i] = value;
+        }
+    }
+}
+
+// dst[i] = src[2 * i + option]
+template <typename U>
+void RunGatherPattern(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    U* dst = At<U>(self, 0, begin);
+    const U* src = At<U>(self, 1, begin) + self.option;
+    for (uint32_t i = 0; i < end - begin; ++i) {
+        dst[i] = src[2 * i];
+    }
+}
+
+// dst[i] = src[(option + offset[i]) bytes]
+template <typename U>
+void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    U* dst = At<U>(self, 0, begin);
+    const char* src = self.operands[1].base + self.option;
+    const uint32_t* offset = At<uint32_t>(self, 2, begin);
+    for (uint32_t i = 0; i < end - begin; ++i) {
+        memcpy(dst + i, src + offset[i], sizeof(U));
+    }
+}
+
+// Copies `bytes` past the cache: whole lines with non-temporal stores, the ragged ends with ordinary ones.
+HOST_INLINE void CopyStreaming(char* dst, const char* src, uint64_t bytes)
+{
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+    const uint64_t head = (64 - (reinterpret_cast<uintptr_t>(dst) & 63)) & 63;
+    if (bytes < 256) {
+        memcpy(dst, src, bytes);
+        return;
+    }
+    memcpy(dst, src, head);
+    dst += head;
+    src += head;
+    bytes -= head;
+    uint64_t i = 0;
+    for (; i + 64 <= bytes; i += 64) {
+#if defined(HOST_SIMD_AVX512)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
+#else
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i + 32),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32)));
+#endif
+    }
+    memcpy(dst + i, src + i, bytes - i);
+#else
+    memcpy(dst, src, bytes);
+#endif
+}
+
+// A unit is `extent` bytes; units that follow each other without a gap are copied in one piece.
+template <bool STREAMING>
+void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    const Operand& to = self.operands[0];
+    const Operand& from = self.operands[1];
+    if (to.stride == from.stride && to.stride == static_cast<int64_t>(to.extent)) {
+        char* dst = to.base + to.stride * begin;
+        const char* src = from.base + from.stride * begin;
+        const uint64_t bytes = static_cast<uint64_t>(end - begin) * to.extent;
+        if constexpr (STREAMING) {
+            CopyStreaming(dst, src, bytes);
+        } else {
+            memmove(dst, src, bytes);
+        }
+        return;
+    }
+    for (uint32_t u = begin; u < end; ++u) {
+        if constexpr (STREAMING) {
+            CopyStreaming(to.base + to.stride * u, from.base + from.stride * u, to.extent);
+        } else {
+            memmove(to.base + to.stride * u, from.base + from.stride * u, to.extent);
+        }
+    }
+}
+
+// Adds floats to memory that other cores may add to at the same time.
+void RunCopyAdd(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    for (uint32_t u = begin; u < end; ++u) {
+        uint32_t* to = At<uint32_t>(self, 0, u);
+        const float* from = At<float>(self, 1, u);
+        for (uint32_t i = 0; i < self.operands[0].extent / sizeof(float); ++i) {
+            uint32_t before = __atomic_load_n(to + i, __ATOMIC_RELAXED);
+            uint32_t after;
+            do {
+                float sum;
+                memcpy(&sum, &before, sizeof(sum));
+                sum += from[i];
+                memcpy(&after, &sum, sizeof(sum));
+            } while (!__atomic_compare_exchange_n(to + i, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        }
+    }
+}
+
+// ---- the table
+
+template <Opcode OP, typename T>
+void FillBinary(VectorUnit& unit, ElementType type)
+{
+    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunBinary<OP, T, Layout::CONTIGUOUS>;
+    row[static_cast<uint32_t>(Layout::REPEAT)] = RunBinary<OP, T, Layout::REPEAT>;
+    row[static_cast<uint32_t>(Layout::FOLD)] = RunBinary<OP, T, Layout::FOLD>;
+    row[static_cast<uint32_t>(Layout::BROADCAST0)] = RunBinary<OP, T, Layout::BROADCAST0>;
+    row[static_cast<uint32_t>(Layout::BROADCAST1)] = RunBinary<OP, T, Layout::BROADCAST1>;
+    row[static_cast<uint32_t>(Layout::REPEAT_BROADCAST0)] = RunBinary<OP, T, Layout::REPEAT_BROADCAST0>;
+    row[static_cast<uint32_t>(Layout::REPEAT_BROADCAST1)] = RunBinary<OP, T, Layout::REPEAT_BROADCAST1>;
+    row[static_cast<uint32_t>(Layout::ACCUMULATE)] = RunBinary<OP, T, Layout::ACCUMULATE>;
+    row[static_cast<uint32_t>(Layout::ACCUMULATE_REPEAT)] = RunBinary<OP, T, Layout::ACCUMULATE_REPEAT>;
+}
+
+template <Opcode OP, typename T>
+void FillScalar(VectorUnit& unit, ElementType type)
+{
+    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunScalar<OP, T, Layout::CONTIGUOUS>;
+    row[static_cast<uint32_t>(Layout::REPEAT)] = RunScalar<OP, T, Layout::REPEAT>;
+}
+
+template <Opcode OP, typename T>
+void FillUnary(VectorUnit& unit, ElementType type)
+{
+    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunUnary<OP, T, Layout::CONTIGUOUS>;
+    row[static_cast<uint32_t>(Layout::REPEAT)] = RunUnary<OP, T, Layout::REPEAT>;
+}
+
+// half, float and, where the chip has it, int32.
+template <typename T>
+void FillArithmetic(VectorUnit& unit, ElementType type)
+{
+    FillBinary<Opcode::ADD, T>(unit, type);
+    FillBinary<Opcode::SUB, T>(unit, type);
+    FillBinary<Opcode::MUL, T>(unit, type);
+    FillBinary<Opcode::MAX, T>(unit, type);
+    FillBinary<Opcode::MIN, T>(unit, type);
+    FillScalar<Opcode::ADDS, T>(unit, type);
+    FillScalar<Opcode::MULS, T>(unit, type);
+    FillScalar<Opcode::MAXS, T>(unit, type);
+    FillScalar<Opcode::MINS, T>(unit, type);
+    if constexpr (!std::is_same<T, int32_t>::value) {
+        FillBinary<Opcode::DIV, T>(unit, type);
+        FillUnary<Opcode::EXP, T>(unit, type);
+        FillUnary<Opcode::LN, T>(unit, type);
+        FillUnary<Opcode::SQRT, T>(unit, type);
+        FillUnary<Opcode::ABS, T>(unit, type);
+        FillUnary<Opcode::RELU, T>(unit, type);
+    }
+}
+
+template <typename To, typename From>
+void FillCast(VectorUnit& unit, ElementType to, ElementType from)
+{
+    RunFn* entry = unit.cast[static_cast<uint32_t>(from)][static_cast<uint32_t>(to)];
+    entry[0] = RunCast<To, From, false>;
+    entry[1] = RunCast<To, From, true>;
+}
+
+const VectorUnit& Table(const char* name)
+{
+    static const VectorUnit table = [name] {
+        VectorUnit unit{};
+        unit.name = name;
+        FillArithmetic<float>(unit, ElementType::FLOAT);
+        FillArithmetic<half>(unit, ElementType::HALF);
+        FillArithmetic<int32_t>(unit, ElementType::INT32);
+        FillCast<float, half>(unit, ElementType::FLOAT, ElementType::HALF);
+        FillCast<float, bfloat16_t>(unit, ElementType::FLOAT, ElementType::BFLOAT16);
+        FillCast<half, float>(unit, ElementType::HALF, ElementType::FLOAT);
+        FillCast<bfloat16_t, float>(unit, ElementType::BFLOAT16, ElementType::FLOAT);
+        FillCast<float, float>(unit, ElementType::FLOAT, ElementType::FLOAT);
+        FillCast<int32_t, float>(unit, ElementType::INT32, ElementType::FLOAT);
+        FillCast<int32_t, half>(unit, ElementType::INT32, ElementType::HALF);
+        FillCast<int32_t, bfloat16_t>(unit, ElementType::INT32, ElementType::BFLOAT16);
+        FillCast<float, int32_t>(unit, ElementType::FLOAT, ElementType::INT32);
+        unit.reduceSum = RunReduceSum;
+        unit.reduceMax = RunReduceExtreme<true>;
+        unit.reduceMin = RunReduceExtreme<false>;
+        unit.fill[0] = RunFill<uint16_t>;
+        unit.fill[1] = RunFill<uint32_t>;
+        unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
+        unit.broadcastBlock[1] = RunBroadcastBlock<uint32_t>;
+        unit.gatherPattern[0] = RunGatherPattern<uint16_t>;
+        unit.gatherPattern[1] = RunGatherPattern<uint32_t>;
+        unit.gather[0] = RunGather<uint16_t>;
+        unit.gather[1] = RunGather<uint32_t>;
+        unit.copy = RunCopy<false>;
+        unit.copyAdd = RunCopyAdd;
+        unit.copyStreaming = RunCopy<true>;
+        return unit;
+    }();
+    return table;
+}
+
+}  // namespace HOST_ISA
+}  // namespace host
+}  // namespace AscendC

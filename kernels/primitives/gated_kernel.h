@@ -1,0 +1,352 @@
+/*!
+ * Gated linear units y = act(gate) * up and their gradient, for any activation that primitives/silu.h shows the form
+ * of.
+ *
+ * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
+ * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and
+ * taken apart by GatherMask, and the gradient is put together by one Gather.
+ * Bound: memory (each input once, the output once).
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_GATED_KERNEL_H
+#define MS_ASCEND_OPS_PRIMITIVES_GATED_KERNEL_H
+
+#include "kernel_operator.h"
+#include "primitives/gated_tiling.h"
+#include "primitives/rows.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+// Where a tile lies.
+struct GatedTile {
+    uint32_t rows;
+    uint32_t length;
+    uint64_t row;
+    uint64_t column;
+};
+
+__aicore__ inline GatedTile GatedTileAt(const GatedTilingData& tiling, uint64_t index)
+{
+    const uint64_t group = index / tiling.tilesPerRow;
+    const uint64_t row = group * tiling.tileRows;
+    const uint64_t column = (index - group * tiling.tilesPerRow) * tiling.tileLength;
+    const uint64_t rowsLeft = tiling.rows - row;
+    const uint64_t lengthLeft = tiling.length - column;
+    return {rowsLeft < tiling.tileRows ? static_cast<uint32_t>(rowsLeft) : tiling.tileRows,
+            lengthLeft < tiling.tileLength ? static_cast<uint32_t>(lengthLeft) : tiling.tileLength, row, column};
+}
+
+// gate and up of a tile, from one tensor or two, and their way back.
+template <typename T>
+class GatedInput {
+public:
+    __aicore__ inline void Init(GM_ADDR gate, GM_ADDR up, const GatedTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        pairs_ = tiling.pairs != 0;
+        inputStride_ = tiling.inputStride;
+        gateGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(gate));
+        upGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(up));
+        const uint32_t elements = tiling.tileRows * tiling.stride;
+        if (pairs_) {
+            pipe.InitBuffer(inQueuePairs_, 2, 2 * elements * sizeof(T));
+            pipe.InitBuffer(gateBuf_, elements * sizeof(T));
+            pipe.InitBuffer(upBuf_, elements * sizeof(T));
+        } else {
+            pipe.InitBuffer(inQueueGate_, 2, elements * sizeof(T));
+            pipe.InitBuffer(inQueueUp_, 2, elements * sizeof(T));
+        }
+    }
+
+    __aicore__ inline void CopyIn(const GatedTile& tile, uint32_t stride)
+    {
+        const uint64_t offset = tile.row * inputStride_ + tile.column * (pairs_ ? 2 : 1);
+        if (pairs_) {  // always one row
+            AscendC::LocalTensor<T> pairs = inQueuePairs_.template AllocTensor<T>();
+            LoadRows(pairs, gateGm_[offset], {1, 2 * tile.length, 2 * stride, 2 * tile.length});
+            inQueuePairs_.EnQue(pairs);
+            return;
+        }
+        const Rows shape{tile.rows, tile.length, stride, inputStride_};
+        AscendC::LocalTensor<T> gate = inQueueGate_.template AllocTensor<T>();
+        LoadRows(gate, gateGm_[offset], shape, tile.rows > 1);
+        inQueueGate_.EnQue(gate);
+        AscendC::LocalTensor<T> up = inQueueUp_.template AllocTensor<T>();
+        LoadRows(up, upGm_[offset], shape, tile.rows > 1);
+        inQueueUp_.EnQue(up);
+    }
+
+    __aicore__ inline void Take(AscendC::LocalTensor<T>& gate, AscendC::LocalTensor<T>& up, uint32_t count)
+    {
+        if (!pairs_) {
+            gate = inQueueGate_.template DeQue<T>();
+            up = inQueueUp_.template DeQue<T>();
+            return;
+        }
+        gate = gateBuf_.template Get<T>();
+        up = upBuf_.template Get<T>();
+        AscendC::LocalTensor<T> pairs = inQueuePairs_.template DeQue<T>();
+        uint64_t kept = 0;
+        AscendC::GatherMask(gate, pairs, 1, true, 2 * count, {1, 1, 8, 0}, kept);
+        AscendC::GatherMask(up, pairs, 2, true, 2 * count, {1, 1, 8, 0}, kept);
+        inQueuePairs_.FreeTensor(pairs);
+    }
+
+    __aicore__ inline void Free(AscendC::LocalTensor<T>& gate, AscendC::LocalTensor<T>& up)
+    {
+        if (!pairs_) {
+            inQueueGate_.FreeTensor(gate);
+            inQueueUp_.FreeTensor(up);
+        }
+    }
+
+private:
+    bool pairs_ = false;
+    uint64_t inputStride_ = 0;
+    AscendC::GlobalTensor<T> gateGm_;
+    AscendC::GlobalTensor<T> upGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueGate_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueUp_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueuePairs_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> gateBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> upBuf_;
+};
+
+template <typename T, class ACTIVATION>
+class GatedForward {
+public:
+    __aicore__ inline void Init(GM_ADDR gate, GM_ADDR up, GM_ADDR y, const GatedTilingData& tiling,
+                                AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        input_.Init(gate, up, tiling, pipe);
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), tiling.rows * tiling.length);
+        const uint32_t elements = tiling.tileRows * tiling.stride;
+        pipe.InitBuffer(outQueueY_, 2, elements * sizeof(T));
+        pipe.InitBuffer(activatedBuf_, elements * sizeof(float));
+        activated_ = activatedBuf_.template Get<float>();
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(gateFloatBuf_, elements * sizeof(float));
+            pipe.InitBuffer(upFloatBuf_, elements * sizeof(float));
+            gateFloat_ = gateFloatBuf_.template Get<float>();
+            upFloat_ = upFloatBuf_.template Get<float>();
+        }
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
+        const uint64_t last =
+            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
+        for (uint64_t index = first; index < last; ++index) {
+            const GatedTile tile = GatedTileAt(tiling_, index);
+            input_.CopyIn(tile, tiling_.stride);
+            Compute((tile.rows - 1) * tiling_.stride + tile.length);
+            AscendC::LocalTensor<T> yLocal = outQueueY_.template DeQue<T>();
+            StoreRows(yGm_[tile.row * tiling_.length + tile.column], yLocal,
+                      {tile.rows, tile.length, tiling_.stride, tiling_.length});
+            outQueueY_.FreeTensor(yLocal);
+        }
+    }
+
+private:
+    __aicore__ inline void Compute(uint32_t count)
+    {
+        AscendC::LocalTensor<T> gate;
+        AscendC::LocalTensor<T> up;
+        input_.Take(gate, up, count);
+        const AscendC::LocalTensor<float> gateFloat = ToFloat(gate, gateFloat_, count);
+        const AscendC::LocalTensor<float> upFloat = ToFloat(up, upFloat_, count);
+        ACTIVATION::Forward(activated_, gateFloat, static_cast<int32_t>(count));
+        AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+        if constexpr (IS_FLOAT<T>) {
+            AscendC::Mul(yLocal, activated_, upFloat, static_cast<int32_t>(count));
+        } else {
+            AscendC::Mul(activated_, activated_, upFloat, static_cast<int32_t>(count));
+            FromFloat(yLocal, activated_, count);
+        }
+        input_.Free(gate, up);
+        outQueueY_.EnQue(yLocal);
+    }
+
+    GatedTilingData tiling_;
+    GatedInput<T> input_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> activatedBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> gateFloatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> upFloatBuf_;
+    AscendC::LocalTensor<float> activated_;
+    AscendC::LocalTensor<float> gateFloat_;  // for 16-bit T
+    AscendC::LocalTensor<float> upFloat_;
+};
+
+template <typename T, class ACTIVATION>
+class GatedBackward {
+public:
+    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR gate, GM_ADDR up, GM_ADDR dgate, GM_ADDR dup,
+                                const GatedTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        input_.Init(gate, up, tiling, pipe);
+        dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy), tiling.rows * tiling.length);
+        dgateGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dgate));
+        dupGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dup));
+        const uint32_t elements = tiling.tileRows * tiling.stride;
+        pipe.InitBuffer(inQueueDy_, 2, elements * sizeof(T));
+        if (tiling.pairs != 0) {
+            pipe.InitBuffer(halvesBuf_, 2 * elements * sizeof(T));
+            pipe.InitBuffer(offsetBuf_, 2 * elements * sizeof(uint32_t));
+            pipe.InitBuffer(outQueuePairs_, 2, 2 * elements * sizeof(T));
+            FillOffsets(2 * elements, pipe);
+        } else {
+            pipe.InitBuffer(outQueueDgate_, 2, elements * sizeof(T));
+            pipe.InitBuffer(outQueueDup_, 2, elements * sizeof(T));
+        }
+        pipe.InitBuffer(valueBuf_, elements * sizeof(float));
+        pipe.InitBuffer(slopeBuf_, elements * sizeof(float));
+        pipe.InitBuffer(scratchBuf_, elements * sizeof(float));
+        pipe.InitBuffer(onesBuf_, AscendC::ONE_BLK_SIZE);
+        value_ = valueBuf_.template Get<float>();
+        slope_ = slopeBuf_.template Get<float>();
+        scratch_ = scratchBuf_.template Get<float>();
+        ones_ = onesBuf_.template Get<float>();
+        AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(dyFloatBuf_, elements * sizeof(float));
+            pipe.InitBuffer(gateFloatBuf_, elements * sizeof(float));
+            pipe.InitBuffer(upFloatBuf_, elements * sizeof(float));
+            dyFloat_ = dyFloatBuf_.template Get<float>();
+            gateFloat_ = gateFloatBuf_.template Get<float>();
+            upFloat_ = upFloatBuf_.template Get<float>();
+        }
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
+        const uint64_t last =
+            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
+        for (uint64_t index = first; index < last; ++index) {
+            const GatedTile tile = GatedTileAt(tiling_, index);
+            AscendC::LocalTensor<T> dyLocal = inQueueDy_.template AllocTensor<T>();
+            LoadRows(dyLocal, dyGm_[tile.row * tiling_.length + tile.column],
+                     {tile.rows, tile.length, tiling_.stride, tiling_.length}, tile.rows > 1);
+            inQueueDy_.EnQue(dyLocal);
+            input_.CopyIn(tile, tiling_.stride);
+            const uint32_t count = (tile.rows - 1) * tiling_.stride + tile.length;
+            if (tiling_.pairs != 0) {
+                ComputePairs(count);
+                AscendC::LocalTensor<T> pairs = outQueuePairs_.template DeQue<T>();
+                StoreRows(dgateGm_[tile.row * tiling_.inputStride + 2 * tile.column], pairs,
+                          {1, 2 * tile.length, 2 * tiling_.stride, 2 * tile.length});
+                outQueuePairs_.FreeTensor(pairs);
+            } else {
+                AscendC::LocalTensor<T> dgate = outQueueDgate_.template AllocTensor<T>();
+                AscendC::LocalTensor<T> dup = outQueueDup_.template AllocTensor<T>();
+                Compute(dgate, dup, count);
+                outQueueDgate_.EnQue(dgate);
+                outQueueDup_.EnQue(dup);
+                CopyOut(tile);
+            }
+        }
+    }
+
+private:
+    // dgate = dy * up * slope, dup = dy * value.
+    __aicore__ inline void Compute(const AscendC::LocalTensor<T>& dgate, const AscendC::LocalTensor<T>& dup,
+                                   uint32_t elements)
+    {
+        const int32_t count = static_cast<int32_t>(elements);
+        AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
+        AscendC::LocalTensor<T> gate;
+        AscendC::LocalTensor<T> up;
+        input_.Take(gate, up, elements);
+        const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, elements);
+        const AscendC::LocalTensor<float> gateFloat = ToFloat(gate, gateFloat_, elements);
+        const AscendC::LocalTensor<float> upFloat = ToFloat(up, upFloat_, elements);
+        ACTIVATION::Backward(value_, slope_, scratch_, gateFloat, ones_, count);
+        AscendC::Mul(slope_, slope_, upFloat, count);
+        if constexpr (IS_FLOAT<T>) {
+            AscendC::Mul(dgate, slope_, dyFloat, count);
+            AscendC::Mul(dup, value_, dyFloat, count);
+        } else {
+            AscendC::Mul(slope_, slope_, dyFloat, count);
+            FromFloat(dgate, slope_, elements);
+            AscendC::Mul(value_, value_, dyFloat, count);
+            FromFloat(dup, value_, elements);
+        }
+        inQueueDy_.FreeTensor(dyLocal);
+        input_.Free(gate, up);
+    }
+
+    __aicore__ inline void ComputePairs(uint32_t count)
+    {
+        const AscendC::LocalTensor<T> halves = halvesBuf_.template Get<T>();
+        const AscendC::LocalTensor<uint32_t> offsets = offsetBuf_.template Get<uint32_t>();
+        Compute(halves, halves[tiling_.stride], count);
+        AscendC::LocalTensor<T> pairs = outQueuePairs_.template AllocTensor<T>();
+        AscendC::Gather(pairs, halves, offsets, 0u, 2 * count);
+        outQueuePairs_.EnQue(pairs);
+    }
+
+    // Byte offsets 0, H, b, H + b, 2b, H + 2b ... into the two halves of H bytes: the first block by hand, then each
+    // further stretch from the one before it.
+    __aicore__ inline void FillOffsets(uint32_t count, AscendC::TPipe& pipe)
+    {
+        const AscendC::LocalTensor<int32_t> offsets = offsetBuf_.template Get<int32_t>();
+        const int32_t half = static_cast<int32_t>(tiling_.stride * sizeof(T));
+        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
+            offsets.SetValue(i, static_cast<int32_t>(i / 2 * sizeof(T)) + (i % 2 == 0 ? 0 : half));
+        }
+        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
+        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
+        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
+        for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
+            const uint32_t now = count - done < done ? count - done : done;
+            AscendC::Adds(offsets[done], offsets, static_cast<int32_t>(done / 2 * sizeof(T)),
+                          static_cast<int32_t>(now));
+        }
+    }
+
+    __aicore__ inline void CopyOut(const GatedTile& tile)
+    {
+        const uint64_t offset = tile.row * tiling_.inputStride + tile.column;
+        const Rows shape{tile.rows, tile.length, tiling_.stride, tiling_.inputStride};
+        AscendC::LocalTensor<T> dgate = outQueueDgate_.template DeQue<T>();
+        StoreRows(dgateGm_[offset], dgate, shape);
+        outQueueDgate_.FreeTensor(dgate);
+        AscendC::LocalTensor<T> dup = outQueueDup_.template DeQue<T>();
+        StoreRows(dupGm_[offset], dup, shape);
+        outQueueDup_.FreeTensor(dup);
+    }
+
+    GatedTilingData tiling_;
+    GatedInput<T> input_;
+    AscendC::GlobalTensor<T> dyGm_;
+    AscendC::GlobalTensor<T> dgateGm_;
+    AscendC::GlobalTensor<T> dupGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDgate_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDup_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueuePairs_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> halvesBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> offsetBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> valueBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> slopeBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> scratchBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> dyFloatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> gateFloatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> upFloatBuf_;
+    AscendC::LocalTensor<float> value_;
+    AscendC::LocalTensor<float> slope_;
+    AscendC::LocalTensor<float> scratch_;
+    AscendC::LocalTensor<float> ones_;     // one block
+    AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
+    AscendC::LocalTensor<float> gateFloat_;
+    AscendC::LocalTensor<float> upFloat_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_GATED_KERNEL_H

@@ -1,0 +1,37 @@
+/*!
+ * Arithmetic of tiling functions: how many cores, how many rows each. Plain C++.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_SPLIT_H
+#define MS_ASCEND_OPS_PRIMITIVES_SPLIT_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "primitives/launch_config.h"
+
+namespace ms_ascend_ops {
+
+constexpr uint32_t BLOCK_BYTES = 32;        // alignment of the Unified Buffer
+constexpr uint32_t MAX_REPEAT_TIMES = 255;  // of one vector instruction
+constexpr uint32_t FLOATS_PER_REPEAT = 64;
+
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+constexpr uint64_t RoundUp(uint64_t a, uint64_t multiple)
+{
+    return CeilDiv(a, multiple) * multiple;
+}
+
+// Cores worth starting for `pieces` independent pieces of work that move `bytes` in all.
+inline uint32_t CoresFor(uint64_t pieces, uint64_t bytes, const Platform& platform)
+{
+    const uint64_t worthwhile = std::max<uint64_t>(1, bytes / platform.minBytesPerCore);
+    return static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>({platform.coreNum, pieces, worthwhile})));
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_SPLIT_H

@@ -1,0 +1,79 @@
+/*!
+ * Moving rows between global memory and the Unified Buffer, and between T and float.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_TILE_H
+#define MS_ASCEND_OPS_PRIMITIVES_TILE_H
+
+#include "kernel_operator.h"
+
+namespace ms_ascend_ops {
+
+template <typename T>
+constexpr bool IS_FLOAT = AscendC::IsSameType<T, float>::value;
+
+// Rows of `cols` elements, `gmStride` elements apart in global memory and `ubStride` in the Unified Buffer.
+struct Rows {
+    uint32_t rows;
+    uint32_t cols;
+    uint32_t ubStride;
+    uint64_t gmStride;
+};
+
+// Blocks of 32 bytes that lie in the Unified Buffer between a row's last block and the next row.
+template <typename T>
+__aicore__ inline uint32_t GapBlocks(const Rows& shape)
+{
+    const uint32_t rowBlocks = (shape.cols * sizeof(T) + AscendC::ONE_BLK_SIZE - 1) / AscendC::ONE_BLK_SIZE;
+    return static_cast<uint32_t>(shape.ubStride * sizeof(T) / AscendC::ONE_BLK_SIZE - rowBlocks);
+}
+
+// With `fillGaps`, the elements between a row's end and the end of its last block become 0.
+template <typename T>
+__aicore__ inline void LoadRows(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src,
+                                const Rows& shape, bool fillGaps = false)
+{
+    const uint32_t perBlock = AscendC::ONE_BLK_SIZE / sizeof(T);
+    const uint32_t ragged = shape.cols % perBlock;
+    const bool pad = fillGaps && ragged != 0;
+    AscendC::DataCopyPad(
+        dst, src,
+        {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
+         static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), GapBlocks<T>(shape), 0},
+        AscendC::DataCopyPadExtParams<T>{pad, 0, static_cast<uint8_t>(pad ? perBlock - ragged : 0), T{}});
+}
+
+template <typename T>
+__aicore__ inline void StoreRows(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                                 const Rows& shape)
+{
+    AscendC::DataCopyPad(dst, src,
+                         {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
+                          GapBlocks<T>(shape), static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), 0});
+}
+
+// A float copy of src in `work`, or src itself if it is float already.
+template <typename T>
+__aicore__ inline AscendC::LocalTensor<float> ToFloat(const AscendC::LocalTensor<T>& src,
+                                                      const AscendC::LocalTensor<float>& work, uint32_t count)
+{
+    if constexpr (IS_FLOAT<T>) {
+        return src;
+    } else {
+        AscendC::Cast(work, src, AscendC::RoundMode::CAST_NONE, count);
+        return work;
+    }
+}
+
+// dst = src rounded to nearest even. For float the values must have been calculated in dst already.
+template <typename T>
+__aicore__ inline void FromFloat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,
+                                 uint32_t count)
+{
+    if constexpr (!IS_FLOAT<T>) {
+        AscendC::Cast(dst, src, AscendC::RoundMode::CAST_RINT, count);
+    }
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_TILE_H

@@ -1,0 +1,37 @@
+/*!
+ * SwiGLU of one tensor: y = silu(gate) * up, gate the first half of the axis (or the even elements), up the other.
+ * Plan and bound: primitives/gated_kernel.h.
+ */
+#ifndef MS_ASCEND_OPS_SWIGLU_KERNEL_H
+#define MS_ASCEND_OPS_SWIGLU_KERNEL_H
+
+#include "primitives/gated_kernel.h"
+#include "primitives/silu.h"
+#include "swiglu_tiling.h"
+
+namespace ms_ascend_ops {
+
+template <typename T>
+__aicore__ inline void SwigluKernel(GM_ADDR x, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
+                                    const SwigluTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    GatedForward<T, Silu> kernel;
+    kernel.Init(x, x + tiling.length * sizeof(T), y, tiling, pipe);
+    kernel.Process();
+}
+
+template <typename T>
+__aicore__ inline void SwigluGradKernel(GM_ADDR dy, GM_ADDR x, GM_ADDR dx, [[maybe_unused]] GM_ADDR workspace,
+                                        const SwigluGradTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    GatedBackward<T, Silu> kernel;
+    const uint64_t up = tiling.length * sizeof(T);
+    kernel.Init(dy, x, x + up, dx, dx + up, tiling, pipe);
+    kernel.Process();
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_SWIGLU_KERNEL_H
