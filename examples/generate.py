@@ -78,7 +78,8 @@ def compare(networks: dict[str, Network], empty: np.ndarray, rounds: int) -> dic
                 seconds[name]["decode"].append(time.perf_counter() - middle)
     tokens = {"prefill": prompt.size, "decode": steps}
     speed = {
-        kind: {name: tokens[kind] / statistics.median(times[kind]) for name, times in seconds.items()} for kind in tokens
+        kind: {name: tokens[kind] / statistics.median(times[kind]) for name, times in seconds.items()}
+        for kind in tokens
     }
     first, second = logits.values()
     return {"tokens_per_second": speed, "difference": float(np.abs(first - second).max())}

@@ -23,10 +23,12 @@ from ms_ascend_ops.export.probe import (
     read,
     relative_error,
     round_to,
+    sub_cells,
     tensor,
     ulp_error,
 )
 from ms_ascend_ops.export.replacements import PackedSwiGLUMLP, SwiGLUMLP
+
 from ms_ascend_ops.registry import op_spec
 
 __all__ = ["build_swiglu_mlp", "match_swiglu_mlp"]
@@ -91,8 +93,9 @@ def match_swiglu_mlp(cell: nn.Cell) -> Match | Skip | None:
     """Say whether `cell` is a SwiGLU feed-forward layer, and which of its sub-cells plays which part."""
     if any(p is not None for p in cell._params.values()):
         return None
-    linear = {name: weight for name, child in cell._cells.items() if (weight := _matrix(child)) is not None}
-    others = [child for name, child in cell._cells.items() if name not in linear and child is not None]
+    children = sub_cells(cell)
+    linear = {name: weight for name, child in children.items() if (weight := _matrix(child)) is not None}
+    others = [child for name, child in children.items() if name not in linear]
     if len(linear) not in (2, 3) or any(list(child.get_parameters()) for child in others):
         return None
     sizes = _sizes(linear)
@@ -130,9 +133,9 @@ def build_swiglu_mlp(cell: nn.Cell, match: Match) -> nn.Cell:
     return PackedSwiGLUMLP(cell, interleaved=layout == "alternating", gate_first=layout != "up first", **parts)
 
 
-def _matrix(child: nn.Cell | None) -> Any:
+def _matrix(child: nn.Cell) -> Any:
     """The weight of a linear layer: a cell without sub-cells that has one matrix, and perhaps vectors."""
-    if child is None or child._cells:
+    if sub_cells(child):
         return None
     parameters = [p for p in child._params.values() if p is not None]
     matrices = [p for p in parameters if p.ndim == 2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mindspore import Tensor, nn
 from mindspore import ops as ms_ops
+from ms_ascend_ops.export.probe import sub_cells
+
 from ms_ascend_ops import ops
 
 __all__ = ["PackedSwiGLUMLP", "SwiGLUMLP"]
@@ -18,7 +20,7 @@ class _Around(nn.Cell):
 
     def __init__(self, stock: nn.Cell, **parts: str) -> None:
         super().__init__()
-        self._cells.update(stock._cells)
+        self._cells.update(sub_cells(stock))
         for part, name in parts.items():
             self.__dict__[part] = stock._cells[name]
 
