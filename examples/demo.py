@@ -20,6 +20,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from llama import LlamaConfig, LlamaForCausalLM
+from matplotlib.figure import Figure
 from mindspore import Tensor, nn, ops
 from rich.console import Console
 from rich.panel import Panel
@@ -182,12 +183,8 @@ def in_a_fresh_process(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def plot(losses: list[float], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
     axes.plot(losses, color="0.75", linewidth=1, label="step")
     width = max(1, len(losses) // 20)
     smooth = np.convolve(losses, np.ones(width) / width, mode="valid")
@@ -196,7 +193,6 @@ def plot(losses: list[float], path: Path) -> None:
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 def table(results: dict[str, Any]) -> Table:

@@ -122,7 +122,7 @@ def build_rms_norm(cell: nn.Cell, match: Match) -> nn.Cell:
     return new
 
 
-class _SubstitutedRMSNorm(RMSNorm):
+class _SubstitutedRMSNorm(RMSNorm):  # type: ignore[misc]
     """The fused RMSNorm in the place of a cell that gave other results for some input dtypes: those are refused."""
 
     def __init__(self, weight: Parameter, epsilon: float, scheme: str, refused: Mapping[str, str]) -> None:

@@ -64,10 +64,10 @@ class _StandIn:
     """A linear layer for a probe: remembers its inputs and returns fixed values."""
 
     result: Tensor
-    inputs: list[Tensor] = field(default_factory=list)
+    inputs: list[tuple[Array, str]] = field(default_factory=list)
 
     def __call__(self, x: Tensor) -> Tensor:
-        self.inputs.append(x)
+        self.inputs.append((read(x), dtype_name(x.dtype)))  # an operator in front of it may fail: now, not later
         return self.result
 
 
@@ -163,16 +163,15 @@ def _run(cell: nn.Cell, sizes: _Sizes, dtype: str, training: bool = False) -> _F
     stand_ins = {name: _StandIn(tensor(value, dtype)) for name, value in values.items()}
     seen = observe(detached(cell, cells=stand_ins, training=training), tensor(x, dtype))
     if seen.values is None:
-        return seen.error
+        return str(seen.error)
     if any(len(stand_in.inputs) != 1 for stand_in in stand_ins.values()):
         return "a linear layer is not used once"
-    inputs = {name: read(stand_in.inputs[0]) for name, stand_in in stand_ins.items()}
-    first = {name: value for name, value in values.items() if np.array_equal(inputs[name], x)}
+    inputs = {name: stand_in.inputs[0] for name, stand_in in stand_ins.items()}
+    first = {name: value for name, value in values.items() if np.array_equal(inputs[name][0], x)}
     rest = [name for name in values if name not in first]
     if len(rest) != 1 or not np.array_equal(seen.values, values[rest[0]]):
         return "the linear layers do not form a feed-forward layer"
-    product = stand_ins[rest[0]].inputs[0]
-    return _Flow(first, rest[0], inputs[rest[0]], dtype_name(product.dtype))
+    return _Flow(first, rest[0], *inputs[rest[0]])
 
 
 def _parts(flow: _Flow) -> tuple[dict[str, str], str, str] | None:

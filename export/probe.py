@@ -85,7 +85,8 @@ def detached(
     The copy shares nothing that `construct` could write to but attributes that are themselves objects. MindSpore's C++
     part of a Cell is left out on purpose: a copy is never compiled.
     """
-    copy = type(cell).__new__(type(cell))
+    kind: Any = type(cell)
+    copy: nn.Cell = kind.__new__(kind)
     state = dict(cell.__dict__)
     state["_compile_cache"] = None  # on its end, a cell releases the graphs that are listed here
     state["training"] = training

@@ -11,7 +11,7 @@ from ms_ascend_ops import ops
 __all__ = ["PackedSwiGLUMLP", "SwiGLUMLP"]
 
 
-class _Around(nn.Cell):
+class _Around(nn.Cell):  # type: ignore[misc]
     """A cell that takes over all sub-cells of `stock`, under their names, and calls some by the part they play.
 
     The parts go into `__dict__` and not into `_cells`: there each sub-cell stays once, under the name that it had, and

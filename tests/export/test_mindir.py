@@ -170,13 +170,13 @@ def test_python_code_is_refused(file):
         primitive.name, primitive.op_type = "PyExecute:99", "PyExecute"
 
     change(file, add)
-    with pytest.raises(ValueError, match="PyExecute, which runs Python code"):
+    with pytest.raises(ValueError, match=r"PyExecute, which runs Python code"):
         load(file)
 
 
 def test_a_missing_operator(file):
     change(file, set_function(f"{library_path()}:Softmax9"))
-    with pytest.raises(ValueError, match="needs the operator Softmax9, which this version .* does not have"):
+    with pytest.raises(ValueError, match=r"needs the operator Softmax9, which this version .* does not have"):
         load(file)
 
 
@@ -193,7 +193,7 @@ def test_parameters_that_are_not_whole(file):
         model.graph.parameter[0].raw_data = model.graph.parameter[0].raw_data[:-4]
 
     change(file, shorten)
-    with pytest.raises(ValueError, match="the data of parameter .* is not whole"):
+    with pytest.raises(ValueError, match=r"the data of parameter .* is not whole"):
         load(file)
 
 
@@ -245,7 +245,7 @@ def test_bad_arguments(network, values, tmp_path):
         export_mindir(lambda x: x, x, path=tmp_path / "network")
     with pytest.raises(TypeError, match="input 0 must be a Tensor, got ndarray"):
         export_mindir(network, values, path=tmp_path / "network")
-    with pytest.raises(ValueError, match="must be in a folder that exists, got .*missing"):
+    with pytest.raises(ValueError, match=r"must be in a folder that exists, got .*missing"):
         export_mindir(network, x, path=tmp_path / "missing" / "network")
     with pytest.raises(ValueError, match="one of 1 inputs by position, got 1"):
         export_mindir(network, x, path=tmp_path / "network", dynamic={1: (0,)})

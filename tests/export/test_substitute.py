@@ -122,7 +122,7 @@ def test_half_precision_feed_forward_layer(dtype):
 def test_a_dtype_that_the_stock_cell_promotes_is_refused(mode, x):
     net = Holder(spellings.CastingNorm())  # a float32 weight makes the result float32 for float16 input
     assert "refuses float16 and bfloat16" in only_entry(optimize(net)).text
-    with pytest.raises(TypeError, match="x must not be float16 here.*it returns float32 for float16 input"):
+    with pytest.raises(TypeError, match=r"x must not be float16 here.*it returns float32 for float16 input"):
         run(mode, net, (x.astype(ms.float16),))
 
 
@@ -363,7 +363,7 @@ def test_the_report_groups_layers():
 
 
 def test_bad_arguments():
-    with pytest.raises(TypeError, match="optimize: net must be a mindspore.nn.Cell, got int"):
+    with pytest.raises(TypeError, match=r"optimize: net must be a mindspore\.nn.Cell, got int"):
         optimize(3)
     with pytest.raises(TypeError, match="gradients=True needs the inputs"):
         optimize(Block(), gradients=True)
