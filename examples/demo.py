@@ -61,7 +61,7 @@ def main() -> None:
         report = ms_ascend_ops.optimize(net)
         fused_loss, fused_gradients = loss_and_gradients(net, ids)
         export(net, config, arguments.output / "fused.mindir")
-    console.print(Panel(Text(str(report)), title="optimize(net)", title_align="left"))
+    console.print(Text(f"optimize(net)\n{report}"), soft_wrap=True)
     with console.status("a fresh process: load both MindIRs, generate, measure"):
         deployed = in_a_fresh_process(arguments)
 
@@ -119,7 +119,7 @@ def loss_function(net: LlamaForCausalLM) -> Callable[[Tensor], Tensor]:
 def train(net: LlamaForCausalLM, data: Iterator[Tensor], seconds: float, console: Console) -> list[float]:
     """Train for a given time, the compilation of the graph not counted. Returns the loss of every step."""
     net.set_train()
-    optimizer = nn.AdamWeightDecay(net.trainable_params(), learning_rate=LEARNING_RATE, weight_decay=0.01)
+    optimizer = nn.AdamWeightDecay(net.trainable_params(), LEARNING_RATE, beta2=0.95, weight_decay=0.01)
     gradient = ms.value_and_grad(loss_function(net), None, optimizer.parameters)
 
     @ms.jit
@@ -222,7 +222,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("demo_output"), help="folder (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=LlamaConfig.num_hidden_layers, help="default: %(default)s")
     parser.add_argument("--prompt", default="def ", help="text to continue (default: %(default)r)")
-    parser.add_argument("--tokens", type=int, default=300, help="bytes to generate (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=120, help="bytes to generate (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=15, help="of the speed comparison (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     return parser.parse_args()

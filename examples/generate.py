@@ -93,7 +93,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mindir", help="a file that examples/demo.py wrote")
     parser.add_argument("--prompt", default="def ", help="text to continue (default: %(default)r)")
-    parser.add_argument("--tokens", type=int, default=200, help="bytes to generate (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=120, help="bytes to generate (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.6, help="0 takes the likeliest (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: %(default)s)")
     parser.add_argument("--against", metavar="MINDIR", help="compare the speed with this one, alternating")
