@@ -79,7 +79,7 @@ sanitize() {
 
 demo() {
     python -m pip install --quiet --editable ".[demo]"
-    python -m examples.demo "$@"
+    python examples/demo.py "$@"
 }
 
 check() {

@@ -78,7 +78,8 @@ def compare(networks: dict[str, Network], empty: np.ndarray, rounds: int) -> dic
                 seconds[name]["decode"].append(time.perf_counter() - middle)
     tokens = {"prefill": prompt.size, "decode": steps}
     speed = {
-        kind: {name: tokens[kind] / statistics.median(times[kind]) for name, times in seconds.items()} for kind in tokens
+        kind: {name: tokens[kind] / statistics.median(times[kind]) for name, times in seconds.items()}
+        for kind in tokens
     }
     first, second = logits.values()
     return {"tokens_per_second": speed, "difference": float(np.abs(first - second).max())}
@@ -92,7 +93,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mindir", help="a file that examples/demo.py wrote")
     parser.add_argument("--prompt", default="def ", help="text to continue (default: %(default)r)")
-    parser.add_argument("--tokens", type=int, default=200, help="bytes to generate (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=120, help="bytes to generate (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.6, help="0 takes the likeliest (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: %(default)s)")
     parser.add_argument("--against", metavar="MINDIR", help="compare the speed with this one, alternating")

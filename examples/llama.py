@@ -153,7 +153,7 @@ class LlamaModel(nn.Cell):
             if cache is not None:
                 past = cache[index]
             hidden_states, present = layer(hidden_states, cos, sin, attention_mask, past)
-            presents = presents + (present,)
+            presents += (present,)
         return self.norm(hidden_states), ops.stack(presents)
 
 
@@ -162,7 +162,7 @@ class LlamaForCausalLM(nn.Cell):
 
     Args of `construct`:
         input_ids: Tensor[int32], shape (batch, length).
-        cache: keys and values of the tokens before, Tensor of shape (layers, 2, batch, kv heads, past length, head_dim).
+        cache: keys and values of the tokens before, of shape (layers, 2, batch, kv heads, past length, head_dim).
 
     Returns:
         logits of shape (batch, length, vocab_size), and the cache with the new tokens appended.

@@ -24,9 +24,11 @@ from ms_ascend_ops.export.probe import (
     observe,
     relative_error,
     round_to,
+    sub_cells,
     tensor,
     ulp_error,
 )
+
 from ms_ascend_ops.registry import op_spec
 
 __all__ = ["build_rms_norm", "match_rms_norm"]
@@ -80,7 +82,7 @@ class _Rounding:
 def match_rms_norm(cell: nn.Cell) -> Match | Skip | None:
     """Say whether `cell` computes an RMSNorm, with which epsilon and in which half-precision scheme."""
     parameters = [(name, p) for name, p in cell._params.items() if p is not None]
-    if cell._cells or len(parameters) != 1 or parameters[0][1].ndim != 1 or parameters[0][1].size < 2:
+    if sub_cells(cell) or len(parameters) != 1 or parameters[0][1].ndim != 1 or parameters[0][1].size < 2:
         return None
     name, weight = parameters[0]
     random = np.random.default_rng(0)
@@ -120,7 +122,7 @@ def build_rms_norm(cell: nn.Cell, match: Match) -> nn.Cell:
     return new
 
 
-class _SubstitutedRMSNorm(RMSNorm):
+class _SubstitutedRMSNorm(RMSNorm):  # type: ignore[misc]
     """The fused RMSNorm in the place of a cell that gave other results for some input dtypes: those are refused."""
 
     def __init__(self, weight: Parameter, epsilon: float, scheme: str, refused: Mapping[str, str]) -> None:

@@ -23,10 +23,12 @@ from ms_ascend_ops.export.probe import (
     read,
     relative_error,
     round_to,
+    sub_cells,
     tensor,
     ulp_error,
 )
 from ms_ascend_ops.export.replacements import PackedSwiGLUMLP, SwiGLUMLP
+
 from ms_ascend_ops.registry import op_spec
 
 __all__ = ["build_swiglu_mlp", "match_swiglu_mlp"]
@@ -62,10 +64,10 @@ class _StandIn:
     """A linear layer for a probe: remembers its inputs and returns fixed values."""
 
     result: Tensor
-    inputs: list[Tensor] = field(default_factory=list)
+    inputs: list[tuple[Array, str]] = field(default_factory=list)
 
     def __call__(self, x: Tensor) -> Tensor:
-        self.inputs.append(x)
+        self.inputs.append((read(x), dtype_name(x.dtype)))  # an operator in front of it may fail: now, not later
         return self.result
 
 
@@ -91,8 +93,9 @@ def match_swiglu_mlp(cell: nn.Cell) -> Match | Skip | None:
     """Say whether `cell` is a SwiGLU feed-forward layer, and which of its sub-cells plays which part."""
     if any(p is not None for p in cell._params.values()):
         return None
-    linear = {name: weight for name, child in cell._cells.items() if (weight := _matrix(child)) is not None}
-    others = [child for name, child in cell._cells.items() if name not in linear and child is not None]
+    children = sub_cells(cell)
+    linear = {name: weight for name, child in children.items() if (weight := _matrix(child)) is not None}
+    others = [child for name, child in children.items() if name not in linear]
     if len(linear) not in (2, 3) or any(list(child.get_parameters()) for child in others):
         return None
     sizes = _sizes(linear)
@@ -130,9 +133,9 @@ def build_swiglu_mlp(cell: nn.Cell, match: Match) -> nn.Cell:
     return PackedSwiGLUMLP(cell, interleaved=layout == "alternating", gate_first=layout != "up first", **parts)
 
 
-def _matrix(child: nn.Cell | None) -> Any:
+def _matrix(child: nn.Cell) -> Any:
     """The weight of a linear layer: a cell without sub-cells that has one matrix, and perhaps vectors."""
-    if child is None or child._cells:
+    if sub_cells(child):
         return None
     parameters = [p for p in child._params.values() if p is not None]
     matrices = [p for p in parameters if p.ndim == 2]
@@ -160,16 +163,15 @@ def _run(cell: nn.Cell, sizes: _Sizes, dtype: str, training: bool = False) -> _F
     stand_ins = {name: _StandIn(tensor(value, dtype)) for name, value in values.items()}
     seen = observe(detached(cell, cells=stand_ins, training=training), tensor(x, dtype))
     if seen.values is None:
-        return seen.error
+        return str(seen.error)
     if any(len(stand_in.inputs) != 1 for stand_in in stand_ins.values()):
         return "a linear layer is not used once"
-    inputs = {name: read(stand_in.inputs[0]) for name, stand_in in stand_ins.items()}
-    first = {name: value for name, value in values.items() if np.array_equal(inputs[name], x)}
+    inputs = {name: stand_in.inputs[0] for name, stand_in in stand_ins.items()}
+    first = {name: value for name, value in values.items() if np.array_equal(inputs[name][0], x)}
     rest = [name for name in values if name not in first]
     if len(rest) != 1 or not np.array_equal(seen.values, values[rest[0]]):
         return "the linear layers do not form a feed-forward layer"
-    product = stand_ins[rest[0]].inputs[0]
-    return _Flow(first, rest[0], inputs[rest[0]], dtype_name(product.dtype))
+    return _Flow(first, rest[0], *inputs[rest[0]])
 
 
 def _parts(flow: _Flow) -> tuple[dict[str, str], str, str] | None:

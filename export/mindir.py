@@ -21,8 +21,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from mindspore import Tensor, nn
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, TensorProto
-from ms_ascend_ops import registry
 from ms_ascend_ops.export.modes import evaluating
+
+from ms_ascend_ops import registry
 from ms_ascend_ops.library import library_path
 
 __all__ = ["InputSpec", "MindIRNetwork", "export_mindir", "load"]

@@ -27,6 +27,7 @@ __all__ = [
     "relative_error",
     "round_to",
     "run",
+    "sub_cells",
     "tensor",
     "ulp_error",
 ]
@@ -67,6 +68,11 @@ def inputs_of(cell: nn.Cell) -> list[str]:
     return [p.name for p in inspect.signature(cell.construct).parameters.values()]
 
 
+def sub_cells(cell: nn.Cell) -> dict[str, nn.Cell]:
+    """The cells directly inside. What `cell.recompute()` adds to them holds the cell itself, and is none."""
+    return {name: child for name, child in cell._cells.items() if child is not None and name != "_recompute_cell"}
+
+
 def detached(
     cell: nn.Cell,
     *,
@@ -79,7 +85,8 @@ def detached(
     The copy shares nothing that `construct` could write to but attributes that are themselves objects. MindSpore's C++
     part of a Cell is left out on purpose: a copy is never compiled.
     """
-    copy = type(cell).__new__(type(cell))
+    kind: Any = type(cell)
+    copy: nn.Cell = kind.__new__(kind)
     state = dict(cell.__dict__)
     state["_compile_cache"] = None  # on its end, a cell releases the graphs that are listed here
     state["training"] = training
@@ -88,8 +95,8 @@ def detached(
     for name, value in (parameters or {}).items():
         state["_params"][name] = Parameter(value, name=name, requires_grad=False)
     state["_cells"] = OrderedDict(
-        (name, child if child is None else detached(child, training=training))
-        for name, child in state["_cells"].items()
+        (name, detached(child, training=training))
+        for name, child in sub_cells(cell).items()
         if not cells or name not in cells
     )
     state["_cells"].update(cells or {})
@@ -122,7 +129,7 @@ def observe(cell: nn.Cell, *inputs: Tensor) -> Observation:
         if not isinstance(result, Tensor):
             return Observation(error=f"it returns {type(result).__name__}")
         return Observation(read(result), dtype_name(result.dtype))  # reading also waits for errors of its operators
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         _settle()
         lines = str(error).strip().splitlines()
         return Observation(error=f"{type(error).__name__}: {lines[0] if lines else ''}")
@@ -134,7 +141,7 @@ def _settle() -> None:
         try:
             ops.add(Tensor([0.0]), 1.0).asnumpy()
             return
-        except Exception:  # noqa: BLE001, S112
+        except Exception:
             continue
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from mindspore import Tensor, nn
 from mindspore import ops as ms_ops
+from ms_ascend_ops.export.probe import sub_cells
+
 from ms_ascend_ops import ops
 
 __all__ = ["PackedSwiGLUMLP", "SwiGLUMLP"]
 
 
-class _Around(nn.Cell):
+class _Around(nn.Cell):  # type: ignore[misc]
     """A cell that takes over all sub-cells of `stock`, under their names, and calls some by the part they play.
 
     The parts go into `__dict__` and not into `_cells`: there each sub-cell stays once, under the name that it had, and
@@ -18,7 +20,7 @@ class _Around(nn.Cell):
 
     def __init__(self, stock: nn.Cell, **parts: str) -> None:
         super().__init__()
-        self._cells.update(stock._cells)
+        self._cells.update(sub_cells(stock))
         for part, name in parts.items():
             self.__dict__[part] = stock._cells[name]
 

@@ -11,7 +11,7 @@ from mindspore import Tensor, nn, ops
 from ms_ascend_ops.export.modes import evaluating, pynative
 from ms_ascend_ops.export.outcome import Match, Skip
 from ms_ascend_ops.export.patterns import PATTERNS, Pattern
-from ms_ascend_ops.export.probe import Array, dtype_name, read
+from ms_ascend_ops.export.probe import Array, dtype_name, read, sub_cells
 from ms_ascend_ops.export.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
@@ -67,7 +67,7 @@ def optimize(
 
     try:
         after = _measure(net, verify or (), gradients)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         report.rolled_back = f"the network fails with the fused operators: {error}"
     else:
         report.outputs = _difference(before[0], after[0])
@@ -106,9 +106,8 @@ def _find(net: nn.Cell, patterns: Sequence[Pattern], report: Report) -> dict[int
                 report.entries.append(Entry(place, pattern.name, _ENGINE, True, outcome.note))
                 return
             report.entries.append(Entry(place, pattern.name, _ENGINE, False, reason))
-        for name, child in cell._cells.items():
-            if child is not None:
-                visit(child, f"{place}.{name}" if place else name)
+        for name, child in sub_cells(cell).items():
+            visit(child, f"{place}.{name}" if place else name)
 
     visit(net, "")
     return replacements
@@ -123,9 +122,9 @@ def _obstacle(cell: nn.Cell, place: str) -> str:
         return "a hook is registered on it"
     if cell._shard_fn or cell._in_strategy or cell._out_strategy:
         return "it has a parallel strategy"
-    if cell._recompute_cell or cell._has_config_recompute:
-        return "recompute is set on it"
     flags = getattr(cell, "_func_graph_flags", None) or {}
+    if "output_recompute" in flags:  # on a cell around it, it does no harm
+        return "recompute is set on it"
     if cell.mixed_precision_type or any(flags.get(name) for name in ("fp16", "bf16", "fp32")):
         return "it casts its inputs (to_float or automatic mixed precision)"
     return ""
@@ -133,7 +132,7 @@ def _obstacle(cell: nn.Cell, place: str) -> str:
 
 def _take_over(old: nn.Cell, new: nn.Cell) -> None:
     """Give a new cell the state that MindSpore keeps for the old one besides parameters and sub-cells."""
-    for name in ("requires_grad", "_param_prefix", "_scope", "_phase"):
+    for name in ("requires_grad", "_param_prefix", "_scope", "_phase", "_has_config_recompute"):
         object.__setattr__(new, name, getattr(old, name))
     new.add_flags(training=old.training)
 

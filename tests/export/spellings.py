@@ -1,6 +1,6 @@
 """Norms and feed-forward layers as people write them: small copies of the patterns, not of anybody's code.
 
-GraphCell needs source code to parse, so that these are plain classes and not made in a loop.
+Plain classes, one for each: MindSpore compiles source code.
 """
 
 import mindspore as ms
