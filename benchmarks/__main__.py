@@ -50,6 +50,9 @@ def main() -> None:
         for rows, cols in shapes
     ]
     console = Console()
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        console.print(f"this machine is busy (load {load:.1f}): the figures will be too low", style="yellow")
     outcomes = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
