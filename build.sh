@@ -10,6 +10,8 @@ Usage: bash build.sh <command> [--portable] [arguments]
 Commands:
   demo      install into the environment, then run the main job (examples/demo.py)
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
+  bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
+            python -m benchmarks --help
   host      build the kernel library and the Python module in the source tree, install nothing
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
@@ -82,6 +84,11 @@ demo() {
     python examples/demo.py "$@"
 }
 
+bench() {
+    python -m pip install --quiet --editable ".[bench]"
+    python -m benchmarks "$@"
+}
+
 check() {
     python -m pip install --quiet --editable ".[demo,test]"
     ruff check .
@@ -108,7 +115,7 @@ for argument in "$@"; do
     esac
 done
 case "$command" in
-    demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    bench | demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
     test) use_environment; check "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;

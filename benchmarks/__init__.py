@@ -1,0 +1,1 @@
+"""How fast the operators are on this CPU. `python -m benchmarks --help`."""

@@ -1,0 +1,114 @@
+"""Measures providers in turn, after it has checked that they compute the same."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Case
+from benchmarks.providers import PROVIDERS, REFERENCE, Prepared
+
+__all__ = ["Effort", "Outcome", "Result", "measure"]
+
+# How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
+# gradient of gamma the sum over all rows.
+TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure. In each round every provider has its turn: untimed calls, then timed ones."""
+
+    rounds: int = 15
+    turn_seconds: float = 0.02
+    settle_seconds: float = 0.004  # threads of the provider before may still spin
+    most_seconds: float = 3.0  # for one provider and case; at least three rounds are made
+
+
+@dataclass
+class Result:
+    """One provider on one case: seconds of every call, or the reason why there are none."""
+
+    provider: str
+    seconds: list[float] = field(default_factory=list)
+    reason: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+@dataclass
+class Outcome:
+    """All providers on one case."""
+
+    case: Case
+    results: dict[str, Result]
+
+    def fastest(self, names: list[str]) -> Result | None:
+        """The fastest of these providers that was measured."""
+        measured = [self.results[name] for name in names if name in self.results and self.results[name].seconds]
+        return min(measured, key=lambda result: result.median, default=None)
+
+
+def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Callable[[str], None]) -> Outcome:
+    """Check and time the providers on one case. `tell` is told what is going on."""
+    results = {name: Result(name) for name in names}
+    reference = [values.copy() for values in _check(PROVIDERS[REFERENCE].prepare(case, threads), None, case)]
+    ready: dict[str, Prepared] = {}
+    for name in names:
+        tell(f"{case.name}: preparing {name}")
+        try:
+            prepared = PROVIDERS[name].prepare(case, threads)
+            _check(prepared, reference, case)
+            ready[name] = prepared
+        except Exception as error:  # whatever another library raises is the reason
+            results[name].reason = _one_line(error)
+    tell(case.name)
+    spent = dict.fromkeys(ready, 0.0)
+    for index in range(effort.rounds):
+        for name, prepared in ready.items():
+            if index >= 3 and spent[name] > effort.most_seconds:
+                continue
+            start = time.perf_counter()
+            _repeat(prepared.run, effort.settle_seconds)
+            results[name].seconds += _repeat(prepared.run, effort.turn_seconds)
+            spent[name] += time.perf_counter() - start
+    return Outcome(case, results)
+
+
+def _repeat(run: Callable[[], Any], seconds: float) -> list[float]:
+    """Call at least once, until the time is over. Returns the seconds of every call."""
+    times: list[float] = []
+    start = time.perf_counter()
+    end = start + seconds
+    while not times or start < end:
+        run()
+        now = time.perf_counter()
+        times.append(now - start)
+        start = now
+    return times
+
+
+def _check(prepared: Prepared, reference: list[np.ndarray] | None, case: Case) -> list[np.ndarray]:
+    """The results of one call, as float32; they must be those of `reference`."""
+    results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]
+    if reference is None or not results:
+        return results
+    for values, expected in zip(results, reference, strict=True):
+        error = float(np.abs(values - expected).max() / np.abs(expected).max())
+        if not error <= TOLERANCES[case.dtype]:  # a NaN is an error too
+            raise ValueError(f"wrong result, not timed: differs by {error:.1e} of the largest magnitude")
+    return results
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -")]
+    unsupported = [line for line in lines if line.startswith("Unsupported op")]
+    text = (unsupported or lines or [type(error).__name__])[0]
+    return text.partition(", Please")[0][:120]

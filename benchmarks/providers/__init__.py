@@ -1,0 +1,56 @@
+"""Who is measured: a table. A new provider is one more row, and the function that prepares it.
+
+A provider prepares a case once and gives a function to call. Every call does the whole work on the same inputs, in
+memory that is reused from call to call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Case
+
+__all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`run` does the work; `results` makes arrays of what it returned: the first output, then the gradients.
+
+    No arrays at all: there is nothing to compare (a copy).
+    """
+
+    run: Callable[[], Any]
+    results: Callable[[Any], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One row. `function` is `module:function` of this package, imported when it is needed."""
+
+    label: str
+    function: str
+    is_copy: bool = False
+
+    def prepare(self, case: Case, threads: int) -> Prepared:
+        module, _, function = self.function.partition(":")
+        prepared: Prepared = getattr(import_module(f"{__name__}.{module}"), function)(case, threads)
+        return prepared
+
+
+PROVIDERS = {
+    "copy": Provider("memcpy, one thread", "copies:one_thread", is_copy=True),
+    "copy_threads": Provider("memcpy, all threads", "copies:all_threads", is_copy=True),
+    "copy_torch": Provider("torch copy_", "copies:torch_copy", is_copy=True),
+    "library": Provider("ours, direct call", "library:direct"),
+    "mindspore": Provider("ours in MindSpore", "mindspore:fused"),
+    "stock": Provider("stock MindSpore", "mindspore:stock"),
+    "torch": Provider("PyTorch eager", "pytorch:eager"),
+    "torch_compile": Provider("torch.compile", "pytorch:compiled"),
+}
+REFERENCE = "library"

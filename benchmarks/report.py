@@ -1,0 +1,152 @@
+"""The results as a table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.harness import Outcome, Result
+from benchmarks.providers import PROVIDERS, REFERENCE
+from ms_ascend_ops.version import __version__
+
+__all__ = ["as_dict", "machine", "plot", "tables"]
+
+COPIES = [name for name, provider in PROVIDERS.items() if provider.is_copy]
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Where this was measured, and with what."""
+    import mindspore
+
+    versions = {"ms_ascend_ops": __version__, "mindspore": mindspore.__version__, "python": platform.python_version()}
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        versions["torch"] = torch.__version__
+    return {"cpu": _cpu_name(), "threads": threads, "versions": versions}
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | str]:
+    """A table for each operator and dtype: for every shape the fastest memcpy, then each provider."""
+    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+    yield f"{where['cpu']}, {where['threads']} threads; {versions}"
+    for title, group in _panels(outcomes).items():
+        made = Table(title=title, title_justify="left")
+        for heading in ("shape", "provider"):
+            made.add_column(heading, no_wrap=True)
+        for heading in ("us", "GB/s", "% of memcpy", "time / ours"):
+            made.add_column(heading, justify="right", no_wrap=True)
+        for outcome in group:
+            copy = outcome.fastest(COPIES)
+            ours = outcome.fastest([REFERENCE])
+            shape = f"{outcome.case.rows}x{outcome.case.cols}"
+            for result in [*([copy] if copy else []), *_providers(outcome)]:
+                made.add_row(shape, PROVIDERS[result.provider].label, *_figures(outcome, result, copy, ours))
+                shape = ""
+            made.add_section()
+        yield made
+    yield (
+        "Medians on this CPU; no figure of an NPU. GB/s: the least bytes that have to move, by the time. "
+        "% of memcpy: against the fastest copy of the same bytes in the same run. time / ours: against our direct call."
+    )
+    yield from _skipped(outcomes)
+
+
+def _panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes by operator and dtype."""
+    panels: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        panels.setdefault(outcome.case.name.rpartition(" ")[0], []).append(outcome)
+    return panels
+
+
+def _providers(outcome: Outcome) -> list[Result]:
+    return [result for name, result in outcome.results.items() if name not in COPIES]
+
+
+def _figures(outcome: Outcome, result: Result, copy: Result | None, ours: Result | None) -> list[str]:
+    if not result.seconds:
+        return ["skipped"]
+    seconds = result.median
+    return [
+        f"{seconds * 1e6:,.1f}",
+        f"{outcome.case.bytes / seconds / 1e9:.2f}",
+        f"{100 * copy.median / seconds:.0f}" if copy else "",
+        f"{seconds / ours.median:.2f}" if ours else "",
+    ]
+
+
+def _skipped(outcomes: list[Outcome]) -> list[str]:
+    """A line for every reason why a provider was not measured, with the cases."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        for result in outcome.results.values():
+            if result.reason:
+                cases.setdefault((PROVIDERS[result.provider].label, result.reason), []).append(outcome.case.name)
+    return [
+        f"skipped: {label}: {reason} ({'all cases' if len(names) == len(outcomes) else ', '.join(names)})"
+        for (label, reason), names in cases.items()
+    ]
+
+
+def as_dict(outcomes: list[Outcome], where: dict[str, Any]) -> dict[str, Any]:
+    """Everything, for a JSON file."""
+    cases = []
+    for outcome in outcomes:
+        case = outcome.case
+        results = {
+            result.provider: {"reason": result.reason}
+            if result.reason
+            else {"median_us": result.median * 1e6, "calls": len(result.seconds)}
+            for result in outcome.results.values()
+        }
+        fields = {name: getattr(case, name) for name in ("operator", "gradient", "rows", "cols", "dtype", "bytes")}
+        cases.append({**fields, "providers": results})
+    return {"machine": where, "cases": cases}
+
+
+def plot(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
+    """Bars of the bandwidth as a share of memcpy's: a panel for each operator and dtype, a group for each shape."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    panels = _panels(outcomes)
+    names = [name for name in outcomes[0].results if name not in COPIES]
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (6.5 * columns, 2.6 * rows + 0.8)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, (title, group) in zip(axes.flat, panels.items(), strict=False):
+        for position, name in enumerate(names):
+            heights = []
+            for outcome in group:
+                copy, result = outcome.fastest(COPIES), outcome.results[name]
+                heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
+            places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
+            axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
+        axis.set_xticks(range(len(group)), [f"{o.case.rows}x{o.case.cols}" for o in group])
+        axis.set(title=title, ylabel="% of memcpy")
+        axis.axhline(100, color="0.5", linewidth=0.8)
+        axis.grid(axis="y", alpha=0.3)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
+    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
