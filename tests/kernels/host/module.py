@@ -1,0 +1,48 @@
+"""Builds and loads host_calls, the module of single Ascend C calls (host_calls.cpp)."""
+
+import fcntl
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = ROOT / "build" / f"tests-{sys.implementation.cache_tag}"
+
+
+def build():
+    """Bring the module up to date, one process at a time, and return its path."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (BUILD / "CMakeCache.txt").exists():
+            _cmake("-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}")
+        _cmake("--build", BUILD, "--target", "host_calls", "--parallel", "2")
+    return BUILD / f"host_calls{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _cmake(*arguments):
+    done = subprocess.run(["cmake", *map(str, arguments)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"host_calls does not build:\n{done.stdout}{done.stderr}")
+
+
+@functools.cache
+def host_calls():
+    """The module; MS_ASCEND_OPS_HOST_CALLS names one that is built already (build.sh sanitize)."""
+    path = os.environ.get("MS_ASCEND_OPS_HOST_CALLS") or build()
+    spec = importlib.util.spec_from_file_location("host_calls", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def program(calls):
+    """A Program of (name, arguments...) tuples."""
+    result = host_calls().Program()
+    for name, *arguments in calls:
+        getattr(result, name)(*arguments)
+    return result
