@@ -71,7 +71,7 @@ inline void Core::SetEnds(Instruction& instruction)
 void Core::Resolve(uint32_t index)
 {
     for (uint32_t i = 0; i < viewCount_;) {
-        const View& view = views_[i];
+        View& view = views_[i];
         const uint32_t units = instructions_[instructionCount_].units;
         Operand& operand = instructions_[instructionCount_].operands[index];
         if (!view.ub.Overlaps({operand.base, operand.end})) {
@@ -93,6 +93,12 @@ void Core::Resolve(uint32_t index)
                 }
                 operand.base = const_cast<char*>(view.gm) + offset;
                 operand.end = operand.base + operand.stride * (units - 1) + operand.extent;
+                if (operand.base >= view.read) {
+                    view.read = operand.end;
+                    instructions_[instructionCount_].prefetchOperand = index;
+                    instructions_[instructionCount_].prefetchBytes =
+                        static_cast<uint32_t>(view.gmStride * (view.rows - 1) + view.rowBytes);
+                }
                 return;
             }
         }
@@ -165,6 +171,7 @@ Instruction& Core::Next()
     next.fold = nullptr;
     next.lanes = 1;
     next.granule = 1;
+    next.prefetchOperand = 0;
     return next;
 }
 
@@ -195,6 +202,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape)
     view.ubStride = contiguous ? view.rowBytes : shape.dstStride;
     view.gmStride = contiguous ? view.rowBytes : shape.srcStride;
     view.gm = gm;
+    view.read = gm;
     view.ub = {ub, ub + view.ubStride * (view.rows - 1) + view.rowBytes};
     Overwrite(view.ub, true);
     if (viewCount_ == MAX_VIEWS) {
@@ -474,10 +482,23 @@ bool Core::SinkCopy(const Instruction& copy)
 
 // ---- running
 
+// What double buffering does on the chip: while this strip is calculated with, the same strip of the next tile is on
+// its way. Tiles follow each other in memory; at an end of the data this asks for lines that nobody uses.
+void Core::Prefetch(const Instruction& instruction, uint32_t begin, uint32_t end)
+{
+    constexpr int64_t LINE = 64;
+    const Operand& operand = instruction.operands[instruction.prefetchOperand];
+    const char* first = operand.base + operand.stride * begin + instruction.prefetchBytes;
+    const int64_t bytes = operand.stride * (end - begin);
+    for (int64_t i = 0; i < bytes; i += LINE) {
+        __builtin_prefetch(first + i, 0, 2);
+    }
+}
+
 void Core::Run(const Group& group)
 {
     const Instruction& first = instructions_[group.first];
-    if (group.first == group.last) {
+    if (group.first == group.last && first.prefetchOperand == 0) {
         first.run(first, 0, first.units);
         return;
     }
@@ -491,6 +512,9 @@ void Core::Run(const Group& group)
         for (uint16_t i = group.first; i != NONE; i = next_[i]) {
             const Instruction& instruction = instructions_[i];
             const uint32_t ratio = instruction.units == group.units ? 1 : instruction.units / group.units;
+            if (instruction.prefetchOperand != 0) {
+                Prefetch(instruction, begin * ratio, end * ratio);
+            }
             instruction.run(instruction, begin * ratio, end * ratio);
         }
     }

@@ -78,7 +78,7 @@ public:
 private:
     static constexpr uint32_t MAX_INSTRUCTIONS = 48;
     static constexpr uint32_t MAX_VIEWS = 12;
-    static constexpr uint32_t STRIP_ELEMENTS = 1024;
+    static constexpr uint32_t STRIP_ELEMENTS = 512;
     static constexpr uint32_t TINY_ELEMENTS = 256;
     static constexpr uint16_t NONE = 0xffff;
 
@@ -104,6 +104,7 @@ private:
         uint32_t rowBytes;
         int64_t ubStride;
         int64_t gmStride;
+        const char* read;  // up to here the source has been read
     };
 
     static void SetEnds(Instruction& instruction);
@@ -119,6 +120,7 @@ private:
     bool Widens(const Instruction& later);
     bool SinkCopy(const Instruction& copy);
     void AddTo(Group& group, uint16_t index);
+    static void Prefetch(const Instruction& instruction, uint32_t begin, uint32_t end);
     void Run(const Group& group);
     void RunRecorded();
 

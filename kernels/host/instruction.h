@@ -38,7 +38,9 @@ struct Instruction {
     uint32_t operandCount = 0;
     Operand operands[MAX_OPERANDS];  // [0] is the destination
     float scalar = 0.0f;
-    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
+    uint32_t prefetchOperand = 0;  // a source that comes from memory for the first time; 0: none
+    uint32_t prefetchBytes = 0;    // how far ahead of it to prefetch
+    uint32_t option = 0;           // meaning depends on `run`: a round mode, a value, an offset
 };
 
 enum class Opcode : uint32_t {

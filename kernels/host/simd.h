@@ -66,10 +66,10 @@ HOST_INLINE VI AsInt(VF v)
     return reinterpret_cast<VI>(v);
 }
 
-// mask lanes are 0 or -1
+// Lane by lane; the mask is a comparison's result.
 HOST_INLINE VF Choose(VI mask, VF yes, VF no)
 {
-    return AsFloat((mask & AsInt(yes)) | (~mask & AsInt(no)));
+    return mask ? yes : no;
 }
 
 // True if any lane of a comparison result is set.
@@ -332,20 +332,26 @@ HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
 
 // ---- float32 functions, error at most about 1 ULP
 
-// Correct rounding in all but a few cases: reciprocal, two Newton steps, and a residual correction of the quotient.
-// Outside the range where the intermediates stay normal it divides.
+// Correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the quotient. It
+// divides where that could go wrong: a divisor so large that its reciprocal is subnormal, a quotient so small that the
+// residual is, and everything that ends as NaN (divisors 0 and infinity, infinite dividends and quotients among them).
 HOST_INLINE VF Divide(VF a, VF b)
 {
 #if defined(HOST_SIMD_AVX512)
-    VF r = _mm512_rcp14_ps(b);
-    r = Fma(r, Fma(-b, r, Set(1.0f)), r);
-    const VF q = a * r;
-    const VF quotient = Fma(r, Fma(-b, q, a), q);
-    // 2^-60 <= |b|, |q| <= 2^60 keeps b * q, its residual and r normal; zero dividends are exact in both ways.
-    const VI exponentB = ((AsInt(b) >> 23) & 0xff) - 67;
-    const VI exponentQ = ((AsInt(quotient) >> 23) & 0xff) - 67;
-    if (__builtin_expect(Any(((exponentB | exponentQ) & ~127) != 0), 0)) {
-        return a / b;
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 r = _mm512_rcp14_ps(b);
+    r = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, r, one), r);
+    const __m512 q = _mm512_mul_ps(a, r);
+    const __m512 quotient = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, q, a), q);
+    const __m512 sizeB = _mm512_abs_ps(b);
+    const __m512 sizeQ = _mm512_abs_ps(quotient);
+    // |q| > 2^-90 or a == 0, and not NaN; |b| < 2^120. _LT_ and _GT_ are false for NaN.
+    const __mmask16 fine = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(sizeB, _mm512_set1_ps(0x1p120f), _CMP_LT_OQ),
+                                                   sizeQ, _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
+    if (__builtin_expect(fine != 0xffff, 0)) {
+        const __mmask16 zero = _mm512_cmp_ps_mask(quotient, _mm512_setzero_ps(), _CMP_EQ_OQ) &
+                               _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_EQ_OQ);
+        return (fine | zero) == 0xffff ? VF(quotient) : a / b;
     }
     return quotient;
 #else
@@ -354,13 +360,11 @@ HOST_INLINE VF Divide(VF a, VF b)
 }
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with the minimax polynomial of Cephes' expf.
-// The scale goes in as two factors so that results down to the smallest subnormal and up to the largest float come out.
 HOST_INLINE VF ExpOf(VF x)
 {
     const VF limited = Choose(x > Set(89.0f), Set(89.0f), Choose(x < Set(-104.0f), Set(-104.0f), x));
     const VF magic = Set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
     const VF shifted = Fma(limited, Set(1.44269504088896341f), magic);
-    const VI n = AsInt(shifted) - AsInt(magic);
     const VF nf = shifted - magic;
     VF r = Fma(nf, Set(-0.693359375f), limited);
     r = Fma(nf, Set(2.12194440e-4f), r);
@@ -371,9 +375,15 @@ HOST_INLINE VF ExpOf(VF x)
     p = Fma(p, r, Set(1.6666665459e-1f));
     p = Fma(p, r, Set(5.0000001201e-1f));
     p = Fma(p * r, r, r) + Set(1.0f);
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_scalef_ps(p, nf);
+#else
+    // Two factors, so that results down to the smallest subnormal and up to the largest float come out.
+    const VI n = AsInt(shifted) - AsInt(magic);
     const VI half1 = n >> 1;
     const VI half2 = n - half1;
     return (p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
+#endif
 }
 
 // ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).

@@ -202,6 +202,7 @@ HOST_INLINE void BlockLoop(T* dst, const T* vector, const T* block, uint32_t n)
         pattern[k] = Load(filled + k * W);
     }
     uint32_t i = 0;
+#pragma GCC unroll 4
     for (; i + PERIOD <= n; i += PERIOD) {
 #pragma GCC unroll 4
         for (uint32_t k = 0; k < PERIOD / W; ++k) {

@@ -46,7 +46,7 @@ struct RmsNormGradTilingData {
 namespace rms_norm {
 
 constexpr uint32_t SHORT_ROW = 1024;        // elements: up to here several rows share an instruction
-constexpr uint32_t TILE_BYTES = 24 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
+constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
 constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;  // a row's lane sums, scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048;                      // rounding of the small buffers to blocks
 constexpr uint32_t SPLIT_STATE_ROWS = 8;                    // rows that a gradient in column tiles takes at a time
