@@ -10,18 +10,24 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-BUILD = ROOT / "build" / f"tests-{sys.implementation.cache_tag}"
+PORTABLE = os.environ.get("MS_ASCEND_OPS_PORTABLE", "0") not in ("", "0")
+# Where setup.py builds, so that most is there already.
+BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if PORTABLE else ''}"
 
 
 def build():
     """Bring the module up to date, one process at a time, and return its path."""
+    path = BUILD / f"host_calls{sysconfig.get_config_var('EXT_SUFFIX')}"
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (BUILD / "CMakeCache.txt").exists():
-            _cmake("-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}")
+        if not path.exists():
+            portable = "ON" if PORTABLE else "OFF"
+            _cmake(
+                "-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}", f"-DMS_ASCEND_OPS_PORTABLE={portable}"
+            )
         _cmake("--build", BUILD, "--target", "host_calls", "--parallel", "2")
-    return BUILD / f"host_calls{sysconfig.get_config_var('EXT_SUFFIX')}"
+    return path
 
 
 def _cmake(*arguments):

@@ -13,7 +13,12 @@ SLOT = 8 * 1024
 BLOCK = 32
 LANES = 64
 SIZE = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
-BINARY = ("Add", "Sub", "Mul", "Max", "Min")
+BINARY = {
+    "float32": ("Add", "Sub", "Mul", "Max", "Min", "Div"),
+    "int32": ("Add", "Sub", "Mul", "Max", "Min"),
+    # Any bytes may stand for halves, NaN among them; these two do not depend on the order of their operands then.
+    "float16": ("Sub", "Max", "Min"),
+}
 BITS = {"float32": lambda r: int(np.float32(r.choice([0.5, -1.0, 0.25, 1.0])).view(np.uint32)),
         "int32": lambda r: r.randrange(7)}  # fmt: skip
 
@@ -109,19 +114,21 @@ class Generator:
     # ---- single instructions; illegal ones are dropped
 
     def binary(self, op, dst, a, b, count):
-        d, s0, s1 = (elements(x, 4, 1, 0, count) for x in (dst, a, b))
-        if element_wise(d, (s0, s1), 4):
+        size = SIZE[self.dtype]
+        d, s0, s1 = (elements(x, size, 1, 0, count) for x in (dst, a, b))
+        if element_wise(d, (s0, s1), size):
             self.calls.append(("binary", op, self.dtype, dst, a, b, count))
 
     def repeat(self, op, dst, a, b, mask, repeats, strides, counter=0):
         """With `counter`, counter mode over that many elements."""
-        units, lanes = (-(-counter // LANES), LANES) if counter else (repeats, mask)
+        size = SIZE[self.dtype]
+        units, lanes = (-(-counter * size // 256), 256 // size) if counter else (repeats, mask)
         d, s0, s1 = (
-            elements(base, 4, units, strides[3 + i] * BLOCK, lanes, strides[i]) for i, base in enumerate((dst, a, b))
+            elements(base, size, units, strides[3 + i] * BLOCK, lanes, strides[i]) for i, base in enumerate((dst, a, b))
         )
-        if not element_wise(d, (s0, s1), 4) or op == "Div":
+        if not element_wise(d, (s0, s1), size):
             return
-        if np.array_equal(d, s0) and strides[3] == 0 and units > 1:
+        if op == "Div" and np.unique(d).size != d.size:  # the chip accumulates with Add, Sub, Mul, Max and Min only
             return
         if counter:
             self.calls.append(("set_mask", "counter", 0, counter))
@@ -131,9 +138,10 @@ class Generator:
             self.calls.append(("binary_repeat", op, self.dtype, dst, a, b, mask, repeats, strides, True))
 
     def unary(self, dst, src, count):
-        if element_wise(elements(dst, 4, 1, 0, count), (elements(src, 4, 1, 0, count),), 4):
-            if self.dtype == "float32" and self.rng.random() < 0.5:
-                self.calls.append(("unary", self.rng.choice(["Abs", "Relu"]), "float32", dst, src, count))
+        size = SIZE[self.dtype]
+        if element_wise(elements(dst, size, 1, 0, count), (elements(src, size, 1, 0, count),), size):
+            if self.dtype == "float16" or (self.dtype == "float32" and self.rng.random() < 0.5):
+                self.calls.append(("unary", self.rng.choice(["Abs", "Relu", "Exp"]), self.dtype, dst, src, count))
             else:
                 op = self.rng.choice(["Adds", "Muls", "Maxs", "Mins"])
                 self.calls.append(("scalar", op, self.dtype, dst, src, BITS[self.dtype](self.rng), count))
@@ -164,7 +172,7 @@ class Generator:
         count = self.count()
         for _ in range(self.rng.randint(1, 5)):
             if self.rng.random() < 0.5:
-                self.binary(self.rng.choice(BINARY), self.ub(), self.ub(), self.ub(), count)
+                self.binary(self.rng.choice(BINARY[self.dtype]), self.ub(), self.ub(), self.ub(), count)
             else:
                 self.unary(self.ub(), self.ub(), count)
 
@@ -172,19 +180,19 @@ class Generator:
         count, x, y = self.count(), self.ub(), self.ub()
         for _ in range(self.rng.randint(2, 4)):
             self.unary(x, x, count)
-            self.binary(self.rng.choice(BINARY), x, x, y, count)
+            self.binary(self.rng.choice(BINARY[self.dtype]), x, x, y, count)
 
     def any_repeat(self):
         rng = self.rng
         strides = tuple(rng.choice([0, 1, 1, 1, 2]) if i else rng.choice([1, 1, 1, 2]) for i in range(3))
         strides += tuple(rng.choice([0, 1, 8, 8, 8, 9, 16, self.stride // 8]) for _ in range(3))
-        self.repeat(rng.choice(BINARY), self.ub(), self.ub(), self.ub(), rng.choice([64, 64, 40, 8, 1, 33]),
+        self.repeat(rng.choice(BINARY[self.dtype]), self.ub(), self.ub(), self.ub(), rng.choice([64, 64, 40, 8, 1, 33]),
                     rng.choice([1, 2, 5, 16, 25]), strides)  # fmt: skip
 
     def accumulate(self):
         rng = self.rng
         acc, src = self.ub(), self.ub()
-        op = rng.choice(BINARY)
+        op = rng.choice(BINARY[self.dtype])
         if rng.random() < 0.6:
             self.repeat(op, acc, src, acc, 0, 1, (1, 1, 1, 0, 8, 0), counter=self.count())
         else:
@@ -194,7 +202,9 @@ class Generator:
         rng = self.rng
         first = rng.random() < 0.5
         strides = (1, 0, 1, 8, 0, 8) if first else (1, 1, 0, 8, 8, 0)
-        self.repeat(rng.choice(BINARY), self.ub(), self.ub(), self.ub(), 0, 1, strides, counter=self.count())
+        self.repeat(
+            rng.choice(BINARY[self.dtype]), self.ub(), self.ub(), self.ub(), 0, 1, strides, counter=self.count()
+        )
 
     def row_chunks(self):
         """The loops of primitives/rows.h over 64 columns each."""
@@ -203,7 +213,7 @@ class Generator:
         kind = rng.randrange(4)
         dst, src, other = self.ub(), self.ub(), self.ub()
         dst = src if rng.random() < 0.3 else dst
-        op = rng.choice(BINARY)
+        op = rng.choice(BINARY[self.dtype])
         for column in range(0, self.cols, LANES):
             lanes = min(LANES, self.cols - column)
             at = column * 4
@@ -215,6 +225,14 @@ class Generator:
                 self.repeat(op, dst + at, src + at, other + at, lanes, self.rows, (1, 1, 1, stride, stride, 0))
             else:  # SumColumns
                 self.repeat(op, dst + at, src + at, dst + at, lanes, self.rows, (1, 1, 1, 0, stride, 0))
+
+    def halves(self):
+        """Instructions on half beside those on 32 bits."""
+        outer, self.dtype = self.dtype, "float16"
+        for _ in range(self.rng.randint(1, 3)):
+            template = self.rng.choice(["element_chain", "any_repeat", "accumulate", "broadcast_block", "row_chunks"])
+            getattr(self, template)()
+        self.dtype = outer
 
     def row_groups(self):
         """Groups of rows, each made by instructions of its own, then stored as one."""
@@ -326,7 +344,8 @@ class Generator:
     TEMPLATES = (
         element_chain, element_chain, in_place_chain, any_repeat, any_repeat, accumulate, broadcast_block, row_chunks,
         row_chunks, row_groups, row_groups, load_rows, load_rows, load_vector, store_vector, store_rows, load_blocks,
-        in_and_out_of_place, casts, reduce_rows, fill, even_odd, scalars, global_scalars, free_and_reuse, atomic,
+        in_and_out_of_place, casts, reduce_rows, halves, fill, even_odd, scalars, global_scalars, free_and_reuse,
+        atomic,
     )  # fmt: skip
 
 
