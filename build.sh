@@ -67,6 +67,7 @@ sanitize() {
     local stage="$PWD/build/sanitize/stage"
     cmake -S . -B build/sanitize -DMS_ASCEND_OPS_SANITIZE=ON "-DPython_EXECUTABLE=$(command -v python)"
     cmake --build build/sanitize --parallel 2
+    cmake --build build/sanitize --target host_calls
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"
@@ -76,6 +77,7 @@ sanitize() {
     # Python itself leaks by design.
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
         UBSAN_OPTIONS=print_stacktrace=1 PYTHONDONTWRITEBYTECODE=1 \
+        MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)" \
         python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen -m "not slow" "$@"
 }
 
@@ -93,7 +95,7 @@ check() {
     python -m pip install --quiet --editable ".[demo,test]"
     ruff check .
     ruff format --check .
-    find kernels -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
+    find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
     mypy
     python -m pytest -n 2 "$@"
 }

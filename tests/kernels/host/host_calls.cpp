@@ -1,0 +1,623 @@
+/*!
+ * Ascend C calls of the host layer, for Python tests.
+ *
+ * A Program is a list of calls on byte offsets: into one Unified Buffer, and into one array that is global memory.
+ * run() plays one program per core in one of three ways: as kernels run (deferred), with everything recorded carried
+ * out after every call (serial), or with the recorded instructions run after some calls while views stay (flushed).
+ */
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host/kernel_operator.h"
+
+namespace py = pybind11;
+using namespace AscendC;
+
+namespace {
+
+struct Context {
+    TBuf<TPosition::VECCALC> buffer;
+    char* gm = nullptr;
+    std::vector<uint64_t> results;
+
+    template <typename T>
+    LocalTensor<T> Local(uint32_t offset)
+    {
+        return buffer.GetWithOffset<T>((host::UB_BYTES - offset) / sizeof(T), offset);
+    }
+    template <typename T>
+    GlobalTensor<T> Global(uint64_t offset)
+    {
+        GlobalTensor<T> tensor;
+        tensor.SetGlobalBuffer(reinterpret_cast<T*>(gm + offset));
+        return tensor;
+    }
+};
+
+using Call = std::function<void(Context&)>;
+
+template <typename T>
+T FromBits(uint32_t bits)
+{
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+
+[[noreturn]] void Unknown(const std::string& what)
+{
+    throw std::invalid_argument("host_calls: unknown " + what);
+}
+
+// Calls `body` with a value of the named type.
+template <class BODY>
+void WithNumber(const std::string& dtype, BODY&& body)
+{
+    if (dtype == "float32") {
+        body(float{});
+    } else if (dtype == "int32") {
+        body(int32_t{});
+    } else if (dtype == "float16") {
+        body(half{});
+    } else {
+        Unknown("dtype " + dtype);
+    }
+}
+
+template <class BODY>
+void WithAny(const std::string& dtype, BODY&& body)
+{
+    if (dtype == "bfloat16") {
+        body(bfloat16_t{});
+    } else {
+        WithNumber(dtype, body);
+    }
+}
+
+// Overload sets as values: NAME in its count form, its repeat form, and its repeat form with the mask register.
+#define OVERLOADS(NAME, FUNCTION)                                                       \
+    struct NAME {                                                                       \
+        template <typename T, class... ARGUMENTS>                                       \
+        void operator()(const LocalTensor<T>& dst, const ARGUMENTS&... arguments) const \
+        {                                                                               \
+            FUNCTION(dst, arguments...);                                                \
+        }                                                                               \
+        template <typename T, class... ARGUMENTS>                                       \
+        void Unmasked(const LocalTensor<T>& dst, const ARGUMENTS&... arguments) const   \
+        {                                                                               \
+            FUNCTION<T, false>(dst, arguments...);                                      \
+        }                                                                               \
+    };
+OVERLOADS(AddCall, AscendC::Add)
+OVERLOADS(SubCall, AscendC::Sub)
+OVERLOADS(MulCall, AscendC::Mul)
+OVERLOADS(DivCall, AscendC::Div)
+OVERLOADS(MaxCall, AscendC::Max)
+OVERLOADS(MinCall, AscendC::Min)
+OVERLOADS(AddsCall, AscendC::Adds)
+OVERLOADS(MulsCall, AscendC::Muls)
+OVERLOADS(MaxsCall, AscendC::Maxs)
+OVERLOADS(MinsCall, AscendC::Mins)
+OVERLOADS(ExpCall, AscendC::Exp)
+OVERLOADS(LnCall, AscendC::Ln)
+OVERLOADS(SqrtCall, AscendC::Sqrt)
+OVERLOADS(AbsCall, AscendC::Abs)
+OVERLOADS(ReluCall, AscendC::Relu)
+#undef OVERLOADS
+
+// Calls `body` with the named overload set and a value of the named type.
+template <class BODY>
+void WithBinary(const std::string& op, const std::string& dtype, BODY&& body)
+{
+    const auto number = [&](auto call) { WithNumber(dtype, [&](auto type) { body(call, type); }); };
+    if (op == "Add") {
+        number(AddCall{});
+    } else if (op == "Sub") {
+        number(SubCall{});
+    } else if (op == "Mul") {
+        number(MulCall{});
+    } else if (op == "Max") {
+        number(MaxCall{});
+    } else if (op == "Min") {
+        number(MinCall{});
+    } else if (op == "Div") {
+        if (dtype == "float32") {
+            body(DivCall{}, float{});
+        } else if (dtype == "float16") {
+            body(DivCall{}, half{});
+        } else {
+            Unknown("dtype of Div " + dtype);
+        }
+    } else {
+        Unknown("binary instruction " + op);
+    }
+}
+
+template <class BODY>
+void WithScalar(const std::string& op, const std::string& dtype, BODY&& body)
+{
+    const auto number = [&](auto call) {
+        if (dtype == "float32") {
+            body(call, float{});
+        } else if (dtype == "int32") {
+            body(call, int32_t{});
+        } else {
+            Unknown("dtype of " + op + " " + dtype);
+        }
+    };
+    if (op == "Adds") {
+        number(AddsCall{});
+    } else if (op == "Muls") {
+        number(MulsCall{});
+    } else if (op == "Maxs") {
+        number(MaxsCall{});
+    } else if (op == "Mins") {
+        number(MinsCall{});
+    } else {
+        Unknown("scalar instruction " + op);
+    }
+}
+
+template <class BODY>
+void WithUnary(const std::string& op, const std::string& dtype, BODY&& body)
+{
+    const auto number = [&](auto call) {
+        if (dtype == "float32") {
+            body(call, float{});
+        } else if (dtype == "float16") {
+            body(call, half{});
+        } else {
+            Unknown("dtype of " + op + " " + dtype);
+        }
+    };
+    if (op == "Exp") {
+        number(ExpCall{});
+    } else if (op == "Ln") {
+        number(LnCall{});
+    } else if (op == "Sqrt") {
+        number(SqrtCall{});
+    } else if (op == "Abs") {
+        number(AbsCall{});
+    } else if (op == "Relu") {
+        number(ReluCall{});
+    } else {
+        Unknown("unary instruction " + op);
+    }
+}
+
+// The conversions A2 has among the four types.
+template <class BODY>
+void WithCast(const std::string& to, const std::string& from, BODY&& body)
+{
+    const std::string name = from + "->" + to;
+    if (name == "float16->float32") {
+        body(float{}, half{});
+    } else if (name == "bfloat16->float32") {
+        body(float{}, bfloat16_t{});
+    } else if (name == "float32->float16") {
+        body(half{}, float{});
+    } else if (name == "float32->bfloat16") {
+        body(bfloat16_t{}, float{});
+    } else if (name == "float32->float32") {
+        body(float{}, float{});
+    } else if (name == "float32->int32") {
+        body(int32_t{}, float{});
+    } else if (name == "float16->int32") {
+        body(int32_t{}, half{});
+    } else if (name == "bfloat16->int32") {
+        body(int32_t{}, bfloat16_t{});
+    } else if (name == "int32->float32") {
+        body(float{}, int32_t{});
+    } else {
+        Unknown("conversion " + name);
+    }
+}
+
+class Program {
+public:
+    std::vector<Call> calls;
+
+    void SetMask(const std::string& mode, uint64_t high, uint64_t low)
+    {
+        if (mode == "counter") {
+            calls.push_back([=](Context&) {
+                SetMaskCount();
+                SetVectorMask<float, MaskMode::COUNTER>(high, low);
+            });
+        } else {
+            calls.push_back([=](Context&) {
+                SetMaskNorm();
+                SetVectorMask<float>(high, low);
+            });
+        }
+    }
+    void ClearMask()
+    {
+        calls.push_back([](Context&) {
+            SetMaskNorm();
+            ResetMask();
+        });
+    }
+
+    // dst = src0 op src1 on `count` elements.
+    void Binary(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src0, uint32_t src1, int count)
+    {
+        WithBinary(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { call(c.Local<T>(dst), c.Local<T>(src0), c.Local<T>(src1), count); });
+        });
+    }
+    // The same by repeats; without `setMask` the mask register counts.
+    void BinaryRepeat(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src0, uint32_t src1,
+                      uint64_t mask, uint8_t repeats, const std::array<uint8_t, 6>& s, bool setMask)
+    {
+        const BinaryRepeatParams params(s[0], s[1], s[2], s[3], s[4], s[5]);
+        WithBinary(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                if (setMask) {
+                    call(c.Local<T>(dst), c.Local<T>(src0), c.Local<T>(src1), mask, repeats, params);
+                } else {
+                    call.Unmasked(c.Local<T>(dst), c.Local<T>(src0), c.Local<T>(src1), MASK_PLACEHOLDER, repeats,
+                                  params);
+                }
+            });
+        });
+    }
+
+    void Scalar(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src, uint32_t valueBits,
+                int count)
+    {
+        WithScalar(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            const T value = FromBits<T>(valueBits);
+            calls.push_back([=](Context& c) { call(c.Local<T>(dst), c.Local<T>(src), value, count); });
+        });
+    }
+    void ScalarRepeat(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src, uint32_t valueBits,
+                      uint64_t mask, uint8_t repeats, const std::array<uint8_t, 4>& s, bool setMask)
+    {
+        const UnaryRepeatParams params(s[0], s[1], s[2], s[3]);
+        WithScalar(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            const T value = FromBits<T>(valueBits);
+            calls.push_back([=](Context& c) {
+                if (setMask) {
+                    call(c.Local<T>(dst), c.Local<T>(src), value, mask, repeats, params);
+                } else {
+                    call.Unmasked(c.Local<T>(dst), c.Local<T>(src), value, MASK_PLACEHOLDER, repeats, params);
+                }
+            });
+        });
+    }
+
+    void Unary(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src, int count)
+    {
+        WithUnary(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { call(c.Local<T>(dst), c.Local<T>(src), count); });
+        });
+    }
+    void UnaryRepeat(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src, uint64_t mask,
+                     uint8_t repeats, const std::array<uint8_t, 4>& s, bool setMask)
+    {
+        const UnaryRepeatParams params(s[0], s[1], s[2], s[3]);
+        WithUnary(op, dtype, [&](auto call, auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                if (setMask) {
+                    call(c.Local<T>(dst), c.Local<T>(src), mask, repeats, params);
+                } else {
+                    call.Unmasked(c.Local<T>(dst), c.Local<T>(src), MASK_PLACEHOLDER, repeats, params);
+                }
+            });
+        });
+    }
+
+    void CastCount(const std::string& to, const std::string& from, uint32_t dst, uint32_t src, int mode, uint32_t count)
+    {
+        WithCast(to, from, [&](auto target, auto source) {
+            using T = decltype(target);
+            using U = decltype(source);
+            calls.push_back(
+                [=](Context& c) { Cast(c.Local<T>(dst), c.Local<U>(src), static_cast<RoundMode>(mode), count); });
+        });
+    }
+    void CastRepeat(const std::string& to, const std::string& from, uint32_t dst, uint32_t src, int mode, uint64_t mask,
+                    uint8_t repeats, const std::array<uint8_t, 4>& s, bool setMask)
+    {
+        const UnaryRepeatParams params(s[0], s[1], s[2], s[3]);
+        WithCast(to, from, [&](auto target, auto source) {
+            using T = decltype(target);
+            using U = decltype(source);
+            calls.push_back([=](Context& c) {
+                if (setMask) {
+                    Cast(c.Local<T>(dst), c.Local<U>(src), static_cast<RoundMode>(mode), mask, repeats, params);
+                } else {
+                    Cast<T, U, false>(c.Local<T>(dst), c.Local<U>(src), static_cast<RoundMode>(mode), MASK_PLACEHOLDER,
+                                      repeats, params);
+                }
+            });
+        });
+    }
+
+    void ReduceSum(uint32_t dst, uint32_t src, int mask, int repeats, int dstRepStride, int srcRepStride)
+    {
+        calls.push_back([=](Context& c) {
+            WholeReduceSum(c.Local<float>(dst), c.Local<float>(src), mask, repeats, dstRepStride, 1, srcRepStride);
+        });
+    }
+    void Fill(const std::string& dtype, uint32_t dst, uint32_t valueBits, int count)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { Duplicate(c.Local<T>(dst), FromBits<T>(valueBits), count); });
+        });
+    }
+    void Broadcast(const std::string& dtype, uint32_t dst, uint32_t src, uint8_t repeats, uint16_t blkStride,
+                   uint16_t repStride)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back(
+                [=](Context& c) { Brcb(c.Local<T>(dst), c.Local<T>(src), repeats, {blkStride, repStride}); });
+        });
+    }
+    // The number of elements kept goes to the results.
+    void Pattern(const std::string& dtype, uint32_t dst, uint32_t src, uint8_t pattern, bool reduceMode, uint32_t mask,
+                 uint16_t repeats)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                uint64_t kept = 0;
+                GatherMask(c.Local<T>(dst), c.Local<T>(src), pattern, reduceMode, mask, {1, repeats, 8, 0}, kept);
+                c.results.push_back(kept);
+            });
+        });
+    }
+    void GatherOffsets(const std::string& dtype, uint32_t dst, uint32_t src, uint32_t offsets, uint32_t base,
+                       uint32_t count, uint32_t srcElements)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                LocalTensor<T> source = c.Local<T>(src);
+                source.SetSize(srcElements);
+                Gather(c.Local<T>(dst), source, c.Local<uint32_t>(offsets), base, count);
+            });
+        });
+    }
+
+    void CopyIn(const std::string& dtype, uint32_t ub, uint64_t gm, uint32_t count)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { DataCopy(c.Local<T>(ub), c.Global<T>(gm), count); });
+        });
+    }
+    void CopyOut(const std::string& dtype, uint64_t gm, uint32_t ub, uint32_t count)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { DataCopy(c.Global<T>(gm), c.Local<T>(ub), count); });
+        });
+    }
+    // shape: blockCount, blockLen, srcStride, dstStride, in blocks
+    void CopyInBlocks(const std::string& dtype, uint32_t ub, uint64_t gm, const std::array<uint16_t, 4>& shape)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                DataCopy(c.Local<T>(ub), c.Global<T>(gm), DataCopyParams{shape[0], shape[1], shape[2], shape[3]});
+            });
+        });
+    }
+    void CopyOutBlocks(const std::string& dtype, uint64_t gm, uint32_t ub, const std::array<uint16_t, 4>& shape)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                DataCopy(c.Global<T>(gm), c.Local<T>(ub), DataCopyParams{shape[0], shape[1], shape[2], shape[3]});
+            });
+        });
+    }
+    // shape: blockCount, blockLen in bytes, srcStride, dstStride; pad: left, right, value
+    void CopyInPad(const std::string& dtype, uint32_t ub, uint64_t gm, const std::array<uint32_t, 4>& shape, bool isPad,
+                   const std::array<uint32_t, 3>& pad)
+    {
+        const DataCopyExtParams params(static_cast<uint16_t>(shape[0]), shape[1], shape[2], shape[3], 0);
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            const DataCopyPadExtParams<T> padding(isPad, static_cast<uint8_t>(pad[0]), static_cast<uint8_t>(pad[1]),
+                                                  FromBits<T>(pad[2]));
+            calls.push_back([=](Context& c) { DataCopyPad(c.Local<T>(ub), c.Global<T>(gm), params, padding); });
+        });
+    }
+    void CopyOutPad(const std::string& dtype, uint64_t gm, uint32_t ub, const std::array<uint32_t, 4>& shape)
+    {
+        const DataCopyExtParams params(static_cast<uint16_t>(shape[0]), shape[1], shape[2], shape[3], 0);
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) { DataCopyPad(c.Global<T>(gm), c.Local<T>(ub), params); });
+        });
+    }
+    void Atomic(bool add)
+    {
+        calls.push_back([=](Context&) {
+            if (add) {
+                SetAtomicAdd<float>();
+            } else {
+                SetAtomicNone();
+            }
+        });
+    }
+
+    void Get(uint32_t ub)
+    {
+        calls.push_back([=](Context& c) { c.results.push_back(c.Local<uint32_t>(ub).GetValue(0)); });
+    }
+    void Set(uint32_t ub, uint32_t bits)
+    {
+        calls.push_back([=](Context& c) { c.Local<uint32_t>(ub).SetValue(0, bits); });
+    }
+    void GmGet(uint64_t gm)
+    {
+        calls.push_back([=](Context& c) { c.results.push_back(c.Global<uint32_t>(gm).GetValue(0)); });
+    }
+    void GmSet(uint64_t gm, uint32_t bits)
+    {
+        calls.push_back([=](Context& c) { c.Global<uint32_t>(gm).SetValue(0, bits); });
+    }
+    // What FreeTensor of a queue's buffer does: its bytes are undefined until they are written again.
+    void Free(uint32_t ub, uint32_t bytes)
+    {
+        calls.push_back([=](Context& c) { host::Core::Current().Discard(c.Local<uint8_t>(ub).Address(), bytes); });
+    }
+    void Sync()
+    {
+        calls.push_back([](Context&) { SyncAll(); });
+    }
+    void BlockIdx()
+    {
+        calls.push_back([](Context& c) { c.results.push_back(static_cast<uint64_t>(GetBlockIdx())); });
+    }
+    // gm[out + i] = gm[in + i] + 1 in float tiles, through queues of `buffers` buffers each.
+    void Queues(uint64_t out, uint64_t in, uint32_t tiles, uint32_t tileLength, uint8_t buffers)
+    {
+        calls.push_back([=](Context& c) {
+            TPipe pipe;
+            TQue<TPosition::VECIN, 1> inQueue;
+            TQue<TPosition::VECOUT, 1> outQueue;
+            pipe.InitBuffer(inQueue, buffers, tileLength * sizeof(float));
+            pipe.InitBuffer(outQueue, buffers, tileLength * sizeof(float));
+            for (uint32_t tile = 0; tile < tiles; ++tile) {
+                const uint64_t offset = uint64_t{tile} * tileLength * sizeof(float);
+                LocalTensor<float> loaded = inQueue.AllocTensor<float>();
+                DataCopy(loaded, c.Global<float>(in + offset), tileLength);
+                inQueue.EnQue(loaded);
+                LocalTensor<float> x = inQueue.DeQue<float>();
+                LocalTensor<float> y = outQueue.AllocTensor<float>();
+                Adds(y, x, 1.0f, static_cast<int32_t>(tileLength));
+                inQueue.FreeTensor(x);
+                outQueue.EnQue(y);
+                LocalTensor<float> stored = outQueue.DeQue<float>();
+                DataCopy(c.Global<float>(out + offset), stored, tileLength);
+                outQueue.FreeTensor(stored);
+            }
+        });
+    }
+};
+
+enum class Execution { DEFERRED, SERIAL, FLUSHED };
+
+Execution ExecutionOf(const std::string& name)
+{
+    if (name == "deferred") {
+        return Execution::DEFERRED;
+    }
+    if (name == "serial") {
+        return Execution::SERIAL;
+    }
+    return name == "flushed" ? Execution::FLUSHED : (Unknown("execution " + name), Execution::SERIAL);
+}
+
+void Play(const Program& program, Context& context, Execution execution)
+{
+    constexpr uint32_t CALLS_PER_FLUSH = 3;
+    uint32_t done = 0;
+    for (const Call& call : program.calls) {
+        call(context);
+        if (execution == Execution::SERIAL) {
+            host::Core::Current().Settle();
+        } else if (execution == Execution::FLUSHED && ++done % CALLS_PER_FLUSH == 0) {
+            host::Core::Current().Flush();
+        }
+    }
+    host::Core::Current().Settle();
+}
+
+using Bytes = py::array_t<uint8_t, py::array::c_style>;
+
+// Runs program i on core i. `ub` (cores, bytes): what the Unified Buffers hold before, and after, from their start on.
+// Returns what each program read by itself.
+std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& programs, Bytes& gm, Bytes& ub,
+                                       const std::string& execution, uint64_t outputBytes)
+{
+    if (ub.ndim() != 2 || ub.shape(0) != static_cast<py::ssize_t>(programs.size()) ||
+        ub.shape(1) > static_cast<py::ssize_t>(host::UB_BYTES)) {
+        throw std::invalid_argument("host_calls: ub must have one row of Unified Buffer bytes per program");
+    }
+    const Execution how = ExecutionOf(execution);
+    const size_t bytes = static_cast<size_t>(ub.shape(1));
+    uint8_t* images = ub.mutable_data();
+    char* memory = reinterpret_cast<char*>(gm.mutable_data());
+    std::vector<std::vector<uint64_t>> results(programs.size());
+    py::gil_scoped_release release;
+    host::Launch({static_cast<uint32_t>(programs.size()), 0}, outputBytes, [&](GM_ADDR) {
+        const size_t block = static_cast<size_t>(GetBlockIdx());
+        TPipe pipe;
+        Context context;
+        context.gm = memory;
+        pipe.InitBuffer(context.buffer, host::UB_BYTES);
+        memcpy(host::Core::Current().UnifiedBuffer(), images + block * bytes, bytes);
+        Play(*programs[block], context, how);
+        memcpy(images + block * bytes, host::Core::Current().UnifiedBuffer(), bytes);
+        results[block] = std::move(context.results);
+    });
+    return results;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(host_calls, module)
+{
+    py::class_<Program>(module, "Program")
+        .def(py::init<>())
+        .def("set_mask", &Program::SetMask)
+        .def("clear_mask", &Program::ClearMask)
+        .def("binary", &Program::Binary)
+        .def("binary_repeat", &Program::BinaryRepeat)
+        .def("scalar", &Program::Scalar)
+        .def("scalar_repeat", &Program::ScalarRepeat)
+        .def("unary", &Program::Unary)
+        .def("unary_repeat", &Program::UnaryRepeat)
+        .def("cast", &Program::CastCount)
+        .def("cast_repeat", &Program::CastRepeat)
+        .def("reduce_sum", &Program::ReduceSum)
+        .def("fill", &Program::Fill)
+        .def("broadcast", &Program::Broadcast)
+        .def("pattern", &Program::Pattern)
+        .def("gather", &Program::GatherOffsets)
+        .def("copy_in", &Program::CopyIn)
+        .def("copy_out", &Program::CopyOut)
+        .def("copy_in_blocks", &Program::CopyInBlocks)
+        .def("copy_out_blocks", &Program::CopyOutBlocks)
+        .def("copy_in_pad", &Program::CopyInPad)
+        .def("copy_out_pad", &Program::CopyOutPad)
+        .def("atomic", &Program::Atomic)
+        .def("get", &Program::Get)
+        .def("set", &Program::Set)
+        .def("gm_get", &Program::GmGet)
+        .def("gm_set", &Program::GmSet)
+        .def("free", &Program::Free)
+        .def("sync", &Program::Sync)
+        .def("block_idx", &Program::BlockIdx)
+        .def("queues", &Program::Queues);
+    module.def("run", &Run, py::arg("programs"), py::arg("gm").noconvert(), py::arg("ub").noconvert(),
+               py::arg("execution") = "deferred", py::arg("output_bytes") = 0);
+    module.def("thread_num", &host::GetThreadNum);
+    module.def("set_thread_num", &host::SetThreadNum);
+    module.def("core_num", [] { return host::HostPlatform().coreNum; });
+    module.attr("UB_BYTES") = host::UB_BYTES;
+    module.attr("VECTOR_UNIT") = host::g_vectorUnit->name;
+}

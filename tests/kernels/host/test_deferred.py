@@ -1,0 +1,102 @@
+"""Deferred execution equals serial execution, bit for bit, in the Unified Buffer and in global memory.
+
+A program runs three ways: everything carried out after each call; as kernels run; with some flushes in between. Each
+runs with ordinary and with streaming stores. Program text comes from programs.py, a list that prints as it is called.
+"""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.host.module import host_calls, program
+from tests.kernels.host.programs import GM_BYTES, UB_BYTES, draw_program
+
+STREAMING = 1 << 30  # bytes of output from which stores go past the cache
+_rng = np.random.default_rng(0)
+GM = _rng.standard_normal(GM_BYTES // 4).astype(np.float32).view(np.uint8)
+UB = _rng.standard_normal(UB_BYTES // 4).astype(np.float32).view(np.uint8)
+
+
+def play(calls, execution, output_bytes=0):
+    gm, ub = GM.copy(), UB[None].copy()
+    results = host_calls().run([program(calls)], gm, ub, execution, output_bytes)
+    return gm, ub, results
+
+
+def assert_same_in_any_execution(calls):
+    gm, ub, results = play(calls, "serial")
+    for execution, output_bytes in [("deferred", 0), ("flushed", 0), ("deferred", STREAMING)]:
+        other_gm, other_ub, other_results = play(calls, execution, output_bytes)
+        assert other_results == results
+        assert np.array_equal(other_ub, ub), f"Unified Buffer differs from byte {np.argmax(other_ub != ub)} on"
+        assert np.array_equal(other_gm, gm), f"global memory differs from byte {np.argmax(other_gm != gm)} on"
+
+
+@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(st.randoms(use_true_random=False))
+def test_random_programs(rng):
+    assert_same_in_any_execution(draw_program(rng))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_random_programs(seed):
+    for i in range(100):
+        assert_same_in_any_execution(draw_program(random.Random(1000 * seed + i)))
+
+
+def load(ub, gm, count):
+    return ("copy_in_pad", "float32", ub, gm, (1, 4 * count, 0, 0), False, (0, 0, 0))
+
+
+def store(gm, ub, count):
+    return ("copy_out_pad", "float32", gm, ub, (1, 4 * count, 0, 0))
+
+
+# What random programs found, or seldom reach.
+FOUND = {
+    "a strided copy in keeps what lies between its rows": [
+        load(0, 0, 100),
+        ("copy_in_pad", "float32", 0, 4096, (7, 96, 0, 1), False, (0, 0, 0)),
+    ],
+    "rows made by groups of their own, stored with gaps": [
+        *(("binary", "Mul", "float32", 256 * i, 8192 + 256 * i, 8192 + 256 * i, 64) for i in range(3)),
+        ("copy_out_pad", "float32", 0, 0, (3, 256, 0, 20)),
+    ],
+    "a copy out over its own source": [load(0, 0, 2000), store(96, 0, 2000)],
+    "a copy out over its own source, in rows": [
+        load(0, 0, 2000),
+        ("copy_out_pad", "float32", 64, 0, (6, 96, 0, 12)),
+    ],
+    "a copy out to its own source": [load(0, 0, 2000), store(0, 0, 2000)],
+    "an atomic copy out over its own source": [load(0, 0, 2000), ("atomic", True), store(4, 0, 2000)],
+    "an accumulator loaded from global memory": [
+        load(0, 0, 64),
+        ("set_mask", "counter", 0, 1000),
+        ("binary_repeat", "Add", "float32", 0, 8192, 0, 0, 1, (1, 1, 1, 0, 8, 0), False),
+    ],
+    "half accumulation beside a coarser instruction": [
+        ("cast", "float16", "float32", 0, 16384, 1, 300),
+        ("cast", "float16", "float32", 8192, 32768, 1, 300),
+        ("set_mask", "counter", 0, 200),
+        ("binary_repeat", "Add", "float16", 0, 8192, 0, 0, 1, (1, 1, 1, 0, 8, 0), False),
+        ("clear_mask",),
+        ("binary_repeat", "Add", "float32", 24576, 16384, 16384, 8, 200, (1, 1, 1, 1, 1, 1), True),
+    ],
+    "a short column between whole ones": [
+        ("binary_repeat", "Add", "float32", 0, 8192, 0, 64, 4, (1, 1, 1, 8, 30, 8), True),
+        ("binary_repeat", "Add", "float32", 0, 8192 + 256, 0, 32, 4, (1, 1, 1, 8, 30, 8), True),
+        ("binary_repeat", "Add", "float32", 0, 8192 + 384, 0, 64, 4, (1, 1, 1, 8, 30, 8), True),
+    ],
+    "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
+    "more instructions than a core keeps": [
+        ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
+    ],
+}
+
+
+@pytest.mark.parametrize("calls", FOUND.values(), ids=FOUND.keys())
+def test_found(calls):
+    assert_same_in_any_execution(calls)
