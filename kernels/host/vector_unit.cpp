@@ -32,7 +32,9 @@ HOST_INLINE VF FromScalar(float s, VF)
 }
 HOST_INLINE VI FromScalar(float s, VI)
 {
-    return SetInt(static_cast<int32_t>(s));
+    int32_t value;
+    memcpy(&value, &s, sizeof(value));
+    return SetInt(value);
 }
 
 // Max and Min as on A2: NaN in either operand gives NaN.
