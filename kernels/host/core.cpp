@@ -183,6 +183,10 @@ void Core::Issue()
         }
     }
     if (viewCount_ > 0) {
+        const Operand& target = instructions_[instructionCount_].operands[0];
+        if (target.stride == 0) {  // an accumulator is read through its destination, which is never a view
+            Overwrite({target.base, target.end}, false);
+        }
         const uint32_t operandCount = instructions_[instructionCount_].operandCount;
         for (uint32_t i = 1; i < operandCount; ++i) {
             Resolve(i);
@@ -207,7 +211,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     view.gmStride = contiguous ? view.rowBytes : shape.srcStride;
     view.gm = gm;
     view.ub = {ub, ub + view.ubStride * (view.rows - 1) + view.rowBytes};
-    Overwrite(view.ub, true);
+    Overwrite(view.ub, view.rows == 1);
     if (writeCount_ > 0 && WriteTouches({gm, gm + view.gmStride * (view.rows - 1) + view.rowBytes})) {
         WriteOutAll();
     }
@@ -274,8 +278,9 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
         copy.operands[1] = {const_cast<char*>(ub), shape.srcStride, shape.rowBytes};
     }
     SetEnds(copy);
+    // First, so that a view of what is about to be overwritten becomes a copy.
+    Overwrite({gm, copy.operands[0].end}, false);
     Resolve(1);
-    Overwrite({gm, instructions_[instructionCount_].operands[0].end}, false);
     if (streaming_ && !atomicAdd && QueueWrite(shape)) {
         return;
     }
@@ -416,10 +421,10 @@ bool Core::Widens(const Instruction& later)
         wider.operandCount != later.operandCount || !wider.widen) {
         return false;
     }
-    const bool folds = later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
-                       wider.operands[2].base == later.operands[2].base &&
-                       wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
-                       (wider.run == later.run || wider.run == later.fold);
+    const bool folds =
+        later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
+        wider.operands[2].base == later.operands[2].base && wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
+        wider.operands[1].extent % ONE_REPEAT_BYTE_SIZE == 0 && (wider.run == later.run || wider.run == later.fold);
     if (!folds && wider.run != later.run) {
         return false;
     }
@@ -482,7 +487,7 @@ bool Core::SinkCopy(const Instruction& copy)
             groups[count++] = g;
         }
     }
-    const bool rows = from.stride != static_cast<int64_t>(from.extent);
+    const bool rows = from.stride != static_cast<int64_t>(from.extent) || to.stride != static_cast<int64_t>(to.extent);
     if (count < 2 || instructionCount_ + count > MAX_INSTRUCTIONS || (rows && count != copy.units)) {
         return false;
     }
@@ -603,7 +608,7 @@ inline uint32_t Core::StripOf(const Group& group)
     }
     uint32_t strip = STRIP_ELEMENTS / group.elements;
     strip = strip == 0 ? 1 : strip;
-    return group.granular ? (strip + 63) / 64 * 64 : strip;
+    return group.granular ? (strip + GRANULE - 1) / GRANULE * GRANULE : strip;
 }
 
 void Core::Run(const Group& group, uint32_t readsPerRun, uint32_t writesPerRun)

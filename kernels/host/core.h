@@ -90,6 +90,7 @@ private:
     static constexpr uint32_t LINE_BYTES = 64;
     static constexpr uint32_t STRIP_ELEMENTS = 512;
     static constexpr uint32_t TINY_ELEMENTS = 256;
+    static constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
     static constexpr uint16_t NONE = 0xffff;
 
     struct Span {
@@ -104,7 +105,7 @@ private:
         uint16_t last;
         uint32_t units;     // of its coarsest instruction; every other has a multiple of it
         uint32_t elements;  // of its widest instruction in one such unit
-        bool granular;      // a member wants strips at multiples of 64 units
+        bool granular;      // a member wants strips at multiples of GRANULE units
     };
 
     struct View {

@@ -178,7 +178,7 @@ inline void ResetMask()
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count) \
     {                                                                                                                  \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);                    \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);                  \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
@@ -188,7 +188,7 @@ inline void ResetMask()
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),              \
                                         host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};             \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                           \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                         \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                    \
     }
 
@@ -207,8 +207,8 @@ ASCENDC_HOST_BINARY(Min, MIN)
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)        \
     {                                                                                                                  \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, host::ScalarOf(scalarValue), \
-                              0);                                                                                      \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count,                            \
+                              host::ScalarOf(scalarValue), 0);                                                         \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
@@ -217,7 +217,7 @@ ASCENDC_HOST_BINARY(Min, MIN)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                           \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                         \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
                            0);                                                                                         \
     }
@@ -235,7 +235,7 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                     \
     {                                                                                                         \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);           \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);         \
     }                                                                                                         \
     template <typename T, bool isSetMask = true>                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
@@ -244,7 +244,7 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                  \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
     }
 
