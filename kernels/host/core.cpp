@@ -404,18 +404,20 @@ bool Core::Joins(const Group& group, const Instruction& later) const
             }
         }
     }
-    const char* writes = later.operands[0].base;
-    bool updates = false;
-    for (uint32_t b = 1; b < later.operandCount; ++b) {
-        updates = updates || later.operands[b].base == writes;
-    }
+    // A buffer written again from data that nobody here has made: the next row or tile begins, and so does a group.
+    bool rewrites = false;
+    bool continues = false;
     for (uint16_t i = group.first; i != NONE; i = next_[i]) {
-        // A buffer written anew, not updated: the next row or tile begins here, and so does a group.
-        if ((instructions_[i].operands[0].base == writes && !updates) || !KeepsStep(instructions_[i], later, units)) {
+        const Instruction& earlier = instructions_[i];
+        if (!KeepsStep(earlier, later, units)) {
             return false;
         }
+        rewrites = rewrites || earlier.operands[0].base == later.operands[0].base;
+        for (uint32_t b = 1; b < later.operandCount; ++b) {
+            continues = continues || later.operands[b].base == earlier.operands[0].base;
+        }
     }
-    return true;
+    return continues || !rewrites;
 }
 
 // Several rows take an instruction for every 64 columns: the next 64 columns become part of the last instruction.
@@ -623,15 +625,71 @@ inline uint32_t Core::StripOf(const Group& group)
     return strip == 0 ? 1 : strip;
 }
 
+// Do the parts of a sequence meet in whole operands only, never in shifted ones?
+bool Core::Aligned(const Instruction* const* parts, uint32_t count)
+{
+    for (uint32_t a = 0; a < count; ++a) {
+        const Operand& written = parts[a]->operands[0];
+        for (uint32_t b = 0; b < count; ++b) {
+            for (uint32_t i = 0; i < parts[b]->operandCount; ++i) {
+                const Operand& other = parts[b]->operands[i];
+                if (other.base < written.end && written.base < other.end &&
+                    (other.base != written.base || other.stride != written.stride)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+// The sequence that begins with instruction `first` of a group, if the vector unit has one.
+const Sequence* Core::FindSequence(uint16_t first, const Instruction** parts) const
+{
+    for (uint32_t k = 0; k < g_vectorUnit->sequenceCount; ++k) {
+        const Sequence& sequence = g_vectorUnit->sequences[k];
+        uint32_t length = 0;
+        for (uint16_t i = first;
+             i != NONE && length < sequence.length && instructions_[i].run == sequence.runs[length] &&
+             instructions_[i].units == instructions_[first].units;
+             i = next_[i]) {
+            parts[length++] = &instructions_[i];
+        }
+        if (length == sequence.length && sequence.fits(parts) && Aligned(parts, length)) {
+            return &sequence;
+        }
+    }
+    return nullptr;
+}
+
 void Core::Run(const Group& group, uint32_t readsPerRun, uint32_t writesPerRun)
 {
+    struct Step {
+        const Instruction* parts[MAX_SEQUENCE];
+        const Sequence* sequence;
+        uint32_t ratio;
+    };
+    Step steps[MAX_INSTRUCTIONS];
+    uint32_t stepCount = 0;
+    for (uint16_t i = group.first; i != NONE;) {
+        Step& step = steps[stepCount++];
+        step.parts[0] = &instructions_[i];
+        step.ratio = instructions_[i].units == group.units ? 1 : instructions_[i].units / group.units;
+        step.sequence = next_[i] != NONE && group.elements == 1 ? FindSequence(i, step.parts) : nullptr;
+        for (uint32_t skipped = step.sequence == nullptr ? 1 : step.sequence->length; skipped > 0; --skipped) {
+            i = next_[i];
+        }
+    }
     const uint32_t strip = StripOf(group);
     for (uint32_t begin = 0; begin < group.units; begin += strip) {
         const uint32_t end = group.units - begin < strip ? group.units : begin + strip;
-        for (uint16_t i = group.first; i != NONE; i = next_[i]) {
-            const Instruction& instruction = instructions_[i];
-            const uint32_t ratio = instruction.units == group.units ? 1 : instruction.units / group.units;
-            instruction.run(instruction, begin * ratio, end * ratio);
+        for (uint32_t k = 0; k < stepCount; ++k) {
+            const Step& step = steps[k];
+            if (step.sequence != nullptr) {
+                step.sequence->run(step.parts, begin, end);
+            } else {
+                step.parts[0]->run(*step.parts[0], begin * step.ratio, end * step.ratio);
+            }
             if (aheadCount_ > 0) {
                 Prefetch(readsPerRun);
             }

@@ -160,6 +160,8 @@ private:
     void LookAhead(const char* gm, const View& view, Stream& stream);
     void Prefetch(uint32_t lines);
     static uint32_t StripOf(const Group& group);
+    static bool Aligned(const Instruction* const* parts, uint32_t count);
+    const Sequence* FindSequence(uint16_t first, const Instruction** parts) const;
     bool QueueWrite(const CopyShape& shape);
     void WriteOut(uint32_t lines);
     void WriteOutAll();

@@ -80,6 +80,19 @@ constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
 constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
 constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
 
+// Instructions that always follow each other, done in one pass over the data: what one makes, the next takes from a
+// register. Every destination still gets its last value.
+constexpr uint32_t MAX_SEQUENCE = 5;
+
+struct Sequence {
+    uint32_t length;
+    RunFn runs[MAX_SEQUENCE];
+    bool (*fits)(const Instruction* const* parts);  // do the operands hand on as the loop assumes?
+    void (*run)(const Instruction* const* parts, uint32_t begin, uint32_t end);
+};
+
+constexpr uint32_t MAX_SEQUENCES = 12;
+
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
@@ -94,6 +107,8 @@ struct VectorUnit {
     RunFn gather[2];          // by element size 2, 4; unit = destination element
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
+    uint32_t sequenceCount;
+    Sequence sequences[MAX_SEQUENCES];                           // the longer ones first
     void (*stream)(char* dst, const char* src, uint64_t bytes);  // a copy past the cache, for data nobody reads soon
 };
 

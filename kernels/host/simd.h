@@ -330,6 +330,24 @@ HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
     StoreBits(p, ToBits(v, p), n);
 }
 
+// v as it would read back after a store to T.
+HOST_INLINE VF Rounded(VF v, const half*)
+{
+    return HalfToFloat(FloatToHalf(v));
+}
+HOST_INLINE VF Rounded(VF v, const bfloat16_t*)
+{
+    return BFloat16ToFloat(FloatToBFloat16(v));
+}
+HOST_INLINE VF Rounded(VF v, const float*)
+{
+    return v;
+}
+HOST_INLINE VI Rounded(VI v, const int32_t*)
+{
+    return v;
+}
+
 // ---- float32 functions, error at most about 1 ULP
 
 // Correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the quotient. Lanes

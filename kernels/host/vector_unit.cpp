@@ -4,14 +4,17 @@
  *
  * half arithmetic is done in float and rounded once, which gives the correctly rounded half result for + - * / sqrt.
  */
-#include "instruction.h"
-#include "simd.h"
-
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC's own AVX-512 header triggers it (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
+
+#include <initializer_list>
+
+#include "instruction.h"
+#include "sequences.h"
+#include "simd.h"
 
 namespace AscendC {
 namespace host {
@@ -131,20 +134,6 @@ template <>
 struct Arithmetic<Opcode::RELU> {
     static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
 };
-
-// v as it would read back after a store to T.
-HOST_INLINE VF Rounded(VF v, const half*)
-{
-    return HalfToFloat(FloatToHalf(v));
-}
-HOST_INLINE VF Rounded(VF v, const float*)
-{
-    return v;
-}
-HOST_INLINE VI Rounded(VI v, const int32_t*)
-{
-    return v;
-}
 
 // ---- loops over n contiguous elements
 
@@ -744,6 +733,47 @@ void FillCast(VectorUnit& unit, ElementType to, ElementType from)
     entry[1] = RunCast<To, From, true>;
 }
 
+void AddSequence(VectorUnit& unit, std::initializer_list<RunFn> runs, bool (*fits)(const Instruction* const*),
+                 void (*run)(const Instruction* const*, uint32_t, uint32_t))
+{
+    Sequence& sequence = unit.sequences[unit.sequenceCount++];
+    sequence.length = 0;
+    for (const RunFn part : runs) {
+        sequence.runs[sequence.length++] = part;
+    }
+    sequence.fits = fits;
+    sequence.run = run;
+}
+
+template <typename T>
+void AddSequences(VectorUnit& unit)
+{
+    constexpr RunFn narrow = RunCast<T, float, false>;
+    constexpr RunFn widen = RunCast<float, T, false>;
+    constexpr RunFn scaleRows = RunBinary<Opcode::MUL, float, Layout::BROADCAST1>;
+    constexpr RunFn mul = RunBinary<Opcode::MUL, float, Layout::CONTIGUOUS>;
+    AddSequence(unit, {scaleRows, narrow, widen, mul, narrow}, ScaleFits<T, true>, RunScale<T, true>);
+    AddSequence(unit, {scaleRows, mul, narrow}, ScaleFits<T, false>, RunScale<T, false>);
+    AddSequence(unit, {widen, mul, RunBinary<Opcode::ADD, float, Layout::ACCUMULATE>}, SquaresFit<true>, RunSquares<T>);
+}
+
+void AddSequences(VectorUnit& unit)
+{
+    constexpr Layout GAPLESS = Layout::CONTIGUOUS;
+    constexpr RunFn scaleRows = RunBinary<Opcode::MUL, float, Layout::BROADCAST1>;
+    constexpr RunFn mul = RunBinary<Opcode::MUL, float, GAPLESS>;
+    constexpr RunFn negate = RunScalar<Opcode::MULS, float, GAPLESS>;
+    constexpr RunFn exp = RunUnary<Opcode::EXP, float, GAPLESS>;
+    constexpr RunFn addOne = RunScalar<Opcode::ADDS, float, GAPLESS>;
+    AddSequences<half>(unit);
+    AddSequences<bfloat16_t>(unit);
+    AddSequence(unit, {negate, exp, addOne, RunBinary<Opcode::DIV, float, GAPLESS>}, SiluFits, RunSilu);
+    AddSequence(unit, {negate, exp, addOne, RunBinary<Opcode::DIV, float, Layout::BROADCAST0>}, SigmoidFits,
+                RunSigmoid);
+    AddSequence(unit, {scaleRows, mul}, ScaleFits<float, false>, RunScale<float, false>);
+    AddSequence(unit, {mul, RunBinary<Opcode::ADD, float, Layout::ACCUMULATE>}, SquaresFit<false>, RunSquares<float>);
+}
+
 const VectorUnit& Table(const char* name)
 {
     static const VectorUnit table = [name] {
@@ -775,6 +805,7 @@ const VectorUnit& Table(const char* name)
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
         unit.stream = CopyStreaming;
+        AddSequences(unit);
         return unit;
     }();
     return table;
