@@ -1,0 +1,97 @@
+"""Sequences of instructions that the vector unit does in one pass give the bits that one after the other gives.
+
+The programs are those of the kernels (primitives/rows.h, primitives/silu.h), with lengths around the vector width, the
+64 lanes of a sum and a strip.
+"""
+
+import pytest
+
+from tests.kernels.host.memory import bits
+from tests.kernels.host.test_deferred import assert_same_in_any_execution
+
+SOURCE, FLOAT, SQUARE, SUMS, BLOCK, COLUMNS, RESULT = 0, 4096, 8192, 12288, 12800, 16384, 20480
+LENGTHS = [1, 15, 16, 17, 63, 64, 65, 300, 511, 512, 513, 1000]
+RINT, NONE = 1, 0
+
+
+def counter(count):
+    return ("set_mask", "counter", 0, count)
+
+
+def squares(dtype, count):
+    source = FLOAT
+    calls = [("cast", "float32", dtype, FLOAT, SOURCE, NONE, count)]
+    if dtype == "float32":
+        source, calls = SOURCE, []
+    return [
+        *calls,
+        ("binary", "Mul", "float32", SQUARE, source, source, count),
+        counter(count),
+        ("binary_repeat", "Add", "float32", SUMS, SQUARE, SUMS, 0, 1, (1, 1, 1, 0, 8, 0), False),
+    ]
+
+
+def scale(dtype, count, rounds):
+    target = RESULT if dtype == "float32" else FLOAT
+    narrow = [] if dtype == "float32" else [("cast", dtype, "float32", RESULT, FLOAT, RINT, count)]
+    widen = [("cast", "float32", dtype, FLOAT, RESULT, NONE, count)]
+    return [
+        counter(count),
+        ("binary_repeat", "Mul", "float32", target, FLOAT, BLOCK, 0, 1, (1, 1, 0, 8, 8, 0), False),
+        ("clear_mask",),
+        *((narrow + widen) if rounds else []),
+        ("binary", "Mul", "float32", target, target, COLUMNS, count),
+        *narrow,
+    ]
+
+
+def silu(count, with_sigmoid):
+    calls = [
+        ("scalar", "Muls", "float32", RESULT, FLOAT, bits(-1.0, "float32"), count),
+        ("unary", "Exp", "float32", RESULT, RESULT, count),
+        ("scalar", "Adds", "float32", RESULT, RESULT, bits(1.0, "float32"), count),
+    ]
+    if not with_sigmoid:
+        return [*calls, ("binary", "Div", "float32", RESULT, FLOAT, RESULT, count)]
+    return [
+        *calls,
+        counter(count),
+        ("binary_repeat", "Div", "float32", RESULT, BLOCK, RESULT, 0, 1, (1, 0, 1, 8, 0, 8), False),
+        ("clear_mask",),
+        ("binary", "Mul", "float32", SQUARE, FLOAT, RESULT, count),
+    ]
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_sum_of_squares(dtype, count):
+    assert_same_in_any_execution([*squares(dtype, count), *squares(dtype, count)])
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize(
+    ("dtype", "rounds"),
+    [("float32", False), ("float16", False), ("float16", True), ("bfloat16", False), ("bfloat16", True)],
+)
+def test_scale(dtype, rounds, count):
+    assert_same_in_any_execution(scale(dtype, count, rounds))
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("with_sigmoid", [False, True])
+def test_silu(with_sigmoid, count):
+    assert_same_in_any_execution(silu(count, with_sigmoid))
+
+
+@pytest.mark.parametrize("shift", [32, 64, 2048])
+def test_operands_that_meet_in_part_go_one_by_one(shift):
+    """The columns lie inside the result, shifted: a single pass would read what it has just written."""
+    count = 600
+    assert_same_in_any_execution(
+        [
+            counter(count),
+            ("binary_repeat", "Mul", "float32", RESULT, FLOAT, BLOCK, 0, 1, (1, 1, 0, 8, 8, 0), False),
+            ("clear_mask",),
+            ("binary", "Mul", "float32", RESULT, RESULT, RESULT - shift, count),
+        ]
+    )
