@@ -34,14 +34,13 @@ Core::~Core()
     std::free(ub_);
 }
 
-Core& Core::Current()
+thread_local Core* Core::t_current = nullptr;
+
+Core& Core::Create()
 {
-    // A pointer, because thread-local storage of a library that is loaded late is scarce.
-    static thread_local std::unique_ptr<Core> current;
-    if (__builtin_expect(current == nullptr, 0)) {
-        current = std::make_unique<Core>();
-    }
-    return *current;
+    static thread_local std::unique_ptr<Core> owner = std::make_unique<Core>();
+    t_current = owner.get();
+    return *t_current;
 }
 
 void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool streaming)
@@ -52,6 +51,7 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool streaming)
     mask = MaskState{};
     atomicAdd = false;
     viewCount_ = 0;
+    viewHull_ = {nullptr, nullptr};
     aheadCount_ = 0;
     writeCount_ = 0;
     instructionCount_ = 0;
@@ -105,6 +105,9 @@ void Core::Resolve(uint32_t index)
 void Core::RemoveView(uint32_t view)
 {
     views_[view] = views_[--viewCount_];
+    if (viewCount_ == 0) {
+        viewHull_ = {nullptr, nullptr};
+    }
 }
 
 // Makes the copy that a view stood for.
@@ -176,18 +179,26 @@ Instruction& Core::Next()
 void Core::Issue()
 {
     SetEnds(instructions_[instructionCount_]);
-    if (writeCount_ > 0) {
+    {
         const Operand& to = instructions_[instructionCount_].operands[0];
-        if (WriteTouches({to.base, to.end})) {
+        const Span target = {to.base, to.end};
+        if (writeCount_ > 0 && WriteTouches(target)) {
             WriteOutAll();
         }
+        // Most instructions touch no view: one comparison an operand tells.
+        if (to.stride == 0 && viewHull_.Overlaps(target)) {  // an accumulator is read through its destination
+            Overwrite(target, false);
+        }
     }
-    if (viewCount_ > 0) {
-        const uint32_t operandCount = instructions_[instructionCount_].operandCount;
-        for (uint32_t i = 1; i < operandCount; ++i) {
+    const uint32_t operandCount = instructions_[instructionCount_].operandCount;
+    for (uint32_t i = 1; i < operandCount; ++i) {
+        const Operand& operand = instructions_[instructionCount_].operands[i];
+        if (viewHull_.Overlaps({operand.base, operand.end})) {
             Resolve(i);
         }
-        const Operand& to = instructions_[instructionCount_].operands[0];
+    }
+    const Operand& to = instructions_[instructionCount_].operands[0];
+    if (viewHull_.Overlaps({to.base, to.end})) {
         Overwrite({to.base, to.end}, to.stride <= static_cast<int64_t>(to.extent));
     }
     const Instruction& instruction = instructions_[instructionCount_];
@@ -207,13 +218,16 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     view.gmStride = contiguous ? view.rowBytes : shape.srcStride;
     view.gm = gm;
     view.ub = {ub, ub + view.ubStride * (view.rows - 1) + view.rowBytes};
-    Overwrite(view.ub, true);
+    Overwrite(view.ub, view.rows == 1);
     if (writeCount_ > 0 && WriteTouches({gm, gm + view.gmStride * (view.rows - 1) + view.rowBytes})) {
         WriteOutAll();
     }
     if (viewCount_ == MAX_VIEWS) {
         Materialize(0);
     }
+    viewHull_ = viewCount_ == 0 ? view.ub
+                                : Span{view.ub.begin < viewHull_.begin ? view.ub.begin : viewHull_.begin,
+                                       view.ub.end > viewHull_.end ? view.ub.end : viewHull_.end};
     views_[viewCount_++] = view;
     if (stream != nullptr) {
         LookAhead(gm, view, *stream);
@@ -274,8 +288,9 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
         copy.operands[1] = {const_cast<char*>(ub), shape.srcStride, shape.rowBytes};
     }
     SetEnds(copy);
+    // First, so that a view of what is about to be overwritten becomes a copy.
+    Overwrite({gm, copy.operands[0].end}, false);
     Resolve(1);
-    Overwrite({gm, instructions_[instructionCount_].operands[0].end}, false);
     if (streaming_ && !atomicAdd && QueueWrite(shape)) {
         return;
     }
@@ -416,10 +431,10 @@ bool Core::Widens(const Instruction& later)
         wider.operandCount != later.operandCount || !wider.widen) {
         return false;
     }
-    const bool folds = later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
-                       wider.operands[2].base == later.operands[2].base &&
-                       wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
-                       (wider.run == later.run || wider.run == later.fold);
+    const bool folds =
+        later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
+        wider.operands[2].base == later.operands[2].base && wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
+        wider.operands[1].extent % ONE_REPEAT_BYTE_SIZE == 0 && (wider.run == later.run || wider.run == later.fold);
     if (!folds && wider.run != later.run) {
         return false;
     }
@@ -482,7 +497,7 @@ bool Core::SinkCopy(const Instruction& copy)
             groups[count++] = g;
         }
     }
-    const bool rows = from.stride != static_cast<int64_t>(from.extent);
+    const bool rows = from.stride != static_cast<int64_t>(from.extent) || to.stride != static_cast<int64_t>(to.extent);
     if (count < 2 || instructionCount_ + count > MAX_INSTRUCTIONS || (rows && count != copy.units)) {
         return false;
     }
@@ -601,9 +616,11 @@ inline uint32_t Core::StripOf(const Group& group)
     if (group.first == group.last) {
         return group.units;
     }
-    uint32_t strip = STRIP_ELEMENTS / group.elements;
-    strip = strip == 0 ? 1 : strip;
-    return group.granular ? (strip + 63) / 64 * 64 : strip;
+    const uint32_t strip = group.elements == 1 ? STRIP_ELEMENTS : STRIP_ELEMENTS / group.elements;
+    if (group.granular) {
+        return (strip + GRANULE - 1) / GRANULE * GRANULE;
+    }
+    return strip == 0 ? 1 : strip;
 }
 
 void Core::Run(const Group& group, uint32_t readsPerRun, uint32_t writesPerRun)
@@ -639,11 +656,8 @@ void Core::RunRecorded()
             writes += writes_[i].rows * (writes_[i].rowBytes / LINE_BYTES + 1);
         }
         uint32_t runs = 0;
-        for (uint16_t g = 0; g < groupCount_; ++g) {
-            const uint32_t strips = (groups_[g].units + StripOf(groups_[g]) - 1) / StripOf(groups_[g]);
-            for (uint16_t i = groups_[g].first; i != NONE; i = next_[i]) {
-                runs += strips;
-            }
+        for (uint16_t i = 0; i < instructionCount_; ++i) {
+            runs += instructions_[i].units * instructions_[i].lanes / STRIP_ELEMENTS;
         }
         readsPerRun = reads / (runs + 1) + 1;
         writesPerRun = writes / (runs + 1) + 1;

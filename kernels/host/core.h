@@ -56,7 +56,11 @@ public:
     Core& operator=(const Core&) = delete;
 
     // The core that runs on this thread.
-    static Core& Current();
+    static Core& Current()
+    {
+        Core* current = t_current;
+        return __builtin_expect(current != nullptr, 1) ? *current : Create();
+    }
 
     void Begin(uint32_t blockIdx, uint32_t blockNum, bool streaming);
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
@@ -90,6 +94,7 @@ private:
     static constexpr uint32_t LINE_BYTES = 64;
     static constexpr uint32_t STRIP_ELEMENTS = 512;
     static constexpr uint32_t TINY_ELEMENTS = 256;
+    static constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
     static constexpr uint16_t NONE = 0xffff;
 
     struct Span {
@@ -104,7 +109,7 @@ private:
         uint16_t last;
         uint32_t units;     // of its coarsest instruction; every other has a multiple of it
         uint32_t elements;  // of its widest instruction in one such unit
-        bool granular;      // a member wants strips at multiples of 64 units
+        bool granular;      // a member wants strips at multiples of GRANULE units
     };
 
     struct View {
@@ -138,6 +143,7 @@ private:
         int64_t srcGap;
     };
 
+    static Core& Create();
     static void SetEnds(Instruction& instruction);
     static bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio,
                           uint32_t units);
@@ -167,7 +173,9 @@ private:
     bool streaming_ = false;
     uint16_t instructionCount_ = 0;
     uint16_t groupCount_ = 0;
+    static thread_local Core* t_current;
     uint32_t viewCount_ = 0;
+    Span viewHull_ = {nullptr, nullptr};  // from the first view's copy to the last one's
     uint32_t writeCount_ = 0;
     Write writes_[MAX_WRITES];
     uint32_t aheadCount_ = 0;

@@ -332,9 +332,9 @@ HOST_INLINE void StorePartial(T* p, V v, uint32_t n)
 
 // ---- float32 functions, error at most about 1 ULP
 
-// Correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the quotient. It
-// divides where that could go wrong: a divisor so large that its reciprocal is subnormal, a quotient so small that the
-// residual is, and everything that ends as NaN (divisors 0 and infinity, infinite dividends and quotients among them).
+// Correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the quotient. Lanes
+// where that could go wrong are divided: a divisor so large that its reciprocal is subnormal, a dividend or quotient so
+// small that the residual is, and everything that ends as NaN (divisors 0 and infinity, infinite dividends).
 HOST_INLINE VF Divide(VF a, VF b)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -343,15 +343,11 @@ HOST_INLINE VF Divide(VF a, VF b)
     r = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, r, one), r);
     const __m512 q = _mm512_mul_ps(a, r);
     const __m512 quotient = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, q, a), q);
-    const __m512 sizeB = _mm512_abs_ps(b);
-    const __m512 sizeQ = _mm512_abs_ps(quotient);
-    // |q| > 2^-90 or a == 0, and not NaN; |b| < 2^120. _LT_ and _GT_ are false for NaN.
-    const __mmask16 fine = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(sizeB, _mm512_set1_ps(0x1p120f), _CMP_LT_OQ),
-                                                   sizeQ, _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
+    __mmask16 fine = _mm512_cmp_ps_mask(_mm512_abs_ps(b), _mm512_set1_ps(0x1p120f), _CMP_LT_OQ);
+    fine = _mm512_mask_cmp_ps_mask(fine, _mm512_abs_ps(a), _mm512_set1_ps(0x1p-100f), _CMP_GT_OQ);
+    fine = _mm512_mask_cmp_ps_mask(fine, _mm512_abs_ps(quotient), _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
     if (__builtin_expect(fine != 0xffff, 0)) {
-        const __mmask16 zero = _mm512_cmp_ps_mask(quotient, _mm512_setzero_ps(), _CMP_EQ_OQ) &
-                               _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_EQ_OQ);
-        return (fine | zero) == 0xffff ? VF(quotient) : a / b;
+        return _mm512_mask_div_ps(quotient, static_cast<__mmask16>(~fine), a, b);
     }
     return quotient;
 #else

@@ -121,7 +121,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
     for (uint32_t i = 0; i < count; ++i) {
         instruction.operands[i] = blockOf(i) ? ByBlock(sources[i]) : ByRepeat(sources[i], lanes);
     }
-    if (accumulates) {
+    if (accumulates && !blockOf(1)) {
         layout = Layout::ACCUMULATE_REPEAT;
     } else if (binary && blockOf(1)) {
         layout = Layout::REPEAT_BROADCAST0;

@@ -103,10 +103,19 @@ inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, ui
     Core::Current().Issue();
 }
 
-template <typename T>
-const RunFn* Loops(Opcode opcode)
+// What A2 has: float and half for everything, int32 for what needs no rounding, no arithmetic on bfloat16.
+template <typename T, Opcode OPCODE>
+constexpr bool HAS_INSTRUCTION =
+    std::is_same<T, float>::value || std::is_same<T, half>::value ||
+    (std::is_same<T, int32_t>::value && (OPCODE == Opcode::ADD || OPCODE == Opcode::SUB || OPCODE == Opcode::MUL ||
+                                         OPCODE == Opcode::MAX || OPCODE == Opcode::MIN || OPCODE == Opcode::ADDS ||
+                                         OPCODE == Opcode::MULS || OPCODE == Opcode::MAXS || OPCODE == Opcode::MINS));
+
+template <typename T, Opcode OPCODE>
+const RunFn* Loops()
 {
-    return g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementTypeOf<T>::value)];
+    static_assert(HAS_INSTRUCTION<T, OPCODE>, "A2 has no such instruction for this type: Cast to float first");
+    return g_vectorUnit->arithmetic[static_cast<uint32_t>(OPCODE)][static_cast<uint32_t>(ElementTypeOf<T>::value)];
 }
 
 template <typename T>
@@ -115,14 +124,16 @@ Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t r
     return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
 }
 
-// The value of a scalar operand in the tensor's type.
+// A scalar operand as an instruction carries it: an integer by its bits.
 inline float ScalarOf(float value)
 {
     return value;
 }
 inline float ScalarOf(int32_t value)
 {
-    return static_cast<float>(value);
+    float bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
 }
 
 }  // namespace host
@@ -167,7 +178,7 @@ inline void ResetMask()
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count) \
     {                                                                                                                  \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 3, count, 0.0f, 0);                    \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);                  \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
@@ -177,7 +188,7 @@ inline void ResetMask()
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),              \
                                         host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};             \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 3,                                           \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                         \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                    \
     }
 
@@ -196,8 +207,8 @@ ASCENDC_HOST_BINARY(Min, MIN)
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)        \
     {                                                                                                                  \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, host::ScalarOf(scalarValue), \
-                              0);                                                                                      \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count,                            \
+                              host::ScalarOf(scalarValue), 0);                                                         \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
@@ -206,7 +217,7 @@ ASCENDC_HOST_BINARY(Min, MIN)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                           \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                         \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
                            0);                                                                                         \
     }
@@ -224,7 +235,7 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                     \
     {                                                                                                         \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
-        host::IssueContiguous(host::Loops<T>(host::Opcode::OPCODE)[0], sources, 2, count, 0.0f, 0);           \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);         \
     }                                                                                                         \
     template <typename T, bool isSetMask = true>                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
@@ -233,7 +244,7 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
-        host::IssueStrided(host::Loops<T>(host::Opcode::OPCODE), sources, 2,                                  \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
     }
 

@@ -32,7 +32,9 @@ HOST_INLINE VF FromScalar(float s, VF)
 }
 HOST_INLINE VI FromScalar(float s, VI)
 {
-    return SetInt(static_cast<int32_t>(s));
+    int32_t value;
+    memcpy(&value, &s, sizeof(value));
+    return SetInt(value);
 }
 
 // Max and Min as on A2: NaN in either operand gives NaN.
@@ -356,6 +358,28 @@ int32_t ToInt32(float x, RoundMode mode)
     return rounded < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(rounded);
 }
 
+float ToFloat(int32_t x, RoundMode mode)
+{
+    const float nearest = static_cast<float>(x);
+    const double exact = x;
+    const bool above = nearest > exact;
+    const bool below = nearest < exact;
+    const bool down = mode == RoundMode::CAST_FLOOR || (mode == RoundMode::CAST_TRUNC && x > 0);
+    const bool up = mode == RoundMode::CAST_CEIL || (mode == RoundMode::CAST_TRUNC && x < 0);
+    if (above && down) {
+        return std::nextafter(nearest, -INFINITY);
+    }
+    if (below && up) {
+        return std::nextafter(nearest, INFINITY);
+    }
+    if (mode == RoundMode::CAST_ROUND && (above || below)) {  // a tie goes away from zero
+        const float other = std::nextafter(nearest, above ? -INFINITY : INFINITY);
+        const bool tie = (static_cast<double>(nearest) + static_cast<double>(other)) / 2 == exact;
+        return tie && std::fabs(other) > std::fabs(nearest) ? other : nearest;
+    }
+    return nearest;
+}
+
 inline float Widen(half h)
 {
     return HalfToFloatScalar(h.bits);
@@ -430,7 +454,7 @@ HOST_INLINE void CastLoop(To* dst, const From* src, uint32_t n, RoundMode mode)
                     dst[i] = ToInt32(Widen(src[i]), mode);
                 }
             } else if constexpr (std::is_same<To, float>::value && std::is_same<From, int32_t>::value) {
-                dst[i] = static_cast<float>(src[i]);
+                dst[i] = ToFloat(src[i], mode);
             } else if constexpr (std::is_same<To, float>::value) {
                 dst[i] = RoundToIntegral(src[i], mode);
             }
