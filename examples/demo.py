@@ -33,7 +33,7 @@ import ms_ascend_ops
 BATCH = 8
 LENGTH = 128
 CORPUS_BYTES = 6_000_000
-LEARNING_RATE = 3e-3
+LEARNING_RATE = 6e-3
 
 
 def main() -> None:
