@@ -202,14 +202,19 @@ HOST_INLINE VF BFloat16ToFloat(VH h)
     return AsFloat(__builtin_convertvector(h, VI) << 16);
 }
 
+typedef uint32_t VU __attribute__((vector_size(4 * W)));
+
+// The bits of f rounded to bfloat16, in the upper halves; below them anything.
+HOST_INLINE VU RoundToBFloat16(VF f)
+{
+    const VU bits = reinterpret_cast<VU>(f);
+    const VU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return f != f ? bits | 0x400000u : rounded;
+}
+
 HOST_INLINE VH FloatToBFloat16(VF f)
 {
-    typedef uint32_t VU __attribute__((vector_size(4 * W)));
-    const VU bits = reinterpret_cast<VU>(f);
-    const VU rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const VU quiet = (bits >> 16) | 0x40u;
-    const VU nan = reinterpret_cast<VU>(f != f);
-    return __builtin_convertvector((rounded & ~nan) | (quiet & nan), VH);
+    return __builtin_convertvector(RoundToBFloat16(f) >> 16, VH);
 }
 
 // ---- loads and stores: W elements, or the first n < W of them (the other lanes are zero)
@@ -337,7 +342,7 @@ HOST_INLINE VF Rounded(VF v, const half*)
 }
 HOST_INLINE VF Rounded(VF v, const bfloat16_t*)
 {
-    return BFloat16ToFloat(FloatToBFloat16(v));
+    return reinterpret_cast<VF>(RoundToBFloat16(v) & 0xffff0000u);
 }
 HOST_INLINE VF Rounded(VF v, const float*)
 {
