@@ -210,8 +210,8 @@ def _is_whole(parameter: TensorProto) -> bool:
     dtype = _DTYPES.get(TensorProto.DataType.Name(parameter.data_type))
     if dtype is None or parameter.compression_type != TensorProto.NO_COMPRESSION:
         return True
-    itemsize = 2 if dtype == ms.bfloat16 else np.dtype(ms.dtype_to_nptype(dtype)).itemsize
-    return len(parameter.raw_data) == int(np.prod(parameter.dims, dtype=np.int64)) * itemsize
+    size = int(np.prod(parameter.dims, dtype=np.int64))
+    return len(parameter.raw_data) == size * Tensor(0, dtype).itemsize
 
 
 def _relocate(model: ModelProto, source: Path) -> None:
