@@ -211,7 +211,7 @@ def _is_whole(parameter: TensorProto) -> bool:
     if dtype is None or parameter.compression_type != TensorProto.NO_COMPRESSION:
         return True
     size = int(np.prod(parameter.dims, dtype=np.int64))
-    return len(parameter.raw_data) == size * Tensor(0, dtype).itemsize
+    return bool(len(parameter.raw_data) == size * Tensor(0, dtype).itemsize)
 
 
 def _relocate(model: ModelProto, source: Path) -> None:
