@@ -323,10 +323,12 @@ void Core::Append()
     const Instruction& instruction = instructions_[index];
     next_[index] = NONE;
     // Instructions on a few elements gain nothing from company.
-    if (groupCount_ > 0 && instruction.units * instruction.lanes > TINY_ELEMENTS &&
-        Joins(groups_[groupCount_ - 1], instruction)) {
-        AddTo(groups_[groupCount_ - 1], index);
-        return;
+    if (groupCount_ > 0 && instruction.units * instruction.lanes > TINY_ELEMENTS) {
+        Group& group = groups_[groupCount_ - 1];
+        if (group.units * group.elements > TINY_ELEMENTS && Joins(group, instruction)) {
+            AddTo(group, index);
+            return;
+        }
     }
     groups_[groupCount_++] = {index, index, instruction.units, instruction.lanes, instruction.granule > 1};
 }
