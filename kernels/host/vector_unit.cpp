@@ -60,30 +60,31 @@ HOST_INLINE VI MinOf(VI a, VI b)
     return (m & a) | (~m & b);
 }
 
+// Integers wrap around, which signed arithmetic in C++ must not.
 template <Opcode OP>
 struct Arithmetic;
 template <>
 struct Arithmetic<Opcode::ADD> {
-    template <class V>
-    static HOST_INLINE V Apply(V a, V b)
+    static HOST_INLINE VF Apply(VF a, VF b) { return a + b; }
+    static HOST_INLINE VI Apply(VI a, VI b)
     {
-        return a + b;
+        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) + reinterpret_cast<VU>(b));
     }
 };
 template <>
 struct Arithmetic<Opcode::SUB> {
-    template <class V>
-    static HOST_INLINE V Apply(V a, V b)
+    static HOST_INLINE VF Apply(VF a, VF b) { return a - b; }
+    static HOST_INLINE VI Apply(VI a, VI b)
     {
-        return a - b;
+        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) - reinterpret_cast<VU>(b));
     }
 };
 template <>
 struct Arithmetic<Opcode::MUL> {
-    template <class V>
-    static HOST_INLINE V Apply(V a, V b)
+    static HOST_INLINE VF Apply(VF a, VF b) { return a * b; }
+    static HOST_INLINE VI Apply(VI a, VI b)
     {
-        return a * b;
+        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) * reinterpret_cast<VU>(b));
     }
 };
 template <>
