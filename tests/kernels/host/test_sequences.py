@@ -65,7 +65,9 @@ def silu(count, with_sigmoid):
 @pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_sum_of_squares(dtype, count):
-    assert_same_in_any_execution([*squares(dtype, count), *squares(dtype, count)])
+    # Finite numbers: which of two NaN a sum passes on is the compiler's choice.
+    finite = [] if dtype == "float32" else [("cast", dtype, "float32", SOURCE, COLUMNS, RINT, count)]
+    assert_same_in_any_execution([*finite, *squares(dtype, count), *squares(dtype, count)])
 
 
 @pytest.mark.parametrize("count", LENGTHS)
