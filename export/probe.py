@@ -7,6 +7,7 @@ the user's cell keeps its state. `observe` runs such a copy and reads the result
 from __future__ import annotations
 
 import inspect
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -136,13 +137,20 @@ def observe(cell: nn.Cell, *inputs: Tensor) -> Observation:
 
 
 def _settle() -> None:
-    """Wait for the operators in flight after an error: each may raise its own, in whatever is called next."""
-    for _ in range(10):
+    """Wait for the operators in flight after an error: each may raise its own, in whatever is called next.
+
+    They are checked on another thread, so one call that succeeds does not show that all have raised.
+    """
+    quiet = 0
+    for _ in range(20):
+        time.sleep(0.02)
         try:
-            ops.add(Tensor([0.0]), 1.0).asnumpy()
-            return
+            Parameter(ops.add(Tensor([0.0]), 1.0), name="settle").asnumpy()
+            quiet += 1
         except Exception:
-            continue
+            quiet = 0
+        if quiet == 2:
+            return
 
 
 def read(value: Tensor) -> Array:
