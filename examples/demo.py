@@ -1,7 +1,7 @@
 """Train a small LLaMA on the Python standard library, fuse its operators, export it, and run it in another process.
 
     python examples/demo.py            about three minutes on two cores
-    python examples/demo.py --seconds 5 --output /tmp/demo
+    python examples/demo.py --seconds 5 --output demo_output
 
 Writes into the output folder: stock.mindir, fused.mindir, loss.png and results.json.
 """
