@@ -11,7 +11,7 @@ Commands:
   demo      install into the environment, then run the main job (examples/demo.py)
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
-            python -m benchmarks --help
+            python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
@@ -88,7 +88,7 @@ demo() {
 
 bench() {
     python -m pip install --quiet --editable ".[bench]"
-    python -m benchmarks "$@"
+    python -m ms_ascend_ops bench "$@"
 }
 
 check() {

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from benchmarks.cases import Case
-from benchmarks.providers import PROVIDERS, REFERENCE, Prepared
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
 
 __all__ = ["Effort", "Outcome", "Result", "measure"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ms_ascend_ops.benchmarks.harness import Outcome, Result
+from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE
 from rich.table import Table
 
-from benchmarks.harness import Outcome, Result
-from benchmarks.providers import PROVIDERS, REFERENCE
 from ms_ascend_ops.version import __version__
 
 __all__ = ["as_dict", "machine", "plot", "tables"]

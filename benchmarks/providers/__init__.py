@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-
-from benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.cases import Case
 
 __all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
 

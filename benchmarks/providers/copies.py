@@ -10,9 +10,8 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-
-from benchmarks.cases import Case
-from benchmarks.providers import Prepared
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.providers import Prepared
 
 __all__ = ["all_threads", "one_thread", "torch_copy"]
 
@@ -51,7 +50,7 @@ def all_threads(case: Case, threads: int) -> Prepared:
 
 def torch_copy(case: Case, threads: int) -> Prepared:
     """PyTorch's `copy_`, on its own threads."""
-    from benchmarks.providers.pytorch import torch
+    from ms_ascend_ops.benchmarks.providers.pytorch import torch
 
     torch.set_num_threads(threads)
     source, target = (torch.from_numpy(buffer) for buffer in _buffers(case))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import Case
-from benchmarks.providers import Prepared
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.providers import Prepared
+
 from ms_ascend_ops.library import native
 
 __all__ = ["direct"]

@@ -13,9 +13,9 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.providers import Prepared
 
-from benchmarks.cases import Case
-from benchmarks.providers import Prepared
 from ms_ascend_ops import ops as fused_ops
 from ms_ascend_ops.library import native
 

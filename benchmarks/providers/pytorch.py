@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
-from benchmarks.cases import Case
-from benchmarks.providers import Prepared
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.providers import Prepared
 
 try:
     import torch

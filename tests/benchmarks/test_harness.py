@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-
-from benchmarks.cases import DTYPES, OPERATORS, Case
-from benchmarks.harness import Effort, measure
-from benchmarks.providers import PROVIDERS, Prepared, Provider, library
+from ms_ascend_ops.benchmarks.cases import DTYPES, OPERATORS, Case
+from ms_ascend_ops.benchmarks.harness import Effort, measure
+from ms_ascend_ops.benchmarks.providers import PROVIDERS, Prepared, Provider, library
 
 SHORT = Effort(rounds=1, turn_seconds=0, settle_seconds=0)
 

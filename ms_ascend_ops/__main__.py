@@ -1,0 +1,39 @@
+"""The command line: `python -m ms_ascend_ops --help`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from ms_ascend_ops.version import __version__
+
+# A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
+COMMANDS = {
+    "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"ms_ascend_ops.commands.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.version_option(__version__, prog_name="ms_ascend_ops")
+def main() -> None:
+    """Fused operators for MindSpore on Ascend NPUs and CPUs."""
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m ms_ascend_ops")
