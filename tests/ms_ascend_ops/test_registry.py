@@ -70,8 +70,8 @@ def test_wrong_definitions(tmp_path, old, new, message):
 
 
 def test_unknown_operator():
-    with pytest.raises(ValueError, match=r"^there is no operator 'softmax'; the operators are rms_norm, "):
-        registry.op_spec("softmax")
+    with pytest.raises(ValueError, match=r"^there is no operator 'nothing'; the operators are .*rms_norm, "):
+        registry.op_spec("nothing")
 
 
 def test_numpy_scalars_are_numbers():
