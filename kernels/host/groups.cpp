@@ -224,8 +224,8 @@ bool Groups::Widens(const Instruction& later)
 }
 
 // A copy out of several rows, each made by a group of its own: every group takes its part of the copy along, while
-// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing after them touches
-// either side.
+// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing after them
+// touches either side.
 bool Groups::SinkCopy(const Instruction& copy)
 {
     const Operand& to = copy.operands[0];

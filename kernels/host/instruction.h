@@ -18,11 +18,11 @@ using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t 
 constexpr int32_t NO_ORIGIN = -1;
 
 struct Operand {
-    char* base = nullptr;          // first byte of unit 0
-    int64_t stride = 0;            // bytes from a unit to the next; 0: every unit touches the same bytes
-    uint32_t extent = 0;           // bytes one unit touches
-    int32_t origin = NO_ORIGIN;    // the copy whose global memory this is in; the planner fills in this and `end`
-    char* end = nullptr;           // past the last byte of the last unit
+    char* base = nullptr;        // first byte of unit 0
+    int64_t stride = 0;          // bytes from a unit to the next; 0: every unit touches the same bytes
+    uint32_t extent = 0;         // bytes one unit touches
+    int32_t origin = NO_ORIGIN;  // the copy whose global memory this is in; the planner fills in this and `end`
+    char* end = nullptr;         // past the last byte of the last unit
 };
 
 constexpr uint32_t MAX_OPERANDS = 3;
