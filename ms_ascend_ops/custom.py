@@ -33,7 +33,6 @@ _PYNATIVE_CALL = threading.RLock()
 _REMEMBERED = 4096
 
 # The bprop of an operator without a gradient kernel; for one with a gradient kernel, what makes it from the primitive of
-# that kernel.
 Bprop = Callable[..., Any]
 
 
