@@ -32,7 +32,7 @@ _PYNATIVE_CALL = threading.RLock()
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
 
-# The bprop of an operator without a gradient kernel; for one with a gradient kernel, what makes it from the primitive of
+# Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
 
 
