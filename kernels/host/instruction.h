@@ -101,6 +101,7 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn reduceMax;
     RunFn reduceMin;
+    RunFn bitwise[2][2];      // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits
     RunFn fill[2];            // by element size 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
