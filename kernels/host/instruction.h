@@ -29,7 +29,7 @@ constexpr uint32_t MAX_OPERANDS = 3;
 
 // What a request asks for: an instruction of the vector unit, or one of the others, which only have operands, `units`
 // rows of `extent` bytes.
-enum class Request : uint8_t {
+enum class RequestKind : uint8_t {
     VECTOR,
     COPY_IN,       // operand 0 in UB from operand 1 in global memory
     COPY_OUT,      // operand 0 in global memory from operand 1 in UB
@@ -41,7 +41,7 @@ enum class Request : uint8_t {
 
 struct Instruction {
     RunFn run = nullptr;  // runs units [begin, end)
-    Request request = Request::VECTOR;
+    RequestKind request = RequestKind::VECTOR;
     // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
     // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
     // source 0 advances while the other operands collect its sums.
@@ -156,6 +156,7 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn reduceMax;
     RunFn reduceMin;
+    RunFn bitwise[2][2];      // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits
     RunFn fill[2];            // by element size 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element

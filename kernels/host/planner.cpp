@@ -47,7 +47,8 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
         plan.reads_.push_back({views_[i].origin, views_[i].GmEnd() - views_[i].gm});
     }
     for (uint32_t i = 0; i < count; ++i) {
-        const bool out = requests[i].request == Request::COPY_OUT || requests[i].request == Request::COPY_OUT_ADD;
+        const bool out =
+            requests[i].request == RequestKind::COPY_OUT || requests[i].request == RequestKind::COPY_OUT_ADD;
         gm_.push_back(requests[i].operands[out ? 0 : 1].base);
         const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
         if (out) {
@@ -65,16 +66,16 @@ void Planner::Take(const Instruction& request, int32_t origin)
 {
     const Operand& first = request.operands[0];
     switch (request.request) {
-        case Request::COPY_IN:
+        case RequestKind::COPY_IN:
             CopyIn(request, origin);
             break;
-        case Request::DISCARD:
+        case RequestKind::DISCARD:
             Discard({first.base, first.base + first.extent});
             break;
-        case Request::OVERWRITE:
+        case RequestKind::OVERWRITE:
             Overwrite({first.base, first.base + first.extent}, true);
             break;
-        case Request::SETTLE:
+        case RequestKind::SETTLE:
             while (!views_.empty()) {
                 Materialize(static_cast<uint32_t>(views_.size()) - 1);
             }
@@ -210,7 +211,7 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
 {
     int64_t gmStride = 0;
     const Rows rows = RowsOf(copy, 1, gmStride);
-    copy.run = copy.request == Request::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
+    copy.run = copy.request == RequestKind::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
     if (rows.rows == 1) {  // by elements, so that it can walk along with the instructions that make the data
         const uint32_t elementBytes = copy.lanes;
         copy.units = rows.rowBytes / elementBytes;

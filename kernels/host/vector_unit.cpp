@@ -403,22 +403,69 @@ void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+// A NaN gives NaN.
+template <bool MAXIMUM>
+float Extreme(const float* src, uint32_t lanes)
+{
+    const auto pick = [](VF a, VF b) { return MAXIMUM ? MaxOf(a, b) : MinOf(a, b); };
+    VF best = Set(src[0]);
+    uint32_t i = 0;
+    for (; i + W <= lanes; i += W) {
+        best = pick(best, Load(src + i));
+    }
+    for (; i < lanes; ++i) {
+        best = pick(best, Set(src[i]));
+    }
+    float last[W];
+    memcpy(last, &best, sizeof(last));
+    float result = last[0];
+    for (uint32_t k = 1; k < W; ++k) {
+        const bool better = MAXIMUM ? last[k] > result : last[k] < result;
+        result = result == result && (better || last[k] != last[k]) ? last[k] : result;
+    }
+    return result;
+}
+
 template <bool MAXIMUM>
 void RunReduceExtreme(const Instruction& self, uint32_t begin, uint32_t end)
 {
     for (uint32_t u = begin; u < end; ++u) {
-        const float* src = At<float>(self, 1, u);
-        float best = src[0];
-        for (uint32_t i = 1; i < self.lanes; ++i) {
-            const bool better = MAXIMUM ? src[i] > best : src[i] < best;
-            if (better || src[i] != src[i]) {
-                best = src[i];
-            }
-            if (best != best) {
-                break;
-            }
-        }
-        *At<float>(self, 0, u) = best;
+        *At<float>(self, 0, u) = Extreme<MAXIMUM>(At<float>(self, 1, u), self.lanes);
+    }
+}
+
+// ---- And, Or of 16-bit elements
+
+template <bool OR, typename V>
+HOST_INLINE V Bitwise(V a, V b)
+{
+    return OR ? a | b : a & b;
+}
+
+template <bool OR, bool BLOCK>
+void RunBitwise(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    constexpr uint32_t PERIOD = sizeof(VI) > ONE_BLK_SIZE ? sizeof(VI) : ONE_BLK_SIZE;
+    const uint64_t bytes = (end - begin) * sizeof(uint16_t);
+    char* dst = At<char>(self, 0, begin);
+    const char* a = At<char>(self, 1, begin);
+    const char* b = At<char>(self, 2, begin);
+    char filled[PERIOD];
+    for (uint32_t i = 0; BLOCK && i < PERIOD; i += ONE_BLK_SIZE) {
+        memcpy(filled + i, b, ONE_BLK_SIZE);
+    }
+    uint64_t i = 0;
+    for (; i + sizeof(VI) <= bytes; i += sizeof(VI)) {
+        const VI v = Bitwise<OR>(LoadRaw<VI>(a + i), LoadRaw<VI>(BLOCK ? filled + i % PERIOD : b + i));
+        memcpy(dst + i, &v, sizeof(v));
+    }
+    for (; i < bytes; i += sizeof(uint16_t)) {
+        uint16_t x;
+        uint16_t y;
+        memcpy(&x, a + i, sizeof(x));
+        memcpy(&y, BLOCK ? filled + i % PERIOD : b + i, sizeof(y));
+        x = Bitwise<OR>(x, y);
+        memcpy(dst + i, &x, sizeof(x));
     }
 }
 
@@ -606,6 +653,10 @@ const VectorUnit& Table(const char* name)
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
+        unit.bitwise[0][0] = RunBitwise<false, false>;
+        unit.bitwise[0][1] = RunBitwise<false, true>;
+        unit.bitwise[1][0] = RunBitwise<true, false>;
+        unit.bitwise[1][1] = RunBitwise<true, true>;
         unit.fill[0] = RunFill<uint16_t>;
         unit.fill[1] = RunFill<uint32_t>;
         unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
