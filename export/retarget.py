@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, PrimitiveProto
-from ms_ascend_ops.custom import VERSION, FusedPrimitive
 from ms_ascend_ops.export.model import graphs, operators, texts
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.custom import VERSION, FusedPrimitive
 from ms_ascend_ops.library import LIBRARY
 
 __all__ = ["operators_of", "read_fused", "retarget", "write_fused"]

@@ -47,9 +47,10 @@ def custom_packages() -> list[Path]:
 
 def chip_name() -> str:
     """What operators run on with the present `device_target`: "cpu", or the name of the chip, e.g. "ascend910b"."""
+
     if ms.get_context("device_target") != "Ascend":
         return str(ms.get_context("device_target")).lower()
-    from mindspore._c_expression import MSContext  # noqa: PLC0415 - only where there is an NPU
+    from mindspore._c_expression import MSContext  # noqa: PLC0415
 
     return str(MSContext.get_instance().get_ascend_soc_version()).lower()
 
