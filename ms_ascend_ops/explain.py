@@ -29,7 +29,10 @@ class Target:
     name: str
     cores: int
     ub_bytes: int
-    min_bytes_per_core: int = 0  # 0: the host's
+
+    @property
+    def is_host(self) -> bool:
+        return self.name == "cpu"
 
 
 # Vector cores and Unified Buffer of the chips, from the platform descriptions of CANN 8.1.
@@ -82,7 +85,7 @@ def find_target(name: str) -> Target:
         return Target("cpu", native().get_thread_num(), _UB_BYTES)
     if name.lower() not in TARGETS:
         raise ValueError(f"there is no target '{name}'; the targets are cpu, {', '.join(sorted(TARGETS))}")
-    return Target(name.lower(), TARGETS[name.lower()], _UB_BYTES, native().CHIP_MIN_BYTES_PER_CORE)
+    return Target(name.lower(), TARGETS[name.lower()], _UB_BYTES)
 
 
 def explain(
@@ -112,12 +115,8 @@ def explain(
     output_shapes = infer_shapes(signature, input_shapes, values)
 
     def tile(**platform: int) -> dict[str, int | float]:
-        chosen = {
-            "core_num": target.cores,
-            "ub_bytes": target.ub_bytes,
-            "min_bytes_per_core": target.min_bytes_per_core,
-            **platform,
-        }
+        cores = 0 if target.is_host else target.cores  # a number of cores is that of a chip
+        chosen = {"core_num": cores, "ub_bytes": target.ub_bytes, **platform}
         found: dict[str, int | float] = native().tiling(signature.name, input_shapes, input_dtypes, values, **chosen)
         return found
 
@@ -138,11 +137,14 @@ def explain(
 
 def _why_cores(tile: Any, tiling: Mapping[str, int | float], target: Target) -> str:
     used = int(tiling["block_dim"])
-    if tile(core_num=_MANY_CORES)["block_dim"] > used:
-        return f"{used} of {target.cores} cores: as many as an even split over all of them needs; more would be used"
+    said = f"{used} of {target.cores} cores"
+    if used == target.cores:
+        return said
+    if not target.is_host and tile(core_num=_MANY_CORES)["block_dim"] > used:
+        return f"{said}: as many as an even split over all of them needs"
     if tile(core_num=_MANY_CORES, min_bytes_per_core=1)["block_dim"] > used:
-        return f"{used} of {target.cores} cores: further ones would have too little data each to be worth their start"
-    return f"{used} of {target.cores} cores: there are no more independent pieces of work"
+        return f"{said}: further ones would have too little data each to be worth their start"
+    return f"{said}: there are no more independent pieces of work"
 
 
 def _why_tile(tile: Any, tiling: Mapping[str, int | float], target: Target) -> list[str]:

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "binding/c_api.h"
-#include "primitives/launch_config.h"
 
 namespace py = pybind11;
 
@@ -248,6 +247,5 @@ PYBIND11_MODULE(_C, module)
                py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
                py::arg("min_bytes_per_core") = 0,
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
-               "Of the platform, a 0 stands for the host's value.");
-    module.attr("CHIP_MIN_BYTES_PER_CORE") = ms_ascend_ops::Platform{}.minBytesPerCore;
+               "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
 }
