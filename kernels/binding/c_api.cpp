@@ -205,7 +205,7 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
     });
 }
 
-MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context)
 {
     return Guard(call, [&] {
@@ -216,8 +216,12 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         op.InferShapes(inputs.shapes, values);
         const std::vector<TensorDesc> descs = DescribeAll(call);
         Platform platform = AscendC::host::HostPlatform();
-        platform.coreNum = coreNum == 0 ? platform.coreNum : coreNum;
+        if (coreNum != 0) {  // a chip: a further core costs less than a further thread
+            platform.coreNum = coreNum;
+            platform.minBytesPerCore = Platform{}.minBytesPerCore;
+        }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
+        platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
         const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);
         fields.push_back(MakeTilingField("block_dim", config.blockDim));
