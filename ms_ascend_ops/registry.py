@@ -95,6 +95,11 @@ class Signature:
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
+    def cann_type(self) -> str:
+        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        return f"MsAscendOps{self.entry}"
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """The dtype variables, in the order of the kernel's template parameters."""
         return tuple(self.types[0])

@@ -216,7 +216,10 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         op.InferShapes(inputs.shapes, values);
         const std::vector<TensorDesc> descs = DescribeAll(call);
         Platform platform = AscendC::host::HostPlatform();
-        platform.coreNum = coreNum == 0 ? platform.coreNum : coreNum;
+        if (coreNum != 0) {  // a chip: a further core costs less than a further thread
+            platform.coreNum = coreNum;
+            platform.minBytesPerCore = Platform{}.minBytesPerCore;
+        }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
         std::vector<TilingField> fields;
         const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);

@@ -246,5 +246,5 @@ PYBIND11_MODULE(_C, module)
     module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
                py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
-               "A core_num or ub_bytes of 0 stands for the host's.");
+               "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
 }
