@@ -174,7 +174,8 @@ inline Platform ReadPlatform(const platform_ascendc::PlatformAscendC& ascend)
     return platform;
 }
 
-// `plan` fills the tiling data and returns the launch configuration.
+// `plan` fills the tiling data and returns the launch configuration; when every output is empty, no tiling function is
+// asked and the data is zero: CANN launches nothing then.
 template <typename PLAN>
 ge::graphStatus Tile(gert::TilingContext* context, const Op& op, bool synchronizes, PLAN&& plan)
 {
@@ -188,7 +189,7 @@ ge::graphStatus Tile(gert::TilingContext* context, const Op& op, bool synchroniz
         }
         const std::vector<AttributeValue> values = ReadAttributes(context, op);
         op.MatchTypes(dtypes);
-        op.InferShapes(shapes, values);
+        const std::vector<Shape> outputs = op.InferShapes(shapes, values);
         for (size_t i = 0; i < shapes.size(); ++i) {
             TensorDesc desc;
             desc.dtype = binding::ParseDataType(dtypes[i]);
@@ -197,7 +198,10 @@ ge::graphStatus Tile(gert::TilingContext* context, const Op& op, bool synchroniz
             descs.push_back(desc);
         }
         const platform_ascendc::PlatformAscendC ascend(context->GetPlatformInfo());
-        const LaunchConfig config = plan(descs.data(), values.data(), ReadPlatform(ascend));
+        const bool empty = std::all_of(outputs.begin(), outputs.end(), [](const Shape& shape) {
+            return std::find(shape.begin(), shape.end(), 0) != shape.end();
+        });
+        const LaunchConfig config = plan(descs.data(), values.data(), ReadPlatform(ascend), empty);
         context->SetBlockDim(config.blockDim);
         context->SetTilingKey(TILING_KEY);
         if (synchronizes) {

@@ -58,9 +58,12 @@ const Op& {constant} = binding::Register({host.op_def(signature, "nullptr", "nul
 ge::graphStatus Tile{entry}(gert::TilingContext* context)
 {{
     return cann::Tile(context, {constant}, {"true" if synchronizes else "false"}, [context](
-        const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform) {{
+        const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform, bool empty) {{
         {entry}TilingData tiling{{}};
-        const LaunchConfig config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+        LaunchConfig config;
+        if (!empty) {{
+            config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+        }}
         optiling::{data} data;
 {setters}        cann::Save(context, {constant}, data);
         return config;
