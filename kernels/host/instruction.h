@@ -15,17 +15,33 @@ namespace host {
 
 using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
 
+constexpr int32_t NO_ORIGIN = -1;
+
 struct Operand {
-    char* base = nullptr;  // first byte of unit 0
-    int64_t stride = 0;    // bytes from a unit to the next; 0: every unit touches the same bytes
-    uint32_t extent = 0;   // bytes one unit touches
-    char* end = nullptr;   // past the last byte of the last unit; the core fills it in
+    char* base = nullptr;          // first byte of unit 0
+    int64_t stride = 0;            // bytes from a unit to the next; 0: every unit touches the same bytes
+    uint32_t extent = 0;           // bytes one unit touches
+    int32_t origin = NO_ORIGIN;    // the copy whose global memory this is in; the planner fills in this and `end`
+    char* end = nullptr;           // past the last byte of the last unit
 };
 
 constexpr uint32_t MAX_OPERANDS = 3;
 
+// What a request asks for: an instruction of the vector unit, or one of the others, which only have operands, `units`
+// rows of `extent` bytes.
+enum class Request : uint8_t {
+    VECTOR,
+    COPY_IN,       // operand 0 in UB from operand 1 in global memory
+    COPY_OUT,      // operand 0 in global memory from operand 1 in UB
+    COPY_OUT_ADD,  // the same, adding floats
+    DISCARD,       // the bytes of operand 0 are not needed any more
+    OVERWRITE,     // the bytes of operand 0 are about to be written by a scalar
+    SETTLE         // global memory may change now: nothing may be read from there any more
+};
+
 struct Instruction {
     RunFn run = nullptr;  // runs units [begin, end)
+    Request request = Request::VECTOR;
     // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
     // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
     // source 0 advances while the other operands collect its sums.
@@ -108,8 +124,7 @@ struct VectorUnit {
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
     uint32_t sequenceCount;
-    Sequence sequences[MAX_SEQUENCES];                           // the longer ones first
-    void (*stream)(char* dst, const char* src, uint64_t bytes);  // a copy past the cache, for data nobody reads soon
+    Sequence sequences[MAX_SEQUENCES];  // the longer ones first
 };
 
 // The best vector unit of this library for this CPU.

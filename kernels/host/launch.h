@@ -24,7 +24,7 @@ void SetThreadNum(uint32_t count);
 using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
 // Runs `block` once for each of config.blockDim cores and returns when all have ended. outputBytes: what the kernel
-// writes in all; large outputs are stored past the cache.
+// writes in all; inputs of launches with a large one are prefetched.
 void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel);
 
 template <class KERNEL>

@@ -594,36 +594,6 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// Copies `bytes` past the cache: whole lines with non-temporal stores, the ragged ends with ordinary ones.
-void CopyStreaming(char* dst, const char* src, uint64_t bytes)
-{
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    const uint64_t head = (64 - (reinterpret_cast<uintptr_t>(dst) & 63)) & 63;
-    if (bytes < 192 + head) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    memcpy(dst, src, head);
-    dst += head;
-    src += head;
-    bytes -= head;
-    uint64_t i = 0;
-    for (; i + 64 <= bytes; i += 64) {
-#if defined(HOST_SIMD_AVX512)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
-#else
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i + 32),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32)));
-#endif
-    }
-    memcpy(dst + i, src + i, bytes - i);
-#else
-    memcpy(dst, src, bytes);
-#endif
-}
-
 // In vectors: strips are short, and memcpy has a start-up of its own.
 HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
 {
@@ -805,7 +775,6 @@ const VectorUnit& Table(const char* name)
         unit.gather[1] = RunGather<uint32_t>;
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
-        unit.stream = CopyStreaming;
         AddSequences(unit);
         return unit;
     }();
