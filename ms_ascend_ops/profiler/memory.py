@@ -17,6 +17,8 @@ from ms_ascend_ops.profiler.trace import WORKSPACE, Kind, Trace
 
 __all__ = ["Traffic", "traffic"]
 
+_STEPS = 1000
+
 
 @dataclass
 class Traffic:
@@ -105,5 +107,6 @@ def _reads(
         for position, index in enumerate(indices):
             new = fresh[core][position]
             assert new is not None
-            share = (new / sharers[_lines(events[index], line)]).mean()
-            hbm[core][index] = sizes[position] * share * cold
+            # In steps: cores whose rows lie a little differently stay alike. What is less than a line is not worth it.
+            share = (new / sharers[_lines(events[index], line)]).mean() if sizes[position] > line else 1.0
+            hbm[core][index] = sizes[position] * round(share * _STEPS) / _STEPS * cold

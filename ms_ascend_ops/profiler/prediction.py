@@ -10,7 +10,7 @@ import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.memory import traffic
-from ms_ascend_ops.profiler.program import compile_core, vector_cycles
+from ms_ascend_ops.profiler.program import alike, compile_core, vector_cycles
 from ms_ascend_ops.profiler.simulator import AT_ONCE, ISSUE, SYNC, Run, simulate
 from ms_ascend_ops.profiler.trace import PIPES, Kind, Pipe, Trace, rows
 
@@ -81,8 +81,9 @@ def predict(trace: Trace, chip: Chip, warm: bool = False) -> tuple[Prediction, l
         ProgramError: the kernel would hang.
     """
     moved = traffic(trace, chip, warm)
-    programs = [compile_core(trace, core, chip, moved.hbm_bytes[core]) for core in range(len(trace.cores))]
-    runs = simulate(programs, chip)
+    groups = alike(trace, chip, moved.hbm_bytes)
+    programs = [compile_core(trace, cores[0], chip, moved.hbm_bytes[cores[0]]) for cores in groups]
+    runs = simulate(programs, groups, chip)
     return _summarize(trace, chip, runs, float(sum(hbm.sum() for hbm in moved.hbm_bytes))), runs
 
 

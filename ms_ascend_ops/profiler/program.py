@@ -1,13 +1,14 @@
 """A core's trace as instructions of its pipes: how long each takes, and what it waits for.
 
 The scalar unit (S) goes through the program in order. A call for another pipe costs it a few cycles and goes into that
-pipe's queue; each pipe takes its queue in order. S itself waits only for what it reads: a value, a barrier of all pipes,
-SyncAll. So S is a list of stretches, and an instruction of V, MTE2 or MTE3 is issued a fixed time after the begin of the
-stretch that it belongs to.
+pipe's queue; each pipe takes its queue in order. S itself waits only for what it reads, a barrier of all pipes, and
+SyncAll. So S is a list of stretches, and an instruction of V, MTE2 or MTE3 is issued a fixed time after the begin of
+the stretch that it belongs to.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.trace import Event, Kind, Pipe, Queue, Sync, Trace, rows
 
-__all__ = ["BARRIER", "Program", "ProgramError", "compile_core"]
+__all__ = ["BARRIER", "Program", "ProgramError", "alike", "compile_core"]
 
 BARRIER = -2  # in `waits`: all cores
 _DATA_PIPES = (Pipe.V, Pipe.MTE2, Pipe.MTE3)
@@ -47,18 +48,6 @@ class Program:
 
     def __len__(self) -> int:
         return len(self.pipe)
-
-    def key(self) -> tuple[object, ...]:
-        """Equal for programs that take the same time."""
-        return (
-            tuple(self.pipe),
-            tuple(self.busy),
-            tuple(self.drain),
-            tuple(self.stretch),
-            tuple(self.offset),
-            tuple(self.waits),
-            tuple(self.transfer),
-        )
 
 
 def vector_cycles(event: Event, names: list[str], chip: Chip) -> float:
@@ -152,7 +141,9 @@ class _Compiler:
     def unaligned(self, event: Event, efficiency: float) -> float:
         line = self.chip.line_bytes
         stride = event.stride if event.pieces > 1 else 0
-        return 1.0 if event.offset % line == 0 and stride % line == 0 else efficiency
+        # A piece that is shorter than a line is not cut into more requests for being off.
+        aligned = event.piece_bytes <= line or (event.offset % line == 0 and stride % line == 0)
+        return 1.0 if aligned else efficiency
 
     # ---- order
 
@@ -217,6 +208,21 @@ class _Compiler:
             elif kind == Kind.SCALAR:
                 self.scalar(index, event)
         return self.program
+
+
+def alike(trace: Trace, chip: Chip, hbm_bytes: list[np.ndarray]) -> list[list[int]]:
+    """The cores in groups whose programs take the same time."""
+    groups: dict[bytes, list[int]] = {}
+    for core, events in enumerate(trace.cores):
+        # Where a copy goes does not matter, how it lies does.
+        lies = np.where(events["piece_bytes"] > chip.line_bytes, events["offset"] % chip.line_bytes, 0)
+        digest = hashlib.blake2b(lies.tobytes())
+        digest.update(hbm_bytes[core].tobytes())
+        for name in events.dtype.names:
+            if name != "offset":
+                digest.update(np.ascontiguousarray(events[name]).tobytes())
+        groups.setdefault(digest.digest(), []).append(core)
+    return list(groups.values())
 
 
 def _depends(event: Event, previous: Event) -> bool:

@@ -259,14 +259,10 @@ class _Simulator:
 _PIPE, _ISSUE, _WAIT = range(3)
 
 
-def simulate(programs: list[Program], chip: Chip) -> list[Run]:
-    """Run the programs of all cores. Returns a Run for every distinct program.
+def simulate(programs: list[Program], cores: list[list[int]], chip: Chip) -> list[Run]:
+    """Run programs, each of them on so many cores. Returns a Run for each.
 
     Raises:
         ProgramError: a core waits for ever.
     """
-    classes: dict[tuple[object, ...], list[int]] = {}
-    for core, program in enumerate(programs):
-        classes.setdefault(program.key(), []).append(core)
-    members = list(classes.values())
-    return _Simulator([programs[cores[0]] for cores in members], members, chip).run()
+    return _Simulator(programs, cores, chip).run()
