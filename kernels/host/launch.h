@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "observe.h"
 #include "primitives/launch_config.h"
 #include "types.h"
 
