@@ -11,6 +11,7 @@ from ms_ascend_ops.version import __version__
 # A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
 COMMANDS = {
     "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
+    "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
 }
 
 

@@ -94,10 +94,10 @@ class Recorder:
             RecordError: the kernel ended the process, e.g. because its tiles do not fit the Unified Buffer.
             ValueError: the library refuses the call.
         """
-        return self.run_checked(wanted)[0]
+        return self.run_compared(wanted)[0]
 
-    def run_checked(self, wanted: Request) -> tuple[Trace, int]:
-        """As run(), with a checksum of the outputs: a tiling that is wrong gives another one."""
+    def run_compared(self, wanted: Request) -> tuple[Trace, float]:
+        """As run(), with how far the outputs are from those of the first such call: worker.difference()."""
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -113,8 +113,8 @@ class Recorder:
             raise RecordError(f"{wanted.kernel}: the kernel ended its process: {message}") from error
         if isinstance(answer, Exception):
             raise answer
-        trace, checksum = answer
-        return trace, checksum
+        trace, difference = answer
+        return trace, difference
 
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
