@@ -7,9 +7,9 @@ from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.swiglu import SwiGLU
 
 __all__ = [
-    "AddRMSNorm",
     "GEGLU",
     "GELU",
+    "AddRMSNorm",
     "RMSNorm",
     "SwiGLU",
 ]

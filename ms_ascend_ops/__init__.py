@@ -25,9 +25,9 @@ _ORIGINS = {
 _MODULES = ("cells", "export", "ops")
 
 __all__ = [
-    "AddRMSNorm",
     "GEGLU",
     "GELU",
+    "AddRMSNorm",
     "RMSNorm",
     "SwiGLU",
     "__version__",
