@@ -25,11 +25,12 @@ LIST_OF_NAMES = "ms_ascend_ops/ops/__init__.py"
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SOURCE_TREE = Path(__file__).resolve().parents[2]
-_CPP_KEYWORDS = frozenset(
-    "auto bool break case catch char class const continue default delete do double else enum explicit export extern "
-    "false float for friend goto half if inline int long mutable namespace new operator private protected public "
-    "register return short signed sizeof static struct switch template this throw true try typedef typename union "
-    "unsigned using virtual void volatile while".split()
+# Those that are none of Python's.
+_CPP_KEYWORDS = """
+    auto bool case catch char const default delete do double enum explicit export extern float friend goto half
+    inline int long mutable namespace new operator private protected public register short signed sizeof static
+    struct switch template this throw typedef typename union unsigned using virtual void volatile
+"""
 )
 
 
@@ -69,7 +70,7 @@ def new(name: str, into: Path) -> None:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise click.BadParameter(f"must be lower_case_with_underscores, got '{name}'", param_hint="NAME")
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or name in _CPP_KEYWORDS:
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or name in _CPP_KEYWORDS.split():
         raise click.BadParameter(f"must be no keyword of Python or C++, got '{name}'", param_hint="NAME")
     if name.endswith("_grad"):
         raise click.BadParameter(f"'{name}': the ending _grad is that of gradient kernels", param_hint="NAME")
