@@ -31,7 +31,6 @@ _CPP_KEYWORDS = """
     inline int long mutable namespace new operator private protected public register short signed sizeof static
     struct switch template this throw typedef typename union unsigned using virtual void volatile
 """
-)
 
 
 @click.command()
