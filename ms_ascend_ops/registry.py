@@ -133,6 +133,9 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
+    layer: str = ""  # of `ms_ascend_ops.cells`, if there is one
+    replaces: str = ""  # what users write, or call, without this library
+    differentiable: tuple[str, ...] = ()  # inputs that have a gradient
 
     @property
     def version(self) -> int:
@@ -151,7 +154,8 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        known = {"name", "summary", "layer", "replaces", "version", "attributes", "types", "reasons", "positive"}
+        known |= {"forward", "gradient", "differentiable"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -180,7 +184,10 @@ def load(path: Path) -> OpSpec:
 
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
-        return OpSpec(name, data["summary"], forward, gradient)
+        differentiable = _differentiable(forward, gradient, data.get("differentiable"))
+        return OpSpec(
+            name, data["summary"], forward, gradient, data.get("layer", ""), data.get("replaces", ""), differentiable
+        )
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -221,6 +228,17 @@ def signature(name: str) -> Signature:
 def definition(name: str) -> Path:
     """The file that defines an operator."""
     return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
+def _differentiable(forward: Signature, gradient: Signature | None, given: list[str] | None) -> tuple[str, ...]:
+    """Those that the definition names, or those that the gradient kernel has an output for."""
+    inputs = [tensor.name for tensor in forward.inputs]
+    if given is None:
+        outputs = {tensor.name for tensor in gradient.outputs} if gradient else set()
+        return tuple(name for name in inputs if f"d{name}" in outputs)
+    if unknown := [name for name in given if name not in inputs]:
+        raise ValueError(f"differentiable: {', '.join(unknown)} is no input")
+    return tuple(given)
 
 
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
