@@ -42,8 +42,7 @@ public:
         pipe.InitBuffer(inQueueDy_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(outQueueDx_, 2, tileElements * sizeof(T));
-        pipe.InitBuffer(inQueueRstd_, 2, rows8 * sizeof(float));
-        pipe.InitBuffer(inQueueDrstd_, 2, rows8 * sizeof(float));
+        pipe.InitBuffer(inQueueState_, 2, 2 * rows8 * sizeof(float));
         pipe.InitBuffer(inQueueGamma_, 1, tiling.stride * sizeof(G));
         pipe.InitBuffer(outQueueChunk_, 1, tiling.stride * sizeof(float));
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
@@ -248,22 +247,16 @@ private:
     {
         const uint32_t rows8 = (rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
         const Rows shape{1, rows, rows8, rows};
-        rstdLocal_ = inQueueRstd_.template AllocTensor<float>();
+        rstdLocal_ = inQueueState_.template AllocTensor<float>();
         LoadRows(rstdLocal_, rstdGm_[row], shape, true);
-        inQueueRstd_.EnQue(rstdLocal_);
-        drstdLocal_ = inQueueDrstd_.template AllocTensor<float>();
-        LoadRows(drstdLocal_, drstdGm_[row], shape, true);
-        inQueueDrstd_.EnQue(drstdLocal_);
-        rstdLocal_ = inQueueRstd_.template DeQue<float>();
-        drstdLocal_ = inQueueDrstd_.template DeQue<float>();
+        LoadRows(rstdLocal_[rows8], drstdGm_[row], shape, true);
+        inQueueState_.EnQue(rstdLocal_);
+        rstdLocal_ = inQueueState_.template DeQue<float>();
+        drstdLocal_ = rstdLocal_[rows8];
         BroadcastRows(rstdBlocks_, rstdLocal_, rows);
     }
 
-    __aicore__ inline void FreeRowState()
-    {
-        inQueueRstd_.FreeTensor(rstdLocal_);
-        inQueueDrstd_.FreeTensor(drstdLocal_);
-    }
+    __aicore__ inline void FreeRowState() { inQueueState_.FreeTensor(rstdLocal_); }
 
     // xhat = x * rstd, product_ = dy * xhat, for the block whose first row is row r of the row state.
     __aicore__ inline void Products(const AscendC::LocalTensor<float>& dyFloat, const AscendC::LocalTensor<T>& x,
@@ -327,8 +320,8 @@ private:
     AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueRstd_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDrstd_;
+    // rstd, then drstd: with a queue each there would be nine buffers of VECIN, and the chip has eight event ids.
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueState_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueGamma_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueChunk_;
