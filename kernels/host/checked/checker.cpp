@@ -91,18 +91,31 @@ public:
             return;
         }
         const uint32_t number = core.order.Number(event);
+        const bool elementwise = IsElementwise(event);
+        bool defined = true;
         for (uint32_t i = 1; i < event.accessCount; ++i) {
             if (event.accesses[i].indirect) {
                 Gather(event, number, core, event.accesses[i], event.accesses[event.accessCount - 1]);
                 continue;
             }
             ForPieces(event.accesses[i], [&](int64_t offset, uint32_t bytes) {
-                core.memory.Read(event, number, core.order, static_cast<uint32_t>(offset), bytes);
+                defined &=
+                    core.memory.Read(event, number, core.order, static_cast<uint32_t>(offset), bytes, !elementwise);
             });
         }
+        const std::vector<bool> undefined = defined ? std::vector<bool>() : Undefined(event, core.memory);
         ForPieces(event.accesses[0], [&](int64_t offset, uint32_t bytes) {
             core.memory.Write(event, number, core.order, static_cast<uint32_t>(offset), bytes);
         });
+        if (!defined) {
+            Note(Rule::NOTE_UNDEFINED_LANES, event);
+            size_t element = 0;
+            ForElements(event.accesses[0], [&](uint32_t offset) {
+                if (undefined[element++]) {
+                    core.memory.Forget(offset, SizeOf(event.accesses[0].dtype));
+                }
+            });
+        }
     }
 
     void OnCopy(const CopyEvent& event) override
@@ -132,7 +145,7 @@ public:
                 core.memory.Write(event, number, core.order, offset, event.paddedBytes);
                 Undefine(event, core.memory, offset);
             } else {
-                core.memory.Read(event, number, core.order, offset, event.rowBytes);
+                core.memory.Read(event, number, core.order, offset, event.rowBytes, true);
             }
         }
         if (!event.toLocal) {
@@ -157,7 +170,7 @@ public:
             if (event.written) {
                 core.memory.Write(event, number, core.order, event.local.offset, bytes);
             } else {
-                core.memory.Read(event, number, core.order, event.local.offset, bytes);
+                core.memory.Read(event, number, core.order, event.local.offset, bytes, true);
             }
             core.order.Scalar();
             return;
@@ -221,13 +234,29 @@ private:
         return core;
     }
 
+    // By element: does any source hold no value there? Lanes between rows may, as long as nobody uses the result.
+    static std::vector<bool> Undefined(const VectorEvent& event, const LocalMemory& memory)
+    {
+        std::vector<bool> undefined(event.elements);
+        for (uint32_t i = 1; i < event.accessCount; ++i) {
+            size_t element = 0;
+            ForElements(event.accesses[i], [&](uint32_t offset) {
+                if (!memory.IsDefined(offset, SizeOf(event.accesses[i].dtype))) {
+                    undefined[element] = true;
+                }
+                ++element;
+            });
+        }
+        return undefined;
+    }
+
     // The bytes of a padded piece that are neither data nor padding that was asked for.
     static void Undefine(const CopyEvent& event, LocalMemory& memory, uint32_t offset)
     {
         const uint32_t dataEnd = event.leftBytes + event.rowBytes;
         const bool defined = event.request.isPad && event.leftBytes + event.rightBytes > 0;
         if (!defined && dataEnd < event.paddedBytes) {
-            memory.Undefine(offset + dataEnd, event.paddedBytes - dataEnd);
+            memory.Forget(offset + dataEnd, event.paddedBytes - dataEnd);
         }
     }
 
@@ -236,7 +265,7 @@ private:
                        const Access& offsets)
     {
         core.memory.Read(event, number, core.order, offsets.offset,
-                         static_cast<uint32_t>(event.elements * sizeof(uint32_t)));
+                         static_cast<uint32_t>(event.elements * sizeof(uint32_t)), true);
         const uint32_t size = SizeOf(source.dtype);
         const auto base = static_cast<uint64_t>(event.request.scalar);
         for (uint64_t i = 0; i < event.elements; ++i) {
@@ -247,7 +276,7 @@ private:
                 Violation(Rule::GATHER_OFFSET, event, "offset %lu of element %lu; the source has %u bytes",
                           static_cast<unsigned long>(at), static_cast<unsigned long>(i), source.bytes);
             }
-            core.memory.Read(event, number, core.order, source.offset + static_cast<uint32_t>(at), size);
+            core.memory.Read(event, number, core.order, source.offset + static_cast<uint32_t>(at), size, true);
         }
     }
 

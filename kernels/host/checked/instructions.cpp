@@ -296,6 +296,19 @@ void CheckInstruction(const VectorEvent& event)
     }
 }
 
+bool IsElementwise(const VectorEvent& event)
+{
+    const Access& dst = event.accesses[0];
+    for (uint32_t i = 1; i < event.accessCount; ++i) {
+        const Access& src = event.accesses[i];
+        if (src.indirect || src.lanes != dst.lanes || src.lastLanes != dst.lastLanes || src.repeats != dst.repeats) {
+            return false;
+        }
+    }
+    const InstructionRule* rule = Find(event.name);
+    return rule == nullptr || rule->overlap != Overlap::NONE || std::strcmp(event.name, "DataCopy") == 0;
+}
+
 void MaskRegister::Set(const SettingEvent& event)
 {
     switch (event.call) {

@@ -12,6 +12,9 @@ namespace host {
 // Data types, alignment, repeats, mask, strides, overlap of source and destination.
 void CheckInstruction(const VectorEvent& event);
 
+// Each element of the destination comes from the same element of every source.
+bool IsElementwise(const VectorEvent& event);
+
 // The mask register as the chip would have it. Calls with a mask of their own and calls on the first n elements change
 // it, which the host layer does not do.
 class MaskRegister {

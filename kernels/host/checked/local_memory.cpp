@@ -1,6 +1,7 @@
 #include "checked/local_memory.h"
 
 #include <cstring>
+#include <string>
 
 #include "checked/rules.h"
 
@@ -14,9 +15,9 @@ void LocalMemory::Forget(uint32_t offset, uint32_t bytes)
     }
 }
 
-void LocalMemory::Undefine(uint32_t offset, uint32_t bytes)
+bool LocalMemory::IsDefined(uint32_t offset, uint32_t bytes) const
 {
-    Forget(offset, bytes);
+    return std::memchr(written_.data() + offset, 0, bytes) == nullptr;
 }
 
 void LocalMemory::Bounds(const Event& event, const LocalOperand& operand, int64_t offset, uint32_t bytes) const
@@ -72,20 +73,28 @@ void LocalMemory::Check(const Event& event, Order& order, const Block& block, ui
     }
 }
 
-void LocalMemory::Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes)
+bool LocalMemory::Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes, bool use)
 {
     const auto* empty = static_cast<const uint8_t*>(std::memchr(written_.data() + offset, 0, bytes));
-    if (empty != nullptr) {
+    if (empty != nullptr && use) {
+        const auto at = static_cast<uint32_t>(empty - written_.data());
+        const uint32_t writer = blocks_[at / ONE_BLK_SIZE].write[IndexOf(PIPE_V)];
+        const Event* last = writer == 0 ? nullptr : &order.Call(writer);
         Violation(Rule::UB_UNINITIALIZED, event,
-                  "byte %u of the Unified Buffer holds no value: byte %u of the %u read from byte %u on",
-                  static_cast<uint32_t>(empty - written_.data()),
-                  static_cast<uint32_t>(empty - written_.data()) - offset, bytes, offset);
+                  "byte %u of the Unified Buffer holds no value: byte %u of the %u that are read from byte %u on%s%s",
+                  at, at - offset, bytes, offset,
+                  last == nullptr ? "" : ". What was there came from undefined values, by ",
+                  last == nullptr ? ""
+                                  : (std::string(last->name) + " at " + ShortPath(last->where.file) + ":" +
+                                     std::to_string(last->where.line))
+                                        .c_str());
     }
     const uint32_t self = IndexOf(event.pipe);
     for (uint32_t i = offset / ONE_BLK_SIZE; i <= (offset + bytes - 1) / ONE_BLK_SIZE; ++i) {
         Check(event, order, blocks_[i], i, false);
         blocks_[i].read[self] = number;
     }
+    return empty == nullptr;
 }
 
 void LocalMemory::Write(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes)

@@ -22,10 +22,10 @@ public:
 
     // One operand of a call: pieces that stay inside the tensor and its buffer.
     void Bounds(const Event& event, const LocalOperand& operand, int64_t offset, uint32_t bytes) const;
-    void Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes);
+    // True if every byte holds a value. With `use`, what is read decides something, so it must.
+    bool Read(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes, bool use);
     void Write(const Event& event, uint32_t number, Order& order, uint32_t offset, uint32_t bytes);
-    // The part of a written piece that holds no defined value after all.
-    void Undefine(uint32_t offset, uint32_t bytes);
+    bool IsDefined(uint32_t offset, uint32_t bytes) const;
 
 private:
     struct Block {

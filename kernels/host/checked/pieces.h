@@ -46,6 +46,21 @@ void ForPieces(const Access& access, BODY&& body)
     ForPiecesByRepeat(access, [&](uint32_t, int64_t offset, uint32_t bytes) { body(offset, bytes); });
 }
 
+// Calls body(offset) for every element, repeat by repeat.
+template <class BODY>
+void ForElements(const Access& access, BODY&& body)
+{
+    const uint32_t size = SizeOf(access.dtype);
+    for (uint32_t repeat = 0; repeat < access.repeats; ++repeat) {
+        const uint32_t lanes = repeat + 1 == access.repeats ? access.lastLanes : access.lanes;
+        const int64_t start = access.offset + repeat * access.repeatStride;
+        for (uint32_t lane = 0; lane < lanes; ++lane) {
+            const uint32_t byte = lane * size;
+            body(static_cast<uint32_t>(start + byte / ONE_BLK_SIZE * access.blockStride + byte % ONE_BLK_SIZE));
+        }
+    }
+}
+
 }  // namespace host
 }  // namespace AscendC
 

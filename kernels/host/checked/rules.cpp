@@ -24,7 +24,7 @@ constexpr RuleText RULES[] = {
     {"queue-buffers", "the queues of one TPosition have at most 8 buffers in all, one event id each", "TQue简介"},
     {"ub-bounds", "an operand stays inside its tensor and its buffer", "InitBuffer, LocalTensor"},
     {"ub-freed", "a tensor is used between AllocTensor and FreeTensor, while its TPipe lives", "FreeTensor"},
-    {"ub-uninitialized", "what is read from the Unified Buffer was written before", "AllocTensor"},
+    {"ub-uninitialized", "what is stored, summed or rearranged comes from bytes that were written", "AllocTensor"},
     {"alignment", "operands in the Unified Buffer begin at a multiple of 32 bytes", "通用说明和约束"},
     {"dtype", "the instruction exists for this data type on Atlas A2", "the instruction's page, 数据类型"},
     {"round-mode", "Cast has this rounding for these data types on Atlas A2", "Cast"},
@@ -64,6 +64,8 @@ constexpr RuleText RULES[] = {
     {"note-shared-line", "two cores write into one line of 512 bytes, which serialises them", "避免同地址访问"},
     {"note-small-copy", "a piece of a copy is shorter than 512 bytes", "尽量一次搬运较大的数据块"},
     {"note-mask-left", "the kernel ends in counter mode", "SetMaskCount"},
+    {"note-undefined-lanes", "calculates on lanes that hold no value; harmless while nobody uses the results",
+     "AllocTensor"},
     {"note-unknown", "the checked build has no table entry for this instruction", "-"},
 };
 static_assert(sizeof(RULES) / sizeof(RULES[0]) == static_cast<size_t>(Rule::COUNT));

@@ -67,6 +67,7 @@ enum class Rule : uint32_t {
     NOTE_SHARED_LINE,
     NOTE_SMALL_COPY,
     NOTE_MASK_LEFT,
+    NOTE_UNDEFINED_LANES,
     NOTE_UNKNOWN_INSTRUCTION,
     COUNT
 };
