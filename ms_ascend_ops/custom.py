@@ -35,8 +35,8 @@ _PYNATIVE_CALL = threading.RLock()
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
 
-# Makes the bprop of an operator from the primitive of its gradient.
-BpropFactory = Callable[["FusedPrimitive"], Callable[..., Any]]
+# Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
+Bprop = Callable[..., Any]
 
 
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
@@ -84,7 +84,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         ValueError: a shape breaks the operator's rule; an attribute has a value that is not allowed.
     """
 
-    def __init__(self, name: str, bprop: BpropFactory | None = None):
+    def __init__(self, name: str, bprop: Bprop | None = None):
         super().__init__(f"select_{name}")
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
@@ -141,10 +141,10 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
     def _make(self, *values: Any) -> FusedPrimitive:
         attributes = self._attributes(values)
-        bprop = None
-        if self._bprop is not None:
-            gradient = registry.signature(f"{self.signature.name}_grad")
-            bprop = self._bprop(FusedPrimitive(gradient, attributes, None))
+        bprop = self._bprop
+        gradient = registry.op_spec(self.signature.name).gradient
+        if bprop is not None and gradient is not None:
+            bprop = bprop(FusedPrimitive(gradient, attributes, None))
         return FusedPrimitive(self.signature, attributes, bprop)
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
