@@ -38,6 +38,10 @@ _REMEMBERED = 4096
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
 
+# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
+# ranks (-2,).
+ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
+
 
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel of the library with fixed attributes. Made once for each set of attributes, and shared."""
@@ -77,14 +81,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
-    Calling it takes the inputs of the operator, then its attributes in the order of the definition.
+    Calling it takes the inputs of the operator, then its attributes in the order of the definition. `check` is for what
+    the shape rules cannot say.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
         ValueError: a shape breaks the operator's rule; an attribute has a value that is not allowed.
     """
 
-    def __init__(self, name: str, bprop: Bprop | None = None):
+    def __init__(self, name: str, bprop: Bprop | None = None, check: ShapeCheck | None = None):
         super().__init__(f"select_{name}")
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
@@ -92,6 +97,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.signature = registry.signature(name)
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
+        self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
 
     def __call__(self, *arguments: Any) -> FusedPrimitive:
@@ -149,4 +155,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
         infer_types(self.signature, [dtype.lower() for dtype in dtypes])
-        infer_shapes(self.signature, shapes, self._attributes(attributes))
+        values = self._attributes(attributes)
+        infer_shapes(self.signature, shapes, values)
+        if self._rule is not None:
+            self._rule(shapes, values)
