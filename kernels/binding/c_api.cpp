@@ -213,7 +213,11 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
         const std::vector<AttributeValue> values = ReadAttributes(op, call);
         op.MatchTypes(inputs.dtypes);
-        op.InferShapes(inputs.shapes, values);
+        const std::vector<Shape> outputs = op.InferShapes(inputs.shapes, values);
+        if (std::all_of(outputs.begin(), outputs.end(),
+                        [](const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) != shape.end(); })) {
+            throw std::invalid_argument(op.Def().name + ": every output is empty, nothing is launched");
+        }
         const std::vector<TensorDesc> descs = DescribeAll(call);
         Platform platform = AscendC::host::HostPlatform();
         if (coreNum != 0) {  // a chip: a further core costs less than a further thread
