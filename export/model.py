@@ -53,6 +53,9 @@ def read_model(path: Path, caller: str, label: str | None = None) -> ModelProto:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short ({error})") from error
+    if not model.IsInitialized():
+        missing = ", ".join(model.FindInitializationErrors()[:3])
+        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it has no {missing})")
     # mind_ir_version is written last
     if not model.graph.node or not model.graph.output or not model.HasField("mind_ir_version"):
         raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it holds no whole graph)")
@@ -64,6 +67,8 @@ def read_model(path: Path, caller: str, label: str | None = None) -> ModelProto:
     known = {p.name for p in model.primitives} | {g.name for g in model.functions} | {model.graph.name}
     for graph in graphs(model):
         for node in graph.node:
+            if node.op_type == "Constant" and not node.attribute:
+                raise ValueError(f"{caller}: {label} is damaged (the constant {node.name} has no value)")
             if node.op_type.startswith("REF::") and node.op_type.removeprefix("REF::") not in known:
                 raise ValueError(f"{caller}: {label} is cut short (it has no {node.op_type.removeprefix('REF::')})")
     for parameter in model.graph.parameter:
