@@ -19,7 +19,18 @@ import yaml
 
 from ms_ascend_ops.shapes import ShapeRule
 
-__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+__all__ = [
+    "DTYPES",
+    "AttributeSpec",
+    "OpSpec",
+    "Signature",
+    "TensorSpec",
+    "TwinSpec",
+    "load",
+    "names",
+    "op_spec",
+    "signature",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
@@ -114,6 +125,20 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class TwinSpec:
+    """CANN's own operator that computes the same.
+
+    `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
+    same outputs. `when`: the values of attributes for which it is the same.
+    """
+
+    operator: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One operator."""
 
@@ -121,6 +146,7 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
+    twin: TwinSpec | None = None
 
     @property
     def signatures(self) -> tuple[Signature, ...]:
@@ -135,7 +161,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -160,7 +186,8 @@ def load(path: Path) -> OpSpec:
 
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
-        return OpSpec(name, data["summary"], forward, gradient)
+        twin = _twin(forward, data["cann"]) if "cann" in data else None
+        return OpSpec(name, data["summary"], forward, gradient, twin)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -221,6 +248,18 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     if match[1] not in variables and match[1] not in DTYPES:
         raise ValueError(f"tensor '{name}': '{match[1]}' is neither a dtype nor a dtype variable")
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
+
+
+def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
+    twin = TwinSpec(
+        data["operator"], data["function"], tuple(data.get("arguments") or ()), dict(data.get("when") or {})
+    )
+    known = {attribute.name for attribute in signature.attributes}
+    if unknown := (set(twin.arguments) | set(twin.when)) - known:
+        raise ValueError(f"cann: {sorted(unknown)} are no attributes")
+    if free := known - set(twin.arguments) - set(twin.when):
+        raise ValueError(f"cann: the attributes {sorted(free)} must stand in 'arguments' or 'when'")
+    return twin
 
 
 def _check_signature(signature: Signature) -> None:
