@@ -213,7 +213,7 @@ def _from_environment(text: str) -> dict[str, str]:
 @cache
 def _versions(folder: Path) -> dict[str, str]:
     """The versions that the generated host code left in the package's libraries, as text."""
-    versions = {}
+    versions: dict[str, str] = {}
     libraries = [*folder.glob("op_impl/ai_core/tbe/op_tiling/**/*.so"), *folder.glob("op_proto/**/*.so")]
     for library in libraries:
         data = library.read_bytes()

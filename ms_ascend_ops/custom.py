@@ -31,7 +31,10 @@ from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["FusedPrimitive", "Selector"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector"]
+
+# The attribute that holds the version of the operator, for those who find it in a MindIR.
+VERSION = "op_version"
 
 _log = logging.getLogger("ms_ascend_ops")
 
@@ -43,9 +46,9 @@ _PYNATIVE_CALL = threading.RLock()
 _REMEMBERED = 4096
 
 # Makes the bprop of an operator from the primitive of its gradient.
-BpropFactory = Callable[[Callable[..., Any]], Callable[..., Any]]
+BpropFactory = Callable[[Any], Callable[..., Any]]
 
-# How the registration information of an aclnn operator names the types of attributes. A choice is the index of its text.
+# How the registration information of an aclnn operator names the types of attributes; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
@@ -64,6 +67,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = ms.get_context("device_target")
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
+            # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
             self.constants: tuple[Any, ...] = ()
             super().__init__(f"{library_path()}:{signature.entry}", func_type="aot", bprop=bprop)
             # ops.Custom derives these two from a reg_info, which a library function does not have.
@@ -82,6 +86,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         # Inference reads the attributes here, wherever the kernel has them from.
         for primitive in (self, getattr(self, "custom_pyboost", None)):
             if primitive is not None:
+                primitive.add_prim_attr(VERSION, signature.version)
                 for name, value in attributes.items():
                     primitive.add_prim_attr(name, value)
 

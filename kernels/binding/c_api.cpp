@@ -205,7 +205,7 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
     });
 }
 
-MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context)
 {
     return Guard(call, [&] {
@@ -225,6 +225,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
             platform.minBytesPerCore = Platform{}.minBytesPerCore;
         }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
+        platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
         const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);
         fields.push_back(MakeTilingField("block_dim", config.blockDim));

@@ -64,7 +64,7 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
 // Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number is
 // that of a chip; it and the UB size are the host's where they are 0.
 typedef void (*MsAscendFieldVisitor)(void* context, const char* name, int32_t isReal, int64_t integer, double real);
-MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context);
 
 #ifdef __cplusplus

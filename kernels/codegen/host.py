@@ -49,6 +49,8 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
+    overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for _, name in fields)
+    overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     return f"""static_assert({len(cpp.arguments(signature))} <= binding::MAX_TENSORS);
 
 {make_params(spec, signature)}
@@ -56,7 +58,8 @@ template <{parameters}>
 void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t outputBytes)
 {{
     {entry}TilingData tiling{{}};
-    const LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    [[maybe_unused]] LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
     AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);

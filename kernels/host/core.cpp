@@ -65,10 +65,10 @@ namespace {
 uint32_t GmOperand(const Instruction& request)
 {
     switch (request.request) {
-        case Request::COPY_IN:
+        case RequestKind::COPY_IN:
             return 1;
-        case Request::COPY_OUT:
-        case Request::COPY_OUT_ADD:
+        case RequestKind::COPY_OUT:
+        case RequestKind::COPY_OUT_ADD:
             return 0;
         default:
             return MAX_OPERANDS;
@@ -96,7 +96,7 @@ bool SameRequest(const Instruction& a, const Instruction& b)
     }
     uint64_t different = (a.units ^ b.units) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
                          (a.option ^ b.option) | (a.granule ^ b.granule);
-    if (a.request == Request::VECTOR) {
+    if (a.request == RequestKind::VECTOR) {
         different |= Differ(a.operands[0], b.operands[0]);
         if (a.operandCount > 1) {
             different |= Differ(a.operands[1], b.operands[1]);
@@ -125,7 +125,7 @@ bool SameForm(const View& a, const View& b)
 Instruction& Core::Next()
 {
     Instruction& next = incoming_;
-    next.request = Request::VECTOR;
+    next.request = RequestKind::VECTOR;
     next.widen = false;
     next.blockOperand = 0;
     next.fold = nullptr;
@@ -212,7 +212,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     BeforeCopyIn();
     Instruction& copy = Next();
     copy.run = nullptr;
-    copy.request = Request::COPY_IN;
+    copy.request = RequestKind::COPY_IN;
     copy.units = shape.rows;
     copy.lanes = shape.elementBytes;
     copy.operandCount = 2;
@@ -228,7 +228,7 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
 {
     Instruction& copy = Next();
     copy.run = nullptr;
-    copy.request = atomicAdd ? Request::COPY_OUT_ADD : Request::COPY_OUT;
+    copy.request = atomicAdd ? RequestKind::COPY_OUT_ADD : RequestKind::COPY_OUT;
     copy.units = shape.rows;
     copy.lanes = shape.elementBytes;
     copy.operandCount = 2;
@@ -242,7 +242,7 @@ void Core::Discard(const char* ub, uint32_t bytes)
 {
     Instruction& request = Next();
     request.run = nullptr;
-    request.request = Request::DISCARD;
+    request.request = RequestKind::DISCARD;
     request.units = 1;
     request.operandCount = 1;
     request.operands[0] = {const_cast<char*>(ub), 0, bytes};
@@ -293,7 +293,7 @@ void Core::Settle()
 {
     Instruction& request = Next();
     request.run = nullptr;
-    request.request = Request::SETTLE;
+    request.request = RequestKind::SETTLE;
     request.units = 1;
     request.operandCount = 0;
     Take();
@@ -316,7 +316,7 @@ void Core::PrepareWrite(char* ub, uint32_t bytes)
 {
     Instruction& request = Next();
     request.run = nullptr;
-    request.request = Request::OVERWRITE;
+    request.request = RequestKind::OVERWRITE;
     request.units = 1;
     request.operandCount = 1;
     request.operands[0] = {ub, 0, bytes};

@@ -1,14 +1,14 @@
 /*!
- * One AI core of a launch, as a worker thread plays it: its Unified Buffer, and the requests it has recorded but not yet
- * carried out.
+ * One AI core of a launch, as a worker thread plays it: its Unified Buffer, and the requests it has recorded but not
+ * yet carried out.
  *
  * Deferred execution. Vector instructions and copies are recorded in order; a run of them is a program. A program ends
- * where a result is needed (a scalar read, a barrier between cores, the end of the kernel) and between two tiles: before
- * the first copy in after a copy out. Then a plan is made of it (planner.h) and run (plan.h).
+ * where a result is needed (a scalar read, a barrier between cores, the end of the kernel) and between two tiles:
+ * before the first copy in after a copy out. Then a plan is made of it (planner.h) and run (plan.h).
  *
- * A kernel's loop asks for the same program again and again, with other addresses in global memory. A core keeps its last
- * programs and compares each request with what the same program asked for before: as long as nothing differs, nothing is
- * recorded or planned again.
+ * A kernel's loop asks for the same program again and again, with other addresses in global memory. A core keeps its
+ * last programs and compares each request with what the same program asked for before: as long as nothing differs,
+ * nothing is recorded or planned again.
  */
 #ifndef ASCENDC_HOST_CORE_H
 #define ASCENDC_HOST_CORE_H
@@ -86,8 +86,8 @@ public:
     bool atomicAdd = false;  // copies to global memory add floats instead of replacing them
 
 private:
-    static constexpr uint32_t MAX_REQUESTS = 128;   // of a program
-    static constexpr uint32_t LONG_PROGRAM = 48;    // ends before the next copy in
+    static constexpr uint32_t MAX_REQUESTS = 128;  // of a program
+    static constexpr uint32_t LONG_PROGRAM = 48;   // ends before the next copy in
     static constexpr uint32_t MAX_PROGRAMS = 12;
     static constexpr uint32_t MAX_ORIGINS = 160;
 
@@ -108,9 +108,9 @@ private:
     char* ub_ = nullptr;
     uint32_t blockIdx_ = 0;
     uint32_t blockNum_ = 1;
-    bool large_ = false;      // the launch moves more than the caches hold
-    bool wrote_ = false;      // the current program has a copy out
-    uint32_t count_ = 0;      // of the requests of the current program
+    bool large_ = false;        // the launch moves more than the caches hold
+    bool wrote_ = false;        // the current program has a copy out
+    uint32_t count_ = 0;        // of the requests of the current program
     Program* known_ = nullptr;  // the known program whose requests these have been so far; else they are in log_
     uint32_t last_ = 0;         // the last program
     uint32_t oldest_ = 0;       // the program to be replaced next

@@ -95,7 +95,7 @@ void Groups::Add(const Instruction& instruction)
 void Groups::AddCopyOut(const Instruction& copy)
 {
     if (!SinkCopy(copy)) {
-        if (copy.request == Request::COPY_OUT) {
+        if (copy.request == RequestKind::COPY_OUT) {
             copiesOut_.push_back(static_cast<uint32_t>(instructions_.size()));
         }
         Append(copy);
@@ -224,8 +224,8 @@ bool Groups::Widens(const Instruction& later)
 }
 
 // A copy out of several rows, each made by a group of its own: every group takes its part of the copy along, while
-// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing after them touches
-// either side.
+// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing after them
+// touches either side.
 bool Groups::SinkCopy(const Instruction& copy)
 {
     const Operand& to = copy.operands[0];
@@ -299,7 +299,7 @@ bool Groups::SinkCopy(const Instruction& copy)
         SetEnds(part);
         const uint32_t index = static_cast<uint32_t>(instructions_.size());
         instructions_.push_back(part);
-        if (copy.request == Request::COPY_OUT) {
+        if (copy.request == RequestKind::COPY_OUT) {
             copiesOut_.push_back(index);
         }
         AddTo(groups_[makers[k].group], index);
@@ -333,8 +333,8 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
     if (out.units != 1 && (!Gapless(from) || !Gapless(to))) {
         return false;
     }
+    bool made = false;
     for (const Group& other : groups_) {
-        bool made = false;
         for (const uint32_t i : other.members) {
             const Instruction& user = instructions_[i];
             if (i == copy) {
@@ -357,7 +357,7 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
             }
         }
     }
-    return true;
+    return made;
 }
 
 void Groups::WriteThrough()

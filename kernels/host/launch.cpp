@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "core.h"
@@ -63,6 +64,7 @@ struct Job {
     bool large;
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
+    std::atomic<bool> trapped{false};
 };
 
 thread_local Job* t_job = nullptr;
@@ -73,8 +75,12 @@ void RunBlock(Job& job, uint32_t blockIdx)
     core.Begin(blockIdx, job.blockDim, job.large);
     Job* outer = t_job;
     t_job = &job;
-    job.block(job.kernel, job.workspace);
-    core.Flush();
+    try {
+        job.block(job.kernel, job.workspace);
+        core.Flush();
+    } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
+        job.trapped.store(true, std::memory_order_release);
+    }
     t_job = outer;
 }
 
@@ -215,6 +221,9 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputByte
     } else {
         ThePool().Run(job);
     }
+    if (job.trapped.load(std::memory_order_acquire)) {
+        throw std::runtime_error("the kernel stopped itself (Trap): an input has a value that is not allowed");
+    }
 }
 
 void WaitForAllBlocks()
@@ -227,6 +236,9 @@ void WaitForAllBlocks()
         return;
     }
     for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
+        if (job.trapped.load(std::memory_order_acquire)) {
+            throw Trapped{};  // that core will never be here
+        }
         if (spins < SPINS) {
             Pause();
         } else {

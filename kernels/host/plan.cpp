@@ -37,10 +37,11 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
             const uint32_t end = group.units - begin < group.strip ? group.units : begin + group.strip;
             for (uint32_t k = 0; k < group.count; ++k) {
                 const Step& step = steps[k];
-                if (step.sequence != nullptr) {
-                    step.sequence->run(step.parts, begin, end);
+                if (step.items > 0) {
+                    g_vectorUnit->runChain(&items_[step.first], step.items, begin * step.ratio, end * step.ratio);
                 } else {
-                    step.parts[0]->run(*step.parts[0], begin * step.ratio, end * step.ratio);
+                    const Instruction& instruction = instructions_[step.first];
+                    instruction.run(instruction, begin * step.ratio, end * step.ratio);
                 }
                 if (!idle) {
                     prefetcher.Turn();

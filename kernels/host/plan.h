@@ -40,9 +40,10 @@ public:
 private:
     friend class Planner;
 
+    // One instruction, or a chain.
     struct Step {
-        const Instruction* parts[MAX_SEQUENCE];
-        const Sequence* sequence;
+        uint32_t first;  // of instructions_ or, of a chain, of items_
+        uint32_t items;  // 0: an instruction
         uint32_t ratio;  // units of this step in a unit of the group
     };
 
@@ -70,6 +71,7 @@ private:
     void AddUbWrite(const Span& span);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
+    std::vector<ChainItem> items_;
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
     std::vector<Relocation> relocations_;

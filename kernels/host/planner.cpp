@@ -21,24 +21,6 @@ uint32_t StripOf(const Group& group)
     return strip == 0 ? 1 : strip;
 }
 
-// Do the parts of a sequence meet in whole operands only, never in shifted ones?
-bool Aligned(const Instruction* const* parts, uint32_t count)
-{
-    for (uint32_t a = 0; a < count; ++a) {
-        const Operand& written = parts[a]->operands[0];
-        for (uint32_t b = 0; b < count; ++b) {
-            for (uint32_t i = 0; i < parts[b]->operandCount; ++i) {
-                const Operand& other = parts[b]->operands[i];
-                if (other.base < written.end && written.base < other.end &&
-                    (other.base != written.base || other.stride != written.stride)) {
-                    return false;
-                }
-            }
-        }
-    }
-    return true;
-}
-
 // Copies whose rows follow each other without a gap are one row.
 Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
 {
@@ -65,7 +47,8 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
         plan.reads_.push_back({views_[i].origin, views_[i].GmEnd() - views_[i].gm});
     }
     for (uint32_t i = 0; i < count; ++i) {
-        const bool out = requests[i].request == Request::COPY_OUT || requests[i].request == Request::COPY_OUT_ADD;
+        const bool out =
+            requests[i].request == RequestKind::COPY_OUT || requests[i].request == RequestKind::COPY_OUT_ADD;
         gm_.push_back(requests[i].operands[out ? 0 : 1].base);
         const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
         if (out) {
@@ -83,16 +66,16 @@ void Planner::Take(const Instruction& request, int32_t origin)
 {
     const Operand& first = request.operands[0];
     switch (request.request) {
-        case Request::COPY_IN:
+        case RequestKind::COPY_IN:
             CopyIn(request, origin);
             break;
-        case Request::DISCARD:
+        case RequestKind::DISCARD:
             Discard({first.base, first.base + first.extent});
             break;
-        case Request::OVERWRITE:
+        case RequestKind::OVERWRITE:
             Overwrite({first.base, first.base + first.extent}, true);
             break;
-        case Request::SETTLE:
+        case RequestKind::SETTLE:
             while (!views_.empty()) {
                 Materialize(static_cast<uint32_t>(views_.size()) - 1);
             }
@@ -228,7 +211,7 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
 {
     int64_t gmStride = 0;
     const Rows rows = RowsOf(copy, 1, gmStride);
-    copy.run = copy.request == Request::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
+    copy.run = copy.request == RequestKind::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
     if (rows.rows == 1) {  // by elements, so that it can walk along with the instructions that make the data
         const uint32_t elementBytes = copy.lanes;
         copy.units = rows.rowBytes / elementBytes;
@@ -252,50 +235,48 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
 
 // ---- the plan
 
-// The sequence that begins at `place` in a group, if the vector unit has one.
-const Sequence* Planner::FindSequence(const Group& group, uint32_t place, const Instruction** parts) const
+// The step of the instructions in the chain, the last of the plan.
+void Planner::AddStep(uint32_t groupUnits)
 {
-    const std::vector<Instruction>& all = groups_.Instructions();
-    for (uint32_t k = 0; k < g_vectorUnit->sequenceCount; ++k) {
-        const Sequence& sequence = g_vectorUnit->sequences[k];
-        uint32_t length = 0;
-        while (length < sequence.length && place + length < group.members.size()) {
-            const Instruction& part = all[group.members[place + length]];
-            if (part.run != sequence.runs[length] || part.units != all[group.members[place]].units) {
-                break;
-            }
-            parts[length++] = &part;
-        }
-        if (length == sequence.length && sequence.fits(parts) && Aligned(parts, length)) {
-            return &sequence;
-        }
+    Plan& plan = *plan_;
+    const uint32_t length = chain_.Length();
+    if (length == 0) {
+        return;
     }
-    return nullptr;
+    const uint32_t first = static_cast<uint32_t>(plan.instructions_.size()) - length;
+    const uint32_t ratio = plan.instructions_[first].units / groupUnits;
+    if (length == 1) {
+        plan.steps_.push_back({first, 0, ratio});
+    } else {
+        const std::vector<ChainItem>& items = chain_.Items();
+        plan.steps_.push_back({static_cast<uint32_t>(plan.items_.size()), static_cast<uint32_t>(items.size()), ratio});
+        plan.items_.insert(plan.items_.end(), items.begin(), items.end());
+    }
+    chain_.Clear();
 }
 
 void Planner::Compile()
 {
     const std::vector<Instruction>& all = groups_.Instructions();
     Plan& plan = *plan_;
-    plan.instructions_.reserve(all.size());  // steps point into it
+    plan.instructions_.reserve(all.size());  // chains point into it
     for (const Group& group : groups_.List()) {
-        if (group.members.empty()) {
-            continue;
-        }
         Plan::StepGroup steps{static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)};
-        for (uint32_t place = 0; place < group.members.size();) {
-            Plan::Step step{};
-            const Instruction* parts[MAX_SEQUENCE];
-            step.sequence = group.elements == 1 ? FindSequence(group, place, parts) : nullptr;
-            const uint32_t length = step.sequence == nullptr ? 1 : step.sequence->length;
-            const uint32_t units = all[group.members[place]].units;
-            step.ratio = units / group.units;
-            for (uint32_t k = 0; k < length; ++k, ++place) {
-                plan.instructions_.push_back(all[group.members[place]]);
-                step.parts[k] = &plan.instructions_.back();
+        for (const uint32_t i : group.members) {
+            plan.instructions_.push_back(all[i]);
+            Instruction& instruction = plan.instructions_.back();
+            if (group.elements == 1 && chain_.Extend(instruction)) {
+                continue;
             }
-            plan.steps_.push_back(step);
+            plan.instructions_.pop_back();
+            AddStep(group.units);
+            plan.instructions_.push_back(all[i]);
+            if (group.elements > 1 || !chain_.Extend(instruction)) {
+                plan.steps_.push_back(
+                    {static_cast<uint32_t>(plan.instructions_.size()) - 1, 0, instruction.units / group.units});
+            }
         }
+        AddStep(group.units);
         steps.count = static_cast<uint32_t>(plan.steps_.size()) - steps.first;
         plan.groups_.push_back(steps);
     }

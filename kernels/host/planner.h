@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "chains.h"
 #include "groups.h"
 #include "plan.h"
 
@@ -33,11 +34,12 @@ private:
     void RemoveView(uint32_t view);
     void Discard(const Span& freed);
     void Compile();
-    const Sequence* FindSequence(const Group& group, uint32_t place, const Instruction** parts) const;
+    void AddStep(uint32_t groupUnits);
 
     std::vector<View> views_;
     std::vector<const char*> gm_;  // of each origin
     Groups groups_;
+    Chain chain_;
     Plan* plan_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-"""The Ascend branch of custom.py, on a machine that only looks like one with an NPU, and the policy for CANN's twins."""
+"""The Ascend branch of custom.py on a machine that only looks like one with an NPU; the policy for CANN's twins."""
 
 import inspect
 import sys
