@@ -88,13 +88,13 @@ class Case:
         for tensor in forward.inputs[1:]:
             given = self.shapes.get(tensor.name)
             # What stands before a given one has to be known as well.
-            shapes.append(given if given is not None else complete_shapes(_first(forward, len(shapes) + 1), shapes, values)[-1])
+            shapes.append(
+                given if given is not None else complete_shapes(_first(forward, len(shapes) + 1), shapes, values)[-1]
+            )
         dtypes = self._dtypes(forward)
         known_shapes = dict(zip(names, shapes, strict=True))
         known_dtypes = dict(zip(names, dtypes, strict=True))
-        outputs = zip(
-            forward.outputs, infer_shapes(forward, shapes, values), infer_types(forward, dtypes), strict=True
-        )
+        outputs = zip(forward.outputs, infer_shapes(forward, shapes, values), infer_types(forward, dtypes), strict=True)
         for tensor, shape, dtype in outputs:
             for name in (tensor.name, f"d{tensor.name}"):
                 known_shapes.setdefault(name, shape)
@@ -131,17 +131,19 @@ class Profile:
     trace: Trace
     runs: list[Run]
     prediction: Prediction
-    difference: float  # of the outputs from those of the first such case, in roundings (worker.difference)
+    difference: float  # of the outputs from those of the reference, in roundings (worker.difference)
 
 
-def profile(case: Case, recorder: Recorder) -> Profile:
+def profile(case: Case, recorder: Recorder, is_reference: bool = False) -> Profile:
     """Record a launch and run it through the model.
+
+    With `is_reference`, its outputs are what those of later cases are compared with.
 
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see there.
     """
     chip = load_chip(case.chip)
-    trace, difference = recorder.run_compared(case.request(chip))
+    trace, difference = recorder.run_compared(replace(case.request(chip), is_reference=is_reference))
     prediction, runs = predict(trace, chip, case.warm)
     return Profile(case, chip, trace, runs, prediction, difference)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import subprocess
@@ -97,7 +98,7 @@ class Recorder:
         return self.run_compared(wanted)[0]
 
     def run_compared(self, wanted: Request) -> tuple[Trace, float]:
-        """As run(), with how far the outputs are from those of the first such call: worker.difference()."""
+        """As run(), with how far the outputs are from those of the reference: worker.difference()."""
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -159,6 +160,13 @@ def build(tell: Callable[[str], None]) -> Path:
             f"profile from that environment, or set {_VARIABLE} to a traced libms_ascend_ops.so."
         )
     folder = root / "build" / "traced"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others wait
+        return _build(root, folder, tell)
+
+
+def _build(root: Path, folder: Path, tell: Callable[[str], None]) -> Path:
     library = folder / "libms_ascend_ops.so"
     if not library.is_file():
         tell("building the traced library (once; a few minutes)")

@@ -14,8 +14,9 @@ from ms_ascend_ops.profiler.launches import Profile
 from ms_ascend_ops.profiler.prediction import Prediction
 from ms_ascend_ops.profiler.sweep import Attempt
 
-__all__ = ["comparison", "prediction", "sweep_table"]
+__all__ = ["assumptions", "comparison", "console", "prediction", "show", "sweep_table"]
 
+_WIDTH = 140
 _HOTSPOTS = 10
 _WAITS = 3
 _LEAST_SHARE = 0.005
@@ -66,7 +67,7 @@ def _hotspots(p: Prediction) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for spot in p.hotspots[:_HOTSPOTS]:
         detail = (
-            f"{_bytes(spot.bytes_per_call or 0)} a call"
+            f"{spot.tensor}, {_bytes(spot.bytes_per_call or 0)} a call"
             if spot.lane_efficiency is None
             else f"{_percent(spot.lane_efficiency)} of the lanes"
         )
@@ -113,9 +114,7 @@ def sweep_table(base: Profile, attempts: Sequence[Attempt], rows: int = 12) -> R
     for attempt in done[:rows]:
         assert attempt.profile is not None
         p = attempt.profile.prediction
-        table.add_row(
-            f"{p.us:.1f}", _percent(p.hbm_share), _bytes(p.ub_used_bytes), p.bound_by, attempt.case.changes
-        )
+        table.add_row(f"{p.us:.1f}", _percent(p.hbm_share), _bytes(p.ub_used_bytes), p.bound_by, attempt.case.changes)
     failed = [attempt for attempt in attempts if attempt.profile is None]
     lines = [Text(f"{attempt.case.changes}: {attempt.problem}", style="dim") for attempt in failed[:rows]]
     now = base.prediction.us
@@ -139,9 +138,15 @@ def assumptions(chip: Chip) -> RenderableType:
     return table
 
 
-def show(console: Console, part: RenderableType) -> None:
+def console() -> Console:
+    """The terminal; what goes into a file or a pipe is as wide as the tables need."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_WIDTH)
+
+
+def show(where: Console, part: RenderableType) -> None:
     """Print, without guessing at numbers and brackets."""
-    console.print(part, highlight=False, markup=False)
+    where.print(part, highlight=False, markup=False)
 
 
 def _waits(waits: dict[str, float]) -> str:
