@@ -12,15 +12,29 @@ from typing import Any
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
+    "AddRMSNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
+    "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
 }
 _MODULES = ("cells", "export", "ops")
 
-__all__ = ["RMSNorm", "SwiGLU", "__version__", "cells", "export", "export_mindir", "load", "ops", "optimize"]
+__all__ = [
+    "AddRMSNorm",
+    "RMSNorm",
+    "SwiGLU",
+    "__version__",
+    "bundle",
+    "cells",
+    "export",
+    "export_mindir",
+    "load",
+    "ops",
+    "optimize",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,18 @@ import yaml
 
 from ms_ascend_ops.shapes import ShapeRule
 
-__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+__all__ = [
+    "DTYPES",
+    "AttributeSpec",
+    "OpSpec",
+    "Signature",
+    "TensorSpec",
+    "definition",
+    "load",
+    "names",
+    "op_spec",
+    "signature",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
@@ -88,11 +99,17 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
+    version: int = 1  # raised when old nodes of a MindIR would mean something else
 
     @property
     def entry(self) -> str:
         """Name of the entry point in the library: rms_norm_grad -> RmsNormGrad."""
         return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def cann_type(self) -> str:
+        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        return f"MsAscendOps{self.entry}"
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -118,6 +135,10 @@ class OpSpec:
     gradient: Signature | None
 
     @property
+    def version(self) -> int:
+        return self.forward.version
+
+    @property
     def signatures(self) -> tuple[Signature, ...]:
         return (self.forward, self.gradient) if self.gradient else (self.forward,)
 
@@ -130,7 +151,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        known = {"name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -143,13 +164,17 @@ def load(path: Path) -> OpSpec:
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+        version = data.get("version", 1)
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
                 tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
                 for side in ("inputs", "outputs")
             ]
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons, positive)
+            rows = types if key == "forward" else _used(types, tensors[0])
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version)
             _check_signature(made)
             return made
 
@@ -193,6 +218,11 @@ def signature(name: str) -> Signature:
     return gradient
 
 
+def definition(name: str) -> Path:
+    """The file that defines an operator."""
+    return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
     if data["type"] not in _PYTHON_TYPES:
         raise ValueError(f"attribute '{name}': type must be {_one_of(tuple(_PYTHON_TYPES))}, got {data['type']!r}")
@@ -218,18 +248,29 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
 
 
+def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:
+    """The rows of `types` with the variables that a gradient's inputs have; rows that become the same are one."""
+    used = {tensor.dtype for tensor in inputs}
+    rows = [{variable: dtype for variable, dtype in row.items() if variable in used} for row in types]
+    return tuple(row for i, row in enumerate(rows) if row not in rows[:i])
+
+
 def _check_signature(signature: Signature) -> None:
     bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
     stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    earlier: set[str] = set()
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
+            if token.broadcasts and (tensor in signature.outputs or token.symbol not in earlier):
+                raise ValueError(f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's '*'")
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and token.star != (token.symbol in stars):
                 raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
             if token.attribute and token.attribute not in integers:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
+        earlier |= {token.symbol for token in tensor.rule.tokens if token.star and not token.broadcasts}
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")

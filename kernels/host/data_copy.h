@@ -99,6 +99,7 @@ template <typename T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,
                  const DataCopyPadExtParams<T>& pad HOST_WHERE)
 {
+    host::Core::Current().BeforeCopyIn();
     const uint32_t left = pad.isPad ? pad.leftPadding : 0u;
     const uint32_t right = pad.isPad ? pad.rightPadding : 0u;
     const uint32_t padded = host::RoundUpBlock(params.blockLen + (left + right) * static_cast<uint32_t>(sizeof(T)));

@@ -198,6 +198,12 @@ inline int64_t GetBlockNum()
     return host::Core::Current().BlockNum();
 }
 
+// Aborts the kernel: the launch fails.
+[[noreturn]] inline void Trap()
+{
+    throw host::Trapped{};
+}
+
 // Waits until every core of the launch is here; what each wrote to global memory before is then visible to all.
 template <bool IS_AIV_ONLY = true>
 void SyncAll(HOST_WHERE_ONLY)

@@ -4,6 +4,8 @@
 #ifndef ASCENDC_HOST_VECTOR_H
 #define ASCENDC_HOST_VECTOR_H
 
+#include <initializer_list>
+
 #include "observe.h"
 #include "tensor.h"
 
@@ -311,6 +313,32 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
 
 // ---- reductions within a repeat: one result a repeat, dstRepStride elements apart
 
+namespace host {
+
+template <typename T>
+void IssueReduction(const char* name, RunFn run, const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
+                    int32_t repeatTimes, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride)
+{
+    static_assert(std::is_same<T, float>::value, "the reductions of the host layer take float");
+    if (srcBlkStride != 1) {
+        Fail("%s: srcBlkStride must be 1 in the host layer, got %d", name, srcBlkStride);
+    }
+    if (repeatTimes <= 0) {
+        return;
+    }
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
+    instruction.units = static_cast<uint32_t>(repeatTimes);
+    instruction.lanes = static_cast<uint32_t>(mask);
+    instruction.operandCount = 2;
+    instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
+    instruction.operands[1] = {src.Address(), srcRepStride * int64_t{ONE_BLK_SIZE},
+                               static_cast<uint32_t>(mask * sizeof(T))};
+    Core::Current().Issue();
+}
+
+}  // namespace host
+
 template <typename T, bool isSetMask = true>
 void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
                     const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride HOST_WHERE)
@@ -318,23 +346,87 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
     HOST_OBSERVED(host::ObserveVector(where, "WholeReduceSum", host::Repeats(isSetMask, mask, repeatTimes),
                                       host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
                                       host::Strided(src, srcBlkStride, srcRepStride)));
-    static_assert(std::is_same<T, float>::value, "WholeReduceSum of the host layer reduces float");
-    if (srcBlkStride != 1) {
-        host::Fail("WholeReduceSum: srcBlkStride must be 1 in the host layer, got %d", srcBlkStride);
+    host::IssueReduction("WholeReduceSum", host::g_vectorUnit->reduceSum, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// The values alone: ORDER_ONLY_VALUE.
+template <typename T, bool isSetMask = true>
+void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                    ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "WholeReduceMax", host::Repeats(isSetMask, mask, repeatTimes),
+                                      host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
+                                      host::Strided(src, srcBlkStride, srcRepStride)));
+    if (order != ReduceOrder::ORDER_ONLY_VALUE) {
+        host::Fail("WholeReduceMax: the order must be ORDER_ONLY_VALUE in the host layer");
     }
-    if (repeatTimes <= 0) {
+    host::IssueReduction("WholeReduceMax", host::g_vectorUnit->reduceMax, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// ---- And, Or: 16-bit integers
+
+namespace host {
+
+template <typename T>
+void IssueBitwise(RunFn run, const Source* sources, bool block, uint32_t count)
+{
+    static_assert(std::is_same<T, uint16_t>::value || std::is_same<T, int16_t>::value, "And, Or: 16-bit integers only");
+    if (count == 0) {
         return;
     }
-    host::Instruction& instruction = host::Core::Current().Next();
-    instruction.run = host::g_vectorUnit->reduceSum;
-    instruction.units = static_cast<uint32_t>(repeatTimes);
-    instruction.lanes = static_cast<uint32_t>(mask);
-    instruction.operandCount = 2;
-    instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
-    instruction.operands[1] = {src.Address(), srcRepStride * int64_t{ONE_BLK_SIZE},
-                               static_cast<uint32_t>(mask * sizeof(T))};
-    host::Core::Current().Issue();
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
+    instruction.units = count;
+    instruction.granule = block ? RepeatLanes<T>() : 1;
+    instruction.operandCount = 3;
+    instruction.operands[0] = ByElement(sources[0]);
+    instruction.operands[1] = ByElement(sources[1]);
+    instruction.operands[2] = block ? Operand{sources[2].base, 0, ONE_BLK_SIZE} : ByElement(sources[2]);
+    Core::Current().Issue();
 }
+
+// Strided forms: counter mode, everything contiguous but for a src1 of one DataBlock (strides 0).
+inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatParams& params)
+{
+    const bool gapless = params.dstBlkStride == 1 && params.dstRepStride == DEFAULT_REPEAT_STRIDE &&
+                         params.src0BlkStride == 1 && params.src0RepStride == DEFAULT_REPEAT_STRIDE;
+    if (isSetMask || Core::Current().mask.mode != MaskMode::COUNTER || !gapless || params.src1BlkStride != 0 ||
+        params.src1RepStride != 0) {
+        Fail("%s: the host layer has it contiguous, or in counter mode with a src1 of one block", name);
+    }
+}
+
+}  // namespace host
+
+#define ASCENDC_HOST_BITWISE(NAME, INDEX)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              const int32_t& count HOST_WHERE)                                                                         \
+    {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                         \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][0], sources, false, static_cast<uint32_t>(count));    \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              [[maybe_unused]] uint64_t mask, [[maybe_unused]] const uint8_t repeatTimes,                              \
+              const BinaryRepeatParams& params HOST_WHERE)                                                             \
+    {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),                   \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),                \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),             \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride)));           \
+        host::CheckBitwise(#NAME, isSetMask, params);                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][1], sources, true, host::Core::Current().mask.count); \
+    }
+
+ASCENDC_HOST_BITWISE(And, 0)
+ASCENDC_HOST_BITWISE(Or, 1)
+#undef ASCENDC_HOST_BITWISE
 
 // ---- fill and rearrange
 
