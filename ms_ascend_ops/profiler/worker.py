@@ -191,7 +191,9 @@ class _Library:
             fields[name.decode()] = real if is_real else integer
 
         call.tensor_count = request.input_count
-        if self.c.MsAscendOpsTiling(ctypes.byref(call), request.cores, request.ub_bytes, _VISITOR(visit), None):
+        if self.c.MsAscendOpsTiling(
+            ctypes.byref(call), request.cores, request.ub_bytes, request.min_bytes_per_core, _VISITOR(visit), None
+        ):
             raise ValueError(call.error.decode())
         return fields | {name: value for name, value in request.tiling.items() if name in fields}
 
