@@ -20,7 +20,7 @@ import numpy as np
 
 from ms_ascend_ops.profiler.trace import EVENT, Argument, Array, Trace
 
-__all__ = ["Request", "main"]
+__all__ = ["Request", "difference", "last_trace", "main"]
 
 _STORAGE = {
     "float16": np.float16,
@@ -130,8 +130,6 @@ def difference(first: Array, second: Array, dtype: str) -> float:
 class _Library:
     def __init__(self, path: str):
         self.c = ctypes.CDLL(path)
-        self.c.MsAscendTraceRecords.restype = ctypes.c_void_p
-        self.c.MsAscendTraceJson.restype = ctypes.c_char_p
         self.reference: tuple[Any, list[Array]] | None = None  # a call and its outputs
 
     def run(self, request: Request) -> tuple[Trace, float]:
@@ -172,7 +170,7 @@ class _Library:
             self.c.MsAscendTraceSetTiling(name.encode(), ctypes.c_int64(value))
         if self.c.MsAscendOpsLaunch(ctypes.byref(call)):
             raise ValueError(error.value.decode())
-        return self.trace(self.tiling(call, request)), self.compare(request, outputs)
+        return last_trace(self.c, self.tiling(call, request)), self.compare(request, outputs)
 
     def compare(self, request: Request, outputs: list[Array]) -> float:
         key = (request.kernel, request.shapes, request.dtypes, request.attributes)
@@ -197,24 +195,28 @@ class _Library:
             raise ValueError(call.error.decode())
         return fields | {name: value for name, value in request.tiling.items() if name in fields}
 
-    def trace(self, tiling: dict[str, float]) -> Trace:
-        count = ctypes.c_uint64()
-        cores = []
-        for core in range(self.c.MsAscendTraceCoreCount()):
-            address = self.c.MsAscendTraceRecords(core, ctypes.byref(count))
-            data = ctypes.string_at(address, count.value * EVENT.itemsize) if count.value else b""
-            cores.append(np.frombuffer(data, EVENT))
-        found = json.loads(self.c.MsAscendTraceJson().decode())
-        return Trace(
-            kernel=found["kernel"],
-            cores=cores,
-            arguments=[Argument(**argument) for argument in found["arguments"]],
-            workspace_bytes=found["workspace_bytes"],
-            names=found["names"],
-            places=found["places"],
-            ub_used_bytes=found["ub_used_bytes"],
-            tiling=tiling,
-        )
+
+def last_trace(library: ctypes.CDLL, tiling: dict[str, float] | None = None) -> Trace:
+    """The last launch of a library with the traced host layer in it."""
+    library.MsAscendTraceRecords.restype = ctypes.c_void_p
+    library.MsAscendTraceJson.restype = ctypes.c_char_p
+    count = ctypes.c_uint64()
+    cores = []
+    for core in range(library.MsAscendTraceCoreCount()):
+        address = library.MsAscendTraceRecords(core, ctypes.byref(count))
+        data = ctypes.string_at(address, count.value * EVENT.itemsize) if count.value else b""
+        cores.append(np.frombuffer(data, EVENT))
+    found = json.loads(library.MsAscendTraceJson().decode())
+    return Trace(
+        kernel=found["kernel"],
+        cores=cores,
+        arguments=[Argument(**argument) for argument in found["arguments"]],
+        workspace_bytes=found["workspace_bytes"],
+        names=found["names"],
+        places=found["places"],
+        ub_used_bytes=found["ub_used_bytes"],
+        tiling=tiling or {},
+    )
 
 
 def main() -> None:
