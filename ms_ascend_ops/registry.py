@@ -38,8 +38,7 @@ DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in ker
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(
     ("name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann")
-    + ("layer", "replaces", "differentiable")  # for the README's table
-)
+) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
