@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ms_ascend_ops.export.find import Found
+from ms_ascend_ops.export.graph import Graph
+
 __all__ = ["Difference", "Entry", "Report"]
 
 
@@ -35,11 +38,13 @@ class Difference:
 class Report:
     """The result of `optimize`: what was replaced, what was recognised but left, and what that changed."""
 
+    level: str = "O2"
     entries: list[Entry] = field(default_factory=list)
     outputs: Difference | None = None
     gradients: Difference | None = None
     rolled_back: str = ""
     undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    graphs: list[tuple[str, Graph, list[Found]]] = field(default_factory=list, repr=False)
 
     @property
     def replaced(self) -> list[Entry]:
@@ -51,8 +56,13 @@ class Report:
         """The places that were recognised and left, each with the reason."""
         return [entry for entry in self.entries if not entry.replaced]
 
+    def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
+        """Keep the graph of a place, and what was replaced in it, for the page."""
+        if graph is not None:
+            self.graphs.append((place, graph, found))
+
     def restore(self) -> None:
-        """Put every stock cell back into its place. Trained parameters stay as they are."""
+        """Give every cell its own construct back. Trained parameters stay as they are."""
         for step in reversed(self.undo):
             step()
         self.undo.clear()
