@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Number
 
 import mindspore as ms
-from mindspore import Parameter, Tensor, nn
-from mindspore.common.initializer import Initializer, initializer
+from mindspore import Tensor, nn
+from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.rms_norm import rms_norm
@@ -49,25 +48,15 @@ class RMSNorm(nn.Cell):  # type: ignore[misc]
         hidden_size: int | Sequence[int],
         eps: float = 1e-6,
         scheme: str = "llama",
-        param_init: str | Number | Initializer | Tensor | Parameter = "ones",
+        param_init: Init = "ones",
         dtype: ms.dtype = ms.float32,
     ):
         super().__init__()
-        shape = tuple(hidden_size) if isinstance(hidden_size, (tuple, list)) else (hidden_size,)
-        if len(shape) != 1 or isinstance(shape[0], bool) or not isinstance(shape[0], int):
-            raise TypeError(f"RMSNorm: hidden_size must be an int or a shape of one int, got {hidden_size!r}")
-        if shape[0] < 1:
-            raise ValueError(f"RMSNorm: hidden_size must be >= 1, got {hidden_size!r}")
+        self.hidden_size = one_size("RMSNorm", "hidden_size", hidden_size)
         signature = registry.signature("rms_norm")
         self.eps = signature.attribute("epsilon").check("RMSNorm", eps, "eps")
         self.scheme = signature.attribute("scheme").check("RMSNorm", scheme)
-        if isinstance(param_init, Parameter):
-            if tuple(param_init.shape) != shape:
-                raise ValueError(f"RMSNorm: param_init.shape must be {shape}, got {tuple(param_init.shape)}")
-            self.weight = param_init
-        else:
-            self.weight = Parameter(initializer(param_init, shape, dtype), name="weight")
-        self.hidden_size = shape[0]
+        self.weight = make_parameter("RMSNorm", "param_init", param_init, (self.hidden_size,), dtype, "weight")
 
     def construct(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps, self.scheme)[0]

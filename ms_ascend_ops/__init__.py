@@ -12,6 +12,7 @@ from typing import Any
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
+    "AddRMSNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
@@ -20,7 +21,18 @@ _ORIGINS = {
 }
 _MODULES = ("cells", "export", "ops")
 
-__all__ = ["RMSNorm", "SwiGLU", "__version__", "cells", "export", "export_mindir", "load", "ops", "optimize"]
+__all__ = [
+    "AddRMSNorm",
+    "RMSNorm",
+    "SwiGLU",
+    "__version__",
+    "cells",
+    "export",
+    "export_mindir",
+    "load",
+    "ops",
+    "optimize",
+]
 
 
 def __getattr__(name: str) -> Any:

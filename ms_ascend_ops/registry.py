@@ -149,7 +149,8 @@ def load(path: Path) -> OpSpec:
                 tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
                 for side in ("inputs", "outputs")
             ]
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons, positive)
+            rows = types if key == "forward" else _used(types, tensors[0])
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive)
             _check_signature(made)
             return made
 
@@ -218,18 +219,29 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
 
 
+def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:
+    """The rows of `types` with the variables that a gradient's inputs have; rows that become the same are one."""
+    used = {tensor.dtype for tensor in inputs}
+    rows = [{variable: dtype for variable, dtype in row.items() if variable in used} for row in types]
+    return tuple(row for i, row in enumerate(rows) if row not in rows[:i])
+
+
 def _check_signature(signature: Signature) -> None:
     bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
     stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    earlier: set[str] = set()
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
+            if token.broadcasts and (tensor in signature.outputs or token.symbol not in earlier):
+                raise ValueError(f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's '*'")
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and token.star != (token.symbol in stars):
                 raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
             if token.attribute and token.attribute not in integers:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
+        earlier |= {token.symbol for token in tensor.rule.tokens if token.star and not token.broadcasts}
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")

@@ -3,10 +3,12 @@
 A rule is a blank-separated list of tokens, one definition of which serves Python, C++ and CANN:
 
     *b        any number of dims, also none          d        one dim
-    2*d       one dim, twice the size of d           1        one dim of that size
+    ~b        dims that broadcast to those of *b     1        one dim of that size
+    2*d       one dim, twice the size of d
     2*d@axis  the dim that the integer attribute `axis` names (negative counts from the end)
 
-The same symbol stands for the same size(s) everywhere in a signature. A dim that is not known yet is -1, and a tensor
+The same symbol stands for the same size(s) everywhere in a signature. Dims broadcast as in NumPy: aligned at the end,
+each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is -1, and a tensor
 of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same interpreter
 in C++; the tests compare the two, messages included.
 """
@@ -30,7 +32,7 @@ UNKNOWN_DIM = -1
 UNKNOWN_RANK: Shape = (-2,)
 
 _TOKEN = re.compile(
-    r"(?:(?P<star>\*)|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?|(?P<literal>\d+)"
+    r"(?:(?P<star>[*~])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?|(?P<literal>\d+)"
 )
 
 
@@ -42,6 +44,7 @@ class Token:
     factor: int = 1
     star: bool = False
     attribute: str = ""
+    broadcasts: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,11 @@ class ShapeRule:
             if match is None or (match["star"] and match["attribute"]):
                 raise ValueError(f"shape rule '{text}': cannot read the token '{word}'")
             factor = int(match["literal"] or match["factor"] or 1)
-            tokens.append(Token(match["symbol"] or "", factor, bool(match["star"]), match["attribute"] or ""))
+            tokens.append(
+                Token(
+                    match["symbol"] or "", factor, bool(match["star"]), match["attribute"] or "", match["star"] == "~"
+                )
+            )
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")
@@ -173,6 +180,10 @@ class _Matcher:
         if (begin, end) != (0, rank):
             place += f"[{begin or ''}:{end - rank if end < rank else ''}]"
         known = self.bindings.get(token.symbol)
+        if token.broadcasts:
+            if known is not None and not _broadcasts(dims, known.dims):
+                raise self.error(f"{place} must broadcast to {known.place} {tuple(known.dims)}, got {shape}")
+            return
         if known is None:
             self.bindings[token.symbol] = _Binding(dims, place)
             return
@@ -235,6 +246,11 @@ def infer_types(signature: Signature, dtypes: Sequence[str]) -> list[str]:
             raise TypeError(f"{signature.name}: {tensor.name}.dtype must be {names}{condition}, got {dtype}")
         rows = allowed
     return [rows[0].get(tensor.dtype, tensor.dtype) for tensor in signature.outputs]
+
+
+def _broadcasts(dims: Sequence[int], to: Sequence[int]) -> bool:
+    aligned = zip(reversed(dims), reversed(to), strict=False)
+    return len(dims) <= len(to) and all(a in (1, b, UNKNOWN_DIM) or b == UNKNOWN_DIM for a, b in aligned)
 
 
 def _dims(count: int) -> str:

@@ -64,6 +64,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t ou
 {{
     {entry}TilingData tiling{{}};
     const LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    HOST_OBSERVED(AscendC::host::ObserveTiling(tiling));
     AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);

@@ -18,7 +18,7 @@ _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
 def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     """(type, name) of every field of `struct`, in order.
 
-    The struct may be an alias (`using A = B;`) of one in a header that this one includes.
+    The struct may be an alias (`using A = B;`) of one here or in a header that this one includes.
 
     Raises:
         ValueError: the struct is missing, or holds something that is no plain field.
@@ -26,6 +26,8 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
     alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
     if alias is not None:
+        if re.search(rf"struct\s+{alias[1]}\b", text):
+            return read_fields(header, alias[1])
         kernels = header.parent.parent
         for included in (kernels / path for path in _INCLUDE.findall(text)):
             if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):

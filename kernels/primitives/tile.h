@@ -23,8 +23,19 @@ struct Rows {
 template <typename T>
 __aicore__ inline uint32_t GapBlocks(const Rows& shape)
 {
+    if (shape.rows == 1) {
+        return 0;
+    }
     const uint32_t rowBlocks = (shape.cols * sizeof(T) + AscendC::ONE_BLK_SIZE - 1) / AscendC::ONE_BLK_SIZE;
     return static_cast<uint32_t>(shape.ubStride * sizeof(T) / AscendC::ONE_BLK_SIZE - rowBlocks);
+}
+
+// Bytes that lie in global memory between a row's end and the next row. A single row has no next one: its stride may be
+// larger than 32 bits hold.
+template <typename T>
+__aicore__ inline uint32_t GapBytes(const Rows& shape)
+{
+    return shape.rows == 1 ? 0 : static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T));
 }
 
 // With `fillGaps`, the elements between a row's end and the end of its last block become 0.
@@ -37,8 +48,8 @@ __aicore__ inline void LoadRows(const AscendC::LocalTensor<T>& dst, const Ascend
     const bool pad = fillGaps && ragged != 0;
     AscendC::DataCopyPad(
         dst, src,
-        {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
-         static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), GapBlocks<T>(shape), 0},
+        {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)), GapBytes<T>(shape),
+         GapBlocks<T>(shape), 0},
         AscendC::DataCopyPadExtParams<T>{pad, 0, static_cast<uint8_t>(pad ? perBlock - ragged : 0), T{}});
 }
 
@@ -48,7 +59,7 @@ __aicore__ inline void StoreRows(const AscendC::GlobalTensor<T>& dst, const Asce
 {
     AscendC::DataCopyPad(dst, src,
                          {static_cast<uint16_t>(shape.rows), static_cast<uint32_t>(shape.cols * sizeof(T)),
-                          GapBlocks<T>(shape), static_cast<uint32_t>((shape.gmStride - shape.cols) * sizeof(T)), 0});
+                          GapBlocks<T>(shape), GapBytes<T>(shape), 0});
 }
 
 // A float copy of src in `work`, or src itself if it is float already.

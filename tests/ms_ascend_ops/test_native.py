@@ -78,8 +78,8 @@ def test_bad_attributes(attributes, error, message):
 
 
 def test_unknown_operator():
-    with pytest.raises(ValueError, match=r"^the library has no operator 'softmax'"):
-        _C.infer("softmax", [], [])
+    with pytest.raises(ValueError, match=r"^the library has no operator 'sotfmax'"):
+        _C.infer("sotfmax", [], [])
 
 
 def test_infer():

@@ -16,7 +16,7 @@ shapes = st.lists(dims, max_size=MAX_RANK + 1).map(tuple) | st.just(UNKNOWN_RANK
 def calls(draw):
     """A signature with shapes, dtypes and attributes that fit often, and often nearly."""
     signature = draw(st.sampled_from(SIGNATURES))
-    sizes = {symbol: draw(st.integers(0, 4)) for symbol in "d"}
+    sizes = {symbol: draw(st.integers(0, 4)) for symbol in "dnv"}
     runs = {symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for symbol in "abcs"}
     attributes = {"axis": draw(st.integers(-5, 5))} if "axis" in {a.name for a in signature.attributes} else {}
     row = draw(st.sampled_from(signature.types))
@@ -24,7 +24,10 @@ def calls(draw):
     for tensor in signature.inputs:
         shape = []
         for token in tensor.rule.tokens:
-            shape += runs[token.symbol] if token.star else [sizes.get(token.symbol, 1) * token.factor]
+            run = runs[token.symbol] if token.star else [sizes.get(token.symbol, 1) * token.factor]
+            if token.broadcasts:
+                run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
+            shape += run
         if tensor.rule.anchor and draw(st.booleans()):
             attributes[tensor.rule.anchor.attribute] = len(runs["a"])
         if shape and draw(st.integers(0, 3)) == 0:
@@ -108,7 +111,34 @@ def test_messages(name, shapes, attributes, message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("text", ["*b *c", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "*b x *c y@axis"])
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ((), None),
+        ((4,), None),
+        ((2, 1, 1), None),
+        ((1, 3, 4), None),
+        ((-1, 4), None),
+        ((3, 1, 4), "mask.shape must broadcast to x.shape (2, 3, 4), got (3, 1, 4)"),
+        ((1, 1, 1, 1), "mask.shape must broadcast to x.shape (2, 3, 4), got (1, 1, 1, 1)"),
+    ],
+)
+def test_broadcast(mask, problem):
+    tensors = [registry.TensorSpec(name, "T", ShapeRule.parse(text)) for name, text in [("x", "*b"), ("mask", "~b")]]
+    signature = registry.Signature("op", tuple(tensors), tuple(tensors[:1]), (), ({"T": "float32"},))
+    if problem is None:
+        assert infer_shapes(signature, [(2, 3, 4), mask], {}) == [(2, 3, 4)]
+        assert infer_shapes(signature, [(-1, -1, -1), mask], {}) == [(-1, -1, -1)]
+        assert infer_shapes(signature, [UNKNOWN_RANK, mask], {}) == [UNKNOWN_RANK]
+        return
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
+        infer_shapes(signature, [(2, 3, 4), mask], {})
+    assert str(error.value) == f"op: {problem}"
+
+
+@pytest.mark.parametrize(
+    "text", ["~b *c", "~b@axis", "*b *c", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "*b x *c y@axis"]
+)
 def test_malformed_rules(text):
     with pytest.raises(ValueError, match=r"^shape rule "):
         ShapeRule.parse(text)

@@ -1,29 +1,32 @@
 /*!
- * Gradient of RMSNorm. With xhat = x * rstd, g = dy * gamma (or dy * (1 + gamma)) and n columns:
- *   dx     = rstd * (g - xhat * (sum(g * xhat) + drstd * rstd) / n)
+ * Gradient of RMSNorm, and of RMSNorm after an addition. With xhat = x * rstd, g = dy * gamma (or dy * (1 + gamma))
+ * and n columns:
+ *   dx     = rstd * (g - xhat * (sum(g * xhat) + drstd * rstd) / n) + dresidual
  *   dgamma = sum over rows of dy * xhat
+ * dresidual comes in through the sum that the addition hands out; without an addition there is none.
  *
  * Plan: rows come in chunks of a size that does not depend on the number of cores. A core sums the dgamma of each of
  * its chunks in the Unified Buffer and leaves it in the workspace; after a barrier the cores share out the columns and
  * add the chunks in order, so dgamma is the same on any number of cores. Rows longer than a tile are read twice.
- * Bound: memory (dy and x once, dx once, plus one float row per chunk twice).
+ * Bound: memory (dy, x and dresidual once, dx once, plus one float row per chunk twice).
  */
-#ifndef MS_ASCEND_OPS_RMS_NORM_GRAD_KERNEL_H
-#define MS_ASCEND_OPS_RMS_NORM_GRAD_KERNEL_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H
+#define MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H
 
 #include "kernel_operator.h"
-#include "primitives/rows.h"
-#include "primitives/tile.h"
-#include "rms_norm_tiling.h"
+#include "primitives/row_norm.h"
+#include "primitives/row_norm_tiling.h"
+#include "primitives/sum_chunks.h"
 
 namespace ms_ascend_ops {
 
 // First stage: dx, and dgamma of each chunk.
-template <typename T, typename G>
+template <typename T, typename G, bool ADD>
 class RmsNormBackward {
 public:
-    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR drstd, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx,
-                                GM_ADDR workspace, const RmsNormGradTilingData& tiling, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR drstd, GM_ADDR dresidual, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma,
+                                GM_ADDR dx, GM_ADDR workspace, const RowNormGradTilingData& tiling,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         cols_ = tiling.cols;
@@ -32,19 +35,22 @@ public:
         drstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(drstd), tiling.rows);
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x), elements);
         rstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(rstd), tiling.rows);
-        gammaGm_.SetGlobalBuffer(reinterpret_cast<__gm__ G*>(gamma), cols_);
         dxGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dx), elements);
         chunkGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace),
                                  static_cast<uint64_t>(tiling.chunks) * tiling.chunkStride);
 
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
-        const uint32_t rows8 = (tiling.stateRows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
-        pipe.InitBuffer(inQueueDy_, 2, tileElements * sizeof(T));
-        pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
-        pipe.InitBuffer(outQueueDx_, 2, tileElements * sizeof(T));
+        const uint32_t rows8 = RoundUpToBlock(tiling.stateRows);
+        gamma_.Init(gamma, cols_, tiling.stride, pipe);
+        pipe.InitBuffer(inQueueDy_, tiling.buffers, tileElements * sizeof(T));
+        pipe.InitBuffer(inQueueX_, tiling.buffers, tileElements * sizeof(T));
+        pipe.InitBuffer(outQueueDx_, tiling.buffers, tileElements * sizeof(T));
+        if constexpr (ADD) {
+            dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dresidual), elements);
+            pipe.InitBuffer(inQueueDresidual_, tiling.buffers, tileElements * sizeof(T));
+        }
         pipe.InitBuffer(inQueueRstd_, 2, rows8 * sizeof(float));
         pipe.InitBuffer(inQueueDrstd_, 2, rows8 * sizeof(float));
-        pipe.InitBuffer(inQueueGamma_, 1, tiling.stride * sizeof(G));
         pipe.InitBuffer(outQueueChunk_, 1, tiling.stride * sizeof(float));
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.stepRows * tiling.stride * sizeof(float));
@@ -62,10 +68,6 @@ public:
             pipe.InitBuffer(dyFloatBuf_, tileElements * sizeof(float));
             dyFloat_ = dyFloatBuf_.template Get<float>();
         }
-        if constexpr (!IS_FLOAT<G>) {
-            pipe.InitBuffer(gammaFloatBuf_, tiling.stride * sizeof(float));
-            gammaFloat_ = gammaFloatBuf_.template Get<float>();
-        }
     }
 
     __aicore__ inline void Process()
@@ -82,12 +84,11 @@ public:
             }
             return;
         }
-        AscendC::LocalTensor<G> gammaLocal;
-        const AscendC::LocalTensor<float> gamma = LoadGamma(gammaLocal, 0, cols_);
+        const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_, tiling_.gemma != 0);
         for (uint32_t chunk = first; chunk < last; ++chunk) {
             ProcessWholeRows(chunk, gamma);
         }
-        inQueueGamma_.FreeTensor(gammaLocal);
+        gamma_.Free();
     }
 
 private:
@@ -106,12 +107,13 @@ private:
             const uint32_t rows = end - row < tiling_.tileRows ? static_cast<uint32_t>(end - row) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
             CopyIn(row * cols_, shape);
+            CopyInDresidual(row * cols_, shape);
             LoadRowState(row, rows);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
             AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
             AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
-                const RowBlock block = BlockAt(r, rows);
+                const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
                 const auto dyFloat = ToFloat(dyLocal[at], dyFloat_[at], block.Elements());
                 Products(dyFloat, xLocal[at], xhat_[at], r, block);
@@ -120,18 +122,20 @@ private:
                 SumLanes(laneSum_[r * FLOAT_LANES], product_, block);
             }
             ComputeMean(rows);
+            const AscendC::LocalTensor<T> dresidual = TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
-                const RowBlock block = BlockAt(r, rows);
+                const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
                 if constexpr (IS_FLOAT<T>) {
-                    ComputeDx(dxLocal[at], dyLocal[at], dxLocal[at], xhat_[at], gamma, r, block);
+                    ComputeDx(dxLocal[at], dyLocal[at], dxLocal[at], xhat_[at], gamma, dresidual[at], r, block);
                 } else {
-                    ComputeDx(dxLocal[at], dyFloat_[at], dyFloat_[at], xhat_[at], gamma, r, block);
+                    ComputeDx(dxLocal[at], dyFloat_[at], dyFloat_[at], xhat_[at], gamma, dresidual[at], r, block);
                 }
             }
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
+            FreeDresidual();
             FreeRowState();
             CopyOut(dxLocal, row * cols_, shape);
         }
@@ -148,9 +152,8 @@ private:
             LoadRowState(row, rows);
             AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const RowBlock block = ColumnsAt(column);
-                AscendC::LocalTensor<G> gammaLocal;
-                const AscendC::LocalTensor<float> gamma = LoadGamma(gammaLocal, column, block.cols);
+                const RowBlock block = ColumnsAt(tiling_, column);
+                const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
                 for (uint32_t r = 0; r < rows; ++r) {
                     CopyIn((row + r) * cols_ + column, {1, block.cols, tiling_.stride, block.cols});
                     AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
@@ -161,7 +164,7 @@ private:
                     inQueueDy_.FreeTensor(dyLocal);
                     inQueueX_.FreeTensor(xLocal);
                 }
-                inQueueGamma_.FreeTensor(gammaLocal);
+                gamma_.Free();
             }
             ComputeMean(rows);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
@@ -173,30 +176,32 @@ private:
 
     __aicore__ inline void SplitRowsDx(uint32_t chunk, uint64_t row, uint32_t rows, uint32_t column, bool continues)
     {
-        const RowBlock block = ColumnsAt(column);
+        const RowBlock block = ColumnsAt(tiling_, column);
         const Rows shape{1, block.cols, tiling_.stride, block.cols};
-        AscendC::LocalTensor<G> gammaLocal;
-        const AscendC::LocalTensor<float> gamma = LoadGamma(gammaLocal, column, block.cols);
+        const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
         AscendC::LocalTensor<float> dgamma = outQueueChunk_.template AllocTensor<float>();
         AscendC::Duplicate(dgamma, 0.0f, static_cast<int32_t>(block.cols));
         for (uint32_t r = 0; r < rows; ++r) {
             CopyIn((row + r) * cols_ + column, shape);
+            CopyInDresidual((row + r) * cols_ + column, shape);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
             AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
+            const AscendC::LocalTensor<T> dresidual = TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, block.cols);
             Products(dyFloat, xLocal, xhat_, r, block);
             SumColumns(dgamma, product_, block);
             if constexpr (IS_FLOAT<T>) {
-                ComputeDx(dxLocal, dyFloat, dxLocal, xhat_, gamma, r, block);
+                ComputeDx(dxLocal, dyFloat, dxLocal, xhat_, gamma, dresidual, r, block);
             } else {
-                ComputeDx(dxLocal, dyFloat, dyFloat, xhat_, gamma, r, block);
+                ComputeDx(dxLocal, dyFloat, dyFloat, xhat_, gamma, dresidual, r, block);
             }
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
+            FreeDresidual();
             CopyOut(dxLocal, (row + r) * cols_ + column, shape);
         }
-        inQueueGamma_.FreeTensor(gammaLocal);
+        gamma_.Free();
         if (continues) {  // the chunk's earlier rows are in the workspace already: add there, in row order
             AscendC::PipeBarrier<PIPE_MTE3>();
             AscendC::SetAtomicAdd<float>();
@@ -205,32 +210,6 @@ private:
         if (continues) {
             AscendC::SetAtomicNone();
         }
-    }
-
-    __aicore__ inline RowBlock BlockAt(uint32_t row, uint32_t rows) const
-    {
-        const uint32_t left = rows - row;
-        return {left < tiling_.stepRows ? left : tiling_.stepRows, cols_, tiling_.stride};
-    }
-
-    __aicore__ inline RowBlock ColumnsAt(uint32_t column) const
-    {
-        const uint32_t left = cols_ - column;
-        return {1, left < tiling_.tileCols ? left : tiling_.tileCols, tiling_.stride};
-    }
-
-    __aicore__ inline AscendC::LocalTensor<float> LoadGamma(AscendC::LocalTensor<G>& gammaLocal, uint32_t column,
-                                                            uint32_t count)
-    {
-        gammaLocal = inQueueGamma_.template AllocTensor<G>();
-        LoadRows(gammaLocal, gammaGm_[column], {1, count, tiling_.stride, count});
-        inQueueGamma_.EnQue(gammaLocal);
-        gammaLocal = inQueueGamma_.template DeQue<G>();
-        const AscendC::LocalTensor<float> gamma = ToFloat(gammaLocal, gammaFloat_, count);
-        if (tiling_.gemma != 0) {
-            AscendC::Adds(gamma, gamma, 1.0f, static_cast<int32_t>(count));
-        }
-        return gamma;
     }
 
     __aicore__ inline void CopyIn(uint64_t offset, const Rows& shape)
@@ -243,10 +222,34 @@ private:
         inQueueX_.EnQue(xLocal);
     }
 
+    __aicore__ inline void CopyInDresidual([[maybe_unused]] uint64_t offset, [[maybe_unused]] const Rows& shape)
+    {
+        if constexpr (ADD) {
+            AscendC::LocalTensor<T> local = inQueueDresidual_.template AllocTensor<T>();
+            LoadRows(local, dresidualGm_[offset], shape, shape.rows > 1);
+            inQueueDresidual_.EnQue(local);
+        }
+    }
+
+    __aicore__ inline AscendC::LocalTensor<T> TakeDresidual()
+    {
+        if constexpr (ADD) {
+            dresidualLocal_ = inQueueDresidual_.template DeQue<T>();
+        }
+        return dresidualLocal_;
+    }
+
+    __aicore__ inline void FreeDresidual()
+    {
+        if constexpr (ADD) {
+            inQueueDresidual_.FreeTensor(dresidualLocal_);
+        }
+    }
+
     // rstd and drstd of `rows` rows; rstd also as blocks.
     __aicore__ inline void LoadRowState(uint64_t row, uint32_t rows)
     {
-        const uint32_t rows8 = (rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+        const uint32_t rows8 = RoundUpToBlock(rows);
         const Rows shape{1, rows, rows8, rows};
         rstdLocal_ = inQueueRstd_.template AllocTensor<float>();
         LoadRows(rstdLocal_, rstdGm_[row], shape, true);
@@ -277,7 +280,7 @@ private:
     // meanBlocks_ = (sum(g * xhat) + drstd * rstd) / n of each row.
     __aicore__ inline void ComputeMean(uint32_t rows)
     {
-        const int32_t rows8 = static_cast<int32_t>((rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK);
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
         AscendC::Duplicate(sum_, 0.0f, rows8);  // Brcb reads whole blocks
         AscendC::WholeReduceSum(sum_, laneSum_, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
         AscendC::Mul(drstdLocal_, drstdLocal_, rstdLocal_, rows8);
@@ -286,15 +289,21 @@ private:
         BroadcastRows(meanBlocks_, sum_, rows);
     }
 
-    // dx = (dy * gamma - xhat * mean) * rstd, calculated in `result`. xhat is scratch afterwards.
+    // dx = (dy * gamma - xhat * mean) * rstd + dresidual, calculated in `result`. xhat is scratch afterwards.
     __aicore__ inline void ComputeDx(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<float>& dyFloat,
                                      const AscendC::LocalTensor<float>& result, const AscendC::LocalTensor<float>& xhat,
-                                     const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
+                                     const AscendC::LocalTensor<float>& gamma,
+                                     [[maybe_unused]] const AscendC::LocalTensor<T>& dresidual, uint32_t r,
+                                     const RowBlock& block)
     {
         MultiplyColumns(result, dyFloat, gamma, block);
         MultiplyRows(xhat, xhat, meanBlocks_[r * FLOATS_PER_BLOCK], block);
         AscendC::Sub(result, result, xhat, static_cast<int32_t>(block.Elements()));
         MultiplyRows(result, result, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
+        if constexpr (ADD) {
+            const uint32_t count = block.Elements();
+            AscendC::Add(result, result, ToFloat(dresidual, product_, count), static_cast<int32_t>(count));
+        }
         FromFloat(dx, result, block.Elements());
     }
 
@@ -316,32 +325,32 @@ private:
         outQueueChunk_.FreeTensor(dgamma);
     }
 
-    RmsNormGradTilingData tiling_;
+    RowNormGradTilingData tiling_;
     uint32_t cols_ = 0;
+    ColumnVector<G> gamma_;
     AscendC::GlobalTensor<T> dyGm_;
     AscendC::GlobalTensor<float> drstdGm_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<float> rstdGm_;
-    AscendC::GlobalTensor<G> gammaGm_;
+    AscendC::GlobalTensor<T> dresidualGm_;
     AscendC::GlobalTensor<T> dxGm_;
     AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueRstd_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDrstd_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueGamma_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDresidual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueChunk_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> dyFloatBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> gammaFloatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> xhatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> laneSumBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> sumBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> rstdBlockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> meanBlockBuf_;
-    AscendC::LocalTensor<float> dyFloat_;     // for 16-bit T
-    AscendC::LocalTensor<float> gammaFloat_;  // for 16-bit G
+    AscendC::LocalTensor<T> dresidualLocal_;
+    AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> xhat_;
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> laneSum_;
@@ -352,85 +361,24 @@ private:
     AscendC::LocalTensor<float> drstdLocal_;
 };
 
-// Second stage: dgamma = the chunks' sums, added in order; every core has some of the columns.
-template <typename G>
-class RmsNormReduceChunks {
-public:
-    __aicore__ inline void Init(GM_ADDR dgamma, GM_ADDR workspace, const RmsNormGradTilingData& tiling,
-                                AscendC::TPipe& pipe)
-    {
-        tiling_ = tiling;
-        dgammaGm_.SetGlobalBuffer(reinterpret_cast<__gm__ G*>(dgamma), tiling.cols);
-        chunkGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace),
-                                 static_cast<uint64_t>(tiling.chunks) * tiling.chunkStride);
-        pipe.InitBuffer(inQueueChunks_, 2, tiling.reduceRows * tiling.reduceCols * sizeof(float));
-        pipe.InitBuffer(outQueueDgamma_, 2, tiling.reduceCols * sizeof(G));
-        pipe.InitBuffer(totalBuf_, tiling.reduceCols * sizeof(float));
-    }
-
-    __aicore__ inline void Process()
-    {
-        const uint32_t step = tiling_.reduceCols;
-        const uint32_t stride = static_cast<uint32_t>(AscendC::GetBlockNum()) * step;
-        for (uint32_t column = static_cast<uint32_t>(AscendC::GetBlockIdx()) * step; column < tiling_.cols;
-             column += stride) {
-            const uint32_t left = tiling_.cols - column;
-            ReduceColumns(column, left < step ? left : step);
-        }
-    }
-
-private:
-    __aicore__ inline void ReduceColumns(uint32_t column, uint32_t count)
-    {
-        AscendC::LocalTensor<G> dgamma = outQueueDgamma_.template AllocTensor<G>();
-        AscendC::LocalTensor<float> total = totalBuf_.template Get<float>();
-        if constexpr (IS_FLOAT<G>) {
-            total = dgamma;
-        }
-        AscendC::Duplicate(total, 0.0f, static_cast<int32_t>(count));
-        for (uint32_t chunk = 0; chunk < tiling_.chunks; chunk += tiling_.reduceRows) {
-            const uint32_t left = tiling_.chunks - chunk;
-            const uint32_t rows = left < tiling_.reduceRows ? left : tiling_.reduceRows;
-            AscendC::LocalTensor<float> chunks = inQueueChunks_.template AllocTensor<float>();
-            LoadRows(chunks, chunkGm_[static_cast<uint64_t>(chunk) * tiling_.chunkStride + column],
-                     {rows, count, tiling_.reduceCols, tiling_.chunkStride});
-            inQueueChunks_.EnQue(chunks);
-            chunks = inQueueChunks_.template DeQue<float>();
-            SumColumns(total, chunks, {rows, count, tiling_.reduceCols});
-            inQueueChunks_.FreeTensor(chunks);
-        }
-        FromFloat(dgamma, total, count);
-        outQueueDgamma_.EnQue(dgamma);
-        dgamma = outQueueDgamma_.template DeQue<G>();
-        StoreRows(dgammaGm_[column], dgamma, {1, count, tiling_.reduceCols, count});
-        outQueueDgamma_.FreeTensor(dgamma);
-    }
-
-    RmsNormGradTilingData tiling_;
-    AscendC::GlobalTensor<G> dgammaGm_;
-    AscendC::GlobalTensor<float> chunkGm_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueChunks_;
-    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDgamma_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> totalBuf_;
-};
-
-template <typename T, typename G>
-__aicore__ inline void RmsNormGradKernel(GM_ADDR dy, GM_ADDR drstd, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx,
-                                         GM_ADDR dgamma, GM_ADDR workspace, const RmsNormGradTilingData& tiling)
+template <typename T, typename G, bool ADD>
+__aicore__ inline void RunRmsNormBackward(GM_ADDR dy, GM_ADDR drstd, GM_ADDR dresidual, GM_ADDR x, GM_ADDR rstd,
+                                          GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR workspace,
+                                          const RowNormGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     {
-        RmsNormBackward<T, G> kernel;
-        kernel.Init(dy, drstd, x, rstd, gamma, dx, workspace, tiling, pipe);
+        RmsNormBackward<T, G, ADD> kernel;
+        kernel.Init(dy, drstd, dresidual, x, rstd, gamma, dx, workspace, tiling, pipe);
         kernel.Process();
     }
     AscendC::SyncAll();
     pipe.Reset();
-    RmsNormReduceChunks<G> reduce;
-    reduce.Init(dgamma, workspace, tiling, pipe);
-    reduce.Process();
+    SumChunks<G, RowNormGradTilingData> sum;
+    sum.Init(tiling, pipe);
+    sum.Process(dgamma, workspace);
 }
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_RMS_NORM_GRAD_KERNEL_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H

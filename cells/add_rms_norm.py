@@ -1,0 +1,69 @@
+"""A residual addition and RMSNorm as one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mindspore as ms
+from mindspore import Tensor, nn
+from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
+
+__all__ = ["AddRMSNorm"]
+
+
+class AddRMSNorm(nn.Cell):  # type: ignore[misc]
+    r"""Residual addition and root mean square normalization of the sum, in one pass.
+
+    .. math::
+        x = x_1 + x_2, \qquad
+        y = \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} \cdot \mathrm{weight}
+
+    Args:
+        hidden_size: size of the last axis, as an int or a shape of one int.
+        eps: added to the mean square, inside the root; > 0.
+        scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.add_rms_norm`.
+        param_init: initial weight: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
+            the layer's weight itself, with its name.
+        dtype: dtype of the weight, unless a Parameter is given.
+
+    Inputs:
+        x1: Tensor[float16 | bfloat16 | float32], shape (..., hidden_size).
+        x2: Tensor[dtype of x1], shape of x1.
+
+    Outputs:
+        y: Tensor[dtype of x1], shape of x1: the normalized sum.
+        x: Tensor[dtype of x1], shape of x1: the sum, which the next residual connection takes.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument has a value that is not allowed, or a Parameter another shape than (hidden_size,).
+
+    Sums are accumulated in float32.
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int | Sequence[int],
+        eps: float = 1e-6,
+        scheme: str = "llama",
+        param_init: Init = "ones",
+        dtype: ms.dtype = ms.float32,
+    ):
+        super().__init__()
+        self.hidden_size = one_size("AddRMSNorm", "hidden_size", hidden_size)
+        signature = registry.signature("add_rms_norm")
+        self.eps = signature.attribute("epsilon").check("AddRMSNorm", eps, "eps")
+        self.scheme = signature.attribute("scheme").check("AddRMSNorm", scheme)
+        self.weight = make_parameter("AddRMSNorm", "param_init", param_init, (self.hidden_size,), dtype, "weight")
+
+    def construct(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+        y, _, x = add_rms_norm(x1, x2, self.weight, self.eps, self.scheme)
+        return y, x
+
+    def extend_repr(self) -> str:
+        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"

@@ -1,0 +1,46 @@
+"""Arguments and parameters that several layers have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Number
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor
+from mindspore.common.initializer import Initializer, initializer
+
+__all__ = ["Init", "make_parameter", "one_size"]
+
+# What an initial value may be: a value, the name of an initializer, an Initializer, a Tensor, or a Parameter.
+Init = str | Number | Initializer | Tensor | Parameter
+
+
+def make_parameter(
+    layer: str, argument: str, init: Init, shape: tuple[int, ...], dtype: ms.dtype, name: str
+) -> Parameter:
+    """A parameter of a layer, as its argument `argument` says. A Parameter is taken as it is, with its name.
+
+    Raises:
+        ValueError: a Parameter has another shape.
+    """
+    if not isinstance(init, Parameter):
+        return Parameter(initializer(init, shape, dtype), name=name)
+    if tuple(init.shape) != shape:
+        raise ValueError(f"{layer}: {argument}.shape must be {shape}, got {tuple(init.shape)}")
+    return init
+
+
+def one_size(layer: str, argument: str, value: int | Sequence[int]) -> int:
+    """The size of an axis, given as an int or as a shape of one int.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is not positive.
+    """
+    shape: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(shape) != 1 or isinstance(shape[0], bool) or not isinstance(shape[0], int):
+        raise TypeError(f"{layer}: {argument} must be an int or a shape of one int, got {value!r}")
+    if shape[0] < 1:
+        raise ValueError(f"{layer}: {argument} must be >= 1, got {value!r}")
+    return shape[0]

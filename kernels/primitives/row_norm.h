@@ -1,0 +1,188 @@
+/*!
+ * What the norms over rows share: the rows a norm is taken of, factors of columns, and where a tile's blocks lie.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H
+#define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H
+
+#include "kernel_operator.h"
+#include "primitives/rows.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+__aicore__ inline uint32_t RoundUpToBlock(uint32_t floats)
+{
+    return (floats + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+}
+
+// The block of a tile that one instruction handles: some whole rows.
+template <class TILING>
+__aicore__ inline RowBlock BlockAt(const TILING& tiling, uint32_t row, uint32_t rows)
+{
+    const uint32_t left = rows - row;
+    return {left < tiling.stepRows ? left : tiling.stepRows, tiling.cols, tiling.stride};
+}
+
+// Or, when a row does not fit: some columns of one row.
+template <class TILING>
+__aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column)
+{
+    const uint32_t left = tiling.cols - column;
+    return {1, left < tiling.tileCols ? left : tiling.tileCols, tiling.stride};
+}
+
+// A vector with one value for each column, in float.
+template <typename G>
+class ColumnVector {
+public:
+    __aicore__ inline void Init(GM_ADDR address, uint32_t cols, uint32_t stride, AscendC::TPipe& pipe)
+    {
+        stride_ = stride;
+        gm_.SetGlobalBuffer(reinterpret_cast<__gm__ G*>(address), cols);
+        pipe.InitBuffer(queue_, 1, stride * sizeof(G));
+        if constexpr (!IS_FLOAT<G>) {
+            pipe.InitBuffer(floatBuf_, stride * sizeof(float));
+            float_ = floatBuf_.template Get<float>();
+        }
+    }
+
+    __aicore__ inline AscendC::LocalTensor<float> Load(uint32_t column, uint32_t count)
+    {
+        local_ = queue_.template AllocTensor<G>();
+        LoadRows(local_, gm_[column], {1, count, stride_, count});
+        queue_.EnQue(local_);
+        local_ = queue_.template DeQue<G>();
+        return ToFloat(local_, float_, count);
+    }
+
+    // 1 + the value when `plusOne`.
+    __aicore__ inline AscendC::LocalTensor<float> Load(uint32_t column, uint32_t count, bool plusOne)
+    {
+        const AscendC::LocalTensor<float> vector = Load(column, count);
+        if (plusOne) {
+            AscendC::Adds(vector, vector, 1.0f, static_cast<int32_t>(count));
+        }
+        return vector;
+    }
+
+    __aicore__ inline void Free() { queue_.FreeTensor(local_); }
+
+private:
+    uint32_t stride_ = 0;
+    AscendC::GlobalTensor<G> gm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> queue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::LocalTensor<G> local_;
+    AscendC::LocalTensor<float> float_;  // for 16-bit G
+};
+
+// The rows that a norm is taken of: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
+template <typename T, bool ADD>
+class NormInput {
+public:
+    template <class TILING>
+    __aicore__ inline void Init(GM_ADDR x1, GM_ADDR x2, GM_ADDR sum, const TILING& tiling, AscendC::TPipe& pipe)
+    {
+        const uint32_t tileElements = tiling.tileRows * tiling.stride;
+        x1Gm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x1), tiling.rows * tiling.cols);
+        pipe.InitBuffer(inQueueX1_, tiling.buffers, tileElements * sizeof(T));
+        if constexpr (ADD) {
+            x2Gm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x2), tiling.rows * tiling.cols);
+            sumGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(sum), tiling.rows * tiling.cols);
+            pipe.InitBuffer(inQueueX2_, tiling.buffers, tileElements * sizeof(T));
+            pipe.InitBuffer(outQueueSum_, tiling.buffers, tileElements * sizeof(T));
+        }
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(floatBuf_, tileElements * sizeof(float));
+            float_ = floatBuf_.template Get<float>();
+        }
+    }
+
+    // Loads a tile. `store`: the sum will be handed out.
+    __aicore__ inline void Begin(uint64_t offset, const Rows& shape, bool store)
+    {
+        store_ = store;
+        x1Local_ = LoadTile(inQueueX1_, x1Gm_[offset], shape);
+        if constexpr (ADD) {
+            x2Local_ = LoadTile(inQueueX2_, x2Gm_[offset], shape);
+            x1Local_ = inQueueX1_.template DeQue<T>();
+            x2Local_ = inQueueX2_.template DeQue<T>();
+            sumLocal_ = store ? outQueueSum_.template AllocTensor<T>() : x1Local_;
+        } else {
+            x1Local_ = inQueueX1_.template DeQue<T>();
+        }
+    }
+
+    // `count` elements from element `at` of the tile on, in float. `scratch` is used with ADD and 16-bit T.
+    __aicore__ inline AscendC::LocalTensor<float> Take(uint32_t at, uint32_t count,
+                                                       [[maybe_unused]] const AscendC::LocalTensor<float>& scratch)
+    {
+        if constexpr (!ADD) {
+            return ToFloat(x1Local_[at], float_[at], count);
+        } else if constexpr (IS_FLOAT<T>) {
+            AscendC::Add(sumLocal_[at], x1Local_[at], x2Local_[at], static_cast<int32_t>(count));
+            return sumLocal_[at];
+        } else {
+            ToFloat(x1Local_[at], float_[at], count);
+            ToFloat(x2Local_[at], scratch, count);
+            AscendC::Add(float_[at], float_[at], scratch, static_cast<int32_t>(count));
+            FromFloat(sumLocal_[at], float_[at], count);
+            return ToFloat(sumLocal_[at], float_[at], count);
+        }
+    }
+
+    // What Take() gave for this place.
+    __aicore__ inline AscendC::LocalTensor<float> Taken(uint32_t at) const
+    {
+        if constexpr (!IS_FLOAT<T>) {
+            return float_[at];
+        } else if constexpr (ADD) {
+            return sumLocal_[at];
+        } else {
+            return x1Local_[at];
+        }
+    }
+
+    __aicore__ inline void End([[maybe_unused]] uint64_t offset, [[maybe_unused]] const Rows& shape)
+    {
+        inQueueX1_.FreeTensor(x1Local_);
+        if constexpr (ADD) {
+            inQueueX2_.FreeTensor(x2Local_);
+            if (store_) {
+                outQueueSum_.EnQue(sumLocal_);
+                sumLocal_ = outQueueSum_.template DeQue<T>();
+                StoreRows(sumGm_[offset], sumLocal_, shape);
+                outQueueSum_.FreeTensor(sumLocal_);
+            }
+        }
+    }
+
+private:
+    using InQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
+
+    __aicore__ inline AscendC::LocalTensor<T> LoadTile(InQueue& queue, const AscendC::GlobalTensor<T>& gm,
+                                                       const Rows& shape)
+    {
+        AscendC::LocalTensor<T> local = queue.template AllocTensor<T>();
+        LoadRows(local, gm, shape, shape.rows > 1);
+        queue.EnQue(local);
+        return local;
+    }
+
+    bool store_ = false;
+    AscendC::GlobalTensor<T> x1Gm_;
+    AscendC::GlobalTensor<T> x2Gm_;
+    AscendC::GlobalTensor<T> sumGm_;
+    InQueue inQueueX1_;
+    InQueue inQueueX2_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueSum_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::LocalTensor<T> x1Local_;
+    AscendC::LocalTensor<T> x2Local_;
+    AscendC::LocalTensor<T> sumLocal_;
+    AscendC::LocalTensor<float> float_;  // x in float, for 16-bit T
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_H

@@ -1,0 +1,214 @@
+/*!
+ * Tiling of the norms over rows: rms_norm, layer_norm, both with an addition before, and their gradients. Plain C++.
+ *
+ * Rows are split over cores. As long as a row fits the Unified Buffer with all its temporaries, a tile is as many
+ * whole rows as fit, in two buffers if they do; longer rows are walked through in tiles of columns, twice.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
+
+#include "primitives/split.h"
+
+namespace ms_ascend_ops {
+
+struct RowNormTilingData {
+    uint64_t rows;
+    uint64_t rowsPerCore;
+    uint32_t cols;
+    uint32_t buffers;   // of a queue: 2, or 1 when a row fits only so
+    uint32_t tileRows;  // rows in a tile
+    uint32_t stepRows;  // rows one instruction handles: tileRows when rows are short, else 1
+    uint32_t tileCols;  // columns in a tile: cols, or less if a row does not fit
+    uint32_t stride;    // elements from a row to the next in the Unified Buffer
+    uint32_t gemma;     // 1: multiply by (1 + gamma) in float; 0: round to T, then multiply by gamma
+    uint32_t probe;     // columns whose mean the variance is shifted by
+    float epsilon;
+    float inverseCols;
+    float inverseProbe;
+};
+
+struct RowNormGradTilingData {
+    uint64_t rows;
+    uint64_t chunkRows;  // rows whose dgamma is summed in one piece; independent of the number of cores
+    uint32_t chunks;
+    uint32_t chunksPerCore;
+    uint32_t cols;
+    uint32_t buffers;
+    uint32_t tileRows;
+    uint32_t stepRows;
+    uint32_t tileCols;
+    uint32_t stride;
+    uint32_t stateRows;    // rows whose statistics and sums are held at a time
+    uint32_t chunkStride;  // elements from a chunk's sums to the next in the workspace
+    uint32_t reduceCols;   // tile of chunks x columns in which the cores add up the chunks
+    uint32_t reduceRows;
+    uint32_t gemma;
+    float inverseCols;
+};
+
+namespace row_norm {
+
+constexpr uint32_t SHORT_ROW = 1024;        // elements: up to here several rows share an instruction
+constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
+constexpr uint32_t ROW_STATE_BYTES = 2 * 256 + 12 * 4 + 3 * 32;  // a row's lane sums, scalars and broadcast blocks
+constexpr uint32_t FIXED_BYTES = 4096;                           // rounding of the small buffers to blocks
+constexpr uint32_t SPLIT_STATE_ROWS = 8;                         // rows that a gradient in column tiles takes at a time
+constexpr uint32_t REDUCE_COLS = 512;
+constexpr uint32_t REDUCE_BYTES = 48 * 1024;
+constexpr uint32_t MIN_PROBE = 64;
+
+// Bytes of Unified Buffer that a kernel wants.
+struct Demand {
+    uint32_t queue;   // in queues, for each element of a tile, in one buffer
+    uint32_t tile;    // in plain buffers, for each element of a tile
+    uint32_t step;    // for each element of the rows that one instruction handles
+    uint32_t column;  // for each column of a row
+};
+
+struct RowPlan {
+    uint32_t buffers;
+    uint32_t tileRows;
+    uint32_t stepRows;
+    uint32_t tileCols;
+    uint32_t stride;
+};
+
+// Float copies of what is not float already.
+constexpr uint32_t FloatCopy(uint32_t elementBytes)
+{
+    return elementBytes == 4 ? 0 : 4;
+}
+
+inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, const Demand& demand,
+                        const Platform& platform)
+{
+    const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
+    const uint64_t ub = platform.ubBytes - FIXED_BYTES - SPLIT_STATE_ROWS * ROW_STATE_BYTES;
+    RowPlan plan{};
+    for (plan.buffers = 2; plan.buffers > 0; --plan.buffers) {
+        const uint64_t tileBytes = plan.buffers * demand.queue + demand.tile;
+        if (stride * (tileBytes + demand.step + demand.column) > ub) {
+            continue;
+        }
+        plan.tileCols = static_cast<uint32_t>(cols);
+        plan.stride = static_cast<uint32_t>(stride);
+        const bool isShort = stride <= SHORT_ROW;
+        const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + ROW_STATE_BYTES;
+        const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
+        const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
+        const uint64_t tileRows = std::min<uint64_t>({free / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
+        plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));
+        plan.stepRows = isShort ? plan.tileRows : 1;
+        return plan;
+    }
+    // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
+    const uint64_t perColumn = 2 * demand.queue + demand.tile + demand.step + demand.column;
+    plan.buffers = 2;
+    plan.tileCols = static_cast<uint32_t>(ub / perColumn / 128 * 128);
+    plan.tileRows = 1;
+    plan.stepRows = 1;
+    plan.stride = plan.tileCols;
+    return plan;
+}
+
+inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const Demand& demand, uint32_t moved, float epsilon,
+                                bool gemma, const Platform& platform, RowNormTilingData& tiling)
+{
+    const uint64_t rows = x.Size() / cols;
+    const uint32_t bytes = SizeOf(x.dtype);
+    const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    tiling.rows = rows;
+    tiling.cols = static_cast<uint32_t>(cols);
+    tiling.buffers = plan.buffers;
+    tiling.tileRows = plan.tileRows;
+    tiling.stepRows = plan.stepRows;
+    tiling.tileCols = plan.tileCols;
+    tiling.stride = plan.stride;
+    tiling.gemma = gemma ? 1 : 0;
+    // A sixteenth of the row; the first tile of a row in column tiles.
+    const uint64_t probe = std::max<uint64_t>(RoundUp(plan.tileCols / 16, FLOATS_PER_REPEAT), MIN_PROBE);
+    tiling.probe = plan.tileCols == cols ? static_cast<uint32_t>(std::min(probe, cols)) : plan.tileCols;
+    tiling.epsilon = epsilon;
+    tiling.inverseCols = 1.0f / static_cast<float>(cols);
+    tiling.inverseProbe = 1.0f / static_cast<float>(tiling.probe);
+
+    LaunchConfig config;
+    config.blockDim = CoresFor(rows, moved * rows * cols * bytes, platform);
+    uint64_t rowsPerCore = CeilDiv(rows, config.blockDim);
+    if (cols * bytes < 2048) {  // neighbouring cores share no block of the outputs when rows are short
+        rowsPerCore = RoundUp(rowsPerCore, BLOCK_BYTES / bytes);
+    }
+    tiling.rowsPerCore = rowsPerCore;
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(rows, rowsPerCore)));
+    return config;
+}
+
+// `sums`: how many vectors of column sums a chunk of rows leaves in the workspace.
+inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t gammaBytes, const Demand& demand,
+                                 uint32_t moved, uint32_t sums, bool gemma, const Platform& platform,
+                                 RowNormGradTilingData& tiling)
+{
+    constexpr uint64_t MAX_CHUNKS = 96;     // two for each core of a 48-core chip
+    constexpr uint64_t MIN_CHUNK_ROWS = 4;  // a chunk's sums cost as much as a row
+    const uint64_t rows = x.Size() / cols;
+    const uint32_t bytes = SizeOf(x.dtype);
+    const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    tiling.rows = rows;
+    tiling.cols = static_cast<uint32_t>(cols);
+    tiling.buffers = plan.buffers;
+    tiling.tileRows = plan.tileRows;
+    tiling.stepRows = plan.stepRows;
+    tiling.tileCols = plan.tileCols;
+    tiling.stride = plan.stride;
+    tiling.gemma = gemma ? 1 : 0;
+    tiling.inverseCols = 1.0f / static_cast<float>(cols);
+    tiling.chunkRows = std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
+    tiling.chunks = static_cast<uint32_t>(CeilDiv(rows, tiling.chunkRows));
+
+    LaunchConfig config;
+    config.blockDim = CoresFor(std::max<uint32_t>(1, tiling.chunks), moved * rows * cols * bytes, platform);
+    tiling.chunksPerCore = static_cast<uint32_t>(CeilDiv(tiling.chunks, config.blockDim));
+    config.blockDim = tiling.chunks == 0 ? 1 : static_cast<uint32_t>(CeilDiv(tiling.chunks, tiling.chunksPerCore));
+    tiling.stateRows = plan.tileCols == cols ? plan.tileRows : SPLIT_STATE_ROWS;
+    tiling.chunkStride = static_cast<uint32_t>(RoundUp(cols, 128));
+    // Whole 512-byte lines of dgamma for each core.
+    tiling.reduceCols = static_cast<uint32_t>(
+        std::min<uint64_t>(RoundUp(CeilDiv(cols, config.blockDim), 512 / gammaBytes), REDUCE_COLS));
+    tiling.reduceRows =
+        std::max(1u, std::min({tiling.chunks, MAX_REPEAT_TIMES, REDUCE_BYTES / (tiling.reduceCols * 4)}));
+    config.workspaceBytes = static_cast<uint64_t>(sums) * tiling.chunks * tiling.chunkStride * sizeof(float);
+    return config;
+}
+
+// A column's factor, and its float copy.
+constexpr uint32_t ColumnBytes(uint32_t gammaBytes)
+{
+    return gammaBytes + FloatCopy(gammaBytes);
+}
+
+// x (or x1, x2 and x) and y in queues; a float copy of x; the squares.
+inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon, bool gemma,
+                               const Platform& platform, RowNormTilingData& tiling)
+{
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint32_t tensors = add ? 4 : 2;
+    return PlanForward(x, x.LastDim(), {tensors * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))},
+                       tensors, epsilon, gemma, platform, tiling);
+}
+
+// dy, x and dx (and dresidual) in queues; float copies of dy and x; products; dgamma in one buffer.
+inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool gemma,
+                                const Platform& platform, RowNormGradTilingData& tiling)
+{
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint32_t tensors = add ? 4 : 3;
+    return PlanBackward(x, x.LastDim(), SizeOf(gamma.dtype),
+                        {tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4}, tensors, 1,
+                        gemma, platform, tiling);
+}
+
+}  // namespace row_norm
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.library import native
+from tests.acceptance import assert_accurate
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import add_rms_norm as reference
+
+TYPES = [(row["T"], row["G"]) for row in registry.signature("add_rms_norm").types]
+
+SHAPES = [
+    (1,),  # one element
+    (3, 31),  # shorter than one instruction
+    (3, 4097),  # a tail after whole repeats
+    (5, 5120),  # float32: a row that fits in single buffers only
+    (2, 65537),  # a row larger than the Unified Buffer
+    (257, 129),  # many short rows that no number of cores divides
+    (2, 3, 5, 96),
+]
+
+
+@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward(shape, types, scheme):
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    inputs = [draw(rng, shape), draw(rng, shape), draw(rng, shape[-1:], 2)]
+    (y, rstd, x), rounded = launch("add_rms_norm", inputs, [types[0], *types], epsilon=1e-5, scheme=scheme)
+    golden_y, golden_rstd, golden_x = reference.forward(*rounded, types[0], 1e-5, scheme)
+    assert np.array_equal(x, golden_x)  # one addition, rounded once
+    assert_accurate(y, golden_y, types[0])
+    assert_accurate(rstd, golden_rstd, "float32")
+
+
+@pytest.mark.parametrize("scheme", ["llama", "gemma"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradient(shape, types, scheme):
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    x, gamma, dy, dresidual = draw(rng, shape), draw(rng, shape[-1:], 2), draw(rng, shape), draw(rng, shape)
+    drstd = draw(rng, (*shape[:-1], 1))
+    (_, rstd), _ = launch("rms_norm", [x, gamma], types, scheme=scheme)
+    dtypes = [types[0], "float32", types[0], types[0], "float32", types[1]]
+    inputs = [dy, drstd, dresidual, x, rstd, gamma]
+    (dx, dgamma), rounded = launch("add_rms_norm_grad", inputs, dtypes, scheme=scheme)
+    exact = *rounded[:4], rounded[5], 1e-6, scheme
+    golden_dx, golden_dgamma = reference.backward(*exact)
+    dx_terms, dgamma_terms = reference.backward_terms(*exact)
+    assert_accurate(dx, golden_dx, types[0], dx_terms)
+    assert_accurate(dgamma, golden_dgamma, types[1], dgamma_terms)
+
+
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_it_is_rms_norm_of_the_sum(types):
+    """Bit for bit, in values and gradients."""
+    rng = np.random.default_rng(0)
+    x1, x2, gamma = draw(rng, (9, 200)), draw(rng, (9, 200)), draw(rng, 200)
+    (y, rstd, x), _ = launch("add_rms_norm", [x1, x2, gamma], [types[0], *types])
+    (plain_y, plain_rstd), _ = launch("rms_norm", [x, gamma], types)
+    assert np.array_equal(y, plain_y)
+    assert np.array_equal(rstd, plain_rstd)
+
+
+def test_zero_rows():
+    empty = np.zeros((0, 8))
+    (y, rstd, x), _ = launch("add_rms_norm", [empty, empty, np.ones(8)], ["float32"] * 3)
+    assert (y.shape, rstd.shape, x.shape) == ((0, 8), (0, 1), (0, 8))
+    inputs = [empty, np.zeros((0, 1)), empty, empty, np.zeros((0, 1)), np.ones(8)]
+    (_, dgamma), _ = launch("add_rms_norm_grad", inputs, ["float32"] * 6)
+    assert np.array_equal(dgamma, np.zeros(8))  # the sum of no rows
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_special_values_stay_in_their_row(value):
+    x1, x2 = np.random.default_rng(0).normal(size=(2, 3, 100))
+    x1[1, 37] = value
+    (y, rstd, x), rounded = launch("add_rms_norm", [x1, x2, np.ones(100)], ["float32"] * 3)
+    golden_y, golden_rstd, golden_x = reference.forward(*rounded, "float32")
+    assert np.array_equal(x, golden_x, equal_nan=True)
+    assert_accurate(y, golden_y, "float32")
+    assert_accurate(rstd, golden_rstd, "float32")
+
+
+def test_zeros_and_denormals():
+    """A row of zeros gives zeros; a denormal is not flushed by the addition."""
+    x1 = np.zeros((2, 64))
+    x1[1] = 2.0**-140
+    (y, rstd, x), _ = launch("add_rms_norm", [x1, np.zeros((2, 64)), np.ones(64)], ["float32"] * 3)
+    assert np.array_equal(x, x1)
+    assert np.array_equal(y[0], np.zeros(64))
+    assert_accurate(rstd, np.full((2, 1), 1e3), "float32")
+
+
+def test_the_number_of_cores_does_not_change_the_gradient():
+    rng = np.random.default_rng(3)
+    tensors = [draw(rng, (150, 65)), draw(rng, (150, 1)), *draw(rng, (2, 150, 65)), np.ones((150, 1)), draw(rng, 65)]
+    results = []
+    for threads in (1, 3, 7):
+        native().set_thread_num(threads)
+        try:
+            results.append(launch("add_rms_norm_grad", tensors, ["float32"] * 6)[0])
+        finally:
+            native().set_thread_num(0)
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
