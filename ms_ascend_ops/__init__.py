@@ -16,6 +16,7 @@ _ORIGINS = {
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
+    "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
 }
@@ -26,6 +27,7 @@ __all__ = [
     "RMSNorm",
     "SwiGLU",
     "__version__",
+    "bundle",
     "cells",
     "export",
     "export_mindir",

@@ -23,7 +23,10 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["FusedPrimitive", "Selector"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector"]
+
+# The attribute that holds the version of the operator, for those who find it in a MindIR.
+VERSION = "op_version"
 
 # In PyNative, MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads
 # call them at once (its own ops.Softsign shows it too). Graphs do not come through here.
@@ -54,8 +57,14 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.add_prim_attr("reg_op_name", signature.entry)
         self.multi_output = len(signature.outputs) > 1
         self.add_prim_attr("multi_output", self.multi_output)
+        self.add_prim_attr(VERSION, signature.version)
         for name, value in attributes.items():
             self.add_prim_attr(name, value)
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """What a node takes after its tensors. The functions of CANN take attributes so, the library does not."""
+        return ()
 
     def __call__(self, *tensors: Tensor) -> Any:
         with _PYNATIVE_CALL:

@@ -19,7 +19,18 @@ import yaml
 
 from ms_ascend_ops.shapes import ShapeRule
 
-__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+__all__ = [
+    "DTYPES",
+    "AttributeSpec",
+    "OpSpec",
+    "Signature",
+    "TensorSpec",
+    "definition",
+    "load",
+    "names",
+    "op_spec",
+    "signature",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
@@ -88,11 +99,17 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
+    version: int = 1  # raised when old nodes of a MindIR would mean something else
 
     @property
     def entry(self) -> str:
         """Name of the entry point in the library: rms_norm_grad -> RmsNormGrad."""
         return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def cann_type(self) -> str:
+        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        return f"MsAscendOps{self.entry}"
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -118,6 +135,10 @@ class OpSpec:
     gradient: Signature | None
 
     @property
+    def version(self) -> int:
+        return self.forward.version
+
+    @property
     def signatures(self) -> tuple[Signature, ...]:
         return (self.forward, self.gradient) if self.gradient else (self.forward,)
 
@@ -130,7 +151,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        known = {"name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -143,6 +164,9 @@ def load(path: Path) -> OpSpec:
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+        version = data.get("version", 1)
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
@@ -150,7 +174,7 @@ def load(path: Path) -> OpSpec:
                 for side in ("inputs", "outputs")
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive)
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version)
             _check_signature(made)
             return made
 
@@ -192,6 +216,11 @@ def signature(name: str) -> Signature:
     if gradient is None:
         raise ValueError(f"the operator '{name.removesuffix('_grad')}' has no gradient")
     return gradient
+
+
+def definition(name: str) -> Path:
+    """The file that defines an operator."""
+    return _DEFINITIONS / f"{op_spec(name).name}.yaml"
 
 
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
