@@ -21,12 +21,22 @@ from ms_ascend_ops.export.patterns import Row
 from ms_ascend_ops.export.probe import dtype_name, sub_cells
 from ms_ascend_ops.export.trace import Spec, Trace, is_small, matrix_of, trace
 
-__all__ = ["Analysis", "Swap", "analyse"]
+__all__ = [
+    "TOLERANCES",
+    "Analysis",
+    "Swap",
+    "analyse",
+    "conditions_of",
+    "drawn",
+    "error_of",
+    "of_one_sub_cell",
+    "stored_dtype",
+]
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
 # How far the fused construct may be from the stock one, as a share of the largest magnitude of a row.
-_TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
 
 @dataclass
@@ -65,7 +75,7 @@ def analyse(
     names = _inputs(cell)
     if names is None or not names:
         return Analysis()
-    stored = _stored(cell)
+    stored = stored_dtype(cell)
     best = Analysis()
     candidates = list(calls) or list(_guesses(cell, names, stored))
     versions: list[tuple[Mapping[str, Any], _Version]] = []
@@ -91,7 +101,7 @@ def _inputs(cell: nn.Cell) -> list[str] | None:
     return [p.name for p in parameters][1:]
 
 
-def _stored(cell: nn.Cell) -> str:
+def stored_dtype(cell: nn.Cell) -> str:
     """The dtype in which the cell works: that of its first parameter."""
     dtypes = [dtype_name(p.dtype) for p in cell.get_parameters()]
     return next((d for d in dtypes if d in _FLOATS), "float32")
@@ -120,7 +130,7 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
             yield {required[0]: Spec((2, 3, 5, 8), dtype), **{n: Spec(tables, dtype) for n in required[1:]}}
 
 
-def _drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> dict[str, Any]:
+def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> dict[str, Any]:
     """Values for described inputs, with `dtype` where the description has the dtype of the cell."""
 
     def value(spec: Any, number: int) -> Any:
@@ -144,11 +154,11 @@ def _version(
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if any(isinstance(value, tuple) for value in inputs.values()):
         return "it takes tuples"
-    seen = trace(cell, _drawn(inputs, dtype or stored, stored), training=training, returns=returns)
+    seen = trace(cell, drawn(inputs, dtype or stored, stored), training=training, returns=returns)
     if isinstance(seen, str):
         return seen
     found, left = find(seen.graph, patterns, level)
-    own = [f for f in found if not _of_one_sub_cell(f)]
+    own = [f for f in found if not of_one_sub_cell(f)]
     reasons = [(p.row.name, p.reason) for p in left if p.root.origin is None]
     if not own:
         return Analysis(left=reasons, graph=seen.graph)
@@ -159,7 +169,7 @@ def _version(
     return _Version(statements, own, left, seen)
 
 
-def _of_one_sub_cell(found: Found) -> bool:
+def of_one_sub_cell(found: Found) -> bool:
     """Whether the place lies in one sub-cell as a whole: then it is replaced there."""
     return found.root.origin is not None and all(n.origin is found.root.origin for n in found.inside)
 
@@ -215,8 +225,8 @@ def _in_every_dtype(
         same = version if dtype == stored else _version(cell, inputs, stored, patterns, level, returns, dtype)
         if not isinstance(same, _Version) or same.statements != version.statements:
             continue
-        error = _error(cell, inputs, stored, dtype, same.seen, construct, returns)
-        if not error <= _TOLERANCES[dtype]:
+        error = error_of(cell, inputs, stored, dtype, same.seen, construct, returns)
+        if not error <= TOLERANCES[dtype]:
             if dtype == stored:
                 text = f"its {dtype} result is {error:.1e} away from the fused operator's"
                 return Analysis(left=[(f.row.name, text) for f in version.found], graph=version.seen.graph)
@@ -226,7 +236,7 @@ def _in_every_dtype(
             notes.append(f"{dtype} within {error:.0e}")
     if stored not in accepted:
         return Analysis()
-    conditions = _conditions(cell, inputs, accepted, stored)
+    conditions = conditions_of(cell, inputs, accepted, stored)
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
@@ -234,7 +244,7 @@ def _in_every_dtype(
     return Analysis(Swap(made, version.found, notes), graph=version.seen.graph, found=version.found)
 
 
-def _error(
+def error_of(
     cell: nn.Cell,
     inputs: Mapping[str, Any],
     stored: str,
@@ -244,7 +254,7 @@ def _error(
     returns: Mapping[int, Any],
 ) -> float:
     """The largest difference between the two constructs on random inputs, relative to the magnitude of its row."""
-    fused = trace(cell, _drawn(inputs, dtype, stored), returns=returns, construct=construct)
+    fused = trace(cell, drawn(inputs, dtype, stored), returns=returns, construct=construct)
     if isinstance(fused, str):
         return float("inf")
     if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:
@@ -266,7 +276,7 @@ def _flat(values: Any) -> list[Any]:
     return [leaf for v in values for leaf in _flat(v)] if isinstance(values, tuple) else [values]
 
 
-def _conditions(cell: nn.Cell, inputs: Mapping[str, Any], accepted: Sequence[str], stored: str) -> list[str]:
+def conditions_of(cell: nn.Cell, inputs: Mapping[str, Any], accepted: Sequence[str], stored: str) -> list[str]:
     """What must hold of the inputs for the construct that was derived from watching."""
     conditions = []
     defaults = inspect.signature(inspect.unwrap(type(cell).construct)).parameters

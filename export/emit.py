@@ -111,7 +111,10 @@ class _Writer:
                 if i.kind == CONSTANT:
                     raise NotPortable("a tensor that is no parameter goes into the operator")
             arguments = [self.text(i) for i in found.inputs]
-            arguments += [f"{name}={value!r}" for name, value in found.fused.attributes.items()]
+            if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
+                raise NotPortable("a gradient may be needed that the operator does not give")
+            keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
+            arguments += [f"{name}={value!r}" for name, value in keywords.items()]
             self._texts[key] = self._assigned(f"fused.{found.fused.op}({', '.join(arguments)})")
         outputs = registry.signature(found.fused.op).outputs
         return self._texts[key] if len(outputs) == 1 else f"{self._texts[key]}[{index}]"

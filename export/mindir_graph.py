@@ -9,6 +9,8 @@ import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.find import Found
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.model import graphs
+from ms_ascend_ops.export.retarget import write_fused
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
@@ -60,7 +62,7 @@ def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
-    protos = [model.graph, *model.functions]
+    protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
     shared = _names_used_by_several(protos)
     return [MindIRGraph(proto, model, primitives, shared) for proto in protos]
@@ -209,8 +211,7 @@ class MindIRGraph:
             primitive = self.model.primitives.add(
                 name=f"Custom:{op}:{len(self.model.primitives)}", op_type="Custom", prim_type=1, instance_name=""
             )
-            for name, value in live.attrs.items():
-                _encode(primitive.attribute.add(name=name), value)
+            write_fused(primitive, live)
             self._fused[key] = primitive.name
         return self._fused[key]
 
@@ -251,14 +252,3 @@ def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str
             seen.add(name)
             stack.extend(i for i in protos[name].input if i in protos)
     return seen
-
-
-def _encode(attribute: AttributeProto, value: Any) -> None:
-    if isinstance(value, bool):
-        attribute.type, attribute.i = AttributeProto.BOOL, int(value)
-    elif isinstance(value, int):
-        attribute.type, attribute.i = AttributeProto.INT64, value
-    elif isinstance(value, float):
-        attribute.type, attribute.f = AttributeProto.FLOAT, value
-    else:
-        attribute.type, attribute.s = AttributeProto.STRING, str(value).encode()

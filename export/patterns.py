@@ -36,6 +36,8 @@ class Fused:
     attributes: dict[str, Object] = field(default_factory=dict)
     exact: bool = True  # rounds as the network does, in half precision too
     note: str = ""
+    keywords: dict[str, Object] | None = None  # of the Python function, where they are not the attributes
+    constant: tuple[int, ...] = ()  # inputs to which the operator gives no gradient
 
 
 @dataclass(frozen=True)
@@ -208,14 +210,14 @@ def _layer_norm(x: Pattern) -> Pattern:
 
 
 def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
-    for name in ("gamma", "beta"):
-        if m[name].shape is not None and len(m[name].shape or ()) != 1:
-            return Skip("it normalizes over more than the last axis") if "primitive" in m else None
+    gamma, beta = m["gamma"], m["beta"]
     if "primitive" in m:
         attributes = m["primitive"].attributes
-        if attributes.get("axes", 1) != 1:
-            return Skip("it normalizes over more than the last axis")
+        if gamma.shape is not None and len(gamma.shape) != attributes.get("axes", len(gamma.shape)):
+            return Skip("gamma has other axes than those that are normalized")
         return {"epsilon": _typed(attributes["epsilon"])}
+    if any(e.shape is not None and len(e.shape) != 1 for e in (gamma, beta)):
+        return None
     if m["mean"].attributes["axis"] != -1 or m["mean2"].attributes["axis"] != -1:
         return Skip("it normalizes over another axis than the last one")
     return {"epsilon": m.number("epsilon")}
@@ -370,6 +372,94 @@ def _build_geglu(m: Match) -> Fused | Skip | None:
     return Fused("geglu", gate.inputs, {0: m.root}, arguments, False, arguments["approximate"])
 
 
+# --- Rotary position embedding: x * cos + rotated(x) * sin ---------------------------------------------------------
+
+
+def _half(which: str, x: Pattern) -> Pattern:
+    return Op("half", x, axis=-1, which=which)
+
+
+_X, _COS, _SIN = Any("x"), Any("cos"), Any("sin")
+_ROTATED_HALVES = Op("concat", Op("neg", _half("second", _X)), _half("first", _X), axis=-1, name="half_mode")
+
+
+def _neighbours(index: int, which: str) -> Pattern:
+    pairs = Op("pick", Op("reshape", _X), axis=-1, index=index)
+    return OneOf(pairs, _half(which, _X))
+
+
+_ROTATED_PAIRS = Op(
+    "reshape", Op("stack", Op("neg", _neighbours(1, "odd")), _neighbours(0, "even"), axis=-1), name="interleave_mode"
+)
+_ROTARY = OneOf(
+    Op("add", Op("mul", _X, _COS), Op("mul", OneOf(_ROTATED_HALVES, _ROTATED_PAIRS), _SIN)),
+    # the two halves by themselves, with tables of half the width
+    Op(
+        "concat",
+        Op("sub", Op("mul", _half("first", _X), _COS), Op("mul", _half("second", _X), _SIN)),
+        Op("add", Op("mul", _half("second", _X), _COS), Op("mul", _half("first", _X), _SIN)),
+        axis=-1,
+        name="half_mode",
+    ),
+)
+
+
+def _build_rotary(m: Match) -> Fused | Skip | None:
+    x, cos, sin = m["x"], m["cos"], m["sin"]
+    if x.shape is None or len(x.shape) != 4:
+        return Skip("the operator takes queries and keys of four dims") if x.shape else None
+    if cos.shape is None or cos.shape != sin.shape:
+        return None
+    mode = "half" if "half_mode" in m else "interleave"
+    # The axis of the sequence is the one where the tables follow x, besides that of the angles.
+    table = (1,) * (4 - len(cos.shape)) + cos.shape
+    if len(cos.shape) == 4 and table[1] == 1 != table[2]:
+        layout, tables = "BNSD", (cos, sin)
+    elif len(cos.shape) == 2:
+        layout, tables = "BNSD", (cos, sin)
+    elif table[2] == 1 and cos.op == sin.op == "expand_dims" and cos.inputs[0].shape is not None:
+        layout, tables = "BSND", (cos.inputs[0], sin.inputs[0])
+        if len(tables[0].shape or ()) not in (2, 3) or cos.attributes["to"] not in (
+            2,
+            -2,
+            len(tables[0].shape or ()) - 1,
+        ):
+            return None
+    else:
+        return Skip("cos and sin lie in another way than the operator takes")
+    if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
+        return None
+    attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0}
+    keywords = {"mode": mode, "layout": layout}
+    inputs = (x, *tables)
+    return Fused("rotary_embedding", inputs, {0: m.root}, attributes, False, f"{mode}, {layout}", keywords, (1, 2))
+
+
+# --- Softmax of scaled and masked scores --------------------------------------------------------------------------
+
+_SCORES = OneOf(Op("mul", Any("x"), Number("scale")), Any("x"))
+_MASKED_SOFTMAX = Op("softmax", _cast(Op("add", _SCORES, Any("mask")), "up"), axis=-1)
+
+
+def _build_masked_softmax(m: Match) -> Fused | Skip | None:
+    if m["x"].shape is None or m["mask"].shape is None or len(m["mask"].shape) > len(m["x"].shape):
+        return None
+    scale = m.number("scale") if "scale" in m else 1.0
+    if not m["mask"].shape or any(
+        s not in (1, w) for s, w in zip(m["mask"].shape[::-1], m["x"].shape[::-1], strict=False)
+    ):
+        return None
+    note = f"scale {scale:g}; a row that is masked as a whole gives zeros; no gradient for the mask"
+    return Fused(
+        "scaled_masked_softmax", (m["x"], m["mask"]), {0: m.root}, {"scale": scale}, False, note, constant=(1,)
+    )
+
+
+def _build_softmax(m: Match) -> Fused | Skip | None:
+    axis = m.root.attributes["axis"]
+    return Fused("softmax", (m["x"],), {0: m.root}, {"axis": axis}) if isinstance(axis, int) else None
+
+
 def _rows() -> Iterator[Row]:
     almost = Row("RMSNorm", "rms_norm", _ALMOST_RMS_NORM, _why_no_rms_norm)
     yield Row("add + RMSNorm", "add_rms_norm", _rms_norm(_sum()), _build_add_rms_norm, "O3")
@@ -385,6 +475,9 @@ def _rows() -> Iterator[Row]:
     yield Row("GeGLU", "geglu", _gated(_gelu), _build_geglu)
     yield Row("GeGLU", "gelu_mul", _gated(_gelu), _build_gelu_mul)
     yield Row("GELU", "gelu", _gelu(Any("x")), _build_gelu)
+    yield Row("rotary embedding", "rotary_embedding", _ROTARY, _build_rotary)
+    yield Row("scale + mask + softmax", "scaled_masked_softmax", _MASKED_SOFTMAX, _build_masked_softmax)
+    yield Row("softmax", "softmax", Op("softmax", Any("x")), _build_softmax)
 
 
 PATTERNS: tuple[Row, ...] = tuple(_rows())

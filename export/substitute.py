@@ -75,12 +75,9 @@ def optimize(
     report = Report(level=level)
     before = None if verify is None else measure(net, verify, gradients)
     observed = Observed() if verify is None else observe_calls(net, verify)
-    if "cell" in engines and level != "O0":
+    if level != "O0":
         with pynative():
-            _CellWalk(patterns, level, observed, report).visit(net, "")
-    if "rewrite" in engines and level != "O0":
-        with pynative():
-            rewrite_engine.rewrite(net, patterns, level, observed, report)
+            _Walk(patterns, level, observed, engines, report).visit(net, "")
     if report.undo:
         report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
         ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
@@ -101,22 +98,25 @@ def _prove(
     try:
         after = measure(net, inputs, gradients)
     except Exception as error:
-        report.rolled_back = f"the network fails with the fused operators: {error}"
-    else:
-        report.outputs, report.gradients = before.difference(after)
-        limit = before.tolerance if tolerance is None else tolerance
-        for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
-            if found is not None and not found.relative <= limit:
-                report.rolled_back = f"the {what} differ by {found.relative:.2e}, more than {limit:g}"
-    if report.rolled_back:
-        report.restore()
+        report.roll_back(f"the network fails with the fused operators: {error}")
+        return
+    report.outputs, report.gradients = before.difference(after)
+    limit = before.tolerance if tolerance is None else tolerance
+    for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
+        if found is not None and not found.relative <= limit:
+            report.roll_back(f"the {what} differ by {found.relative:.2e}, more than {limit:g}")
+            return
 
 
-class _CellWalk:
+class _Walk:
     """Goes through the tree of cells and exchanges what can be. Cells that are made alike are judged once."""
 
-    def __init__(self, patterns: Sequence[Row], level: str, observed: Observed, report: Report) -> None:
+    def __init__(
+        self, patterns: Sequence[Row], level: str, observed: Observed, engines: Sequence[str], report: Report
+    ) -> None:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
+        self.engines = engines
+        self._rewritten: dict[Any, rewrite_engine.Rewritten] = {}
         self._known: dict[Any, Analysis] = {}
         self._places: dict[int, str] = {}
 
@@ -140,21 +140,31 @@ class _CellWalk:
         if key not in self._known:
             self._known[key] = analyse(cell, self.patterns, self.level, calls, self.observed.returns)
         found = self._known[key]
-        obstacle = _obstacle(cell) if found.swap else ""
         name = place or "the network"
-        if found.swap and not obstacle:
-            object.__setattr__(cell, "__class__", found.swap.kind)
-            self.report.undo.append(_class_setter(cell, found.swap.kind.__mro__[1]))
-            for item in found.swap.found:
-                note = "; ".join([item.fused.note, *found.swap.notes] if item.fused.note else found.swap.notes)
-                self.report.entries.append(Entry(name, item.row.name, "cell", True, note))
-            self.report.add_graph(name, found.graph, found.found)
-        elif found.swap:
-            names = dict.fromkeys(item.row.name for item in found.swap.found)
-            self.report.entries.extend(Entry(name, n, "cell", False, obstacle) for n in names)
-        else:
-            self.report.entries.extend(Entry(name, n, "cell", False, text) for n, text in dict.fromkeys(found.left))
-        return bool(found.swap and not obstacle)
+        if "rewrite" in self.engines and found.swap is None and found.found and calls:
+            if key not in self._rewritten:
+                self._rewritten[key] = rewrite_engine.rewrite(cell, self.patterns, self.level, self.observed)
+            return self._give(cell, name, "rewrite", self._rewritten[key].as_analysis())
+        if "cell" in self.engines:
+            return self._give(cell, name, "cell", found)
+        return False
+
+    def _give(self, cell: nn.Cell, name: str, engine: str, found: Analysis) -> bool:
+        """Give a cell the class that was made for it, and enter in the report what that changes."""
+        obstacle = _obstacle(cell) if found.swap else ""
+        if found.swap is None or obstacle:
+            reasons = [(f.row.name, obstacle) for f in found.swap.found] if found.swap else found.left
+            self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(reasons))
+            return False
+        stock = type(cell)
+        object.__setattr__(cell, "__class__", found.swap.kind)
+        self.report.undo.append(_class_setter(cell, stock))
+        for item in found.swap.found:
+            note = "; ".join([item.fused.note, *found.swap.notes] if item.fused.note else found.swap.notes)
+            self.report.entries.append(Entry(name, item.row.name, engine, True, note))
+        self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(found.left))
+        self.report.add_graph(name, found.graph, found.found)
+        return True
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:

@@ -58,13 +58,16 @@ class Trace:
     values: Any
     calls: dict[int, tuple[Node, int | None]] = field(repr=False)  # by id of a value's node: which call returned it
     passed: dict[tuple[str, int], Any] = field(repr=False)  # what sub-cells that were not run were called with
+    places: dict[int, Any] = field(repr=False)  # by id of a node: what `locate` said when it was recorded
 
 
 class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
     """Every primitive that runs within the context, as a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, locate: Callable[[_Recorder], Any] | None = None) -> None:
         super().__init__()
+        self.locate = locate
+        self.places: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.calls: dict[int, tuple[Node, int | None]] = {}
         # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
@@ -113,6 +116,8 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
     def record(self, node: Node, result: Any) -> None:
         """Enter a node and what it returned: a tensor, or a tuple of which each item is a node too."""
         node.origin = self._call
+        if self.locate is not None:
+            self.places[id(node)] = self.locate(self)
         self.nodes.append(node)
         if isinstance(result, Tensor):
             node.shape, node.dtype = tuple(result.shape), dtype_name(result.dtype)
@@ -273,12 +278,14 @@ def trace(
     training: bool = False,
     returns: Mapping[int, Any] | None = None,
     construct: Callable[..., Any] | None = None,
+    locate: Callable[[Any], Any] | None = None,
 ) -> Trace | str:
     """Watch `cell` on inputs given by name; a text says why it could not be.
 
-    `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own.
+    `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own. `locate`
+    is called with the recorder at every node.
     """
-    recorder = _Recorder()
+    recorder = _Recorder(locate)
     copy = _watched(cell, recorder, returns or {}, training)
     for path, parameter in _small_parameters(copy):
         shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
@@ -303,7 +310,7 @@ def trace(
         return nodes[-1]
 
     structure = noded(result)
-    return Trace(Graph(recorder.nodes, nodes), structure, values, recorder.calls, recorder.passed)
+    return Trace(Graph(recorder.nodes, nodes), structure, values, recorder.calls, recorder.passed, recorder.places)
 
 
 def unobserved(node: Node) -> bool:

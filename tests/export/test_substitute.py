@@ -197,7 +197,7 @@ def wrong(monkeypatch):
         fused = PATTERNS[1].build(match)
         return fused and replace(fused, attributes={**fused.attributes, "epsilon": 0.5})
 
-    monkeypatch.setattr(cell_engine, "_error", lambda *_: 0.0)
+    monkeypatch.setattr(cell_engine, "error_of", lambda *_: 0.0)
     return replace(PATTERNS[1], name="wrong epsilon", build=build)
 
 
