@@ -18,7 +18,7 @@ from ms_ascend_ops.export.generated import folder, load_source
 __all__ = ["Flat", "Frame", "flatten", "locator"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """One function on the way to an operator: the line in it, and what its variables were."""
 
@@ -38,7 +38,8 @@ class Flat:
         self.file = file
         with open(file, encoding="utf-8") as stream:
             self.lines = stream.read().splitlines()
-        self.kind = getattr(self.module, f"{type(cell).__name__}Opt")
+        # More than one such class where a cell holds another of its own kind: the outermost comes last.
+        self.kind = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__][-1]
         self._functions = self._spans()
 
     def _spans(self) -> list[ast.FunctionDef]:
@@ -100,8 +101,7 @@ class Flat:
 def flatten(cell: nn.Cell) -> Flat:
     """The flat source of a cell.
 
-    Raises:
-        Exception: whatever `mindspore.rewrite` raises for a construct that it does not take.
+    Raises whatever `mindspore.rewrite` raises for a construct that it does not take.
     """
     here = os.getcwd()
     os.chdir(folder())  # it writes into the working directory

@@ -131,26 +131,30 @@ class _Edits:
         if any(not chain for chain in chains):
             return "a part of it is not in the source of the construct"
         depth = _common_depth(chains)
-        root = self.seen.places[id(found.root)]
-        frame = root[depth]
-        names = self.flat.targets(frame.line)
-        if len(names) != 1 or frame.line in self.lines:
-            return "its statement assigns something else, too"
-        arguments = []
-        for i in found.inputs:
-            text = _name(i, frame.variables)
-            if text is None:
-                return "a value that it needs has no name there"
-            arguments.append(text)
         fused = found.fused
         if any(found.inputs[i].kind == PARAMETER for i in fused.constant):
             return "a gradient may be needed that the operator does not give"
-        if len(found.outputs) > 1:
-            return "several values of it are used, which is left to the other engines"
+        outputs = {self.seen.places[id(node)][depth]: index for index, node in found.outputs.items()}
+        frames = sorted(outputs, key=lambda frame: frame.line)
+        names = [self.flat.targets(frame.line) for frame in frames]
+        if any(len(n) != 1 for n in names) or any(frame.line in self.lines for frame in frames):
+            return "its statement assigns something else, too"
+        arguments = []
+        for i in found.inputs:
+            text = _name(i, frames[0].variables)
+            if text is None:
+                return "a value that it needs has no name there"
+            arguments.append(text)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
-        several = "[0]" if len(registry.signature(fused.op).outputs) > 1 else ""
-        self.lines[frame.line] = f"{names[0]} = fused.{fused.op}({', '.join(arguments)}){several}"
+        call = f"fused.{fused.op}({', '.join(arguments)})"
+        if len(registry.signature(fused.op).outputs) == 1:
+            self.lines[frames[0].line] = f"{names[0][0]} = {call}"
+        else:
+            result = f"fused_{frames[0].line}"
+            for frame, (name,) in zip(frames, names, strict=True):
+                self.lines[frame.line] = f"{name} = {result}[{outputs[frame]}]"
+            self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
         self._inside |= {id(n) for n in found.inside}
         return ""
 

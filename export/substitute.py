@@ -182,6 +182,8 @@ def _likeness(cell: nn.Cell) -> Any:
             continue
         if isinstance(value, (int, float, str, bool, type(None))):
             own.append((name, type(value).__name__, value))
+        elif isinstance(value, dict) and all(isinstance(v, (int, float, str, bool)) for v in value.values()):
+            own.append((name, "dict", tuple(sorted(value.items()))))
         elif isinstance(value, ms.ops.Primitive):
             own.append((name, type(value).__name__, str(value)))
         elif isinstance(value, (nn.Cell, Parameter)):
