@@ -1,7 +1,9 @@
 """The operators as layers."""
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
+from ms_ascend_ops.cells.kv_cache import KVCache
 from ms_ascend_ops.cells.rms_norm import RMSNorm
+from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
 from ms_ascend_ops.cells.swiglu import SwiGLU
 
-__all__ = ["AddRMSNorm", "RMSNorm", "SwiGLU"]
+__all__ = ["AddRMSNorm", "KVCache", "RMSNorm", "RotaryEmbedding", "SwiGLU"]

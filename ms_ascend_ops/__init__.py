@@ -13,7 +13,9 @@ from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
     "AddRMSNorm": "ms_ascend_ops.cells",
+    "KVCache": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
+    "RotaryEmbedding": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
@@ -23,7 +25,9 @@ _MODULES = ("cells", "export", "ops")
 
 __all__ = [
     "AddRMSNorm",
+    "KVCache",
     "RMSNorm",
+    "RotaryEmbedding",
     "SwiGLU",
     "__version__",
     "cells",

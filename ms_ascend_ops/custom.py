@@ -58,6 +58,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.add_prim_attr("reg_op_name", signature.entry)
         self.multi_output = len(signature.outputs) > 1
         self.add_prim_attr("multi_output", self.multi_output)
+        if signature.writes:
+            self.add_prim_attr("side_effect_mem", True)  # keeps its place among reads and writes of a Parameter
         for name, value in attributes.items():
             self.add_prim_attr(name, value)
 

@@ -88,6 +88,7 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
+    writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
 
     @property
     def entry(self) -> str:
@@ -130,7 +131,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "forward", "gradient"}
+        known = {"name", "summary", "attributes", "types", "reasons", "positive", "writes", "forward", "gradient"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
@@ -143,6 +144,9 @@ def load(path: Path) -> OpSpec:
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+        writes = tuple(data.get("writes") or ())
+        if unknown := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
+            raise ValueError(f"'writes' must name inputs, got {unknown}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
@@ -150,7 +154,8 @@ def load(path: Path) -> OpSpec:
                 for side in ("inputs", "outputs")
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive)
+            changed = writes if key == "forward" else ()
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, changed)
             _check_signature(made)
             return made
 

@@ -1,6 +1,8 @@
 """The operators as functions."""
 
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
+from ms_ascend_ops.ops.cross_entropy import cross_entropy
+from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
@@ -11,6 +13,9 @@ from ms_ascend_ops.ops.swiglu import swiglu
 __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "cross_entropy",
+    "kv_cache_append",
+    "kv_cache_update",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
