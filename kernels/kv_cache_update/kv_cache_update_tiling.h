@@ -32,9 +32,10 @@ inline LaunchConfig KvCacheUpdateTiling(const KvCacheUpdateParams& params, const
                                         KvCacheUpdateTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(params.key.dtype);
-    const uint64_t tokens = params.key.dims[0];
-    const uint64_t keySize = params.key.Product(1, 3);
-    const uint64_t valueSize = params.value.Product(1, 3);
+    const int32_t leading = params.key.rank - 2;
+    const uint64_t tokens = params.key.Product(0, leading);
+    const uint64_t keySize = params.key.Product(leading, leading + 2);
+    const uint64_t valueSize = params.value.Product(leading, leading + 2);
     tiling.tokens = static_cast<uint32_t>(tokens);
     tiling.slots = static_cast<int32_t>(params.key_cache.Product(0, 2));
     tiling.checkCount = kv_cache::CHECK_COUNT;

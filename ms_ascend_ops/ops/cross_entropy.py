@@ -26,6 +26,13 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         raise ValueError(f"cross_entropy: ignore_index must fit in 32 bits, got {attributes['ignore_index']}")
 
 
+@ms.constexpr  # runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages
+def _reduction(reduction: str) -> str:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    return reduction
+
+
 _select = Selector("cross_entropy", _bprop, _check)
 
 
@@ -56,8 +63,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
 
     Computed and accumulated in float32.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    reduction = _reduction(reduction)
     if isinstance(labels, Tensor) and labels.dtype == ms.int64:
         labels = labels.astype(ms.int32)
     loss = _select(logits, labels, ignore_index)(logits, labels)[0]

@@ -31,7 +31,7 @@ def kv_cache_update(
     skipped; slots of different tokens must differ.
 
     Args:
-        key: Tensor[float16 | bfloat16 | float32], shape (tokens, heads, d).
+        key: Tensor[float16 | bfloat16 | float32], shape (tokens, heads, d), or any number of dims instead of tokens.
         value: Tensor[dtype of key], shape (tokens, heads, e).
         key_cache: Tensor[dtype of key], shape (blocks, block_size, heads, d); in a graph a Parameter.
         value_cache: Tensor[dtype of key], shape (blocks, block_size, heads, e); in a graph a Parameter.
@@ -85,10 +85,4 @@ def kv_cache_append(
     slots = positions + (stock.arange(0, batch) * length).astype(ms.int32).reshape((-1, 1))
     inside = stock.logical_and(positions >= 0, positions < length)
     slots = stock.where(inside, slots, stock.full_like(slots, batch * length))
-    return kv_cache_update(
-        key.reshape((batch * seq, *key.shape[2:])),
-        value.reshape((batch * seq, *value.shape[2:])),
-        key_cache,
-        value_cache,
-        slots.reshape((-1,)).astype(ms.int32),
-    )
+    return kv_cache_update(key, value, key_cache, value_cache, slots.astype(ms.int32))

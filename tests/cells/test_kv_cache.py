@@ -152,6 +152,6 @@ def test_bad_arguments():
         KVCache(0, 3, HEADS, DIM)
     key, cache = Tensor(np.ones((2, HEADS, DIM), np.float32)), Tensor(np.ones((2, 3, HEADS, 5), np.float32))
     with pytest.raises(
-        ValueError, match=r"^kv_cache_update: key_cache.shape\[3\] must equal key.shape\[2\] \(4\), got"
+        ValueError, match=r"^kv_cache_update: key_cache.shape\[3\] must equal key.shape\[-1\] \(4\), got"
     ):
         ops.kv_cache_update(key, key, cache, cache, Tensor([0, 1], ms.int32))

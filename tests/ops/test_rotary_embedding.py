@@ -62,8 +62,8 @@ def test_not_worse_than_stock_operators(dtype):
     ("x", "cos", "arguments", "message"),
     [
         ((2, 5, 3, 7), (5, 3), (), "x.shape[-1] must be even (its elements are turned in pairs), got (2, 5, 3, 7)"),
-        ((2, 5, 3, 8), (4, 4), (), "cos.shape[0] must equal x.shape[1] (5), got (4, 4)"),
-        ((2, 5, 3, 8), (3, 5, 4), (), "cos.shape[:-2] must broadcast to x.shape[:1] (2,), got (3, 5, 4)"),
+        ((2, 5, 3, 8), (4, 4), (), "cos.shape[-2] must equal x.shape[1] (5), got (4, 4)"),
+        ((2, 5, 3, 8), (3, 5, 4), (), "cos.shape[:-2] must broadcast to x.shape[:-3] (2,), got (3, 5, 4)"),
         (
             (2, 5, 3, 8),
             (5, 3),
