@@ -16,6 +16,10 @@ Commands:
   check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
+  ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
+  check-cann
+            compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
+  test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report
   clean     delete what was built
 
 The environment is the active virtual environment; without one, .venv is made here.
@@ -89,6 +93,17 @@ sanitize() {
         python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen -m "not slow" "$@"
 }
 
+cann_project() {
+    install_build_requirements
+    python -m pip install --quiet "click>=8.1"
+    PYTHONPATH="$PWD/kernels:$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 python -m codegen.ascend "$@"
+}
+
+test_npu() {
+    python -m pip install --quiet --editable ".[bench]"
+    python -m tests.npu "$@"
+}
+
 demo() {
     python -m pip install --quiet --editable ".[demo]"
     python examples/demo.py "$@"
@@ -127,12 +142,14 @@ arguments=()
 for argument in "$@"; do
     case "$argument" in
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
-        --help | -h) command=--help ;;
+        --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 case "$command" in
     bench | check | demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
+    test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;

@@ -19,11 +19,38 @@ import yaml
 
 from ms_ascend_ops.shapes import ShapeRule
 
-__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+__all__ = [
+    "DTYPES",
+    "AttributeSpec",
+    "OpSpec",
+    "Signature",
+    "TensorSpec",
+    "TwinSpec",
+    "definition",
+    "load",
+    "names",
+    "op_spec",
+    "signature",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
 _DEFINITIONS = Path(__file__).parent / "ops"
+_KEYS = frozenset(
+    (
+        "name",
+        "summary",
+        "version",
+        "attributes",
+        "types",
+        "reasons",
+        "positive",
+        "writes",
+        "forward",
+        "gradient",
+        "cann",
+    )
+) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
@@ -88,12 +115,18 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
+    version: int = 1  # raised when old nodes of a MindIR would mean something else
     writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
 
     @property
     def entry(self) -> str:
         """Name of the entry point in the library: rms_norm_grad -> RmsNormGrad."""
         return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def cann_type(self) -> str:
+        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        return f"MsAscendOps{self.entry}"
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -110,6 +143,20 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class TwinSpec:
+    """CANN's own operator that computes the same.
+
+    `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
+    same outputs. `when`: the values of attributes for which it is the same.
+    """
+
+    operator: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One operator."""
 
@@ -117,6 +164,14 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
+    twin: TwinSpec | None = None
+    layer: str = ""  # of `ms_ascend_ops.cells`, if there is one
+    replaces: str = ""  # what users write, or call, without this library
+    differentiable: tuple[str, ...] = ()  # inputs that have a gradient
+
+    @property
+    def version(self) -> int:
+        return self.forward.version
 
     @property
     def signatures(self) -> tuple[Signature, ...]:
@@ -131,8 +186,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "writes", "forward", "gradient"}
-        if unknown := set(data) - known:
+        if unknown := set(data) - _KEYS:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
         if name != path.stem:
@@ -144,6 +198,9 @@ def load(path: Path) -> OpSpec:
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+        version = data.get("version", 1)
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         writes = tuple(data.get("writes") or ())
         if unknown := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
             raise ValueError(f"'writes' must name inputs, got {unknown}")
@@ -155,13 +212,18 @@ def load(path: Path) -> OpSpec:
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
             changed = writes if key == "forward" else ()
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, changed)
+            made = Signature(
+                signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version, changed
+            )
             _check_signature(made)
             return made
 
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
-        return OpSpec(name, data["summary"], forward, gradient)
+        twin = _twin(forward, data["cann"]) if "cann" in data else None
+        differentiable = _differentiable(forward, gradient, data.get("differentiable"))
+        layer, replaces = data.get("layer", ""), data.get("replaces", "")
+        return OpSpec(name, data["summary"], forward, gradient, twin, layer, replaces, differentiable)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -199,6 +261,22 @@ def signature(name: str) -> Signature:
     return gradient
 
 
+def definition(name: str) -> Path:
+    """The file that defines an operator."""
+    return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
+def _differentiable(forward: Signature, gradient: Signature | None, given: list[str] | None) -> tuple[str, ...]:
+    """Those that the definition names, or those that the gradient kernel has an output for."""
+    inputs = [tensor.name for tensor in forward.inputs]
+    if given is None:
+        outputs = {tensor.name for tensor in gradient.outputs} if gradient else set()
+        return tuple(name for name in inputs if f"d{name}" in outputs)
+    if unknown := [name for name in given if name not in inputs]:
+        raise ValueError(f"differentiable: {', '.join(unknown)} is no input")
+    return tuple(given)
+
+
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
     if data["type"] not in _PYTHON_TYPES:
         raise ValueError(f"attribute '{name}': type must be {_one_of(tuple(_PYTHON_TYPES))}, got {data['type']!r}")
@@ -222,6 +300,18 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     if match[1] not in variables and match[1] not in DTYPES:
         raise ValueError(f"tensor '{name}': '{match[1]}' is neither a dtype nor a dtype variable")
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
+
+
+def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
+    twin = TwinSpec(
+        data["operator"], data["function"], tuple(data.get("arguments") or ()), dict(data.get("when") or {})
+    )
+    known = {attribute.name for attribute in signature.attributes}
+    if unknown := (set(twin.arguments) | set(twin.when)) - known:
+        raise ValueError(f"cann: {sorted(unknown)} are no attributes")
+    if free := known - set(twin.arguments) - set(twin.when):
+        raise ValueError(f"cann: the attributes {sorted(free)} must stand in 'arguments' or 'when'")
+    return twin
 
 
 def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:

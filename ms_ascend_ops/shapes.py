@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ms_ascend_ops.registry import Signature, TensorSpec
 
-__all__ = ["MAX_RANK", "UNKNOWN_DIM", "UNKNOWN_RANK", "ShapeRule", "infer_shapes", "infer_types"]
+__all__ = ["MAX_RANK", "UNKNOWN_DIM", "UNKNOWN_RANK", "ShapeRule", "complete_shapes", "infer_shapes", "infer_types"]
 
 Shape = tuple[int, ...]
 
@@ -222,6 +222,26 @@ def infer_shapes(signature: Signature, shapes: Sequence[Shape], attributes: Mapp
     for tensor, shape in zip(signature.inputs, shapes, strict=True):
         matcher.match(tensor, tuple(shape))
     return [matcher.shape_of(tensor) for tensor in signature.outputs]
+
+
+def complete_shapes(signature: Signature, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> list[Shape]:
+    """The shapes of all inputs, from those of the first ones.
+
+    Raises:
+        ValueError: a shape breaks the rule, or does not say enough.
+    """
+    matcher = _Matcher(signature, attributes)
+    for tensor, shape in zip(signature.inputs, shapes, strict=False):
+        matcher.match(tensor, tuple(shape))
+    complete = [tuple(shape) for shape in shapes]
+    for tensor in signature.inputs[len(shapes) :]:
+        shape = matcher.shape_of(tensor)
+        if shape == UNKNOWN_RANK or UNKNOWN_DIM in shape:
+            known = ", ".join(other.name for other in signature.inputs[: len(shapes)])
+            raise matcher.error(f"the shape of {tensor.name} does not follow from that of {known}")
+        matcher.match(tensor, shape)
+        complete.append(shape)
+    return complete
 
 
 def infer_types(signature: Signature, dtypes: Sequence[str]) -> list[str]:

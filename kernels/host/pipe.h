@@ -112,6 +112,7 @@ public:
     template <class QUEUE>
     bool InitBuffer(QUEUE& queue, uint8_t num, uint32_t len HOST_WHERE)
     {
+        HOST_OBSERVED(num = static_cast<uint8_t>(host::QueueBuffers(num)));
         HOST_OBSERVED(queue.tag_ = host::ObserveInit(where, queue, num, len, used_));
         queue.bufferBytes_ = RoundUp(len);
         queue.bufferCount_ = num;

@@ -4,6 +4,8 @@
 #ifndef ASCENDC_HOST_VECTOR_H
 #define ASCENDC_HOST_VECTOR_H
 
+#include <initializer_list>
+
 #include "observe.h"
 #include "tensor.h"
 

@@ -6,6 +6,7 @@
 
 #include "core.h"
 #include "observed/observer.h"
+#include "observed/settings.h"
 
 namespace AscendC {
 

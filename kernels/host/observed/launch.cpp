@@ -13,6 +13,7 @@
 
 #include "observed/hooks.h"
 #include "observed/run.h"
+#include "observed/settings.h"
 
 namespace AscendC {
 namespace host {
@@ -154,6 +155,12 @@ const char* UnifiedBuffer(uint32_t core)
     return g_cores[core].core->UnifiedBuffer();
 }
 
+Settings& TheSettings()
+{
+    static Settings settings;
+    return settings;
+}
+
 uint32_t GetThreadNum()
 {
     return g_threadNum == 0 ? DefaultCores() : g_threadNum;
@@ -167,8 +174,12 @@ void SetThreadNum(uint32_t count)
 ms_ascend_ops::Platform HostPlatform()
 {
     ms_ascend_ops::Platform platform;  // its minBytesPerCore is the chip's
-    platform.coreNum = GetThreadNum();
-    platform.ubBytes = UB_BYTES;
+    const Settings& settings = TheSettings();
+    platform.coreNum = settings.coreNum == 0 ? GetThreadNum() : settings.coreNum;
+    platform.ubBytes = settings.ubBytes == 0 ? UB_BYTES : settings.ubBytes;
+    if (settings.minBytesPerCore != 0) {
+        platform.minBytesPerCore = settings.minBytesPerCore;
+    }
     return platform;
 }
 
