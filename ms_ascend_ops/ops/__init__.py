@@ -3,10 +3,10 @@
 from ms_ascend_ops.ops.add import add
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
-from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
+from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
@@ -19,11 +19,11 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
-    "kv_cache_append",
-    "kv_cache_update",
     "geglu",
     "gelu",
     "gelu_mul",
+    "kv_cache_append",
+    "kv_cache_update",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",

@@ -76,10 +76,10 @@ def rotary_embedding(
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",
             (batch, heads, seq, d).
-        cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w). w is r / 2,
-            or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in mode
-            "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them out
-            of a longer table for decoding.
+        cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w). w is
+            r / 2, or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in
+            mode "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them
+            out of a longer table for decoding.
         sin: as cos.
         mode: "half" or "interleave".
         layout: "BSND" or "BNSD".
