@@ -202,8 +202,8 @@ def load(path: Path) -> OpSpec:
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         writes = tuple(data.get("writes") or ())
-        if unknown := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
-            raise ValueError(f"'writes' must name inputs, got {unknown}")
+        if others := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
+            raise ValueError(f"'writes' must name inputs, got {others}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [

@@ -26,7 +26,8 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         raise ValueError(f"cross_entropy: ignore_index must fit in 32 bits, got {attributes['ignore_index']}")
 
 
-@ms.constexpr  # runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages
+# Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
+@ms.constexpr  # type: ignore[untyped-decorator]
 def _reduction(reduction: str) -> str:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")

@@ -45,7 +45,8 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         )
 
 
-@ms.constexpr  # runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages
+# Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
+@ms.constexpr  # type: ignore[untyped-decorator]
 def _seq_axis(layout: str) -> int:
     if layout not in ("BSND", "BNSD"):
         raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
