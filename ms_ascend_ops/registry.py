@@ -37,7 +37,19 @@ DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in ker
 
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(
-    ("name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann")
+    (
+        "name",
+        "summary",
+        "version",
+        "attributes",
+        "types",
+        "reasons",
+        "positive",
+        "writes",
+        "forward",
+        "gradient",
+        "cann",
+    )
 ) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
@@ -104,6 +116,7 @@ class Signature:
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
     version: int = 1  # raised when old nodes of a MindIR would mean something else
+    writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
 
     @property
     def entry(self) -> str:
@@ -188,6 +201,9 @@ def load(path: Path) -> OpSpec:
         version = data.get("version", 1)
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
+        writes = tuple(data.get("writes") or ())
+        if others := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
+            raise ValueError(f"'writes' must name inputs, got {others}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
@@ -195,7 +211,10 @@ def load(path: Path) -> OpSpec:
                 for side in ("inputs", "outputs")
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version)
+            changed = writes if key == "forward" else ()
+            made = Signature(
+                signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version, changed
+            )
             _check_signature(made)
             return made
 

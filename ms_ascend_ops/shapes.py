@@ -8,9 +8,9 @@ A rule is a blank-separated list of tokens, one definition of which serves Pytho
     2*d@axis  the dim that the integer attribute `axis` names (negative counts from the end)
 
 The same symbol stands for the same size(s) everywhere in a signature. Dims broadcast as in NumPy: aligned at the end,
-each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is -1, and a tensor
-of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same interpreter
-in C++; the tests compare the two, messages included.
+each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is -1, and a
+tensor of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same
+interpreter in C++; the tests compare the two, messages included.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ def test_entries_of_the_gradient():
             "every row of 'types' must name the same variables, at least one, in the same order",
         ),
         ("type: float,", "type: double,", "attribute 'factor': type must be 'int', 'float', 'bool' or 'string'"),
+        ("types:", "writes: [y]\ntypes:", "'writes' must name inputs, got ['y']"),
         ("default: 2.0", "default: 0.0", "scale: factor must be > 0 in float32, got 0.0"),
     ],
 )
