@@ -13,6 +13,7 @@ from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
     "AddRMSNorm": "ms_ascend_ops.cells",
+    "LayerNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
@@ -23,6 +24,7 @@ _MODULES = ("cells", "export", "ops")
 
 __all__ = [
     "AddRMSNorm",
+    "LayerNorm",
     "RMSNorm",
     "SwiGLU",
     "__version__",

@@ -58,36 +58,98 @@ __aicore__ inline void SumLanes(const AscendC::LocalTensor<float>& acc, const As
     }
 }
 
-// dst[row] = src[row] * factor[row]; factor holds each row's value 8 times (Brcb).
-__aicore__ inline void MultiplyRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                    const AscendC::LocalTensor<float>& factor, const RowBlock& block)
+// Instructions as arguments of the functions below.
+#define MS_ASCEND_OPS_ROW_INSTRUCTION(NAME)                                                                       \
+    struct Row##NAME {                                                                                            \
+        template <bool IS_SET_MASK>                                                                               \
+        static __aicore__ inline void Run(const AscendC::LocalTensor<float>& dst,                                 \
+                                          const AscendC::LocalTensor<float>& src0,                                \
+                                          const AscendC::LocalTensor<float>& src1, uint64_t mask, uint8_t repeat, \
+                                          const AscendC::BinaryRepeatParams& params)                              \
+        {                                                                                                         \
+            AscendC::NAME<float, IS_SET_MASK>(dst, src0, src1, mask, repeat, params);                             \
+        }                                                                                                         \
+        static __aicore__ inline void Run(const AscendC::LocalTensor<float>& dst,                                 \
+                                          const AscendC::LocalTensor<float>& src0,                                \
+                                          const AscendC::LocalTensor<float>& src1, uint32_t count)                \
+        {                                                                                                         \
+            AscendC::NAME(dst, src0, src1, static_cast<int32_t>(count));                                          \
+        }                                                                                                         \
+    };
+MS_ASCEND_OPS_ROW_INSTRUCTION(Add)
+MS_ASCEND_OPS_ROW_INSTRUCTION(Sub)
+MS_ASCEND_OPS_ROW_INSTRUCTION(Mul)
+#undef MS_ASCEND_OPS_ROW_INSTRUCTION
+
+// dst[row] = src[row] op value[row]; value holds each row's value 8 times (Brcb).
+template <class INSTRUCTION>
+__aicore__ inline void ApplyRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                 const AscendC::LocalTensor<float>& value, const RowBlock& block)
 {
     if (block.rows == 1) {
         BeginCounterMode(block.cols);
-        AscendC::Mul<float, false>(dst, src, factor, AscendC::MASK_PLACEHOLDER, 1, {1, 1, 0, 8, 8, 0});
+        INSTRUCTION::template Run<false>(dst, src, value, AscendC::MASK_PLACEHOLDER, 1, {1, 1, 0, 8, 8, 0});
         EndCounterMode();
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
     for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        AscendC::Mul(dst[column], src[column], factor, LanesAt(column, block.cols), static_cast<uint8_t>(block.rows),
-                     {1, 1, 0, rowStride, rowStride, 1});
+        INSTRUCTION::template Run<true>(dst[column], src[column], value, LanesAt(column, block.cols),
+                                        static_cast<uint8_t>(block.rows), {1, 1, 0, rowStride, rowStride, 1});
     }
 }
 
-// dst[row] = src[row] * vector, column by column.
-__aicore__ inline void MultiplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                       const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+// dst[row] = src[row] op vector, column by column.
+template <class INSTRUCTION>
+__aicore__ inline void ApplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                    const AscendC::LocalTensor<float>& vector, const RowBlock& block)
 {
     if (block.rows == 1) {
-        AscendC::Mul(dst, src, vector, block.cols);
+        INSTRUCTION::Run(dst, src, vector, block.cols);
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
     for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        AscendC::Mul(dst[column], src[column], vector[column], LanesAt(column, block.cols),
-                     static_cast<uint8_t>(block.rows), {1, 1, 1, rowStride, rowStride, 0});
+        INSTRUCTION::template Run<true>(dst[column], src[column], vector[column], LanesAt(column, block.cols),
+                                        static_cast<uint8_t>(block.rows), {1, 1, 1, rowStride, rowStride, 0});
     }
+}
+
+// The same by their names: what a norm is made of.
+__aicore__ inline void MultiplyRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                    const AscendC::LocalTensor<float>& value, const RowBlock& block)
+{
+    ApplyRows<RowMul>(dst, src, value, block);
+}
+
+__aicore__ inline void SubtractRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                    const AscendC::LocalTensor<float>& value, const RowBlock& block)
+{
+    ApplyRows<RowSub>(dst, src, value, block);
+}
+
+__aicore__ inline void AddRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                               const AscendC::LocalTensor<float>& value, const RowBlock& block)
+{
+    ApplyRows<RowAdd>(dst, src, value, block);
+}
+
+__aicore__ inline void MultiplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                       const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+{
+    ApplyColumns<RowMul>(dst, src, vector, block);
+}
+
+__aicore__ inline void SubtractColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                       const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+{
+    ApplyColumns<RowSub>(dst, src, vector, block);
+}
+
+__aicore__ inline void AddColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                  const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+{
+    ApplyColumns<RowAdd>(dst, src, vector, block);
 }
 
 // acc += src[row] for every row of the block, in order.
