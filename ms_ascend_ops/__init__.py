@@ -13,6 +13,7 @@ from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
     "AddRMSNorm": "ms_ascend_ops.cells",
+    "GroupNorm": "ms_ascend_ops.cells",
     "LayerNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
@@ -24,6 +25,7 @@ _MODULES = ("cells", "export", "ops")
 
 __all__ = [
     "AddRMSNorm",
+    "GroupNorm",
     "LayerNorm",
     "RMSNorm",
     "SwiGLU",

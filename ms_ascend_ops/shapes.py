@@ -149,7 +149,7 @@ class _Matcher:
         free = [token for token in runs if token.symbol not in self.bindings]
         if len(runs) > 1 and len(free) > 1:
             return  # a tensor of unknown rank would have told
-        elastic = (free or runs or [None])[0]
+        elastic = (free or runs)[0] if runs else None
         known = sum(len(self.bindings[token.symbol].dims) for token in runs if token is not elastic)
         left = end - begin - known - (len(tokens) - len(runs))
         if left < 0:

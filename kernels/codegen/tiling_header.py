@@ -18,7 +18,7 @@ _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
 def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     """(type, name) of every field of `struct`, in order.
 
-    The struct may be an alias (`using A = B;`) of one in a header that this one includes.
+    The struct may be an alias (`using A = B;`) of one in this header or in one that it includes.
 
     Raises:
         ValueError: the struct is missing, or holds something that is no plain field.
@@ -27,7 +27,7 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
     if alias is not None:
         kernels = header.parent.parent
-        for included in (kernels / path for path in _INCLUDE.findall(text)):
+        for included in (header, *(kernels / path for path in _INCLUDE.findall(text))):
             if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):
                 return read_fields(included, alias[1])
     match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n\}};", text, re.DOTALL)
