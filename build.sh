@@ -13,8 +13,13 @@ Commands:
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
+  check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
+  ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
+  check-cann
+            compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
+  test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report
   clean     delete what was built
 
 The environment is the active virtual environment; without one, .venv is made here.
@@ -60,25 +65,43 @@ host() {
     python setup.py --quiet build_ext --inplace
 }
 
-# A copy of the package without MindSpore, which is not built for sanitizers.
-sanitize() {
+# A special build in build/$1 and a copy of the package around it, without MindSpore; then goes into that copy. The other
+# arguments go to CMake.
+stage() {
+    local name="$1" stage="$PWD/build/$1/stage"
+    shift
     install_build_requirements
-    python -m pip install --quiet "numpy<2" ml_dtypes pytest hypothesis
-    local stage="$PWD/build/sanitize/stage"
-    cmake -S . -B build/sanitize -DMS_ASCEND_OPS_SANITIZE=ON "-DPython_EXECUTABLE=$(command -v python)"
-    cmake --build build/sanitize --parallel 2
-    cmake --build build/sanitize --target host_calls
+    python -m pip install --quiet "numpy<2" ml_dtypes pytest pytest-xdist hypothesis
+    cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" "$@"
+    cmake --build "build/$name" --parallel 2
+    cmake --build "build/$name" --target host_calls
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
-    cmake --install build/sanitize --prefix "$stage/ms_ascend_ops"
+    cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
+    export PYTHONDONTWRITEBYTECODE=1 MS_ASCEND_OPS_HOST_CALLS
+    MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)"
+}
+
+sanitize() {
+    stage sanitize -DMS_ASCEND_OPS_SANITIZE=ON
     # Python itself leaks by design.
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-        UBSAN_OPTIONS=print_stacktrace=1 PYTHONDONTWRITEBYTECODE=1 \
-        MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)" \
+        UBSAN_OPTIONS=print_stacktrace=1 \
         python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen -m "not slow" "$@"
+}
+
+cann_project() {
+    install_build_requirements
+    python -m pip install --quiet "click>=8.1"
+    PYTHONPATH="$PWD/kernels:$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 python -m codegen.ascend "$@"
+}
+
+test_npu() {
+    python -m pip install --quiet --editable ".[bench]"
+    python -m tests.npu "$@"
 }
 
 demo() {
@@ -92,6 +115,13 @@ bench() {
 }
 
 check() {
+    stage check -DMS_ASCEND_OPS_OBSERVER=checked
+    # What the checked library says goes to stderr before it ends the process: let it through.
+    python -m pytest tests/kernels --ignore tests/kernels/codegen --ignore tests/kernels/host -m "not slow" -n 2 \
+        --capture=sys "$@"
+}
+
+run_tests() {
     python -m pip install --quiet --editable ".[demo,test]"
     ruff check .
     ruff format --check .
@@ -112,13 +142,15 @@ arguments=()
 for argument in "$@"; do
     case "$argument" in
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
-        --help | -h) command=--help ;;
+        --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 case "$command" in
-    bench | demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
-    test) use_environment; check "${arguments[@]}" ;;
+    bench | check | demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
+    test-npu) use_environment; test_npu "${arguments[@]}" ;;
+    test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
     *) usage >&2; exit 2 ;;

@@ -1,94 +1,170 @@
-"""The table of cases: which operators, shapes and dtypes are measured, and the data of one case."""
+"""One case of the benchmark: an operator, its attributes, a shape and a dtype; and its data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-import ml_dtypes
 import numpy as np
+from ms_ascend_ops.benchmarks.operators import DTYPES, Call, Draw, Operator, operator
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["DTYPES", "OPERATORS", "SHAPES", "Case"]
+__all__ = ["Case", "Launch", "all_cases"]
 
-# The shapes of the inputs, so that the output is (rows, cols).
-OPERATORS: dict[str, Callable[[int, int], list[tuple[int, ...]]]] = {
-    "rms_norm": lambda rows, cols: [(rows, cols), (cols,)],
-    "silu_mul": lambda rows, cols: [(rows, cols), (rows, cols)],
-    "swiglu": lambda rows, cols: [(rows, 2 * cols)],
-}
 
-SHAPES = (
-    (1, 4096),  # one token: the cost of a call
-    (128, 4096),  # in cache
-    (2048, 4096),  # in memory
-    (333, 4097),  # tails everywhere
-)
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel, on memory that stays the same from call to call."""
 
-DTYPES = {
-    "float32": np.dtype(np.float32),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float16": np.dtype(np.float16),
-}
+    kernel: str
+    inputs: list[np.ndarray]
+    outputs: list[np.ndarray]
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
     """One row of the benchmark. With `gradient` it is what a training step does: forward, then gradient."""
 
-    operator: str
+    operator_name: str
     gradient: bool
-    rows: int
-    cols: int
+    shape: tuple[int, ...]
     dtype: str
+    variant: str = ""
+
+    @property
+    def panel(self) -> str:
+        """What the table of this case is called."""
+        variant = f"[{self.variant}]" if self.variant else ""
+        return f"{self.operator_name}{'_grad' if self.gradient else ''}{variant} {self.dtype}"
+
+    @property
+    def size(self) -> str:
+        """The shape, as it is written: 128x4096."""
+        return "x".join(map(str, self.shape))
 
     @property
     def name(self) -> str:
-        return f"{self.operator}{'_grad' if self.gradient else ''} {self.dtype} {self.rows}x{self.cols}"
+        return f"{self.panel} {self.size}"
 
     @property
-    def signatures(self) -> list[registry.Signature]:
-        """The kernels that a provider has to replace, in order."""
-        spec = registry.op_spec(self.operator)
-        return list(spec.signatures) if self.gradient else [spec.forward]
+    def operator(self) -> Operator:
+        return operator(self.operator_name)
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """By name; the functions of the operator and its kernels get them."""
+        return self.operator.variants[self.variant]
 
     @cached_property
     def inputs(self) -> list[np.ndarray]:
-        random = np.random.default_rng(0)
-        shapes = OPERATORS[self.operator](self.rows, self.cols)
-        return [random.standard_normal(shape, np.float32).astype(DTYPES[self.dtype]) for shape in shapes]
+        return self.operator.inputs(Draw(self.dtype), *self.shape)
+
+    @property
+    def input_names(self) -> list[str]:
+        return [tensor.name for tensor in registry.op_spec(self.operator_name).forward.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """Of the outputs that the functions return."""
+        return [tensor.name for tensor in registry.op_spec(self.operator_name).forward.outputs][: self.operator.outputs]
+
+    @property
+    def differentiable(self) -> list[int]:
+        """Positions of the inputs that have a gradient."""
+        return [i for i, name in enumerate(self.input_names) if self.gradient and f"d{name}" in self.arrays]
+
+    @property
+    def dys(self) -> list[np.ndarray]:
+        """Gradients of the outputs that the functions return."""
+        return [self.arrays[f"d{name}"] for name in self.output_names]
+
+    @property
+    def results(self) -> list[np.ndarray]:
+        """What our kernels computed: the outputs that the functions return, then the gradients."""
+        gradients = [self.arrays[f"d{self.input_names[i]}"] for i in self.differentiable]
+        return [self.arrays[name] for name in self.output_names] + gradients
 
     @cached_property
-    def dy(self) -> np.ndarray:
-        """Gradient of the first output."""
-        random = np.random.default_rng(1)
-        return random.standard_normal((self.rows, self.cols), np.float32).astype(DTYPES[self.dtype])
+    def _prepared(self) -> tuple[list[Launch], dict[str, np.ndarray]]:
+        arrays = dict(zip(self.input_names, self.inputs, strict=True))
+        launches = [self._launch(call, arrays) for call in self.operator.forward]
+        if self.gradient:
+            returned, draw = self.output_names, Draw(self.dtype, 1)
+            outputs = [tensor.name for tensor in registry.op_spec(self.operator_name).forward.outputs]
+            for name in outputs:  # an output that the functions do not return has a gradient of 0
+                like = arrays[name]
+                gradient = draw.normal(*like.shape, dtype=like.dtype.name) if name in returned else np.zeros_like(like)
+                arrays[f"d{name}"] = gradient
+            launches += [self._launch(call, arrays) for call in self.operator.gradient]
+        return launches, arrays
 
-    def outputs(self, signature: registry.Signature, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """Arrays for the outputs of a kernel, full of NaN."""
-        shapes = infer_shapes(signature, [array.shape for array in inputs], signature.check_attributes({}))
+    def _launch(self, call: Call, arrays: dict[str, np.ndarray]) -> Launch:
+        signature = registry.signature(call.kernel)
+        attributes = signature.check_attributes({**self.attributes, **call.attributes})
+        inputs = [arrays[call.inputs.get(tensor.name, tensor.name)] for tensor in signature.inputs]
+        shapes = infer_shapes(signature, [array.shape for array in inputs], attributes)
         dtypes = infer_types(signature, [array.dtype.name for array in inputs])
-        return [np.full(shape, np.nan, DTYPES[dtype]) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        outputs = [_poisoned(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        for tensor, array in zip(signature.outputs, outputs, strict=True):
+            arrays[call.outputs.get(tensor.name, tensor.name)] = array
+        return Launch(call.kernel, inputs, outputs, attributes)
 
-    @cached_property
-    def kernels(self) -> list[tuple[registry.Signature, list[np.ndarray], list[np.ndarray]]]:
-        """Every kernel with its inputs and outputs, all in memory that stays the same from call to call."""
-        known = {"dy": self.dy}
-        known |= dict(zip([tensor.name for tensor in self.signatures[0].inputs], self.inputs, strict=True))
-        calls = []
-        for signature in self.signatures:
-            inputs = [known[tensor.name] for tensor in signature.inputs]
-            outputs = self.outputs(signature, inputs)
-            for tensor, array in zip(signature.outputs, outputs, strict=True):
-                known[tensor.name] = array
-                known.setdefault(f"d{tensor.name}", np.zeros_like(array))  # dy is there; rstd has no gradient
-            calls.append((signature, inputs, outputs))
-        return calls
+    @property
+    def launches(self) -> list[Launch]:
+        """Every kernel, in order."""
+        return self._prepared[0]
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every array of the launches by its name."""
+        return self._prepared[1]
 
     @property
     def bytes(self) -> int:
         """The least that has to move: every input of every kernel once, every output once."""
-        return sum(array.nbytes for _, inputs, outputs in self.kernels for array in inputs + outputs)
+        if self.operator.bytes_moved is not None:
+            return self.operator.bytes_moved(self.arrays, self.gradient)
+        return sum(array.nbytes for launch in self.launches for array in launch.inputs + launch.outputs)
+
+    @property
+    def flops(self) -> float | None:
+        """Floating-point operations, if the operator says how many an element takes."""
+        if self.operator.flops is None:
+            return None
+        per_element = self.operator.flops[0] + (self.operator.flops[1] if self.gradient else 0)
+        return per_element * math.prod(self.arrays[self.output_names[0]].shape)
+
+
+def _poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An output full of NaN; integers have none."""
+    return np.full(shape, -1 if dtype.startswith("int") else np.nan, DTYPES[dtype])
+
+
+def all_cases(
+    chosen: Iterable[str], dtypes: Iterable[str], shapes: Iterable[tuple[int, ...]] = ()
+) -> tuple[list[Case], list[str]]:
+    """The cases of the chosen operators (`rms_norm`, `rms_norm_grad`), and those of them that have none.
+
+    Of `shapes`, an operator is measured on those that have as many sizes as its own.
+    """
+    cases, without = [], []
+    dtypes, shapes = list(dtypes), list(shapes)
+    for name in chosen:
+        op = operator(name.removesuffix("_grad"))
+        ranks = {len(shape) for shape in op.shapes}
+        fitting = [shape for shape in shapes if len(shape) in ranks] if shapes else op.shapes
+        if not fitting:
+            without.append(name)
+        cases += [
+            Case(op.name, name.endswith("_grad"), tuple(shape), dtype, variant)
+            for variant in op.variants
+            for dtype in dtypes
+            for shape in fitting
+        ]
+    return cases, without

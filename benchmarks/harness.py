@@ -75,6 +75,7 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
             if index >= 3 and spent[name] > effort.most_seconds:
                 continue
             start = time.perf_counter()
+            prepared.begin()
             _repeat(prepared.run, effort.settle_seconds)
             results[name].seconds += _repeat(prepared.run, effort.turn_seconds)
             spent[name] += time.perf_counter() - start
@@ -96,12 +97,13 @@ def _repeat(run: Callable[[], Any], seconds: float) -> list[float]:
 
 def _check(prepared: Prepared, reference: list[np.ndarray] | None, case: Case) -> list[np.ndarray]:
     """The results of one call, as float32; they must be those of `reference`."""
+    prepared.begin()
     results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]
     if reference is None or not results:
         return results
     for values, expected in zip(results, reference, strict=True):
-        error = float(np.abs(values - expected).max() / np.abs(expected).max())
-        if not error <= TOLERANCES[case.dtype]:  # a NaN is an error too
+        error = float(np.abs(values - expected).max() / (np.abs(expected).max() or 1.0))
+        if not error <= case.operator.tolerances.get(case.dtype, TOLERANCES[case.dtype]):  # a NaN is an error too
             raise ValueError(f"wrong result, not timed: differs by {error:.1e} of the largest magnitude")
     return results
 

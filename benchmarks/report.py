@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,9 @@ def machine(threads: int) -> dict[str, Any]:
     import mindspore
 
     versions = {"ms_ascend_ops": __version__, "mindspore": mindspore.__version__, "python": platform.python_version()}
-    try:
-        import torch
-    except ImportError:
-        pass
-    else:
-        versions["torch"] = torch.__version__
+    for name in ("torch", "onnxruntime"):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return {"cpu": _cpu_name(), "threads": threads, "versions": versions}
 
 
@@ -52,7 +51,7 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
         for outcome in group:
             copy = outcome.fastest(COPIES)
             ours = outcome.fastest([REFERENCE])
-            shape = f"{outcome.case.rows}x{outcome.case.cols}"
+            shape = outcome.case.size
             for result in [*([copy] if copy else []), *_providers(outcome)]:
                 made.add_row(shape, PROVIDERS[result.provider].label, *_figures(outcome, result, copy, ours))
                 shape = ""
@@ -66,10 +65,10 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
 
 
 def _panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
-    """The outcomes by operator and dtype."""
+    """The outcomes by operator, variant and dtype."""
     panels: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        panels.setdefault(outcome.case.name.rpartition(" ")[0], []).append(outcome)
+        panels.setdefault(outcome.case.panel, []).append(outcome)
     return panels
 
 
@@ -96,10 +95,11 @@ def _skipped(outcomes: list[Outcome]) -> list[str]:
         for result in outcome.results.values():
             if result.reason:
                 cases.setdefault((PROVIDERS[result.provider].label, result.reason), []).append(outcome.case.name)
-    return [
-        f"skipped: {label}: {reason} ({'all cases' if len(names) == len(outcomes) else ', '.join(names)})"
-        for (label, reason), names in cases.items()
-    ]
+    lines = []
+    for (label, reason), names in cases.items():
+        which = "all cases" if len(names) == len(outcomes) else f"{len(names)} cases" if names[3:] else ", ".join(names)
+        lines.append(f"skipped: {label}: {reason} ({which})")
+    return lines
 
 
 def as_dict(outcomes: list[Outcome], where: dict[str, Any]) -> dict[str, Any]:
@@ -113,8 +113,10 @@ def as_dict(outcomes: list[Outcome], where: dict[str, Any]) -> dict[str, Any]:
             else {"median_us": result.median * 1e6, "calls": len(result.seconds)}
             for result in outcome.results.values()
         }
-        fields = {name: getattr(case, name) for name in ("operator", "gradient", "rows", "cols", "dtype", "bytes")}
-        cases.append({**fields, "providers": results})
+        fields = {
+            name: getattr(case, name) for name in ("name", "gradient", "variant", "shape", "dtype", "bytes", "flops")
+        }
+        cases.append({"operator": case.operator_name, **fields, "providers": results})
     return {"machine": where, "cases": cases}
 
 
@@ -141,7 +143,7 @@ def plot(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
                 heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
             places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
             axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
-        axis.set_xticks(range(len(group)), [f"{o.case.rows}x{o.case.cols}" for o in group])
+        axis.set_xticks(range(len(group)), [o.case.size for o in group])
         axis.set(title=title, ylabel="% of memcpy")
         axis.axhline(100, color="0.5", linewidth=0.8)
         axis.grid(axis="y", alpha=0.3)

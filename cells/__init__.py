@@ -1,9 +1,19 @@
 """The operators as layers."""
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
+from ms_ascend_ops.cells.geglu import GEGLU
+from ms_ascend_ops.cells.gelu import GELU
 from ms_ascend_ops.cells.group_norm import GroupNorm
 from ms_ascend_ops.cells.layer_norm import LayerNorm
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.swiglu import SwiGLU
 
-__all__ = ["AddRMSNorm", "GroupNorm", "LayerNorm", "RMSNorm", "SwiGLU"]
+__all__ = [
+    "GEGLU",
+    "GELU",
+    "AddRMSNorm",
+    "GroupNorm",
+    "LayerNorm",
+    "RMSNorm",
+    "SwiGLU",
+]

@@ -1,7 +1,19 @@
 """Finding the places for fused operators in a network, putting them there, and taking the result to another process."""
 
-from ms_ascend_ops.export.mindir import InputSpec, MindIRNetwork, export_mindir, load
+from ms_ascend_ops.export.bundle import bundle
+from ms_ascend_ops.export.load import InputSpec, MindIRNetwork, load
+from ms_ascend_ops.export.mindir import export_mindir
 from ms_ascend_ops.export.report import Difference, Entry, Report
 from ms_ascend_ops.export.substitute import optimize
 
-__all__ = ["Difference", "Entry", "InputSpec", "MindIRNetwork", "Report", "export_mindir", "load", "optimize"]
+__all__ = [
+    "Difference",
+    "Entry",
+    "InputSpec",
+    "MindIRNetwork",
+    "Report",
+    "bundle",
+    "export_mindir",
+    "load",
+    "optimize",
+]

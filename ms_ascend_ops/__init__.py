@@ -12,24 +12,30 @@ from typing import Any
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
+    "GEGLU": "ms_ascend_ops.cells",
+    "GELU": "ms_ascend_ops.cells",
     "AddRMSNorm": "ms_ascend_ops.cells",
     "GroupNorm": "ms_ascend_ops.cells",
     "LayerNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
+    "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
 }
 _MODULES = ("cells", "export", "ops")
 
 __all__ = [
+    "GEGLU",
+    "GELU",
     "AddRMSNorm",
     "GroupNorm",
     "LayerNorm",
     "RMSNorm",
     "SwiGLU",
     "__version__",
+    "bundle",
     "cells",
     "export",
     "export_mindir",

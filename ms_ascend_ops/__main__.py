@@ -11,6 +11,12 @@ from ms_ascend_ops.version import __version__
 # A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
 COMMANDS = {
     "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
+    "bundle": "Pack a MindIR, its parameters and a manifest into one file.",
+    "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
+    "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
+    "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
+    "new": "Write the files of a new operator: a working example to start from.",
+    "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
 }
 
 

@@ -19,11 +19,38 @@ import yaml
 
 from ms_ascend_ops.shapes import ShapeRule
 
-__all__ = ["DTYPES", "AttributeSpec", "OpSpec", "Signature", "TensorSpec", "load", "names", "op_spec", "signature"]
+__all__ = [
+    "DTYPES",
+    "AttributeSpec",
+    "OpSpec",
+    "Signature",
+    "TensorSpec",
+    "TwinSpec",
+    "definition",
+    "load",
+    "names",
+    "op_spec",
+    "signature",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
 _DEFINITIONS = Path(__file__).parent / "ops"
+_KEYS = frozenset(
+    (
+        "name",
+        "summary",
+        "version",
+        "attributes",
+        "types",
+        "reasons",
+        "positive",
+        "multiples",
+        "forward",
+        "gradient",
+        "cann",
+    )
+)
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
@@ -92,11 +119,17 @@ class Signature:
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
     multiples: Mapping[str, str] = field(default_factory=dict)  # symbol: the int attribute it is a multiple of
+    version: int = 1  # raised when old nodes of a MindIR would mean something else
 
     @property
     def entry(self) -> str:
         """Name of the entry point in the library: rms_norm_grad -> RmsNormGrad."""
         return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def cann_type(self) -> str:
+        """Operator type in the CANN package; the prefix keeps it apart from CANN's own RmsNorm."""
+        return f"MsAscendOps{self.entry}"
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -113,6 +146,20 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class TwinSpec:
+    """CANN's own operator that computes the same.
+
+    `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
+    same outputs. `when`: the values of attributes for which it is the same.
+    """
+
+    operator: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One operator."""
 
@@ -120,6 +167,11 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
+    twin: TwinSpec | None = None
+
+    @property
+    def version(self) -> int:
+        return self.forward.version
 
     @property
     def signatures(self) -> tuple[Signature, ...]:
@@ -134,8 +186,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "attributes", "types", "reasons", "positive", "multiples", "forward", "gradient"}
-        if unknown := set(data) - known:
+        if unknown := set(data) - _KEYS:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
         if name != path.stem:
@@ -148,19 +199,25 @@ def load(path: Path) -> OpSpec:
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
         multiples = dict(data.get("multiples") or {})
+        version = data.get("version", 1)
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
                 tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
                 for side in ("inputs", "outputs")
             ]
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, types, reasons, positive, multiples)
+            rows = types if key == "forward" else _used(types, tensors[0])
+            fixed = reasons, positive, multiples, version
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, *fixed)
             _check_signature(made)
             return made
 
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
-        return OpSpec(name, data["summary"], forward, gradient)
+        twin = _twin(forward, data["cann"]) if "cann" in data else None
+        return OpSpec(name, data["summary"], forward, gradient, twin)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -198,6 +255,11 @@ def signature(name: str) -> Signature:
     return gradient
 
 
+def definition(name: str) -> Path:
+    """The file that defines an operator."""
+    return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
     if data["type"] not in _PYTHON_TYPES:
         raise ValueError(f"attribute '{name}': type must be {_one_of(tuple(_PYTHON_TYPES))}, got {data['type']!r}")
@@ -226,12 +288,29 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
 
 
-def _check_signature(signature: Signature) -> None:
+def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
+    twin = TwinSpec(
+        data["operator"], data["function"], tuple(data.get("arguments") or ()), dict(data.get("when") or {})
+    )
+    known = {attribute.name for attribute in signature.attributes}
+    if unknown := (set(twin.arguments) | set(twin.when)) - known:
+        raise ValueError(f"cann: {sorted(unknown)} are no attributes")
+    if free := known - set(twin.arguments) - set(twin.when):
+        raise ValueError(f"cann: the attributes {sorted(free)} must stand in 'arguments' or 'when'")
+    return twin
+
+
+def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:
+    """The rows of `types` with the variables that a gradient's inputs have; rows that become the same are one."""
+    used = {tensor.dtype for tensor in inputs}
+    rows = [{variable: dtype for variable, dtype in row.items() if variable in used} for row in types]
+    return tuple(row for i, row in enumerate(rows) if row not in rows[:i])
+
+
+def _check_sizes(signature: Signature) -> None:
+    """Multiples, and rules with several '*' tokens next to each other."""
     bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
     told = {token.symbol for tensor in signature.inputs if tensor.rule.plain for token in tensor.rule.tokens}
-    stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
-    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
-    axes = integers | {attribute.name for attribute in signature.attributes if attribute.axes}
     positive = {a.name for a in signature.attributes if a.type == "int" and a.exclusive_minimum == 0}
     for symbol, divisor in signature.multiples.items():
         if symbol not in bound or divisor not in positive:
@@ -245,8 +324,19 @@ def _check_signature(signature: Signature) -> None:
                 raise ValueError(
                     f"{signature.name}: no other input tells the lengths of the '*' tokens of {tensor.name}"
                 )
+
+
+def _check_signature(signature: Signature) -> None:
+    bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
+    stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
+    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    axes = integers | {attribute.name for attribute in signature.attributes if attribute.axes}
+    _check_sizes(signature)
+    earlier: set[str] = set()
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
+            if token.broadcasts and (tensor in signature.outputs or token.symbol not in earlier):
+                raise ValueError(f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's '*'")
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and token.star != (token.symbol in stars):
@@ -255,6 +345,7 @@ def _check_signature(signature: Signature) -> None:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
             if token.size and token.size not in integers:
                 raise ValueError(f"{signature.name}: '={token.size}' must name an int attribute")
+        earlier |= {token.symbol for token in tensor.rule.tokens if token.star and not token.broadcasts}
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")

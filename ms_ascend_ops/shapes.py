@@ -3,16 +3,17 @@
 A rule is a blank-separated list of tokens, one definition of which serves Python, C++ and CANN:
 
     *b        any number of dims, also none          d        one dim
-    2*d       one dim, twice the size of d           1        one dim of that size
+    ~b        dims that broadcast to those of *b     1        one dim of that size
+    2*d       one dim, twice the size of d           =groups  one dim, whose size is the integer attribute `groups`
+    ones(b)   as many dims of size 1 as *b has dims
     2*d@axis  the dim that the attribute `axis` names: an integer (negative counts from the end), or a string whose
               choices the definition gives an axis each
-    =groups   one dim, whose size is the integer attribute `groups`
-    ones(b)   as many dims of size 1 as *b has dims
 
 The same symbol stands for the same size(s) everywhere in a signature. A rule may have several tokens of any length next
-to each other, as `*b *d` has, if other inputs tell the lengths of all but one. A dim that is not known yet is -1, and a
-tensor of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same
-interpreter in C++; the tests compare the two, messages included.
+to each other, as `*b *d` has, if other inputs tell the lengths of all but one. Dims broadcast as in NumPy: aligned at
+the end, each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is
+-1, and a tensor of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the
+same interpreter in C++; the tests compare the two, messages included.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ms_ascend_ops.registry import Signature, TensorSpec
 
-__all__ = ["MAX_RANK", "UNKNOWN_DIM", "UNKNOWN_RANK", "ShapeRule", "infer_shapes", "infer_types"]
+__all__ = ["MAX_RANK", "UNKNOWN_DIM", "UNKNOWN_RANK", "ShapeRule", "complete_shapes", "infer_shapes", "infer_types"]
 
 Shape = tuple[int, ...]
 
@@ -34,7 +35,7 @@ UNKNOWN_DIM = -1
 UNKNOWN_RANK: Shape = (-2,)
 
 _TOKEN = re.compile(
-    r"(?:(?P<star>\*)|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
+    r"(?:(?P<star>[*~])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
     r"|(?P<literal>\d+)|=(?P<size>[a-z]\w*)|ones\((?P<ones>[a-z]\w*)\)"
 )
 
@@ -49,6 +50,7 @@ class Token:
     attribute: str = ""
     ones: bool = False  # with star: dims of size 1
     size: str = ""
+    broadcasts: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class ShapeRule:
                 raise ValueError(f"shape rule '{text}': cannot read the token '{word}'")
             factor = int(match["literal"] or match["factor"] or 1)
             symbol, star, ones = match["symbol"] or match["ones"] or "", bool(match["star"]), bool(match["ones"])
-            tokens.append(Token(symbol, factor, star or ones, match["attribute"] or "", ones, match["size"] or ""))
+            attribute, size, broadcasts = match["attribute"] or "", match["size"] or "", match["star"] == "~"
+            tokens.append(Token(symbol, factor, star or ones, attribute, ones, size, broadcasts))
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")
@@ -207,6 +210,10 @@ class _Matcher:
             return
         if 0 in dims and token.symbol in self.signature.positive:
             raise self.error(f"{place} must have no dim of size 0, got {shape}")
+        if token.broadcasts:
+            if known is not None and not _broadcasts(dims, known.dims):
+                raise self.error(f"{place} must broadcast to {known.place} {tuple(known.dims)}, got {shape}")
+            return
         if known is None:
             self.bindings[token.symbol] = _Binding(dims, place)
             return
@@ -248,6 +255,26 @@ def infer_shapes(signature: Signature, shapes: Sequence[Shape], attributes: Mapp
     return [matcher.shape_of(tensor) for tensor in signature.outputs]
 
 
+def complete_shapes(signature: Signature, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> list[Shape]:
+    """The shapes of all inputs, from those of the first ones.
+
+    Raises:
+        ValueError: a shape breaks the rule, or does not say enough.
+    """
+    matcher = _Matcher(signature, attributes)
+    for tensor, shape in zip(signature.inputs, shapes, strict=False):
+        matcher.match(tensor, tuple(shape))
+    complete = [tuple(shape) for shape in shapes]
+    for tensor in signature.inputs[len(shapes) :]:
+        shape = matcher.shape_of(tensor)
+        if shape == UNKNOWN_RANK or UNKNOWN_DIM in shape:
+            known = ", ".join(other.name for other in signature.inputs[: len(shapes)])
+            raise matcher.error(f"the shape of {tensor.name} does not follow from that of {known}")
+        matcher.match(tensor, shape)
+        complete.append(shape)
+    return complete
+
+
 def infer_types(signature: Signature, dtypes: Sequence[str]) -> list[str]:
     """Check the dtype names of the inputs and return those of the outputs.
 
@@ -270,6 +297,11 @@ def infer_types(signature: Signature, dtypes: Sequence[str]) -> list[str]:
             raise TypeError(f"{signature.name}: {tensor.name}.dtype must be {names}{condition}, got {dtype}")
         rows = allowed
     return [rows[0].get(tensor.dtype, tensor.dtype) for tensor in signature.outputs]
+
+
+def _broadcasts(dims: Sequence[int], to: Sequence[int]) -> bool:
+    aligned = zip(reversed(dims), reversed(to), strict=False)
+    return len(dims) <= len(to) and all(a in (1, b, UNKNOWN_DIM) or b == UNKNOWN_DIM for a, b in aligned)
 
 
 def _dims(count: int) -> str:

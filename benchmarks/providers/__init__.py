@@ -19,13 +19,14 @@ __all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
 
 @dataclass(frozen=True)
 class Prepared:
-    """`run` does the work; `results` makes arrays of what it returned: the first output, then the gradients.
+    """`run` does the work; `results` makes arrays of what it returned: outputs, then gradients (see `Case.results`).
 
-    No arrays at all: there is nothing to compare (a copy).
+    No arrays at all: there is nothing to compare (a copy). `begin` is called before every turn.
     """
 
     run: Callable[[], Any]
     results: Callable[[Any], list[np.ndarray]]
+    begin: Callable[[], Any] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,12 @@ PROVIDERS = {
     "copy": Provider("memcpy, one thread", "copies:one_thread", is_copy=True),
     "copy_threads": Provider("memcpy, all threads", "copies:all_threads", is_copy=True),
     "copy_torch": Provider("torch copy_", "copies:torch_copy", is_copy=True),
-    "library": Provider("ours, direct call", "library:direct"),
-    "mindspore": Provider("ours in MindSpore", "mindspore:fused"),
+    "library": Provider("ours, direct", "library:direct"),
+    "mindspore": Provider("ours, graph", "mindspore:fused"),
+    "pynative": Provider("ours, PyNative", "mindspore:pynative"),
     "stock": Provider("stock MindSpore", "mindspore:stock"),
     "torch": Provider("PyTorch eager", "pytorch:eager"),
     "torch_compile": Provider("torch.compile", "pytorch:compiled"),
+    "onnx": Provider("ONNX Runtime", "onnx_runtime:session"),
 }
 REFERENCE = "library"

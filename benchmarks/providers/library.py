@@ -14,12 +14,10 @@ def direct(case: Case, threads: int) -> Prepared:
     """Forward, then gradient if the case has one, into the same outputs every time."""
     module = native()
     module.set_thread_num(threads)
-    calls = [(signature.name, inputs, outputs) for signature, inputs, outputs in case.kernels]
+    calls = [(launch.kernel, launch.inputs, launch.outputs, launch.attributes) for launch in case.launches]
 
     def run() -> None:
-        for name, inputs, outputs in calls:
-            module.launch(name, inputs, outputs)
+        for call in calls:
+            module.launch(*call)
 
-    first = case.kernels[0][2][:1]
-    gradients = case.kernels[1][2] if case.gradient else []
-    return Prepared(run, lambda _: first + gradients)
+    return Prepared(run, lambda _: case.results)

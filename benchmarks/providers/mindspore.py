@@ -1,91 +1,101 @@
-"""MindSpore in GRAPH mode: what a user writes with stock operators, and the same with ours.
+"""MindSpore: what a user writes with stock operators, and the same with ours, in GRAPH mode and in PyNative.
 
-A call returns when the graph has run: on the CPU there is nothing to wait for afterwards. MindSpore keeps its own
-number of threads, on the CPUs that the process may use: with `ms.runtime.dispatch_threads_num(2)` calls of 2 ms took
-24 ms.
+A call of a graph returns when it has run: on the CPU there is nothing to wait for afterwards. In PyNative there is.
+MindSpore keeps its own number of threads, on the CPUs that the process may use: with
+`ms.runtime.dispatch_threads_num(2)` calls of 2 ms took 24 ms.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
 
-from ms_ascend_ops import ops as fused_ops
 from ms_ascend_ops.library import native
 
-__all__ = ["fused", "stock"]
-
-EPSILON = 1e-6
-
-
-def _stock_rms_norm(x, gamma):
-    values = x.astype(ms.float32)
-    variance = values.pow(2).mean(-1, keep_dims=True)
-    values = values * ops.rsqrt(variance + EPSILON)
-    return gamma * values.astype(x.dtype)
-
-
-def _stock_silu_mul(gate, up):
-    return ops.silu(gate) * up
-
-
-def _stock_swiglu(x):
-    gate, up = ops.chunk(x, 2, -1)
-    return ops.silu(gate) * up
-
-
-def _fused_rms_norm(x, gamma):
-    return fused_ops.rms_norm(x, gamma, EPSILON)[0]
-
-
-STOCK = {"rms_norm": _stock_rms_norm, "silu_mul": _stock_silu_mul, "swiglu": _stock_swiglu}
-FUSED = {"rms_norm": _fused_rms_norm, "silu_mul": fused_ops.silu_mul, "swiglu": fused_ops.swiglu}
+__all__ = ["fused", "pynative", "stock"]
 
 
 class _Forward(nn.Cell):
-    def __init__(self, function: Callable[..., Tensor]):
+    def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
         self.function = function
+        self.arguments = _arguments(function, case)
 
     def construct(self, *inputs):
-        return self.function(*inputs)
+        return self.function(*inputs, *self.arguments)
 
 
-class _ForwardAndGradient(_Forward):
-    def construct(self, dy, *inputs):
-        y, gradient = ms.vjp(self.function, *inputs)
-        return y, gradient(dy)
+class _ForwardAndGradient(nn.Cell):
+    def __init__(self, function: Callable[..., Any], case: Case):
+        super().__init__()
+        self.forward = _Forward(function, case)
+        self.outputs = case.operator.outputs
+
+    def construct(self, *tensors):
+        y, gradient = ms.vjp(self.forward, *tensors[self.outputs :])
+        return y, gradient(*tensors[: self.outputs])
+
+
+def _arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
+    """The attributes in the order of the function's parameters: MindSpore differentiates no function with keywords."""
+    parameters = list(inspect.signature(function).parameters.values())[len(case.inputs) :]
+    if unknown := set(case.attributes) - {parameter.name for parameter in parameters}:
+        raise ValueError(f"{case.operator_name}: {function.__name__} has no parameter {', '.join(sorted(unknown))}")
+    return tuple(case.attributes.get(parameter.name, parameter.default) for parameter in parameters)
 
 
 def stock(case: Case, threads: int) -> Prepared:
     """The composition of stock operators."""
-    return _prepare(STOCK[case.operator], case)
+    return _prepare(case.operator.stock, case, ms.GRAPH_MODE)
 
 
 def fused(case: Case, threads: int) -> Prepared:
     """The operators of this library."""
     native().set_thread_num(threads)
-    return _prepare(FUSED[case.operator], case)
+    return _prepare(case.operator.ours, case, ms.GRAPH_MODE)
 
 
-def _prepare(function: Callable[..., Tensor], case: Case) -> Prepared:
-    ms.set_context(mode=ms.GRAPH_MODE)
-    arrays = [case.dy, *case.inputs] if case.gradient else case.inputs
-    tensors = [Tensor(array.astype(np.float32)).astype(getattr(ms, case.dtype)) for array in arrays]
-    network = _ForwardAndGradient(function) if case.gradient else _Forward(function)
-    return Prepared(lambda: network(*tensors), lambda returned: [_array(value) for value in _flat(returned)])
+def pynative(case: Case, threads: int) -> Prepared:
+    """The operators of this library, each called by Python."""
+    native().set_thread_num(threads)
+    return _prepare(case.operator.ours, case, ms.PYNATIVE_MODE)
+
+
+def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
+    network = (_ForwardAndGradient if case.gradient else _Forward)(function, case)
+    tensors = [_tensor(array) for array in (case.dys if case.gradient else []) + case.inputs]
+
+    def graph() -> Any:
+        return network(*tensors)
+
+    def by_python() -> Any:
+        returned = network(*tensors)
+        for value in _flat(returned):
+            value.data_sync(True)
+        return returned
+
+    def results(returned: Any) -> list[np.ndarray]:
+        outputs, gradients = _flat(returned), []
+        if case.gradient:
+            count = case.operator.outputs
+            outputs, gradients = outputs[:count], [outputs[count + i] for i in case.differentiable]
+        return [value.astype(ms.float32).asnumpy() for value in outputs + gradients]
+
+    return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, lambda: ms.set_context(mode=mode))
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to MindSpore
+        return Tensor(array.astype(np.float32)).astype(ms.bfloat16)
+    return Tensor(array)
 
 
 def _flat(value: Any) -> list[Tensor]:
     return [leaf for item in value for leaf in _flat(item)] if isinstance(value, tuple) else [value]
-
-
-def _array(value: Tensor) -> np.ndarray:
-    array: np.ndarray = value.astype(ms.float32).asnumpy()
-    return array

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from ms_ascend_ops.benchmarks.cases import Case
@@ -15,52 +17,45 @@ except ImportError:
 
 __all__ = ["compiled", "eager"]
 
-EPSILON = 1e-6
-
-
-def _rms_norm(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.rms_norm(x, gamma.shape, gamma, EPSILON)
-
-
-def _silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.silu(gate) * up
-
-
-def _swiglu(x: torch.Tensor) -> torch.Tensor:
-    gate, up = x.chunk(2, -1)
-    return torch.nn.functional.silu(gate) * up
-
-
-FUNCTIONS = {"rms_norm": _rms_norm, "silu_mul": _silu_mul, "swiglu": _swiglu}
-
 
 def eager(case: Case, threads: int) -> Prepared:
     """Operator by operator."""
-    return _prepare(FUNCTIONS[case.operator], case, threads)
+    return _prepare(_function(case), case, threads)
 
 
 def compiled(case: Case, threads: int) -> Prepared:
     """One fused kernel, made by inductor."""
     torch.compiler.reset()  # each case is compiled for its own shapes
-    return _prepare(torch.compile(FUNCTIONS[case.operator], dynamic=False, fullgraph=True), case, threads)
+    return _prepare(torch.compile(_function(case), dynamic=False, fullgraph=True), case, threads)
 
 
-def _prepare(function: Callable[..., torch.Tensor], case: Case, threads: int) -> Prepared:
+def _function(case: Case) -> Callable[..., Any]:
+    return partial(case.operator.pytorch, torch, **case.attributes)
+
+
+def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared:
     torch.set_num_threads(threads)
-    inputs = [_tensor(array, case.dtype).requires_grad_(case.gradient) for array in case.inputs]
-    dy = _tensor(case.dy, case.dtype)
+    inputs = [_tensor(array).requires_grad_(i in case.differentiable) for i, array in enumerate(case.inputs)]
+    differentiable = [inputs[i] for i in case.differentiable]
+    dys = [_tensor(array) for array in case.dys] if case.gradient else []
 
     def forward() -> list[torch.Tensor]:
         with torch.no_grad():
-            return [function(*inputs)]
+            return _listed(function(*inputs))
 
     def forward_and_gradient() -> list[torch.Tensor]:
-        y = function(*inputs)
-        return [y, *torch.autograd.grad(y, inputs, dy)]
+        outputs = _listed(function(*inputs))
+        return [*outputs, *torch.autograd.grad(outputs, differentiable, dys)]
 
     run = forward_and_gradient if case.gradient else forward
     return Prepared(run, lambda returned: [value.detach().float().numpy() for value in returned])
 
 
-def _tensor(array: np.ndarray, dtype: str) -> torch.Tensor:
-    return torch.from_numpy(array.astype(np.float32)).to(getattr(torch, dtype))
+def _listed(outputs: Any) -> list[torch.Tensor]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to PyTorch
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(array)

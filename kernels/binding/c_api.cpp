@@ -205,7 +205,7 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
     });
 }
 
-MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context)
 {
     return Guard(call, [&] {
@@ -213,11 +213,19 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
         const std::vector<AttributeValue> values = ReadAttributes(op, call);
         op.MatchTypes(inputs.dtypes);
-        op.InferShapes(inputs.shapes, values);
+        const std::vector<Shape> outputs = op.InferShapes(inputs.shapes, values);
+        if (std::all_of(outputs.begin(), outputs.end(),
+                        [](const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) != shape.end(); })) {
+            throw std::invalid_argument(op.Def().name + ": every output is empty, nothing is launched");
+        }
         const std::vector<TensorDesc> descs = DescribeAll(call);
         Platform platform = AscendC::host::HostPlatform();
-        platform.coreNum = coreNum == 0 ? platform.coreNum : coreNum;
+        if (coreNum != 0) {  // a chip: a further core costs less than a further thread
+            platform.coreNum = coreNum;
+            platform.minBytesPerCore = Platform{}.minBytesPerCore;
+        }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
+        platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
         const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);
         fields.push_back(MakeTilingField("block_dim", config.blockDim));

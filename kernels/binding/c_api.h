@@ -61,10 +61,10 @@ MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context);
 
-// Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number or UB
-// size of 0 stands for the host's.
+// Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number is
+// that of a chip; it and the UB size are the host's where they are 0.
 typedef void (*MsAscendFieldVisitor)(void* context, const char* name, int32_t isReal, int64_t integer, double real);
-MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes,
+MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
                                  MsAscendFieldVisitor visit, void* context);
 
 #ifdef __cplusplus

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <utility>
 
+#include "host/observe.h"
+
 namespace ms_ascend_ops::binding {
 namespace {
 
@@ -45,6 +47,30 @@ std::map<std::string, Op>& MutableRegistry()
     static std::map<std::string, Op> registry;
     return registry;
 }
+
+#if defined(ASCENDC_HOST_OBSERVED)
+AscendC::host::Dtype DtypeOf(DataType dtype)
+{
+    using AscendC::host::Dtype;
+    constexpr Dtype dtypes[] = {Dtype::HALF, Dtype::BFLOAT16, Dtype::FLOAT, Dtype::INT32, Dtype::INT64};
+    return dtypes[static_cast<size_t>(dtype)];
+}
+
+void Describe(const OpDef& def, void* const* params, const TensorDesc* descs)
+{
+    std::vector<AscendC::host::Argument> arguments;
+    for (size_t i = 0; i < def.inputs.size() + def.outputs.size(); ++i) {
+        const bool output = i >= def.inputs.size();
+        const TensorDef& tensor = output ? def.outputs[i - def.inputs.size()] : def.inputs[i];
+        arguments.push_back({tensor.name.c_str(), static_cast<const char*>(params[i]),
+                             static_cast<uint64_t>(descs[i].Size()) * SizeOf(descs[i].dtype), DtypeOf(descs[i].dtype),
+                             output});
+    }
+    AscendC::host::DescribeLaunch(def.name.c_str(), std::move(arguments));
+}
+#else
+void Describe(const OpDef&, void* const*, const TensorDesc*) {}
+#endif
 
 }  // namespace
 
@@ -172,6 +198,7 @@ void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<
         const std::vector<DataType>& types = inputTypes_[row];
         if (std::equal(types.begin(), types.end(), descs,
                        [](DataType dtype, const TensorDesc& desc) { return dtype == desc.dtype; })) {
+            Describe(def_, params, descs);
             def_.launch(row, params, descs, values.data(), outputBytes);
             return;
         }

@@ -199,7 +199,7 @@ py::tuple Infer(const std::string& op, const std::vector<Shape>& shapes, const s
 }
 
 py::dict Tiling(const std::string& op, const std::vector<Shape>& shapes, const std::vector<std::string>& dtypes,
-                const py::dict& attributes, uint32_t coreNum, uint32_t ubBytes)
+                const py::dict& attributes, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore)
 {
     Call call(op, attributes);
     AddShapes(call, op, shapes, dtypes);
@@ -209,7 +209,7 @@ py::dict Tiling(const std::string& op, const std::vector<Shape>& shapes, const s
             auto& result = *static_cast<py::dict*>(context);
             result[name] = isReal != 0 ? py::object(py::float_(real)) : py::object(py::int_(integer));
         };
-        return MsAscendOpsTiling(cCall, coreNum, ubBytes, visit, &fields);
+        return MsAscendOpsTiling(cCall, coreNum, ubBytes, minBytesPerCore, visit, &fields);
     });
     return fields;
 }
@@ -245,6 +245,7 @@ PYBIND11_MODULE(_C, module)
                "unknown rank.");
     module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
                py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
+               py::arg("min_bytes_per_core") = 0,
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
-               "A core_num or ub_bytes of 0 stands for the host's.");
+               "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
 }

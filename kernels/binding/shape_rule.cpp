@@ -27,8 +27,9 @@ Token ParseToken(std::string word)
         token.attribute = word.substr(at + 1);
         word.resize(at);
     }
-    if (word[0] == '*') {
+    if (word[0] == '*' || word[0] == '~') {
         token.star = true;
+        token.broadcasts = word[0] == '~';
         word.erase(0, 1);
     } else if (const size_t times = word.find('*'); times != std::string::npos) {
         token.factor = std::stoll(word.substr(0, times));
@@ -51,6 +52,14 @@ bool SameWhereKnown(const Shape& a, const Shape& b)
 {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](int64_t x, int64_t y) { return x == y || x == UNKNOWN_DIM || y == UNKNOWN_DIM; });
+}
+
+// Aligned at the end, each dim the same or 1.
+bool Broadcasts(const Shape& dims, const Shape& to)
+{
+    return dims.size() <= to.size() && std::equal(dims.rbegin(), dims.rend(), to.rbegin(), [](int64_t a, int64_t b) {
+               return a == 1 || a == b || a == UNKNOWN_DIM || b == UNKNOWN_DIM;
+           });
 }
 
 }  // namespace
@@ -258,6 +267,14 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
     }
     if (positive_.count(token.symbol) > 0 && std::count(dims.begin(), dims.end(), 0) > 0) {
         Fail(place + " must have no dim of size 0, got " + ToString(subject.shape));
+    }
+    if (token.broadcasts) {
+        const auto to = bindings_.find(token.symbol);
+        if (to != bindings_.end() && !Broadcasts(dims, to->second.dims)) {
+            Fail(place + " must broadcast to " + to->second.place + " " + ToString(to->second.dims) + ", got " +
+                 ToString(subject.shape));
+        }
+        return;
     }
     const auto inserted = bindings_.insert({token.symbol, {dims, place, 1}});
     if (inserted.second) {

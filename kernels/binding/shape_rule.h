@@ -22,6 +22,7 @@ struct Token {
     std::string symbol;  // empty for a literal, whose size is `factor`
     int64_t factor = 1;
     bool star = false;
+    bool broadcasts = false;  // ~b: a star whose dims broadcast to those of *b
     std::string attribute;
     bool ones = false;  // with star: dims of size 1
     std::string size;   // the attribute that is the dim's size

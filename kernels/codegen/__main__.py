@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from codegen import host, params
+from codegen.notes import notes
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
 
@@ -17,6 +19,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
+    explained = {}
     for definition in sorted(arguments.definitions.glob("*.yaml")):
         spec = registry.load(definition)
         folder = arguments.kernels / spec.name
@@ -25,6 +28,8 @@ def main() -> None:
         fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
         write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields))
+        explained.update(notes(spec, folder))
+    write_if_changed(arguments.output / "kernels.json", json.dumps(explained, indent=2) + "\n")
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ import json
 from codegen import cpp
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
 
-__all__ = ["generate"]
+__all__ = ["generate", "make_params", "op_def"]
 
 Fields = dict[str, list[tuple[str, str]]]
 
@@ -43,27 +43,23 @@ using binding::TilingField;
 
 def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]]) -> str:
     entry = signature.entry
-    descriptions = [f"inputs[{i}]" for i in range(len(signature.inputs))]
-    values = [_read(spec, attribute, f"attributes[{i}]") for i, attribute in enumerate(signature.attributes)]
     parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
     instances = ",\n        ".join(
         f"&Run{entry}<{', '.join(cpp.KERNEL_TYPES[dtype] for dtype in row.values())}>" for row in signature.types
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
+    overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for _, name in fields)
+    overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     return f"""static_assert({len(cpp.arguments(signature))} <= binding::MAX_TENSORS);
 
-{entry}Params Make{entry}Params([[maybe_unused]] const TensorDesc* inputs,
-    [[maybe_unused]] const AttributeValue* attributes)
-{{
-    return {{{", ".join(descriptions + values)}}};
-}}
-
+{make_params(spec, signature)}
 template <{parameters}>
 void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t outputBytes)
 {{
     {entry}TilingData tiling{{}};
-    const LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    [[maybe_unused]] LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
     AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
@@ -88,8 +84,28 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register(OpDef{{
-    {cpp.quote(signature.name)}, {cpp.quote(entry)},
+const Op& {_constant(signature)} = binding::Register({op_def(signature, f"&Launch{entry}", f"&Tile{entry}")});
+
+"""
+
+
+def make_params(spec: OpSpec, signature: Signature) -> str:
+    """C++ of the function that fills the parameter struct of a tiling function."""
+    entry = signature.entry
+    descriptions = [f"inputs[{i}]" for i in range(len(signature.inputs))]
+    values = [_read(spec, attribute, f"attributes[{i}]") for i, attribute in enumerate(signature.attributes)]
+    return f"""{entry}Params Make{entry}Params([[maybe_unused]] const TensorDesc* inputs,
+    [[maybe_unused]] const AttributeValue* attributes)
+{{
+    return {{{", ".join(descriptions + values)}}};
+}}
+"""
+
+
+def op_def(signature: Signature, launch: str, tiling: str) -> str:
+    """C++ of the binding::OpDef of a kernel. `launch` and `tiling` are the C++ of its two functions."""
+    return f"""OpDef{{
+    {cpp.quote(signature.name)}, {cpp.quote(signature.entry)},
     {{{", ".join(_tensor(tensor) for tensor in signature.inputs)}}},
     {{{", ".join(_tensor(tensor) for tensor in signature.outputs)}}},
     {{{", ".join(_attribute(attribute) for attribute in signature.attributes)}}},
@@ -98,9 +114,7 @@ const Op& {_constant(signature)} = binding::Register(OpDef{{
     {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
     {_pairs(signature.multiples)},
     {cpp.quote(_json(signature))},
-    &Launch{entry}, &Tile{entry}}});
-
-"""
+    {launch}, {tiling}}}"""
 
 
 def _entries(signature: Signature) -> str:
@@ -124,12 +138,17 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-MS_ASCEND_OPS_EXPORT {shape} {entry}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
+{"".join(_inference(name, shape, shapes, dtype, types) for name in (entry, f"aclnn{signature.cann_type}"))}"""
+
+
+def _inference(name: str, shape: str, shapes: str, dtype: str, types: str) -> str:
+    """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
+    return f"""MS_ASCEND_OPS_EXPORT {shape} {name}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
 {{
     return {shapes};
 }}
 
-MS_ASCEND_OPS_EXPORT {dtype} {entry}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
+MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
 {{
     return {types};
 }}

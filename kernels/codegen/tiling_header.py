@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["FIELD_TYPES", "read_fields"]
+__all__ = ["FIELD_TYPES", "read_fields", "resolve_alias"]
 
 # What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
 FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float")
@@ -18,18 +18,13 @@ _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
 def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     """(type, name) of every field of `struct`, in order.
 
-    The struct may be an alias (`using A = B;`) of one in this header or in one that it includes.
+    The struct may be an alias (`using A = B;`) of one here or in a header that this one includes.
 
     Raises:
         ValueError: the struct is missing, or holds something that is no plain field.
     """
+    header, struct = resolve_alias(header, struct)
     text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
-    alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
-    if alias is not None:
-        kernels = header.parent.parent
-        for included in (header, *(kernels / path for path in _INCLUDE.findall(text))):
-            if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):
-                return read_fields(included, alias[1])
     match = re.search(rf"struct\s+{struct}\s*\{{(.*?)\n\}};", text, re.DOTALL)
     if match is None:
         raise ValueError(f"{header}: there is no 'struct {struct}'")
@@ -42,3 +37,17 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
             )
         fields.append((field[1], field[2]))
     return fields
+
+
+def resolve_alias(header: Path, struct: str) -> tuple[Path, str]:
+    """The header and the name under which the fields of `struct` stand."""
+    text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
+    alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
+    if alias is not None:
+        if re.search(rf"struct\s+{alias[1]}\b", text):
+            return resolve_alias(header, alias[1])
+        kernels = header.parent.parent
+        for included in (kernels / path for path in _INCLUDE.findall(text)):
+            if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):
+                return resolve_alias(included, alias[1])
+    return header, struct

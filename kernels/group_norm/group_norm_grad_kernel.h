@@ -139,15 +139,15 @@ private:
     {
         const uint32_t at = r * tiling_.stride;
         const uint32_t count = block.Elements();
-        values_.template Apply<RowSub>(centered_, ToFloat(xLocal_[at], centered_, count), GroupNormGradArrays::MEAN, r,
-                                       block);
+        values_.template Apply<SubOf>(centered_, ToFloat(xLocal_[at], centered_, count), GroupNormGradArrays::MEAN, r,
+                                      block);
         const AscendC::LocalTensor<float> dy = ToFloat(dyLocal_[at], dz_, count);
         if (tiling_.silu == 0) {
             return dy;
         }
-        values_.template Apply<RowMul>(z_, centered_, GroupNormGradArrays::SCALE, r, block);
-        values_.template Apply<RowAdd>(z_, z_, GroupNormGradArrays::BETA, r, block);
-        Silu::Backward(product_, slope_, sigmoid_, z_, ones_, static_cast<int32_t>(count));
+        values_.template Apply<MulOf>(z_, centered_, GroupNormGradArrays::SCALE, r, block);
+        values_.template Apply<AddOf>(z_, z_, GroupNormGradArrays::BETA, r, block);
+        Silu::Backward(product_, slope_, sigmoid_, 0, z_, ones_, static_cast<int32_t>(count));
         AscendC::Mul(dz_, dy, slope_, static_cast<int32_t>(count));
         return dz_;
     }
@@ -160,10 +160,10 @@ private:
         if constexpr (IS_FLOAT<T>) {
             result = dx;
         }
-        values_.template Apply<RowMul>(product_, dz, GroupNormGradArrays::SCALE, r, block);
-        values_.template Apply<RowMul>(centered_, centered_, GroupNormGradArrays::SLOPE, r, block);
+        values_.template Apply<MulOf>(product_, dz, GroupNormGradArrays::SCALE, r, block);
+        values_.template Apply<MulOf>(centered_, centered_, GroupNormGradArrays::SLOPE, r, block);
         AscendC::Add(product_, product_, centered_, static_cast<int32_t>(block.Elements()));
-        values_.template Apply<RowAdd>(result, product_, GroupNormGradArrays::OFFSET, r, block);
+        values_.template Apply<AddOf>(result, product_, GroupNormGradArrays::OFFSET, r, block);
         FromFloat(dx, result, block.Elements());
     }
 

@@ -76,7 +76,7 @@ public:
                     const RowBlock block = walk_.BlockOf(r);
                     const AscendC::LocalTensor<float> xFloat =
                         ToFloat(xLocal[r * tiling_.stride], work_, block.Elements());
-                    values_.template Apply<RowSub>(work_, xFloat, 0, r, block);
+                    values_.template Apply<SubOf>(work_, xFloat, 0, r, block);
                     AscendC::Mul(square_, work_, work_, static_cast<int32_t>(block.Elements()));
                     sums_.Add(1, work_, r, block);
                     sums_.Add(2, square_, r, block);
@@ -157,27 +157,27 @@ private:
         values_.Set(sums_.Of(0), walk_.channels);
     }
 
-    // y = act((x - K) * A + B)
+    // y = act((x - K) * A + B). SiLU uses neither scratch nor ones on the way forward.
     __aicore__ inline void ApplyBlock(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& x, uint32_t r,
                                       const RowBlock& block)
     {
         const uint32_t count = block.Elements();
-        values_.template Apply<RowSub>(work_, ToFloat(x, work_, count), 2, r, block);
-        values_.template Apply<RowMul>(work_, work_, 0, r, block);
+        values_.template Apply<SubOf>(work_, ToFloat(x, work_, count), 2, r, block);
+        values_.template Apply<MulOf>(work_, work_, 0, r, block);
         if (tiling_.silu != 0) {
-            values_.template Apply<RowAdd>(work_, work_, 1, r, block);
+            values_.template Apply<AddOf>(work_, work_, 1, r, block);
             if constexpr (IS_FLOAT<T>) {
-                Silu::Forward(y, work_, static_cast<int32_t>(count));
+                Silu::Forward(y, work_, 0, work_, work_, static_cast<int32_t>(count));
             } else {
-                Silu::Forward(square_, work_, static_cast<int32_t>(count));
+                Silu::Forward(square_, work_, 0, work_, work_, static_cast<int32_t>(count));
                 FromFloat(y, square_, count);
             }
             return;
         }
         if constexpr (IS_FLOAT<T>) {
-            values_.template Apply<RowAdd>(y, work_, 1, r, block);
+            values_.template Apply<AddOf>(y, work_, 1, r, block);
         } else {
-            values_.template Apply<RowAdd>(work_, work_, 1, r, block);
+            values_.template Apply<AddOf>(work_, work_, 1, r, block);
             FromFloat(y, work_, count);
         }
     }
@@ -354,7 +354,7 @@ private:
             AscendC::LocalTensor<T> y = this->outQueue_.template AllocTensor<T>();
             AscendC::LocalTensor<float> result = rest_;
             if (this->tiling_.silu != 0) {
-                Silu::Forward(square_, rest_, count);
+                Silu::Forward(square_, rest_, 0, rest_, rest_, count);  // without scratch and ones
                 result = square_;
             }
             if constexpr (IS_FLOAT<T>) {

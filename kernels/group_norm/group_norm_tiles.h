@@ -175,9 +175,9 @@ public:
                                  uint32_t value, [[maybe_unused]] uint32_t r, const RowBlock& block)
     {
         if constexpr (LAST) {
-            ApplyColumns<INSTRUCTION>(dst, src, local_[value * length_], block);
+            WithColumns<INSTRUCTION>(dst, src, local_[value * length_], block);
         } else {
-            ApplyRows<INSTRUCTION>(dst, src, blocks_[(value * length_ + r) * FLOATS_PER_BLOCK], block);
+            WithRows<INSTRUCTION>(dst, src, blocks_[(value * length_ + r) * FLOATS_PER_BLOCK], block);
         }
     }
 

@@ -15,17 +15,33 @@ namespace host {
 
 using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
 
+constexpr int32_t NO_ORIGIN = -1;
+
 struct Operand {
-    char* base = nullptr;  // first byte of unit 0
-    int64_t stride = 0;    // bytes from a unit to the next; 0: every unit touches the same bytes
-    uint32_t extent = 0;   // bytes one unit touches
-    char* end = nullptr;   // past the last byte of the last unit; the core fills it in
+    char* base = nullptr;        // first byte of unit 0
+    int64_t stride = 0;          // bytes from a unit to the next; 0: every unit touches the same bytes
+    uint32_t extent = 0;         // bytes one unit touches
+    int32_t origin = NO_ORIGIN;  // the copy whose global memory this is in; the planner fills in this and `end`
+    char* end = nullptr;         // past the last byte of the last unit
 };
 
 constexpr uint32_t MAX_OPERANDS = 3;
 
+// What a request asks for: an instruction of the vector unit, or one of the others, which only have operands, `units`
+// rows of `extent` bytes.
+enum class RequestKind : uint8_t {
+    VECTOR,
+    COPY_IN,       // operand 0 in UB from operand 1 in global memory
+    COPY_OUT,      // operand 0 in global memory from operand 1 in UB
+    COPY_OUT_ADD,  // the same, adding floats
+    DISCARD,       // the bytes of operand 0 are not needed any more
+    OVERWRITE,     // the bytes of operand 0 are about to be written by a scalar
+    SETTLE         // global memory may change now: nothing may be read from there any more
+};
+
 struct Instruction {
     RunFn run = nullptr;  // runs units [begin, end)
+    RequestKind request = RequestKind::VECTOR;
     // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
     // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
     // source 0 advances while the other operands collect its sums.
@@ -80,18 +96,57 @@ constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
 constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
 constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
 
-// Instructions that always follow each other, done in one pass over the data: what one makes, the next takes from a
-// register. Every destination still gets its last value.
-constexpr uint32_t MAX_SEQUENCE = 5;
-
-struct Sequence {
-    uint32_t length;
-    RunFn runs[MAX_SEQUENCE];
-    bool (*fits)(const Instruction* const* parts);  // do the operands hand on as the loop assumes?
-    void (*run)(const Instruction* const* parts, uint32_t begin, uint32_t end);
+// A chain: element-wise instructions on floats in which each works on what the one before made. It runs in one pass
+// with that value in registers. Each instruction is a link or two.
+enum class Link : uint8_t {
+    LOAD_FLOAT,
+    LOAD_HALF,
+    LOAD_BFLOAT16,
+    STORE_FLOAT,
+    STORE_HALF,      // of a value that was rounded
+    STORE_BFLOAT16,  // of a value that was rounded
+    ROUND_HALF,
+    ROUND_BFLOAT16,
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,
+    SUM,  // operand 0, one repeat, collects the values
+    LARGEST,
+    SMALLEST,
+    BINARY  // and those behind it: see BinaryLink
 };
 
-constexpr uint32_t MAX_SEQUENCES = 12;
+constexpr uint32_t BINARY_OPCODES = 6;  // the first of Opcode
+
+enum class Other : uint32_t {
+    STREAM,
+    BLOCK,
+    SELF,
+    COUNT
+};  // the second operand: elements, a DataBlock, or the value itself
+
+// The value is the first operand, or with `swapped` the second.
+constexpr Link BinaryLink(Opcode opcode, Other other, bool swapped)
+{
+    return static_cast<Link>(
+        static_cast<uint32_t>(Link::BINARY) +
+        (static_cast<uint32_t>(opcode) * static_cast<uint32_t>(Other::COUNT) + static_cast<uint32_t>(other)) * 2 +
+        (swapped ? 1 : 0));
+}
+
+constexpr uint32_t MAX_LINKS = 64;
+
+struct ChainItem {
+    Link link;
+    float scalar;
+    const Operand* operand;  // in memory, if the link has one
+};
 
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
@@ -101,15 +156,14 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn reduceMax;
     RunFn reduceMin;
+    RunFn bitwise[2][2];      // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits
     RunFn fill[2];            // by element size 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
     RunFn gather[2];          // by element size 2, 4; unit = destination element
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
-    uint32_t sequenceCount;
-    Sequence sequences[MAX_SEQUENCES];                           // the longer ones first
-    void (*stream)(char* dst, const char* src, uint64_t bytes);  // a copy past the cache, for data nobody reads soon
+    void (*runChain)(const ChainItem* items, uint32_t count, uint32_t begin, uint32_t end);  // unit = element
 };
 
 // The best vector unit of this library for this CPU.

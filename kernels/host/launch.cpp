@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "core.h"
@@ -23,8 +24,8 @@ constexpr uint32_t MAX_THREADS = 256;
 constexpr uint32_t SPINS = 2000;
 // Waking a thread costs about as much as moving this many bytes.
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
-// Outputs that no cache holds until they are read go past it: saves reading each line before it is overwritten.
-constexpr uint64_t STREAMING_BYTES = 8ull << 20;
+// From here on the data comes from memory rather than from a cache, and is prefetched.
+constexpr uint64_t LARGE_BYTES = 8ull << 20;
 
 void Pause()
 {
@@ -60,9 +61,10 @@ struct Job {
     void* kernel;
     GM_ADDR workspace;
     uint32_t blockDim;
-    bool streaming;
+    bool large;
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
+    std::atomic<bool> trapped{false};
 };
 
 thread_local Job* t_job = nullptr;
@@ -70,11 +72,15 @@ thread_local Job* t_job = nullptr;
 void RunBlock(Job& job, uint32_t blockIdx)
 {
     Core& core = Core::Current();
-    core.Begin(blockIdx, job.blockDim, job.streaming);
+    core.Begin(blockIdx, job.blockDim, job.large);
     Job* outer = t_job;
     t_job = &job;
-    job.block(job.kernel, job.workspace);
-    core.Flush();
+    try {
+        job.block(job.kernel, job.workspace);
+        core.Flush();
+    } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
+        job.trapped.store(true, std::memory_order_release);
+    }
     t_job = outer;
 }
 
@@ -209,11 +215,14 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputByte
     job.kernel = kernel;
     job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
     job.blockDim = config.blockDim;
-    job.streaming = outputBytes >= STREAMING_BYTES;
+    job.large = outputBytes >= LARGE_BYTES;
     if (job.blockDim == 1) {
         RunBlock(job, 0);
     } else {
         ThePool().Run(job);
+    }
+    if (job.trapped.load(std::memory_order_acquire)) {
+        throw std::runtime_error("the kernel stopped itself (Trap): an input has a value that is not allowed");
     }
 }
 
@@ -227,6 +236,9 @@ void WaitForAllBlocks()
         return;
     }
     for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
+        if (job.trapped.load(std::memory_order_acquire)) {
+            throw Trapped{};  // that core will never be here
+        }
         if (spins < SPINS) {
             Pause();
         } else {

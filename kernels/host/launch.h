@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "observe.h"
 #include "primitives/launch_config.h"
 #include "types.h"
 
@@ -23,8 +24,11 @@ void SetThreadNum(uint32_t count);
 
 using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
+// What Trap throws: ends the kernel on this core.
+struct Trapped {};
+
 // Runs `block` once for each of config.blockDim cores and returns when all have ended. outputBytes: what the kernel
-// writes in all; large outputs are stored past the cache.
+// writes in all; inputs of launches with a large one are prefetched. Throws std::runtime_error when a core trapped.
 void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel);
 
 template <class KERNEL>

@@ -207,9 +207,18 @@ typedef uint32_t VU __attribute__((vector_size(4 * W)));
 // The bits of f rounded to bfloat16, in the upper halves; below them anything.
 HOST_INLINE VU RoundToBFloat16(VF f)
 {
+#if defined(HOST_SIMD_AVX512)
+    const __m512i bits = _mm512_castps_si512(f);
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    rounded = _mm512_mask_add_epi32(rounded, odd, bits, _mm512_set1_epi32(0x8000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
+    return reinterpret_cast<VU>(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)));
+#else
     const VU bits = reinterpret_cast<VU>(f);
     const VU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     return f != f ? bits | 0x400000u : rounded;
+#endif
 }
 
 HOST_INLINE VH FloatToBFloat16(VF f)

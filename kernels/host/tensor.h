@@ -5,6 +5,7 @@
 #define ASCENDC_HOST_TENSOR_H
 
 #include "core.h"
+#include "observe.h"
 #include "types.h"
 
 namespace AscendC {
@@ -41,6 +42,7 @@ public:
     {
         address_ = buffer;
         size_ = bufferSize;
+        HOST_OBSERVED(origin_ = host::GlobalOrigin(buffer));
     }
     void SetGlobalBuffer(__gm__ T* buffer) { SetGlobalBuffer(buffer, 0); }
     const __gm__ T* GetPhyAddr() const { return address_; }
@@ -50,22 +52,28 @@ public:
     {
         GlobalTensor tensor;
         tensor.SetGlobalBuffer(address_ + offset, size_ > offset ? size_ - offset : 0);
+        HOST_OBSERVED(tensor.origin_ = origin_);
         return tensor;
     }
-    T GetValue(uint64_t offset) const
+    T GetValue(uint64_t offset HOST_WHERE) const
     {
+        HOST_OBSERVED(host::ObserveScalar(where, "GetValue", *this, offset, false));
         host::Core::Current().Flush();
         return address_[offset];
     }
-    void SetValue(uint64_t offset, T value)
+    void SetValue(uint64_t offset, T value HOST_WHERE)
     {
+        HOST_OBSERVED(host::ObserveScalar(where, "SetValue", *this, offset, true));
         host::Core::Current().Settle();
         address_[offset] = value;
     }
 
+    HOST_OBSERVED(host::Origin GetOrigin() const { return origin_; })
+
 private:
     T* address_ = nullptr;
     uint64_t size_ = 0;  // in elements; 0: unknown
+    HOST_OBSERVED(host::Origin origin_;)
 };
 
 // A tensor in the Unified Buffer.
@@ -75,8 +83,9 @@ public:
     using PrimType = T;
 
     LocalTensor() = default;
-    LocalTensor(char* address, uint32_t bytes, TPosition position, host::Stream* stream = nullptr)
-        : address_(address), bytes_(bytes), position_(position), stream_(stream)
+    LocalTensor(char* address, uint32_t bytes, TPosition position,
+                host::Stream* stream = nullptr HOST_OBSERVED(, host::Origin origin = host::Origin()))
+        : address_(address), bytes_(bytes), position_(position), stream_(stream) HOST_OBSERVED(, origin_(origin))
     {}
     uint64_t GetPhyAddr() const { return reinterpret_cast<uint64_t>(address_); }
     int32_t GetPosition() const { return static_cast<int32_t>(position_); }
@@ -85,22 +94,25 @@ public:
     LocalTensor operator[](uint32_t offset) const
     {
         const uint32_t skipped = offset * static_cast<uint32_t>(sizeof(T));
-        return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_, stream_);
+        return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_,
+                           stream_ HOST_OBSERVED(, origin_));
     }
     template <typename U>
     LocalTensor<U> ReinterpretCast() const
     {
-        return LocalTensor<U>(address_, bytes_, position_);
+        return LocalTensor<U>(address_, bytes_, position_ HOST_OBSERVED(, nullptr, origin_));
     }
-    T GetValue(uint32_t index) const
+    T GetValue(uint32_t index HOST_WHERE) const
     {
+        HOST_OBSERVED(host::ObserveScalar(where, "GetValue", *this, index, false));
         T value;
         memcpy(&value, host::Core::Current().Read(address_ + index * sizeof(T)), sizeof(T));
         return value;
     }
     template <typename U>
-    void SetValue(uint32_t index, U value) const
+    void SetValue(uint32_t index, U value HOST_WHERE) const
     {
+        HOST_OBSERVED(host::ObserveScalar(where, "SetValue", *this, index, true));
         const T converted = static_cast<T>(value);
         host::Core::Current().PrepareWrite(address_ + index * sizeof(T), sizeof(T));
         memcpy(address_ + index * sizeof(T), &converted, sizeof(T));
@@ -109,12 +121,14 @@ public:
     // Host layer only.
     char* Address() const { return address_; }
     host::Stream* GetStream() const { return stream_; }
+    HOST_OBSERVED(host::Origin GetOrigin() const { return origin_; })
 
 private:
     char* address_ = nullptr;
     uint32_t bytes_ = 0;
     TPosition position_ = TPosition::VECCALC;
     host::Stream* stream_ = nullptr;  // of the queue this buffer belongs to
+    HOST_OBSERVED(host::Origin origin_;)
 };
 
 }  // namespace AscendC

@@ -53,6 +53,9 @@ enum class HardEvent : uint8_t {
     S_MTE3
 };
 
+// What WholeReduceMax writes: the host layer has ORDER_ONLY_VALUE.
+enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
+
 using TEventID = int8_t;
 
 struct DataCopyParams {

@@ -4,6 +4,9 @@
 #ifndef ASCENDC_HOST_VECTOR_H
 #define ASCENDC_HOST_VECTOR_H
 
+#include <initializer_list>
+
+#include "observe.h"
 #include "tensor.h"
 
 namespace AscendC {
@@ -140,20 +143,24 @@ inline float ScalarOf(int32_t value)
 
 // ---- mask register
 
-inline void SetMaskNorm()
+inline void SetMaskNorm(HOST_WHERE_ONLY)
 {
+    HOST_OBSERVED(host::ObserveSetting(where, "SetMaskNorm", host::SettingCall::MASK_NORM));
     host::Core::Current().mask.mode = MaskMode::NORMAL;
 }
 
-inline void SetMaskCount()
+inline void SetMaskCount(HOST_WHERE_ONLY)
 {
+    HOST_OBSERVED(host::ObserveSetting(where, "SetMaskCount", host::SettingCall::MASK_COUNT));
     host::Core::Current().mask.mode = MaskMode::COUNTER;
 }
 
 // Counter mode: maskLow elements. Normal mode: the lanes from 0 on that the two words name.
 template <typename T, MaskMode MODE = MaskMode::NORMAL>
-void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow)
+void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow HOST_WHERE)
 {
+    HOST_OBSERVED(host::ObserveSetting(where, "SetVectorMask", host::SettingCall::VECTOR_MASK, host::DtypeOf<T>(),
+                                       maskHigh, maskLow, MODE == MaskMode::COUNTER));
     host::Core::Current().mask.count =
         MODE == MaskMode::COUNTER
             ? static_cast<uint32_t>(maskLow)
@@ -161,35 +168,44 @@ void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow)
 }
 
 template <typename T, MaskMode MODE = MaskMode::NORMAL>
-void SetVectorMask(int32_t len)
+void SetVectorMask(int32_t len HOST_WHERE)
 {
+    HOST_OBSERVED(host::ObserveSetting(where, "SetVectorMask", host::SettingCall::VECTOR_MASK, host::DtypeOf<T>(), 0,
+                                       static_cast<uint64_t>(len), MODE == MaskMode::COUNTER));
     host::Core::Current().mask.count = static_cast<uint32_t>(len);
 }
 
-inline void ResetMask()
+inline void ResetMask(HOST_WHERE_ONLY)
 {
+    HOST_OBSERVED(host::ObserveSetting(where, "ResetMask", host::SettingCall::RESET_MASK));
     host::Core::Current().mask.count = ONE_REPEAT_BYTE_SIZE / 2;
 }
 
 // ---- dst = src0 op src1
 
-#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                              \
-    template <typename T>                                                                                              \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count) \
-    {                                                                                                                  \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);                  \
-    }                                                                                                                  \
-    template <typename T, bool isSetMask = true>                                                                       \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
-              const uint8_t repeatTimes, const BinaryRepeatParams& params)                                             \
-    {                                                                                                                  \
-        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
-        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
-                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),              \
-                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};             \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                         \
-                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);                    \
+#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                       \
+    template <typename T>                                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
+              const int32_t& count HOST_WHERE)                                                                  \
+    {                                                                                                           \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};       \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);           \
+    }                                                                                                           \
+    template <typename T, bool isSetMask = true>                                                                \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask, \
+              const uint8_t repeatTimes, const BinaryRepeatParams& params HOST_WHERE)                           \
+    {                                                                                                           \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),            \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),         \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),      \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride)));    \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                      \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),          \
+                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),       \
+                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};      \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                  \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);             \
     }
 
 ASCENDC_HOST_BINARY(Add, ADD)
@@ -204,16 +220,23 @@ ASCENDC_HOST_BINARY(Min, MIN)
 
 #define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                              \
     template <typename T>                                                                                              \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count)        \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,                              \
+              const int32_t& count HOST_WHERE)                                                                         \
     {                                                                                                                  \
+        HOST_OBSERVED(                                                                                                 \
+            host::ObserveVector(where, #NAME, host::First(count, host::ScalarValue(scalarValue)), dst, src));          \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
         host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count,                            \
                               host::ScalarOf(scalarValue), 0);                                                         \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
-              const uint8_t repeatTimes, const UnaryRepeatParams& params)                                              \
+              const uint8_t repeatTimes, const UnaryRepeatParams& params HOST_WHERE)                                   \
     {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME,                                                                \
+                                          host::Repeats(isSetMask, mask, repeatTimes, host::ScalarValue(scalarValue)), \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),                \
+                                          host::Strided(src, params.srcBlkStride, params.srcRepStride)));              \
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
@@ -232,15 +255,19 @@ ASCENDC_HOST_SCALAR(Mins, MINS)
 
 #define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                      \
     template <typename T>                                                                                     \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count)                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count HOST_WHERE)          \
     {                                                                                                         \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src));                       \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
         host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);         \
     }                                                                                                         \
     template <typename T, bool isSetMask = true>                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
-              const UnaryRepeatParams& params)                                                                \
+              const UnaryRepeatParams& params HOST_WHERE)                                                     \
     {                                                                                                         \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),          \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),       \
+                                          host::Strided(src, params.srcBlkStride, params.srcRepStride)));     \
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
@@ -258,8 +285,9 @@ ASCENDC_HOST_UNARY(Relu, RELU)
 // ---- Cast
 
 template <typename T, typename U>
-void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count)
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count HOST_WHERE)
 {
+    HOST_OBSERVED(host::ObserveVector(where, "Cast", host::First(count, 0, static_cast<uint32_t>(mode)), dst, src));
     const host::RunFn run = host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
                                                     [static_cast<uint32_t>(host::ElementTypeOf<T>::value)][0];
     const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};
@@ -268,8 +296,12 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
 
 template <typename T, typename U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint64_t mask,
-          const uint8_t repeatTimes, const UnaryRepeatParams& params)
+          const uint8_t repeatTimes, const UnaryRepeatParams& params HOST_WHERE)
 {
+    HOST_OBSERVED(host::ObserveVector(where, "Cast",
+                                      host::Repeats(isSetMask, mask, repeatTimes, 0, static_cast<uint32_t>(mode)),
+                                      host::Strided(dst, params.dstBlkStride, params.dstRepStride),
+                                      host::Strided(src, params.srcBlkStride, params.srcRepStride)));
     constexpr uint32_t lanes = host::RepeatLanes<T, U>();
     const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),
                                     host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};
@@ -281,33 +313,127 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
 
 // ---- reductions within a repeat: one result a repeat, dstRepStride elements apart
 
-template <typename T, bool isSetMask = true>
-void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride)
+namespace host {
+
+template <typename T>
+void IssueReduction(const char* name, RunFn run, const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
+                    int32_t repeatTimes, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride)
 {
-    static_assert(std::is_same<T, float>::value, "WholeReduceSum of the host layer reduces float");
+    static_assert(std::is_same<T, float>::value, "the reductions of the host layer take float");
     if (srcBlkStride != 1) {
-        host::Fail("WholeReduceSum: srcBlkStride must be 1 in the host layer, got %d", srcBlkStride);
+        Fail("%s: srcBlkStride must be 1 in the host layer, got %d", name, srcBlkStride);
     }
     if (repeatTimes <= 0) {
         return;
     }
-    host::Instruction& instruction = host::Core::Current().Next();
-    instruction.run = host::g_vectorUnit->reduceSum;
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
     instruction.units = static_cast<uint32_t>(repeatTimes);
     instruction.lanes = static_cast<uint32_t>(mask);
     instruction.operandCount = 2;
     instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
     instruction.operands[1] = {src.Address(), srcRepStride * int64_t{ONE_BLK_SIZE},
                                static_cast<uint32_t>(mask * sizeof(T))};
-    host::Core::Current().Issue();
+    Core::Current().Issue();
 }
+
+}  // namespace host
+
+template <typename T, bool isSetMask = true>
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "WholeReduceSum", host::Repeats(isSetMask, mask, repeatTimes),
+                                      host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
+                                      host::Strided(src, srcBlkStride, srcRepStride)));
+    host::IssueReduction("WholeReduceSum", host::g_vectorUnit->reduceSum, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// The values alone: ORDER_ONLY_VALUE.
+template <typename T, bool isSetMask = true>
+void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                    ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "WholeReduceMax", host::Repeats(isSetMask, mask, repeatTimes),
+                                      host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
+                                      host::Strided(src, srcBlkStride, srcRepStride)));
+    if (order != ReduceOrder::ORDER_ONLY_VALUE) {
+        host::Fail("WholeReduceMax: the order must be ORDER_ONLY_VALUE in the host layer");
+    }
+    host::IssueReduction("WholeReduceMax", host::g_vectorUnit->reduceMax, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// ---- And, Or: 16-bit integers
+
+namespace host {
+
+template <typename T>
+void IssueBitwise(RunFn run, const Source* sources, bool block, uint32_t count)
+{
+    static_assert(std::is_same<T, uint16_t>::value || std::is_same<T, int16_t>::value, "And, Or: 16-bit integers only");
+    if (count == 0) {
+        return;
+    }
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
+    instruction.units = count;
+    instruction.granule = block ? RepeatLanes<T>() : 1;
+    instruction.operandCount = 3;
+    instruction.operands[0] = ByElement(sources[0]);
+    instruction.operands[1] = ByElement(sources[1]);
+    instruction.operands[2] = block ? Operand{sources[2].base, 0, ONE_BLK_SIZE} : ByElement(sources[2]);
+    Core::Current().Issue();
+}
+
+// Strided forms: counter mode, everything contiguous but for a src1 of one DataBlock (strides 0).
+inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatParams& params)
+{
+    const bool gapless = params.dstBlkStride == 1 && params.dstRepStride == DEFAULT_REPEAT_STRIDE &&
+                         params.src0BlkStride == 1 && params.src0RepStride == DEFAULT_REPEAT_STRIDE;
+    if (isSetMask || Core::Current().mask.mode != MaskMode::COUNTER || !gapless || params.src1BlkStride != 0 ||
+        params.src1RepStride != 0) {
+        Fail("%s: the host layer has it contiguous, or in counter mode with a src1 of one block", name);
+    }
+}
+
+}  // namespace host
+
+#define ASCENDC_HOST_BITWISE(NAME, INDEX)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              const int32_t& count HOST_WHERE)                                                                         \
+    {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                         \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][0], sources, false, static_cast<uint32_t>(count));    \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              [[maybe_unused]] uint64_t mask, [[maybe_unused]] const uint8_t repeatTimes,                              \
+              const BinaryRepeatParams& params HOST_WHERE)                                                             \
+    {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),                   \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),                \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),             \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride)));           \
+        host::CheckBitwise(#NAME, isSetMask, params);                                                                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
+        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][1], sources, true, host::Core::Current().mask.count); \
+    }
+
+ASCENDC_HOST_BITWISE(And, 0)
+ASCENDC_HOST_BITWISE(Or, 1)
+#undef ASCENDC_HOST_BITWISE
 
 // ---- fill and rearrange
 
 template <typename T>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count)
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count HOST_WHERE)
 {
+    HOST_OBSERVED(host::ObserveVector(where, "Duplicate", host::First(count, host::ScalarValue(scalarValue)), dst));
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Duplicate: 16- and 32-bit types only");
     uint32_t bits = 0;
     memcpy(&bits, &scalarValue, sizeof(T));
@@ -318,10 +444,15 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
 // Each of 8 elements a repeat fills one block of dst.
 template <typename T>
 void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTimes,
-          const BrcbRepeatParams& params)
+          const BrcbRepeatParams& params HOST_WHERE)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Brcb: 16- and 32-bit types only");
     constexpr uint32_t BLOCKS = 8;
+    HOST_OBSERVED(host::ObserveVector(
+        where, "Brcb", host::Repeats(true, BLOCKS * ONE_BLK_SIZE / sizeof(T), repeatTimes),
+        host::PerRepeat(dst, BLOCKS * ONE_BLK_SIZE / sizeof(T), params.dstRepStride * int64_t{ONE_BLK_SIZE},
+                        params.dstRepStride, params.dstBlkStride),
+        host::PerRepeat(src, BLOCKS, BLOCKS * sizeof(T), 0)));
     const bool even = params.dstRepStride == BLOCKS * params.dstBlkStride;
     for (uint32_t repeat = 0; repeat < (even ? 1u : repeatTimes); ++repeat) {
         host::Instruction& instruction = host::Core::Current().Next();
@@ -341,7 +472,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t re
 // Keeps the elements a fixed pattern names: 1 the even, 2 the odd ones. In reduce mode `mask` elements are read.
 template <typename T>
 void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uint8_t src1Pattern, const bool reduceMode,
-                const uint32_t mask, const GatherMaskParams& params, uint64_t& rsvdCnt)
+                const uint32_t mask, const GatherMaskParams& params, uint64_t& rsvdCnt HOST_WHERE)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: 16- and 32-bit types only");
     const bool gapless = params.repeatTimes == 1 || params.src0RepeatStride == DEFAULT_REPEAT_STRIDE;
@@ -351,6 +482,8 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     const uint32_t read = reduceMode ? mask : params.repeatTimes * host::RepeatLanes<T>();
     const uint32_t skipped = src1Pattern - 1u;
     const uint32_t kept = (read + 1 - skipped) / 2;
+    HOST_OBSERVED(
+        host::ObserveVector(where, "GatherMask", host::First(read, 0, src1Pattern), host::Elements(dst, kept), src0));
     rsvdCnt = kept;
     if (kept == 0) {
         return;
@@ -369,9 +502,11 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
 // dst[i] = the element srcBaseAddr + srcOffset[i] bytes into src.
 template <typename T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint32_t count)
+            const uint32_t srcBaseAddr, const uint32_t count HOST_WHERE)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Gather: 16- and 32-bit types only");
+    HOST_OBSERVED(
+        host::ObserveVector(where, "Gather", host::First(count, srcBaseAddr), dst, host::Elements(src, 0), srcOffset));
     if (count == 0) {
         return;
     }

@@ -10,131 +10,13 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-#include <initializer_list>
-
+#include "chain_unit.h"
 #include "instruction.h"
-#include "sequences.h"
 #include "simd.h"
 
 namespace AscendC {
 namespace host {
 namespace HOST_ISA {
-
-template <typename T>
-struct VectorOf {
-    using Type = VF;
-};
-template <>
-struct VectorOf<int32_t> {
-    using Type = VI;
-};
-
-HOST_INLINE VF FromScalar(float s, VF)
-{
-    return Set(s);
-}
-HOST_INLINE VI FromScalar(float s, VI)
-{
-    int32_t value;
-    memcpy(&value, &s, sizeof(value));
-    return SetInt(value);
-}
-
-// Max and Min as on A2: NaN in either operand gives NaN.
-HOST_INLINE VF MaxOf(VF a, VF b)
-{
-    return Choose(a != a, a, Choose(b != b, b, Choose(a > b, a, b)));
-}
-HOST_INLINE VF MinOf(VF a, VF b)
-{
-    return Choose(a != a, a, Choose(b != b, b, Choose(a < b, a, b)));
-}
-HOST_INLINE VI MaxOf(VI a, VI b)
-{
-    const VI m = a > b;
-    return (m & a) | (~m & b);
-}
-HOST_INLINE VI MinOf(VI a, VI b)
-{
-    const VI m = a < b;
-    return (m & a) | (~m & b);
-}
-
-// Integers wrap around, which signed arithmetic in C++ must not.
-template <Opcode OP>
-struct Arithmetic;
-template <>
-struct Arithmetic<Opcode::ADD> {
-    static HOST_INLINE VF Apply(VF a, VF b) { return a + b; }
-    static HOST_INLINE VI Apply(VI a, VI b)
-    {
-        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) + reinterpret_cast<VU>(b));
-    }
-};
-template <>
-struct Arithmetic<Opcode::SUB> {
-    static HOST_INLINE VF Apply(VF a, VF b) { return a - b; }
-    static HOST_INLINE VI Apply(VI a, VI b)
-    {
-        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) - reinterpret_cast<VU>(b));
-    }
-};
-template <>
-struct Arithmetic<Opcode::MUL> {
-    static HOST_INLINE VF Apply(VF a, VF b) { return a * b; }
-    static HOST_INLINE VI Apply(VI a, VI b)
-    {
-        return reinterpret_cast<VI>(reinterpret_cast<VU>(a) * reinterpret_cast<VU>(b));
-    }
-};
-template <>
-struct Arithmetic<Opcode::DIV> {
-    static HOST_INLINE VF Apply(VF a, VF b) { return Divide(a, b); }
-};
-template <>
-struct Arithmetic<Opcode::MAX> {
-    template <class V>
-    static HOST_INLINE V Apply(V a, V b)
-    {
-        return MaxOf(a, b);
-    }
-};
-template <>
-struct Arithmetic<Opcode::MIN> {
-    template <class V>
-    static HOST_INLINE V Apply(V a, V b)
-    {
-        return MinOf(a, b);
-    }
-};
-template <>
-struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
-template <>
-struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};
-template <>
-struct Arithmetic<Opcode::MAXS> : Arithmetic<Opcode::MAX> {};
-template <>
-struct Arithmetic<Opcode::MINS> : Arithmetic<Opcode::MIN> {};
-template <>
-struct Arithmetic<Opcode::EXP> {
-    static HOST_INLINE VF Apply(VF a) { return ExpOf(a); }
-};
-template <>
-struct Arithmetic<Opcode::LN> {
-    static HOST_INLINE VF Apply(VF a) { return LnOf(a); }
-};
-template <>
-struct Arithmetic<Opcode::SQRT> {
-    static HOST_INLINE VF Apply(VF a) { return SqrtOf(a); }
-};
-template <>
-struct Arithmetic<Opcode::ABS> {
-    static HOST_INLINE VF Apply(VF a) { return AsFloat(AsInt(a) & 0x7fffffff); }
-};
-template <>
-struct Arithmetic<Opcode::RELU> {
-    static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
-};
 
 // ---- loops over n contiguous elements
 
@@ -521,22 +403,69 @@ void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+// A NaN gives NaN.
+template <bool MAXIMUM>
+float Extreme(const float* src, uint32_t lanes)
+{
+    const auto pick = [](VF a, VF b) { return MAXIMUM ? MaxOf(a, b) : MinOf(a, b); };
+    VF best = Set(src[0]);
+    uint32_t i = 0;
+    for (; i + W <= lanes; i += W) {
+        best = pick(best, Load(src + i));
+    }
+    for (; i < lanes; ++i) {
+        best = pick(best, Set(src[i]));
+    }
+    float last[W];
+    memcpy(last, &best, sizeof(last));
+    float result = last[0];
+    for (uint32_t k = 1; k < W; ++k) {
+        const bool better = MAXIMUM ? last[k] > result : last[k] < result;
+        result = result == result && (better || last[k] != last[k]) ? last[k] : result;
+    }
+    return result;
+}
+
 template <bool MAXIMUM>
 void RunReduceExtreme(const Instruction& self, uint32_t begin, uint32_t end)
 {
     for (uint32_t u = begin; u < end; ++u) {
-        const float* src = At<float>(self, 1, u);
-        float best = src[0];
-        for (uint32_t i = 1; i < self.lanes; ++i) {
-            const bool better = MAXIMUM ? src[i] > best : src[i] < best;
-            if (better || src[i] != src[i]) {
-                best = src[i];
-            }
-            if (best != best) {
-                break;
-            }
-        }
-        *At<float>(self, 0, u) = best;
+        *At<float>(self, 0, u) = Extreme<MAXIMUM>(At<float>(self, 1, u), self.lanes);
+    }
+}
+
+// ---- And, Or of 16-bit elements
+
+template <bool OR, typename V>
+HOST_INLINE V Bitwise(V a, V b)
+{
+    return OR ? a | b : a & b;
+}
+
+template <bool OR, bool BLOCK>
+void RunBitwise(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    constexpr uint32_t PERIOD = sizeof(VI) > ONE_BLK_SIZE ? sizeof(VI) : ONE_BLK_SIZE;
+    const uint64_t bytes = (end - begin) * sizeof(uint16_t);
+    char* dst = At<char>(self, 0, begin);
+    const char* a = At<char>(self, 1, begin);
+    const char* b = At<char>(self, 2, begin);
+    char filled[PERIOD];
+    for (uint32_t i = 0; BLOCK && i < PERIOD; i += ONE_BLK_SIZE) {
+        memcpy(filled + i, b, ONE_BLK_SIZE);
+    }
+    uint64_t i = 0;
+    for (; i + sizeof(VI) <= bytes; i += sizeof(VI)) {
+        const VI v = Bitwise<OR>(LoadRaw<VI>(a + i), LoadRaw<VI>(BLOCK ? filled + i % PERIOD : b + i));
+        memcpy(dst + i, &v, sizeof(v));
+    }
+    for (; i < bytes; i += sizeof(uint16_t)) {
+        uint16_t x;
+        uint16_t y;
+        memcpy(&x, a + i, sizeof(x));
+        memcpy(&y, BLOCK ? filled + i % PERIOD : b + i, sizeof(y));
+        x = Bitwise<OR>(x, y);
+        memcpy(dst + i, &x, sizeof(x));
     }
 }
 
@@ -592,36 +521,6 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
     for (uint32_t i = 0; i < end - begin; ++i) {
         memcpy(dst + i, src + offset[i], sizeof(U));
     }
-}
-
-// Copies `bytes` past the cache: whole lines with non-temporal stores, the ragged ends with ordinary ones.
-void CopyStreaming(char* dst, const char* src, uint64_t bytes)
-{
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    const uint64_t head = (64 - (reinterpret_cast<uintptr_t>(dst) & 63)) & 63;
-    if (bytes < 192 + head) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    memcpy(dst, src, head);
-    dst += head;
-    src += head;
-    bytes -= head;
-    uint64_t i = 0;
-    for (; i + 64 <= bytes; i += 64) {
-#if defined(HOST_SIMD_AVX512)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
-#else
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i + 32),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32)));
-#endif
-    }
-    memcpy(dst + i, src + i, bytes - i);
-#else
-    memcpy(dst, src, bytes);
-#endif
 }
 
 // In vectors: strips are short, and memcpy has a start-up of its own.
@@ -734,47 +633,6 @@ void FillCast(VectorUnit& unit, ElementType to, ElementType from)
     entry[1] = RunCast<To, From, true>;
 }
 
-void AddSequence(VectorUnit& unit, std::initializer_list<RunFn> runs, bool (*fits)(const Instruction* const*),
-                 void (*run)(const Instruction* const*, uint32_t, uint32_t))
-{
-    Sequence& sequence = unit.sequences[unit.sequenceCount++];
-    sequence.length = 0;
-    for (const RunFn part : runs) {
-        sequence.runs[sequence.length++] = part;
-    }
-    sequence.fits = fits;
-    sequence.run = run;
-}
-
-template <typename T>
-void AddSequences(VectorUnit& unit)
-{
-    constexpr RunFn narrow = RunCast<T, float, false>;
-    constexpr RunFn widen = RunCast<float, T, false>;
-    constexpr RunFn scaleRows = RunBinary<Opcode::MUL, float, Layout::BROADCAST1>;
-    constexpr RunFn mul = RunBinary<Opcode::MUL, float, Layout::CONTIGUOUS>;
-    AddSequence(unit, {scaleRows, narrow, widen, mul, narrow}, ScaleFits<T, true>, RunScale<T, true>);
-    AddSequence(unit, {scaleRows, mul, narrow}, ScaleFits<T, false>, RunScale<T, false>);
-    AddSequence(unit, {widen, mul, RunBinary<Opcode::ADD, float, Layout::ACCUMULATE>}, SquaresFit<true>, RunSquares<T>);
-}
-
-void AddSequences(VectorUnit& unit)
-{
-    constexpr Layout GAPLESS = Layout::CONTIGUOUS;
-    constexpr RunFn scaleRows = RunBinary<Opcode::MUL, float, Layout::BROADCAST1>;
-    constexpr RunFn mul = RunBinary<Opcode::MUL, float, GAPLESS>;
-    constexpr RunFn negate = RunScalar<Opcode::MULS, float, GAPLESS>;
-    constexpr RunFn exp = RunUnary<Opcode::EXP, float, GAPLESS>;
-    constexpr RunFn addOne = RunScalar<Opcode::ADDS, float, GAPLESS>;
-    AddSequences<half>(unit);
-    AddSequences<bfloat16_t>(unit);
-    AddSequence(unit, {negate, exp, addOne, RunBinary<Opcode::DIV, float, GAPLESS>}, SiluFits, RunSilu);
-    AddSequence(unit, {negate, exp, addOne, RunBinary<Opcode::DIV, float, Layout::BROADCAST0>}, SigmoidFits,
-                RunSigmoid);
-    AddSequence(unit, {scaleRows, mul}, ScaleFits<float, false>, RunScale<float, false>);
-    AddSequence(unit, {mul, RunBinary<Opcode::ADD, float, Layout::ACCUMULATE>}, SquaresFit<false>, RunSquares<float>);
-}
-
 const VectorUnit& Table(const char* name)
 {
     static const VectorUnit table = [name] {
@@ -795,6 +653,10 @@ const VectorUnit& Table(const char* name)
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
+        unit.bitwise[0][0] = RunBitwise<false, false>;
+        unit.bitwise[0][1] = RunBitwise<false, true>;
+        unit.bitwise[1][0] = RunBitwise<true, false>;
+        unit.bitwise[1][1] = RunBitwise<true, true>;
         unit.fill[0] = RunFill<uint16_t>;
         unit.fill[1] = RunFill<uint32_t>;
         unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
@@ -805,8 +667,7 @@ const VectorUnit& Table(const char* name)
         unit.gather[1] = RunGather<uint32_t>;
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
-        unit.stream = CopyStreaming;
-        AddSequences(unit);
+        unit.runChain = RunChain;
         return unit;
     }();
     return table;

@@ -41,130 +41,137 @@ __aicore__ inline uint32_t LanesAt(uint32_t column, uint32_t cols)
     return cols - column < FLOAT_LANES ? cols - column : FLOAT_LANES;
 }
 
-// acc[row] (64 lanes a row) += src[row], folded to 64 lanes. One more WholeReduceSum gives the sums.
+// A two-source instruction as a type: the first n elements, by repeats, and in counter mode.
+#define MS_ASCEND_OPS_BINARY(NAME, INSTRUCTION)                                                                       \
+    struct NAME {                                                                                                     \
+        using Floats = AscendC::LocalTensor<float>;                                                                   \
+        static __aicore__ inline void Apply(const Floats& dst, const Floats& a, const Floats& b, uint32_t count)      \
+        {                                                                                                             \
+            AscendC::INSTRUCTION(dst, a, b, static_cast<int32_t>(count));                                             \
+        }                                                                                                             \
+        static __aicore__ inline void Repeat(const Floats& dst, const Floats& a, const Floats& b, uint32_t lanes,     \
+                                             uint32_t repeats, const AscendC::BinaryRepeatParams& params)             \
+        {                                                                                                             \
+            AscendC::INSTRUCTION(dst, a, b, static_cast<uint64_t>(lanes), static_cast<uint8_t>(repeats), params);     \
+        }                                                                                                             \
+        static __aicore__ inline void Counter(const Floats& dst, const Floats& a, const Floats& b, uint32_t elements, \
+                                              const AscendC::BinaryRepeatParams& params)                              \
+        {                                                                                                             \
+            BeginCounterMode(elements);                                                                               \
+            AscendC::INSTRUCTION<float, false>(dst, a, b, AscendC::MASK_PLACEHOLDER, 1, params);                      \
+            EndCounterMode();                                                                                         \
+        }                                                                                                             \
+    };
+MS_ASCEND_OPS_BINARY(AddOf, Add)
+MS_ASCEND_OPS_BINARY(SubOf, Sub)
+MS_ASCEND_OPS_BINARY(MulOf, Mul)
+MS_ASCEND_OPS_BINARY(DivOf, Div)
+MS_ASCEND_OPS_BINARY(MaxOf, Max)
+#undef MS_ASCEND_OPS_BINARY
+
+// acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a row.
+template <class OP>
+__aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
+                                 const RowBlock& block)
+{
+    if (block.rows == 1) {
+        OP::Counter(acc, src, acc, block.cols, {1, 1, 1, 0, 8, 0});
+        return;
+    }
+    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
+    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
+        OP::Repeat(acc, src[column], acc, LanesAt(column, block.cols), block.rows, {1, 1, 1, 8, rowStride, 8});
+    }
+}
+
+// dst[row] = src[row] OP value[row]; `values` holds each row's value 8 times (Brcb).
+template <class OP>
+__aicore__ inline void WithRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                const AscendC::LocalTensor<float>& values, const RowBlock& block)
+{
+    if (block.rows == 1) {
+        OP::Counter(dst, src, values, block.cols, {1, 1, 0, 8, 8, 0});
+        return;
+    }
+    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
+    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
+        OP::Repeat(dst[column], src[column], values, LanesAt(column, block.cols), block.rows,
+                   {1, 1, 0, rowStride, rowStride, 1});
+    }
+}
+
+// dst[row] = src[row] OP vector, column by column.
+template <class OP>
+__aicore__ inline void WithColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                   const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+{
+    if (block.rows == 1) {
+        OP::Apply(dst, src, vector, block.cols);
+        return;
+    }
+    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
+    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
+        OP::Repeat(dst[column], src[column], vector[column], LanesAt(column, block.cols), block.rows,
+                   {1, 1, 1, rowStride, rowStride, 0});
+    }
+}
+
+// acc = src[row] OP acc for every row of the block, in order.
+template <class OP>
+__aicore__ inline void FoldColumns(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
+                                   const RowBlock& block)
+{
+    if (block.rows == 1) {
+        OP::Apply(acc, src, acc, block.cols);
+        return;
+    }
+    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
+    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
+        OP::Repeat(acc[column], src[column], acc[column], LanesAt(column, block.cols), block.rows,
+                   {1, 1, 1, 0, rowStride, 0});
+    }
+}
+
 __aicore__ inline void SumLanes(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                 const RowBlock& block)
 {
-    if (block.rows == 1) {
-        BeginCounterMode(block.cols);
-        AscendC::Add<float, false>(acc, src, acc, AscendC::MASK_PLACEHOLDER, 1, {1, 1, 1, 0, 8, 0});
-        EndCounterMode();
-        return;
-    }
-    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
-    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        AscendC::Add(acc, src[column], acc, LanesAt(column, block.cols), static_cast<uint8_t>(block.rows),
-                     {1, 1, 1, 8, rowStride, 8});
-    }
+    FoldLanes<AddOf>(acc, src, block);
 }
 
-// Instructions as arguments of the functions below.
-#define MS_ASCEND_OPS_ROW_INSTRUCTION(NAME)                                                                       \
-    struct Row##NAME {                                                                                            \
-        template <bool IS_SET_MASK>                                                                               \
-        static __aicore__ inline void Run(const AscendC::LocalTensor<float>& dst,                                 \
-                                          const AscendC::LocalTensor<float>& src0,                                \
-                                          const AscendC::LocalTensor<float>& src1, uint64_t mask, uint8_t repeat, \
-                                          const AscendC::BinaryRepeatParams& params)                              \
-        {                                                                                                         \
-            AscendC::NAME<float, IS_SET_MASK>(dst, src0, src1, mask, repeat, params);                             \
-        }                                                                                                         \
-        static __aicore__ inline void Run(const AscendC::LocalTensor<float>& dst,                                 \
-                                          const AscendC::LocalTensor<float>& src0,                                \
-                                          const AscendC::LocalTensor<float>& src1, uint32_t count)                \
-        {                                                                                                         \
-            AscendC::NAME(dst, src0, src1, static_cast<int32_t>(count));                                          \
-        }                                                                                                         \
-    };
-MS_ASCEND_OPS_ROW_INSTRUCTION(Add)
-MS_ASCEND_OPS_ROW_INSTRUCTION(Sub)
-MS_ASCEND_OPS_ROW_INSTRUCTION(Mul)
-#undef MS_ASCEND_OPS_ROW_INSTRUCTION
-
-// dst[row] = src[row] op value[row]; value holds each row's value 8 times (Brcb).
-template <class INSTRUCTION>
-__aicore__ inline void ApplyRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                 const AscendC::LocalTensor<float>& value, const RowBlock& block)
-{
-    if (block.rows == 1) {
-        BeginCounterMode(block.cols);
-        INSTRUCTION::template Run<false>(dst, src, value, AscendC::MASK_PLACEHOLDER, 1, {1, 1, 0, 8, 8, 0});
-        EndCounterMode();
-        return;
-    }
-    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
-    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        INSTRUCTION::template Run<true>(dst[column], src[column], value, LanesAt(column, block.cols),
-                                        static_cast<uint8_t>(block.rows), {1, 1, 0, rowStride, rowStride, 1});
-    }
-}
-
-// dst[row] = src[row] op vector, column by column.
-template <class INSTRUCTION>
-__aicore__ inline void ApplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                    const AscendC::LocalTensor<float>& vector, const RowBlock& block)
-{
-    if (block.rows == 1) {
-        INSTRUCTION::Run(dst, src, vector, block.cols);
-        return;
-    }
-    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
-    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        INSTRUCTION::template Run<true>(dst[column], src[column], vector[column], LanesAt(column, block.cols),
-                                        static_cast<uint8_t>(block.rows), {1, 1, 1, rowStride, rowStride, 0});
-    }
-}
-
-// The same by their names: what a norm is made of.
 __aicore__ inline void MultiplyRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                    const AscendC::LocalTensor<float>& value, const RowBlock& block)
+                                    const AscendC::LocalTensor<float>& factor, const RowBlock& block)
 {
-    ApplyRows<RowMul>(dst, src, value, block);
+    WithRows<MulOf>(dst, src, factor, block);
 }
 
 __aicore__ inline void SubtractRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                     const AscendC::LocalTensor<float>& value, const RowBlock& block)
 {
-    ApplyRows<RowSub>(dst, src, value, block);
+    WithRows<SubOf>(dst, src, value, block);
 }
 
 __aicore__ inline void AddRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                const AscendC::LocalTensor<float>& value, const RowBlock& block)
 {
-    ApplyRows<RowAdd>(dst, src, value, block);
+    WithRows<AddOf>(dst, src, value, block);
 }
 
 __aicore__ inline void MultiplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                        const AscendC::LocalTensor<float>& vector, const RowBlock& block)
 {
-    ApplyColumns<RowMul>(dst, src, vector, block);
-}
-
-__aicore__ inline void SubtractColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                       const AscendC::LocalTensor<float>& vector, const RowBlock& block)
-{
-    ApplyColumns<RowSub>(dst, src, vector, block);
+    WithColumns<MulOf>(dst, src, vector, block);
 }
 
 __aicore__ inline void AddColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                   const AscendC::LocalTensor<float>& vector, const RowBlock& block)
 {
-    ApplyColumns<RowAdd>(dst, src, vector, block);
+    WithColumns<AddOf>(dst, src, vector, block);
 }
 
-// acc += src[row] for every row of the block, in order.
 __aicore__ inline void SumColumns(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                   const RowBlock& block)
 {
-    if (block.rows == 1) {
-        AscendC::Add(acc, src, acc, block.cols);
-        return;
-    }
-    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
-    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-        AscendC::Add(acc[column], src[column], acc[column], LanesAt(column, block.cols),
-                     static_cast<uint8_t>(block.rows), {1, 1, 1, 0, rowStride, 0});
-    }
+    FoldColumns<AddOf>(acc, src, block);
 }
 
 // Each of the first `rows` values of src, 8 times: the form that MultiplyRows takes. Reads up to the next multiple

@@ -23,22 +23,24 @@ def _chosen(option: str, given: list[str], known: list[str]) -> list[str]:
     return [name for name in known if name in given] if given else known
 
 
-def _shape(text: str) -> tuple[int, int]:
+def _shape(text: str) -> tuple[int, ...]:
     parts = text.split("x")
-    if len(parts) != 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise click.BadParameter(f"must be of the form 2048x4096, got {text}", param_hint="--shapes")
-    return int(parts[0]), int(parts[1])
+    return tuple(int(part) for part in parts)
 
 
+# Named here too: the table in benchmarks/providers stands behind the imports that wait.
+MEASURED = ("library", "mindspore", "pynative", "stock", "torch", "torch_compile", "onnx")
 CPUS = len(os.sched_getaffinity(0))
 
 
 @click.command()
 @click.option("--ops", callback=_names, default="", help="E.g. rms_norm,swiglu_grad; default: all, both passes.")
-@click.option("--shapes", callback=_names, default="", help="Rows x cols of the output, e.g. 128x4096,333x4097.")
+@click.option("--shapes", callback=_names, default="", help="E.g. 128x4096,333x4097; default: the operator's own.")
 @click.option("--dtypes", callback=_names, default="float32,bfloat16", help="Of float32, bfloat16, float16.")
 @click.option("--threads", type=click.IntRange(1, CPUS), default=CPUS, help="For every provider.")
-@click.option("--providers", callback=_names, default="", help="Of library, mindspore, stock, torch, torch_compile.")
+@click.option("--providers", callback=_names, default="", help=f"Of {', '.join(MEASURED)}.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write a picture here (PNG).")
 @click.option("--quick", is_flag=True, help="Short and rough.")
@@ -68,26 +70,26 @@ def bench(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ms_ascend_ops.benchmarks import report
-    from ms_ascend_ops.benchmarks.cases import DTYPES, OPERATORS, SHAPES, Case
+    from ms_ascend_ops.benchmarks.cases import all_cases
     from ms_ascend_ops.benchmarks.harness import Effort, measure
+    from ms_ascend_ops.benchmarks.operators import names as operator_names
+    from ms_ascend_ops.benchmarks.operators import operator
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
-    operators = [name + suffix for name in OPERATORS for suffix in ("", "_grad")]
-    chosen = _chosen("--ops", ops, operators)
-    dtypes = _chosen("--dtypes", dtypes, list(DTYPES))
+    measured = [name + "_grad" * gradient for name in operator_names() for gradient in operator(name).passes]
+    chosen = _chosen("--ops", ops, measured)
+    dtypes = _chosen("--dtypes", dtypes, ["float32", "bfloat16", "float16"])
     names = list(PROVIDERS)
     if providers:
         names = _chosen("--providers", [*providers, *(n for n in names if PROVIDERS[n].is_copy)], names)
-    sizes = [_shape(text) for text in shapes] or list(SHAPES)
+    cases, without = all_cases(chosen, dtypes, [_shape(text) for text in shapes])
+    if not cases:
+        raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
     effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
 
-    cases = [
-        Case(op.removesuffix("_grad"), op.endswith("_grad"), rows, cols, dtype)
-        for op in chosen
-        for dtype in dtypes
-        for rows, cols in sizes
-    ]
     console = Console()
+    for name in without:
+        console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"this machine is busy (load {load:.1f}): the figures will be too low", style="yellow")

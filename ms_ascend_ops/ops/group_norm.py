@@ -63,8 +63,8 @@ def group_norm(
     Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
     gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its group NaN, its mean NaN
-    or infinite, and touches no other group; so do values whose squared distance from the mean float32 cannot hold. A group
-    of equal values gives act(beta).
+    or infinite, and touches no other group; so do values whose squared distance from the mean float32 cannot hold. A
+    group of equal values gives act(beta).
 
     Source: Wu and He, Group Normalization, 2018; CANN's GroupNorm and GroupNormSilu.
     """

@@ -1,28 +1,68 @@
 import numpy as np
 import pytest
-from ms_ascend_ops.benchmarks.cases import DTYPES, OPERATORS, Case
+from ms_ascend_ops.benchmarks.cases import Case, all_cases
 from ms_ascend_ops.benchmarks.harness import Effort, measure
+from ms_ascend_ops.benchmarks.operators import names, operator
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, Prepared, Provider, library
 
+from ms_ascend_ops import registry
+
 SHORT = Effort(rounds=1, turn_seconds=0, settle_seconds=0)
+DTYPES = ("float32", "bfloat16", "float16")
+PASSES = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
 
 
-@pytest.mark.parametrize("gradient", [False, True])
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_every_case_runs_in_every_dtype(operator, gradient):
-    for dtype in DTYPES:
-        outcome = measure(Case(operator, gradient, 3, 33, dtype), ["copy", "library"], 2, SHORT, lambda _: None)
-        assert all(result.seconds for result in outcome.results.values())
+def small(shape):
+    """The smallest of the operator's own shapes, rows and columns cut."""
+    return (3, 33) if len(shape) == 2 else shape
+
+
+def test_every_operator_has_a_file():
+    assert set(names()) == set(registry.names())
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_every_case_runs_in_every_dtype(name):
+    shape = min(operator(name.removesuffix("_grad")).shapes, key=np.prod)
+    cases, _ = all_cases([name], DTYPES, [small(shape)])
+    assert cases
+    for case in cases:
+        outcome = measure(case, ["copy", "library"], 2, SHORT, lambda _: None)
+        assert all(result.seconds for result in outcome.results.values()), outcome.results
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_the_compositions_compute_what_our_kernels_do(name):
+    """Every provider that is installed; another library may have no kernel for a dtype, float32 all have."""
+    shape = min(operator(name.removesuffix("_grad")).shapes, key=np.prod)
+    providers = ["mindspore", "pynative", "stock", "torch", "onnx"]  # torch.compile takes long; it is torch's function
+    for case in all_cases([name], ["float32"], [small(shape)])[0]:
+        outcome = measure(case, providers, 2, SHORT, lambda _: None)
+        for provider, result in outcome.results.items():
+            missing = ("not installed", "ONNX Runtime has no gradients", "no composition for ONNX Runtime")
+            assert result.seconds or any(text in result.reason for text in missing), (provider, result.reason)
 
 
 def test_bytes_are_those_of_inputs_and_outputs():
-    assert Case("silu_mul", False, 2, 8, "bfloat16").bytes == 3 * 2 * 8 * 2
-    assert Case("silu_mul", True, 2, 8, "bfloat16").bytes == (3 + 5) * 2 * 8 * 2
+    assert Case("silu_mul", False, (2, 8), "bfloat16").bytes == 3 * 2 * 8 * 2
+    assert Case("silu_mul", True, (2, 8), "bfloat16").bytes == (3 + 5) * 2 * 8 * 2
+
+
+def test_flops_are_those_of_the_elements():
+    per_element = operator("silu_mul").flops
+    assert Case("silu_mul", False, (2, 8), "float32").flops == per_element[0] * 16
+    assert Case("silu_mul", True, (2, 8), "float32").flops == sum(per_element) * 16
+
+
+def test_an_operator_without_shapes_of_that_many_sizes_is_left_out():
+    cases, without = all_cases(["silu_mul", "swiglu"], ["float32"], [(2, 3, 4)])
+    assert not cases
+    assert without == ["silu_mul", "swiglu"]
 
 
 def test_a_wrong_result_is_not_timed(monkeypatch):
     monkeypatch.setitem(PROVIDERS, "wrong", Provider("wrong", "library:wrong"))
     monkeypatch.setattr(library, "wrong", lambda case, _: Prepared(lambda: None, lambda _: [np.zeros((3, 33))]), False)
-    outcome = measure(Case("silu_mul", False, 3, 33, "float32"), ["wrong"], 1, SHORT, lambda _: None)
+    outcome = measure(Case("silu_mul", False, (3, 33), "float32"), ["wrong"], 1, SHORT, lambda _: None)
     assert not outcome.results["wrong"].seconds
     assert outcome.results["wrong"].reason.startswith("wrong result, not timed: differs by 1.0e+00")

@@ -5,64 +5,13 @@ import sys
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
-from mindspore.train import serialization
-from mindspore.train.mind_ir_pb2 import ModelProto
+from mindspore import Tensor
 
-from ms_ascend_ops import export_mindir, load, optimize
+from ms_ascend_ops import export_mindir, load
 from ms_ascend_ops.library import library_path
-from tests.export import spellings
+from tests.export.mindir import change, customs, set_function
 from tests.export.spellings import HIDDEN
 from tests.tensors import numpy
-
-
-class Network(nn.Cell):
-    def __init__(self):
-        super().__init__()
-        self.norm = spellings.PowMeanNorm()
-        self.mlp = spellings.LlamaStyleMLP()
-        self.dropout = nn.Dropout(p=0.5)
-
-    def construct(self, x):
-        return self.dropout(x + self.mlp(self.norm(x)))
-
-
-@pytest.fixture
-def values():
-    return np.random.default_rng(0).standard_normal((3, 5, HIDDEN)).astype(np.float32)
-
-
-@pytest.fixture
-def network():
-    net = Network()
-    assert len(optimize(net).replaced) == 2
-    return net
-
-
-@pytest.fixture
-def file(network, tmp_path):
-    x = Tensor(np.zeros((1, 1, HIDDEN), np.float32))
-    return export_mindir(network, x, path=tmp_path / "network.mindir", dynamic={0: (0, 1)})
-
-
-def change(file, function):
-    model = ModelProto()
-    model.ParseFromString(file.read_bytes())
-    function(model)
-    file.write_bytes(model.SerializeToString())
-
-
-def customs(model):
-    return [{a.name: a for a in p.attribute} for p in model.primitives if p.op_type == "Custom"]
-
-
-def set_function(text):
-    def function(model):
-        for attributes in customs(model):
-            attributes["func_name"].s = text.encode()
-
-    return function
-
 
 RUN = """
 import sys
@@ -229,6 +178,7 @@ def test_training_network_is_exported_for_evaluation(network, values, tmp_path):
     assert file.name == "from_training.mindir"
     assert network.training
     assert network.dropout.training
+    network.set_train(False)
     np.testing.assert_allclose(load(file)(values).asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -252,12 +202,6 @@ def test_bad_arguments(network, values, tmp_path):
     with pytest.raises(ValueError, match=r"dynamic\[0\] must name axes of 3, got 3"):
         export_mindir(network, x, path=tmp_path / "network", dynamic={0: (3,)})
     assert os.listdir(tmp_path) == []
-
-
-@pytest.fixture
-def small_limit(monkeypatch):
-    """MindSpore writes parameters into files of their own above this number of KB."""
-    monkeypatch.setattr(serialization, "TOTAL_SAVE", 0.1)
 
 
 def test_parameters_in_a_folder(small_limit, network, values, tmp_path):
@@ -287,4 +231,68 @@ def test_missing_parameters(small_limit, network, values, tmp_path):
     (folder,) = tmp_path.glob("big_variables.*")
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(FileNotFoundError, match=r"the parameters of .* are missing"):
+        load(file)
+
+
+def test_an_operator_of_another_version(file):
+    def set_version(model):
+        for attributes in customs(model):
+            attributes["op_version"].i = 99
+
+    change(file, set_version)
+    with pytest.raises(ValueError, match=r"needs version 99 of the operator \w+, .* has version 1: upgrade"):
+        load(file)
+
+
+def test_a_node_without_a_version_is_of_the_first(file, network, values):
+    def drop_version(model):
+        for primitive in model.primitives:
+            kept = [attribute for attribute in primitive.attribute if attribute.name != "op_version"]
+            del primitive.attribute[:]
+            primitive.attribute.extend(kept)
+
+    change(file, drop_version)
+    np.testing.assert_allclose(load(file)(values).asnumpy(), numpy(network(Tensor(values))), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda attributes: setattr(attributes["epsilon"], "f", -1.0), r"epsilon must be > 0"),
+        (lambda attributes: setattr(attributes["epsilon"], "type", 8), r"epsilon must be a float, got str"),
+        (lambda attributes: setattr(attributes["epsilon"], "name", "eps"), r"has no attribute epsilon"),
+        (lambda attributes: setattr(attributes["scheme"], "s", b"none"), r"scheme must be 'llama' or 'gemma'"),
+    ],
+)
+def test_bad_attributes_of_an_operator_are_refused(file, function, message):
+    def damage(model):
+        function(next(attributes for attributes in customs(model) if "epsilon" in attributes))
+
+    change(file, damage)
+    with pytest.raises(ValueError, match=rf"is refused: .*{message}"):
+        load(file)
+
+
+def test_a_later_mindspore(file):
+    change(file, lambda model: setattr(model, "model_version", "2.99.0"))
+    with pytest.raises(RuntimeError, match=r"written by MindSpore 2\.99\.0, and this is .*: upgrade MindSpore"):
+        load(file)
+
+
+def test_parameters_behind_a_link_that_leads_out_are_refused(small_limit, network, values, tmp_path):
+    (tmp_path / "in").mkdir()
+    file = export_mindir(network, Tensor(values), path=tmp_path / "in" / "big")
+    (folder,) = (tmp_path / "in").glob("big_variables.*")
+    folder.rename(tmp_path / "secret")
+    folder.symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match=r"is refused: its parameters are in .*, outside of its folder"):
+        load(file)
+
+
+def test_parameters_that_are_cut_short(small_limit, network, values, tmp_path):
+    file = export_mindir(network, Tensor(values), path=tmp_path / "big")
+    (data,) = [path for path in tmp_path.glob("big_variables.*/*") if path.is_file()]
+    data.chmod(0o600)
+    data.write_bytes(data.read_bytes()[:-64])
+    with pytest.raises(ValueError, match=r"the parameters of .* are cut short"):
         load(file)

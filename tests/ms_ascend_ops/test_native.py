@@ -78,8 +78,8 @@ def test_bad_attributes(attributes, error, message):
 
 
 def test_unknown_operator():
-    with pytest.raises(ValueError, match=r"^the library has no operator 'softmax'"):
-        _C.infer("softmax", [], [])
+    with pytest.raises(ValueError, match=r"^the library has no operator 'sotfmax'"):
+        _C.infer("sotfmax", [], [])
 
 
 def test_infer():
@@ -93,6 +93,8 @@ def test_tiling():
     assert 1 <= fields["block_dim"] <= 4
     assert fields["workspace_bytes"] >= 0
     assert fields["epsilon"] == 0.5
+    with pytest.raises(ValueError, match=r"^rms_norm: every output is empty, nothing is launched"):
+        _C.tiling("rms_norm", [(0, 8), (8,)], ["float32", "float32"])
     with pytest.raises(ValueError, match=r"^rms_norm: every shape must be known"):
         _C.tiling("rms_norm", [(-1, 8), (8,)], ["float32", "float32"])
 

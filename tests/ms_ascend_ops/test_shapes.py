@@ -41,7 +41,12 @@ def calls(draw):
     row = draw(st.sampled_from(signature.types))
     input_shapes, dtypes = [], []
     for tensor in signature.inputs:
-        shape = [size for token in tensor.rule.tokens for size in sizes_of(token, sizes, runs, attributes)]
+        shape = []
+        for token in tensor.rule.tokens:
+            run = sizes_of(token, sizes, runs, attributes)
+            if token.broadcasts:
+                run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
+            shape += run
         if tensor.rule.anchor and tensor.rule.anchor.attribute in integers and draw(st.booleans()):
             attributes[tensor.rule.anchor.attribute] = sum(len(runs[t.symbol]) for t in tensor.rule.before if t.star)
         if shape and draw(st.integers(0, 3)) == 0:
@@ -125,7 +130,34 @@ def test_messages(name, shapes, attributes, message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("text", ["2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)"])
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ((), None),
+        ((4,), None),
+        ((2, 1, 1), None),
+        ((1, 3, 4), None),
+        ((-1, 4), None),
+        ((3, 1, 4), "mask.shape must broadcast to x.shape (2, 3, 4), got (3, 1, 4)"),
+        ((1, 1, 1, 1), "mask.shape must broadcast to x.shape (2, 3, 4), got (1, 1, 1, 1)"),
+    ],
+)
+def test_broadcast(mask, problem):
+    tensors = [registry.TensorSpec(name, "T", ShapeRule.parse(text)) for name, text in [("x", "*b"), ("mask", "~b")]]
+    signature = registry.Signature("op", tuple(tensors), tuple(tensors[:1]), (), ({"T": "float32"},))
+    if problem is None:
+        assert infer_shapes(signature, [(2, 3, 4), mask], {}) == [(2, 3, 4)]
+        assert infer_shapes(signature, [(-1, -1, -1), mask], {}) == [(-1, -1, -1)]
+        assert infer_shapes(signature, [UNKNOWN_RANK, mask], {}) == [UNKNOWN_RANK]
+        return
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
+        infer_shapes(signature, [(2, 3, 4), mask], {})
+    assert str(error.value) == f"op: {problem}"
+
+
+@pytest.mark.parametrize(
+    "text", ["~b@axis", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)"]
+)
 def test_malformed_rules(text):
     with pytest.raises(ValueError, match=r"^shape rule "):
         ShapeRule.parse(text)

@@ -10,6 +10,7 @@ from tests.acceptance import assert_accurate
 from tests.modes import Caller, graph_mode
 from tests.reference import rms_norm as rms_norm_reference
 from tests.reference import silu_mul as silu_mul_reference
+from tests.reference import softmax as softmax_reference
 from tests.reference import swiglu as swiglu_reference
 from tests.tensors import numpy, tensor
 
@@ -66,6 +67,26 @@ def test_silu_mul(shape):
     for known in SHAPES:
         gate, up = (tensor(rng.normal(size=known), "float32") for _ in range(2))
         assert_accurate(numpy(net(gate, up)), silu_mul_reference.forward(numpy(gate), numpy(up)), "float32")
+
+
+@pytest.mark.parametrize("x_shape", [(None, None, None), (None, None, 8), None], ids=str)
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax(x_shape, axis):
+    net = network(ops.softmax, [x_shape], axis)
+    rng = np.random.default_rng(0)
+    for shape in SHAPES:
+        x = tensor(rng.normal(size=shape), "float32")
+        assert_accurate(numpy(net(x)), softmax_reference.forward(numpy(x), axis), "float32")
+
+
+@pytest.mark.parametrize("mask_shape", [(None, None, None), (None, 1, 8), None], ids=str)
+def test_scaled_masked_softmax(mask_shape):
+    net = network(ops.scaled_masked_softmax, [(None, None, None), mask_shape], 0.5)
+    rng = np.random.default_rng(0)
+    for shape in SHAPES:
+        x, mask = (tensor(rng.normal(size=dims), "float32") for dims in (shape, (shape[0], 1, 8)))
+        golden = softmax_reference.masked(numpy(x), numpy(mask), 0.5)
+        assert_accurate(numpy(net(x, mask)), golden, "float32")
 
 
 def test_gradient():

@@ -29,6 +29,8 @@ def test_fields(header):
     fields = read_fields(header(HEADER), "RmsNormTilingData")
     assert fields == [("uint32_t", "rows"), ("int64_t", "offset"), ("float", "epsilon")]
     assert read_fields(header(HEADER), "RmsNormGradTilingData") == [("uint64_t", "total")]
+    alias = HEADER + "using SwigluTilingData = RmsNormTilingData;"
+    assert read_fields(header(alias), "SwigluTilingData") == fields
 
 
 def test_missing_struct(header):

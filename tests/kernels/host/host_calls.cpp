@@ -356,6 +356,37 @@ public:
             WholeReduceSum(c.Local<float>(dst), c.Local<float>(src), mask, repeats, dstRepStride, 1, srcRepStride);
         });
     }
+    void ReduceMax(uint32_t dst, uint32_t src, int mask, int repeats, int dstRepStride, int srcRepStride)
+    {
+        calls.push_back([=](Context& c) {
+            WholeReduceMax(c.Local<float>(dst), c.Local<float>(src), mask, repeats, dstRepStride, 1, srcRepStride,
+                           ReduceOrder::ORDER_ONLY_VALUE);
+        });
+    }
+    // With `block`, src1 is one DataBlock.
+    void Bitwise(bool isOr, uint32_t dst, uint32_t src0, uint32_t src1, int count, bool block)
+    {
+        calls.push_back([=](Context& c) {
+            const LocalTensor<uint16_t> to = c.Local<uint16_t>(dst);
+            const LocalTensor<uint16_t> a = c.Local<uint16_t>(src0);
+            const LocalTensor<uint16_t> b = c.Local<uint16_t>(src1);
+            if (!block) {
+                isOr ? Or(to, a, b, count) : And(to, a, b, count);
+                return;
+            }
+            const BinaryRepeatParams params(1, 1, 0, 8, 8, 0);
+            SetMaskCount();
+            SetVectorMask<uint16_t, MaskMode::COUNTER>(0, static_cast<uint64_t>(count));
+            isOr ? Or<uint16_t, false>(to, a, b, MASK_PLACEHOLDER, 1, params)
+                 : And<uint16_t, false>(to, a, b, MASK_PLACEHOLDER, 1, params);
+            SetMaskNorm();
+            ResetMask();
+        });
+    }
+    void Trap()
+    {
+        calls.push_back([](Context&) { AscendC::Trap(); });
+    }
     void Fill(const std::string& dtype, uint32_t dst, uint32_t valueBits, int count)
     {
         WithAny(dtype, [&](auto type) {
@@ -594,6 +625,9 @@ PYBIND11_MODULE(host_calls, module)
         .def("cast", &Program::CastCount)
         .def("cast_repeat", &Program::CastRepeat)
         .def("reduce_sum", &Program::ReduceSum)
+        .def("reduce_max", &Program::ReduceMax)
+        .def("bitwise", &Program::Bitwise)
+        .def("trap", &Program::Trap)
         .def("fill", &Program::Fill)
         .def("broadcast", &Program::Broadcast)
         .def("pattern", &Program::Pattern)

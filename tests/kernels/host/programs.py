@@ -335,6 +335,23 @@ class Generator:
         self.calls.append(("free", ub, SLOT))
         self.calls.append(("fill", "int32", ub, 0, SLOT // 4))
 
+    def store_and_free(self):
+        """A result whose only use is to be stored."""
+        y, rows, row_bytes = self.ub(), self.rng.randint(1, 3), -(-self.cols // 8) * 32
+        if y + SLOT > UB_BYTES:
+            return
+        if self.rng.random() < 0.5:
+            count = min(self.count(), SLOT // 4)
+            self.unary(y, self.ub(), count)
+            self.binary("Add", y, y, self.ub(), count)
+            self.copy(True, self.dtype, y, self.gm(), 1, count, 0, 0)
+        else:
+            for row in range(rows):
+                self.unary(y + row * row_bytes, self.ub() + row * row_bytes, self.cols)
+            self.copy(True, self.dtype, y, self.gm(), rows, self.cols, 0, self.rng.choice([0, 0, 5]))
+        self.calls.append(("free", y, SLOT))
+        self.calls.append(("fill", "int32", y, 0, SLOT // 4))
+
     def atomic(self):
         if self.dtype == "float32":
             self.calls.append(("atomic", True))
@@ -345,7 +362,7 @@ class Generator:
         element_chain, element_chain, in_place_chain, any_repeat, any_repeat, accumulate, broadcast_block, row_chunks,
         row_chunks, row_groups, row_groups, load_rows, load_rows, load_vector, store_vector, store_rows, load_blocks,
         in_and_out_of_place, casts, reduce_rows, halves, fill, even_odd, scalars, global_scalars, free_and_reuse,
-        atomic,
+        store_and_free, store_and_free, atomic,
     )  # fmt: skip
 
 

@@ -39,6 +39,33 @@ def test_whole_reduce_sum(mask, dst_stride, src_stride):
     assert np.isnan(result[:, 1:]).all()
 
 
+@pytest.mark.parametrize("mask", [1, 7, 33, 64])
+@pytest.mark.parametrize(("dst_stride", "src_stride"), [(1, 8), (2, 9), (8, 1)])
+def test_whole_reduce_max(mask, dst_stride, src_stride):
+    values = np.random.default_rng(mask).standard_normal(2048).astype(np.float32)
+    values[[3 * src_stride * 8 + mask - 1, 5 * src_stride * 8]] = np.inf, -np.inf
+    values[6 * src_stride * 8 + mask // 2] = np.nan
+    memory = Memory().put(SRC, values)
+    memory.run(("reduce_max", DST, SRC, mask, 9, dst_stride, src_stride))
+    expected = [np.max(values[i * src_stride * 8 :][:mask]) for i in range(9)]  # np.max of a NaN is NaN
+    result = memory.get(DST, 9 * dst_stride, "float32").reshape(9, dst_stride)
+    assert np.array_equal(result[:, 0], expected, equal_nan=True)
+    assert np.isnan(result[:, 1:]).all()
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("is_or", [False, True])
+@pytest.mark.parametrize("count", [1, 16, 31, 128, 1001])
+def test_bitwise(count, is_or, block):
+    a, b = np.random.default_rng(count).integers(0, 2**16, (2, count + 16), np.uint16)
+    memory = Memory().put(SRC, a).put(2 * SRC, b)
+    memory.run(("bitwise", is_or, DST, SRC, 2 * SRC, count, block))
+    other = np.resize(b[:16], count) if block else b[:count]
+    expected = a[:count] | other if is_or else a[:count] & other
+    assert np.array_equal(memory.ub[0][: 2 * count].view(np.uint16), expected)
+    assert (memory.ub[0][2 * count : 2 * count + 64] == 0xFF).all()
+
+
 @pytest.mark.parametrize("dtype", ANY)
 def test_duplicate(dtype):
     for count in (1, 15, 64, 1001):

@@ -1,7 +1,8 @@
 """Deferred execution equals serial execution, bit for bit, in the Unified Buffer and in global memory.
 
-A program runs three ways: everything carried out after each call; as kernels run; with some flushes in between. Each
-runs with ordinary and with streaming stores. Program text comes from programs.py, a list that prints as it is called.
+A program runs three ways: everything carried out after each call; as kernels run; with some flushes in between. As
+kernels run, it is planned the first time and followed the second, in global memory that lies elsewhere and, a third
+time, with prefetching. Program text comes from programs.py, a list that prints as it is called.
 """
 
 import random
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.kernels.host.module import host_calls, program
 from tests.kernels.host.programs import GM_BYTES, UB_BYTES, draw_program
 
-STREAMING = 1 << 30  # bytes of output from which stores go past the cache
+LARGE = 1 << 30  # bytes of output with which inputs are prefetched
 _rng = np.random.default_rng(0)
 GM = _rng.standard_normal(GM_BYTES // 4).astype(np.float32).view(np.uint8)
 UB = _rng.standard_normal(UB_BYTES // 4).astype(np.float32).view(np.uint8)
@@ -28,11 +29,21 @@ def play(calls, execution, output_bytes=0):
 
 def assert_same_in_any_execution(calls):
     gm, ub, results = play(calls, "serial")
-    for execution, output_bytes in [("deferred", 0), ("flushed", 0), ("deferred", STREAMING)]:
+    for execution, output_bytes in [("deferred", 0), ("deferred", 0), ("flushed", 0), ("deferred", LARGE)]:
         other_gm, other_ub, other_results = play(calls, execution, output_bytes)
         assert other_results == results
         assert np.array_equal(other_ub, ub), f"Unified Buffer differs from byte {np.argmax(other_ub != ub)} on"
         assert np.array_equal(other_gm, gm), f"global memory differs from byte {np.argmax(other_gm != gm)} on"
+
+
+def assert_same_after_a_change(calls, rng):
+    """A program that begins like a known one, and then differs."""
+    play(calls, "deferred")
+    places = [i for i, call in enumerate(calls) if call[0] not in {"free", "fill"}]  # what is freed must be filled
+    if places:
+        place, other = rng.choice(places), rng.choice(places)
+        instead = rng.choice([[], [calls[place], calls[place]], [calls[other]]])
+        assert_same_in_any_execution([*calls[:place], *instead, *calls[place + 1 :]])
 
 
 @settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -44,7 +55,10 @@ def test_random_programs(rng):
 @pytest.mark.parametrize("seed", range(4))
 def test_many_random_programs(seed):
     for i in range(100):
-        assert_same_in_any_execution(draw_program(random.Random(1000 * seed + i)))
+        rng = random.Random(1000 * seed + i)
+        calls = draw_program(rng)
+        assert_same_in_any_execution(calls)
+        assert_same_after_a_change(calls, rng)
 
 
 def load(ub, gm, count):

@@ -34,6 +34,18 @@ def test_every_core_runs_once(cores):
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5])
+def test_trap(cores):
+    """One core stops; others that wait for it stop too, the launch fails, and the next one runs."""
+    gm = np.zeros(cores * 8, np.float32)
+    store = [("fill", "float32", 0, ONE, 8), ("sync",), ("copy_out", "float32", 0, 0, 8)]
+    with pytest.raises(RuntimeError, match="Trap"):
+        launch(cores, lambda core: [("trap",)] if core == cores - 1 else store, gm)
+    assert not gm.any()
+    launch(cores, lambda core: [("fill", "float32", 0, ONE, 8), ("copy_out", "float32", core * 32, 0, 8)], gm)
+    assert (gm == 1).all()
+
+
+@pytest.mark.parametrize("cores", [1, 2, 5])
 def test_sync_all(cores):
     """Each round a core adds 1 to what its neighbour wrote in the round before: a ring that shows a missing barrier."""
     rounds, length = 12, 64

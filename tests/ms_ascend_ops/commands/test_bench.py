@@ -1,6 +1,8 @@
 from click.testing import CliRunner
+from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
 from ms_ascend_ops.__main__ import COMMANDS, main
+from ms_ascend_ops.commands.bench import MEASURED
 
 
 def test_help_lists_every_command():
@@ -20,3 +22,7 @@ def test_an_unknown_operator_is_named():
     result = CliRunner().invoke(main, ["bench", "--ops", "nothing"])
     assert result.exit_code == 2
     assert "got nothing" in result.output
+
+
+def test_help_names_every_provider():
+    assert list(MEASURED) == [name for name, provider in PROVIDERS.items() if not provider.is_copy]

@@ -1,0 +1,82 @@
+"""Compiles what is generated against the headers of an installed CANN toolkit with g++, without an NPU."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen import cpp
+from codegen.ascend import names
+from codegen.ascend.project import Kernel
+from codegen.ascend.toolkit import Toolkit
+
+__all__ = ["Outcome", "check"]
+
+# The CPU-debug mode of Ascend C for Atlas A2, as the toolkit's own CPU build sets it.
+_DEVICE = (
+    "__CCE_AICORE__=220",
+    "__DAV_C220__",
+    "__NPU_ARCH__=2201",
+    "__CCE_KT_TEST__=1",
+    "ASCENDC_CPU_DEBUG=1",
+    "ASCENDC_DEBUG=1",
+    "ASCENDC_NPUCHK_OFF",
+)
+_ERRORS = 6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One compiled file: `error` is empty if it compiled."""
+
+    what: str
+    error: str
+
+
+def check(
+    toolkit: Toolkit, kernels: Sequence[Kernel], project: Path, compiler: str = "g++"
+) -> Iterator[Callable[[], Outcome]]:
+    """A function for each file to compile: every op_host file, and every kernel for every combination of dtypes."""
+    includes = [f"-I{folder}" for folder in toolkit.includes()]
+
+    def compile_host(path: Path) -> Outcome:
+        flags = ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", *includes]
+        return _compile([compiler, *flags, str(path)], f"op_host/{path.name}")
+
+    def compile_kernel(kernel: Kernel, row: dict[str, str]) -> Outcome:
+        file = f"{names.snake(kernel.signature.cann_type)}.cpp"
+        unit = project / f"check_{file}"
+        unit.write_text(_unit(kernel, row, file), encoding="utf-8")
+        flags = ["-std=c++17", *[f"-D{name}" for name in _DEVICE], *includes]
+        return _compile([compiler, *flags, str(unit)], f"op_kernel/{file} ({', '.join(row.values())})")
+
+    for path in sorted((project / "op_host").glob("*.cpp")):
+        yield lambda path=path: compile_host(path)  # type: ignore[misc]
+    for kernel in kernels:
+        for row in kernel.signature.types:
+            yield lambda kernel=kernel, row=dict(row): compile_kernel(kernel, row)  # type: ignore[misc]
+
+
+def _unit(kernel: Kernel, row: dict[str, str], file: str) -> str:
+    """The entry with what CANN's build puts in front of it: the tiling struct and the dtypes."""
+    fields = "".join(f"    {kind} {name};\n" for kind, name in kernel.fields)
+    struct = f"{kernel.signature.cann_type}TilingData"
+    dtypes = "".join(
+        f"#define DTYPE_{tensor.name.upper()} {cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]}\n"
+        for tensor in kernel.signature.inputs
+    )
+    return f"""#include <cstring>
+#include "kernel_operator.h"
+struct {struct} {{
+{fields}}};
+#define GET_TILING_DATA(data, tiling) {struct} data; std::memcpy(&data, (const void*)(tiling), sizeof(data))
+{dtypes}#include "op_kernel/{file}"
+"""
+
+
+def _compile(command: list[str], what: str) -> Outcome:
+    done = subprocess.run([*command, "-w", "-fsyntax-only"], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+    return Outcome(what, "" if done.returncode == 0 else "\n".join(lines[:_ERRORS]) or f"exit code {done.returncode}")

@@ -1,0 +1,132 @@
+"""op_host/<operator>.cpp: registration, tiling, shape and dtype inference for CANN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from codegen import cpp, host
+from codegen.ascend import names
+from codegen.ascend.chips import Chip, type_rows
+from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.version import __version__
+
+__all__ = ["generate"]
+
+# A choice travels as the index of its text.
+_ATTRIBUTES = {"int": "Int", "float": "Float", "bool": "Bool", "string": "Int"}
+
+
+def generate(
+    spec: OpSpec,
+    signature: Signature,
+    fields: list[tuple[str, str]],
+    chips: Sequence[Chip],
+    synchronizes: bool,
+) -> str:
+    """C++ of one operator."""
+    entry, operator = signature.entry, signature.cann_type
+    constant = signature.name.upper()
+    data = f"{operator}TilingData"
+    definitions = "".join(f"TILING_DATA_FIELD_DEF({kind}, {name});\n" for kind, name in fields)
+    setters = "".join(f"        data.set_{name}(tiling.{name});\n" for _, name in fields)
+    return f"""{cpp.banner(spec)}#include "op_host.h"
+#include "{spec.name}_tiling.h"
+
+// Read from the built package: which version of the operator it has.
+extern "C" __attribute__((used, visibility("default"))) const char {operator}Version[] =
+    "{operator}={__version__};";
+
+namespace optiling {{
+
+BEGIN_TILING_DATA_DEF({data})
+{definitions}END_TILING_DATA_DEF
+REGISTER_TILING_DATA_CLASS({operator}, {data})
+
+}}  // namespace optiling
+
+namespace ms_ascend_ops {{
+namespace {{
+
+using binding::AttributeKind;
+using binding::AttributeValue;
+using binding::Op;
+using binding::OpDef;
+
+{host.make_params(spec, signature)}
+const Op& {constant} = binding::Register({host.op_def(signature, "nullptr", "nullptr")});
+
+ge::graphStatus Tile{entry}(gert::TilingContext* context)
+{{
+    return cann::Tile(context, {constant}, {"true" if synchronizes else "false"}, [context](
+        const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform, bool empty) {{
+        {entry}TilingData tiling{{}};
+        LaunchConfig config;
+        if (!empty) {{
+            config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+        }}
+        optiling::{data} data;
+{setters}        cann::Save(context, {constant}, data);
+        return config;
+    }});
+}}
+
+ge::graphStatus InferShape{entry}(gert::InferShapeContext* context)
+{{
+    return cann::InferShape(context, {constant});
+}}
+
+ge::graphStatus InferDataType{entry}(gert::InferDataTypeContext* context)
+{{
+    return cann::InferDataType(context, {constant});
+}}
+
+}}  // namespace
+}}  // namespace ms_ascend_ops
+
+namespace ops {{
+
+class {operator} : public OpDef {{
+public:
+    explicit {operator}(const char* name) : OpDef(name)
+    {{
+{_parameters(signature, signature.types, "this->")}{"".join(map(_attribute, signature.attributes))}\
+        this->SetInferShape(ms_ascend_ops::InferShape{entry}).SetInferDataType(ms_ascend_ops::InferDataType{entry});
+        this->AICore().SetTiling(ms_ascend_ops::Tile{entry});
+{"".join(_config(signature, chip) for chip in chips)}    }}
+}};
+
+OP_ADD({operator});
+
+}}  // namespace ops
+"""
+
+
+def _parameters(signature: Signature, rows: Sequence[Mapping[str, str]], target: str) -> str:
+    def side(kind: str, tensors: Sequence[TensorSpec]) -> str:
+        text = ""
+        for tensor in tensors:
+            dtypes = ", ".join(f"ge::{names.CANN_TYPES[row.get(tensor.dtype, tensor.dtype)]}" for row in rows)
+            formats = ", ".join(["ge::FORMAT_ND"] * len(rows))
+            # A view, as PyNative makes them, is copied by CANN before the kernel sees it.
+            contiguous = ".AutoContiguous()" if kind == "Input" else ""
+            text += f"""        {target}{kind}("{tensor.name}").ParamType(REQUIRED).DataType({{{dtypes}}})
+            .Format({{{formats}}}){contiguous};
+"""
+        return text
+
+    return side("Input", signature.inputs) + side("Output", signature.outputs)
+
+
+def _attribute(attribute: AttributeSpec) -> str:
+    return f'        this->Attr("{attribute.name}").AttrType(REQUIRED).{_ATTRIBUTES[attribute.type]}();\n'
+
+
+def _config(signature: Signature, chip: Chip) -> str:
+    rows = type_rows(signature, chip)
+    if len(rows) == len(signature.types):
+        return f'        this->AICore().AddConfig("{chip.name}");\n'
+    config = f"{chip.name}Config"
+    return f"""        OpAICoreConfig {config};
+        {config}.DynamicCompileStaticFlag(true).DynamicRankSupportFlag(true).DynamicShapeSupportFlag(true);
+{_parameters(signature, rows, f"{config}.")}        this->AICore().AddConfig("{chip.name}", {config});
+"""

@@ -1,0 +1,39 @@
+"""op_kernel/<operator>.cpp: the entry that CANN compiles for each combination of dtypes."""
+
+from __future__ import annotations
+
+from codegen import cpp
+from codegen.ascend import names
+from ms_ascend_ops.registry import OpSpec, Signature
+
+__all__ = ["generate"]
+
+
+def generate(
+    spec: OpSpec, signature: Signature, kernels: list[str], fields: list[tuple[str, str]], synchronizes: bool
+) -> str:
+    """C++ of one entry. `synchronizes`: its cores meet at a barrier."""
+    arguments = cpp.arguments(signature)
+    # A barrier of vector cores only: MIX_AIV_1_0, by the constraints of SyncAll.
+    kind = "KERNEL_TYPE_MIX_AIV_1_0" if synchronizes else "KERNEL_TYPE_AIV_ONLY"
+    dtypes = [_dtype(signature, variable) for variable in signature.variables]
+    copies = "".join(f"    tilingData.{name} = data.{name};\n" for _, name in fields)
+    return f"""{cpp.banner(spec)}#include "kernel_operator.h"
+{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
+extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(
+    {", ".join(f"GM_ADDR {name}" for name in arguments)}, GM_ADDR workspace, GM_ADDR tiling)
+{{
+    KERNEL_TASK_TYPE_DEFAULT({kind});
+    GET_TILING_DATA(data, tiling);
+    ms_ascend_ops::{signature.entry}TilingData tilingData;
+{copies}    if (TILING_KEY_IS({names.TILING_KEY})) {{
+        ms_ascend_ops::{signature.entry}Kernel<{", ".join(dtypes)}>(
+            {", ".join(arguments)}, AscendC::GetUserWorkspace(workspace), tilingData);
+    }}
+}}
+"""
+
+
+def _dtype(signature: Signature, variable: str) -> str:
+    """CANN's macro for the dtype that stands for a dtype variable."""
+    return f"DTYPE_{next(tensor.name for tensor in signature.inputs if tensor.dtype == variable).upper()}"

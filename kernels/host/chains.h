@@ -1,0 +1,38 @@
+/*!
+ * Finds the chains in a group: consecutive instructions each of which works on what the one before made.
+ */
+#ifndef ASCENDC_HOST_CHAINS_H
+#define ASCENDC_HOST_CHAINS_H
+
+#include <cstdint>
+#include <vector>
+
+#include "instruction.h"
+
+namespace AscendC {
+namespace host {
+
+class Chain {
+public:
+    void Clear();
+    // Takes in the next instruction; it must stay where it is as long as the chain's items are used.
+    bool Extend(const Instruction& instruction);
+    uint32_t Length() const { return static_cast<uint32_t>(parts_.size()); }
+    const std::vector<ChainItem>& Items() const { return items_; }
+
+private:
+    bool Meets(const Operand& operand) const;
+    bool Aligned(const Instruction& later) const;
+    void Store(const Operand& to, ElementType type);
+
+    std::vector<const Instruction*> parts_;
+    std::vector<ChainItem> items_;
+    const Operand* value_ = nullptr;  // what the chain's value was written to last
+    ElementType type_ = ElementType::FLOAT;
+    bool ended_ = false;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_CHAINS_H

@@ -1,0 +1,1 @@
+"""Descriptions of chips for ms_ascend_ops.profiler, which reads them as package data."""

@@ -1,0 +1,222 @@
+/*!
+ * Launches of an observed build, in place of ../launch.cpp: the cores of the chip, one at a time.
+ */
+#include "launch.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "observed/hooks.h"
+#include "observed/run.h"
+#include "observed/settings.h"
+
+namespace AscendC {
+namespace host {
+namespace {
+
+constexpr uint32_t CHIP_CORES = 48;  // vector cores of an Atlas A2
+constexpr uint32_t MAX_CORES = 256;
+
+// Hands the turn from core to core.
+class Turns {
+public:
+    explicit Turns(uint32_t cores) : states_(cores), wake_(cores) {}
+
+    // Waits for this core's first turn.
+    void Begin(uint32_t core)
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_[core].wait(lock, [&] { return turn_ == core; });
+    }
+    void WaitForAll(uint32_t core)
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        states_[core] = State::WAITING;
+        GiveAway(core);
+        wake_[core].wait(lock, [&] { return turn_ == core; });
+    }
+    void End(uint32_t core)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        states_[core] = State::ENDED;
+        GiveAway(core);
+    }
+
+private:
+    enum class State : uint8_t { READY, WAITING, ENDED };
+
+    void GiveAway(uint32_t core)
+    {
+        uint32_t next = NextReady(core);
+        if (next == states_.size()) {
+            std::vector<uint32_t> waiting;
+            for (uint32_t i = 0; i < states_.size(); ++i) {
+                if (states_[i] == State::WAITING) {
+                    waiting.push_back(i);
+                }
+            }
+            if (waiting.empty()) {
+                return;
+            }
+            if (waiting.size() < states_.size()) {
+                TheObserver().OnDeadlock(waiting);
+            }
+            TheObserver().PhaseEnd();
+            states_.assign(states_.size(), State::READY);
+            next = 0;
+        }
+        turn_ = next;
+        wake_[next].notify_one();
+    }
+    uint32_t NextReady(uint32_t core) const
+    {
+        for (uint32_t i = core + 1; i < states_.size(); ++i) {
+            if (states_[i] == State::READY) {
+                return i;
+            }
+        }
+        return static_cast<uint32_t>(states_.size());
+    }
+
+    std::mutex mutex_;
+    uint32_t turn_ = 0;
+    std::vector<State> states_;
+    std::vector<std::condition_variable> wake_;
+};
+
+std::mutex g_launchMutex;
+LaunchInfo g_launch;
+std::vector<ObservedCore> g_cores;
+Turns* g_turns = nullptr;
+uint32_t g_threadNum = 0;
+thread_local LaunchInfo t_next;  // what has been said of this thread's next launch
+
+uint32_t DefaultCores()
+{
+    const char* text = std::getenv("MS_ASCEND_OPS_NUM_THREADS");
+    const long count = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+    return count >= 1 && count <= static_cast<long>(MAX_CORES) ? static_cast<uint32_t>(count) : CHIP_CORES;
+}
+
+void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADDR workspace)
+{
+    g_turns->Begin(index);
+    Core& core = Core::Current();
+    core.Begin(index, count, false);
+    g_cores[index].core = &core;
+    TheObserver().CoreBegin(index);
+    block(kernel, workspace);
+    core.Settle();
+    TheObserver().CoreEnd(index);
+    g_turns->End(index);
+}
+
+}  // namespace
+
+ObservedCore& CoreState(uint32_t core)
+{
+    return g_cores[core];
+}
+
+const LaunchInfo& CurrentLaunch()
+{
+    return g_launch;
+}
+
+void DescribeLaunch(const char* op, std::vector<Argument> arguments)
+{
+    t_next.op = op;
+    t_next.arguments = std::move(arguments);
+}
+
+void DescribeTiling(const void* tiling, uint64_t bytes)
+{
+    t_next.tiling = tiling;
+    t_next.tilingBytes = bytes;
+}
+
+const Buffer& BufferOf(uint32_t core, uint32_t number)
+{
+    return g_cores[core].buffers[number - 1];
+}
+
+uint32_t BufferCount(uint32_t core)
+{
+    return static_cast<uint32_t>(g_cores[core].buffers.size());
+}
+
+const char* UnifiedBuffer(uint32_t core)
+{
+    return g_cores[core].core->UnifiedBuffer();
+}
+
+Settings& TheSettings()
+{
+    static Settings settings;
+    return settings;
+}
+
+uint32_t GetThreadNum()
+{
+    return g_threadNum == 0 ? DefaultCores() : g_threadNum;
+}
+
+void SetThreadNum(uint32_t count)
+{
+    g_threadNum = count > MAX_CORES ? MAX_CORES : count;
+}
+
+ms_ascend_ops::Platform HostPlatform()
+{
+    ms_ascend_ops::Platform platform;  // its minBytesPerCore is the chip's
+    const Settings& settings = TheSettings();
+    platform.coreNum = settings.coreNum == 0 ? GetThreadNum() : settings.coreNum;
+    platform.ubBytes = settings.ubBytes == 0 ? UB_BYTES : settings.ubBytes;
+    if (settings.minBytesPerCore != 0) {
+        platform.minBytesPerCore = settings.minBytesPerCore;
+    }
+    return platform;
+}
+
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t, BlockFn block, void* kernel)
+{
+    constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
+    std::lock_guard<std::mutex> lock(g_launchMutex);
+    const uint64_t bytes = (config.workspaceBytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const std::unique_ptr<void, decltype(&std::free)> workspace(
+        bytes == 0 ? nullptr : std::aligned_alloc(ALIGNMENT, bytes), &std::free);
+    g_launch = std::exchange(t_next, LaunchInfo{});
+    g_launch.blockDim = config.blockDim;
+    g_launch.workspace = static_cast<const char*>(workspace.get());
+    g_launch.workspaceBytes = config.workspaceBytes;
+    g_cores.assign(config.blockDim, ObservedCore{});
+    Turns turns(config.blockDim);
+    g_turns = &turns;
+    TheObserver().LaunchBegin(g_launch);
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < config.blockDim; ++i) {
+        threads.emplace_back(RunCore, i, config.blockDim, block, kernel, static_cast<GM_ADDR>(workspace.get()));
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    TheObserver().LaunchEnd();
+}
+
+void WaitForAllBlocks()
+{
+    g_turns->WaitForAll(Core::Current().BlockIdx());
+}
+
+void Observer::OnDeadlock(const std::vector<uint32_t>& waiting)
+{
+    Fail("SyncAll: %zu of %u cores wait for the others, which have ended", waiting.size(), g_launch.blockDim);
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,87 @@
+/*!
+ * A plan: how the instructions of a program are carried out. Groups of instructions run one after the other; a group
+ * runs strip by strip, all its instructions on one strip before the next strip, so that what one writes is still in
+ * the L1 cache when another reads it. A plan is made once (planner.h) and run for every tile of the same form, wherever
+ * in global memory it lies.
+ */
+#ifndef ASCENDC_HOST_PLAN_H
+#define ASCENDC_HOST_PLAN_H
+
+#include <cstdint>
+#include <vector>
+
+#include "instruction.h"
+#include "prefetch.h"
+
+namespace AscendC {
+namespace host {
+
+// A copy from global memory that was not made: instructions read the source in place, until somebody writes into the
+// copy.
+struct View {
+    Span ub;  // from the first byte to the last valid one
+    const char* gm;
+    Rows rows;  // in UB
+    int64_t gmStride;
+    int32_t origin;
+
+    const char* GmEnd() const { return gm + gmStride * (rows.rows - 1) + rows.rowBytes; }
+};
+
+class Plan {
+public:
+    // `gm`: where the memory of each origin is now.
+    void Run(const char* const* gm, Prefetcher& prefetcher);
+    // Is the plan right for memory that lies there? Nothing may be written that it assumes to be separate.
+    bool Fits(const char* const* gm) const;
+    // What of `views` was there at the end, for memory that lies there.
+    void EndViews(const char* const* gm, std::vector<View>& views) const;
+
+private:
+    friend class Planner;
+
+    // One instruction, or a chain.
+    struct Step {
+        uint32_t first;  // of instructions_ or, of a chain, of items_
+        uint32_t items;  // 0: an instruction
+        uint32_t ratio;  // units of this step in a unit of the group
+    };
+
+    struct StepGroup {
+        uint32_t first;  // of its steps
+        uint32_t count;
+        uint32_t units;
+        uint32_t strip;
+    };
+
+    // An operand that lies in the memory of an origin.
+    struct Relocation {
+        uint32_t instruction;
+        uint32_t operand;
+        int32_t origin;
+        int64_t offset;
+    };
+
+    struct GmSpan {
+        int32_t origin;
+        int64_t bytes;
+    };
+
+    bool Touches(const Prefetcher& prefetcher, const char* const* gm) const;
+    void AddUbWrite(const Span& span);
+
+    std::vector<Instruction> instructions_;  // in the order of the groups
+    std::vector<ChainItem> items_;
+    std::vector<Step> steps_;
+    std::vector<StepGroup> groups_;
+    std::vector<Relocation> relocations_;
+    std::vector<View> endViews_;
+    std::vector<GmSpan> reads_;
+    std::vector<GmSpan> writes_;
+    uint32_t turns_ = 0;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_PLAN_H

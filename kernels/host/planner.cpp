@@ -1,0 +1,296 @@
+#include "planner.h"
+
+#include "types.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
+
+uint32_t StripOf(const Group& group)
+{
+    if (group.members.size() == 1) {
+        return group.units;
+    }
+    const uint32_t strip = group.elements == 1 ? STRIP_ELEMENTS : STRIP_ELEMENTS / group.elements;
+    if (group.granular) {
+        return (strip + GRANULE - 1) / GRANULE * GRANULE;
+    }
+    return strip == 0 ? 1 : strip;
+}
+
+// Copies whose rows follow each other without a gap are one row.
+Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
+{
+    const Operand& inUb = copy.operands[ub];
+    const Operand& inGm = copy.operands[1 - ub];
+    const bool contiguous = copy.units == 1 || (inUb.stride == inGm.stride && inUb.stride == inUb.extent);
+    const uint32_t whole = copy.units * inUb.extent;
+    gmStride = contiguous ? whole : inGm.stride;
+    return contiguous ? Rows{1, whole, whole} : Rows{copy.units, inUb.extent, inUb.stride};
+}
+
+}  // namespace
+
+void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, Plan& plan)
+{
+    plan = Plan{};
+    plan_ = &plan;
+    views_ = views;
+    groups_.Clear();
+    gm_.clear();
+    for (uint32_t i = 0; i < views_.size(); ++i) {
+        views_[i].origin = static_cast<int32_t>(i);
+        gm_.push_back(views_[i].gm);
+        plan.reads_.push_back({views_[i].origin, views_[i].GmEnd() - views_[i].gm});
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        const bool out =
+            requests[i].request == RequestKind::COPY_OUT || requests[i].request == RequestKind::COPY_OUT_ADD;
+        gm_.push_back(requests[i].operands[out ? 0 : 1].base);
+        const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
+        if (out) {
+            CopyOut(requests[i], origin);
+        } else {
+            Take(requests[i], origin);
+        }
+    }
+    groups_.WriteThrough();
+    Compile();
+    plan.endViews_ = views_;
+}
+
+void Planner::Take(const Instruction& request, int32_t origin)
+{
+    const Operand& first = request.operands[0];
+    switch (request.request) {
+        case RequestKind::COPY_IN:
+            CopyIn(request, origin);
+            break;
+        case RequestKind::DISCARD:
+            Discard({first.base, first.base + first.extent});
+            break;
+        case RequestKind::OVERWRITE:
+            Overwrite({first.base, first.base + first.extent}, true);
+            break;
+        case RequestKind::SETTLE:
+            while (!views_.empty()) {
+                Materialize(static_cast<uint32_t>(views_.size()) - 1);
+            }
+            break;
+        default:
+            Record(request);
+    }
+}
+
+void Planner::Record(Instruction instruction)
+{
+    SetEnds(instruction);
+    Operand& to = instruction.operands[0];
+    if (to.stride == 0) {  // an accumulator is read through its destination
+        Overwrite({to.base, to.end}, false);
+    }
+    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
+        Resolve(instruction.operands[i], instruction.units);
+    }
+    Overwrite({to.base, to.end}, to.stride <= static_cast<int64_t>(to.extent));
+    groups_.Add(instruction);
+}
+
+// ---- views
+
+// Points an operand at its data: at the source of a view where it can be read in place.
+void Planner::Resolve(Operand& operand, uint32_t units)
+{
+    for (uint32_t i = 0; i < views_.size();) {
+        if (!views_[i].ub.Overlaps({operand.base, operand.end})) {
+            ++i;
+        } else if (ReadInPlace(views_[i], operand, units)) {
+            return;
+        } else {
+            Materialize(i);  // removes view i
+        }
+    }
+}
+
+bool Planner::ReadInPlace(const View& view, Operand& operand, uint32_t units) const
+{
+    int64_t column = operand.base - view.ub.begin;
+    if (column < 0) {
+        return false;
+    }
+    const Rows& rows = view.rows;
+    const int64_t row = rows.rows == 1 ? 0 : column / rows.stride;
+    column -= row * rows.stride;
+    const bool inOneRow = column + (operand.end - operand.base) <= rows.rowBytes;
+    const bool rowByRow =
+        operand.stride == rows.stride && column + operand.extent <= rows.rowBytes && row + units <= rows.rows;
+    if (!inOneRow && !rowByRow) {
+        return false;
+    }
+    if (!inOneRow) {
+        operand.stride = view.gmStride;
+    }
+    operand.base = const_cast<char*>(view.gm) + row * view.gmStride + column;
+    operand.end = operand.base + operand.stride * (units - 1) + operand.extent;
+    operand.origin = view.origin;
+    return true;
+}
+
+void Planner::RemoveView(uint32_t view)
+{
+    views_[view] = views_.back();
+    views_.pop_back();
+}
+
+// Makes the copy that a view stood for.
+void Planner::Materialize(uint32_t index)
+{
+    const View view = views_[index];
+    RemoveView(index);
+    Instruction copy;
+    copy.run = g_vectorUnit->copy;
+    copy.units = view.rows.rows;
+    copy.lanes = view.rows.rowBytes / 4 + 1;
+    copy.operandCount = 2;
+    copy.operands[0] = {const_cast<char*>(view.ub.begin), view.rows.stride, view.rows.rowBytes};
+    copy.operands[1] = {const_cast<char*>(view.gm), view.gmStride, view.rows.rowBytes, view.origin};
+    SetEnds(copy);
+    groups_.Add(copy);
+}
+
+// A write to `span`: views that it replaces as a whole are dropped, others whose copy or source it touches become
+// copies first.
+void Planner::Overwrite(const Span& span, bool gapless)
+{
+    for (uint32_t i = 0; i < views_.size();) {
+        const View& view = views_[i];
+        if (gapless && span.Covers(view.ub)) {
+            RemoveView(i);
+        } else if (span.Overlaps(view.ub) || span.Overlaps({view.gm, view.GmEnd()})) {
+            Materialize(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
+void Planner::Discard(const Span& freed)
+{
+    groups_.Discard(freed.begin, freed.end);
+    for (uint32_t i = 0; i < views_.size();) {
+        if (freed.Covers(views_[i].ub)) {
+            RemoveView(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
+// ---- copies
+
+void Planner::CopyIn(const Instruction& copy, int32_t origin)
+{
+    View view;
+    view.rows = RowsOf(copy, 0, view.gmStride);
+    view.gm = copy.operands[1].base;
+    const char* const ub = copy.operands[0].base;
+    view.ub = {ub, ub + view.rows.stride * (view.rows.rows - 1) + view.rows.rowBytes};
+    view.origin = origin;
+    Overwrite(view.ub, view.rows.rows == 1);
+    if (views_.size() == MAX_VIEWS) {
+        Materialize(0);
+    }
+    views_.push_back(view);
+    plan_->reads_.push_back({origin, view.GmEnd() - view.gm});
+}
+
+void Planner::CopyOut(Instruction copy, int32_t origin)
+{
+    int64_t gmStride = 0;
+    const Rows rows = RowsOf(copy, 1, gmStride);
+    copy.run = copy.request == RequestKind::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
+    if (rows.rows == 1) {  // by elements, so that it can walk along with the instructions that make the data
+        const uint32_t elementBytes = copy.lanes;
+        copy.units = rows.rowBytes / elementBytes;
+        copy.lanes = 1;
+        for (uint32_t i = 0; i < 2; ++i) {
+            copy.operands[i].stride = elementBytes;
+            copy.operands[i].extent = elementBytes;
+        }
+    } else {
+        copy.lanes = rows.rowBytes / 4 + 1;
+    }
+    SetEnds(copy);
+    Operand& to = copy.operands[0];
+    to.origin = origin;
+    plan_->writes_.push_back({origin, to.end - to.base});
+    // First, so that a view of what is about to be overwritten becomes a copy.
+    Overwrite({to.base, to.end}, false);
+    Resolve(copy.operands[1], copy.units);
+    groups_.AddCopyOut(copy);
+}
+
+// ---- the plan
+
+// The step of the instructions in the chain, the last of the plan.
+void Planner::AddStep(uint32_t groupUnits)
+{
+    Plan& plan = *plan_;
+    const uint32_t length = chain_.Length();
+    if (length == 0) {
+        return;
+    }
+    const uint32_t first = static_cast<uint32_t>(plan.instructions_.size()) - length;
+    const uint32_t ratio = plan.instructions_[first].units / groupUnits;
+    if (length == 1) {
+        plan.steps_.push_back({first, 0, ratio});
+    } else {
+        const std::vector<ChainItem>& items = chain_.Items();
+        plan.steps_.push_back({static_cast<uint32_t>(plan.items_.size()), static_cast<uint32_t>(items.size()), ratio});
+        plan.items_.insert(plan.items_.end(), items.begin(), items.end());
+    }
+    chain_.Clear();
+}
+
+void Planner::Compile()
+{
+    const std::vector<Instruction>& all = groups_.Instructions();
+    Plan& plan = *plan_;
+    plan.instructions_.reserve(all.size());  // chains point into it
+    for (const Group& group : groups_.List()) {
+        Plan::StepGroup steps{static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)};
+        for (const uint32_t i : group.members) {
+            plan.instructions_.push_back(all[i]);
+            Instruction& instruction = plan.instructions_.back();
+            if (group.elements == 1 && chain_.Extend(instruction)) {
+                continue;
+            }
+            plan.instructions_.pop_back();
+            AddStep(group.units);
+            plan.instructions_.push_back(all[i]);
+            if (group.elements > 1 || !chain_.Extend(instruction)) {
+                plan.steps_.push_back(
+                    {static_cast<uint32_t>(plan.instructions_.size()) - 1, 0, instruction.units / group.units});
+            }
+        }
+        AddStep(group.units);
+        steps.count = static_cast<uint32_t>(plan.steps_.size()) - steps.first;
+        plan.groups_.push_back(steps);
+    }
+    for (uint32_t i = 0; i < plan.instructions_.size(); ++i) {
+        const Instruction& instruction = plan.instructions_[i];
+        plan.turns_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
+        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
+            const Operand& operand = instruction.operands[a];
+            if (operand.origin != NO_ORIGIN) {
+                plan.relocations_.push_back({i, a, operand.origin, operand.base - gm_[operand.origin]});
+            }
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,49 @@
+/*!
+ * Makes a plan of what a kernel asked for: copies from global memory become views that instructions read in place,
+ * instructions are grouped, copies to global memory sink into the group that makes their data.
+ */
+#ifndef ASCENDC_HOST_PLANNER_H
+#define ASCENDC_HOST_PLANNER_H
+
+#include <cstdint>
+#include <vector>
+
+#include "chains.h"
+#include "groups.h"
+#include "plan.h"
+
+namespace AscendC {
+namespace host {
+
+class Planner {
+public:
+    // `views` at the start: the first origins. Request i copies from or to origin views.size() + i.
+    void Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, Plan& plan);
+
+private:
+    static constexpr uint32_t MAX_VIEWS = 12;
+
+    void Take(const Instruction& request, int32_t origin);
+    void Record(Instruction instruction);
+    void CopyIn(const Instruction& copy, int32_t origin);
+    void CopyOut(Instruction copy, int32_t origin);
+    void Resolve(Operand& operand, uint32_t units);
+    bool ReadInPlace(const View& view, Operand& operand, uint32_t units) const;
+    void Overwrite(const Span& span, bool gapless);
+    void Materialize(uint32_t view);
+    void RemoveView(uint32_t view);
+    void Discard(const Span& freed);
+    void Compile();
+    void AddStep(uint32_t groupUnits);
+
+    std::vector<View> views_;
+    std::vector<const char*> gm_;  // of each origin
+    Groups groups_;
+    Chain chain_;
+    Plan* plan_ = nullptr;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_PLANNER_H

@@ -1,0 +1,50 @@
+#include "prefetch.h"
+
+namespace AscendC {
+namespace host {
+
+void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
+{
+    constexpr int64_t MAX_STEP = 1 << 20;
+    const int64_t step = stream.last == nullptr ? 0 : gm - stream.last;
+    stream.last = gm;
+    if (rows.rows * rows.rowBytes < MIN_BYTES || step <= 0 || step > MAX_STEP || count_ == MAX_AHEAD) {
+        return;
+    }
+    ahead_[count_++] = {gm + step, rows.rowBytes, rows.rowBytes, rows.rows, rows.stride - rows.rowBytes};
+}
+
+void Prefetcher::Spread(uint32_t turns)
+{
+    uint32_t lines = 0;
+    for (uint32_t i = 0; i < count_; ++i) {
+        lines += ahead_[i].rows * (ahead_[i].rowBytes / LINE_BYTES + 1);
+    }
+    linesPerTurn_ = lines / (turns + 1) + 1;
+}
+
+// A few lines at a time, no more than the core has fill buffers for. At an end of the data nobody uses what is fetched.
+void Prefetcher::Fetch(uint32_t lines)
+{
+    while (lines > 0 && count_ > 0) {
+        Ahead& ahead = ahead_[count_ - 1];
+        const uint32_t inRow = (ahead.left + LINE_BYTES - 1) / LINE_BYTES;
+        const uint32_t now = inRow < lines ? inRow : lines;
+        for (uint32_t i = 0; i < now; ++i) {
+            __builtin_prefetch(ahead.next + i * LINE_BYTES, 0, 2);
+        }
+        lines -= now;
+        if (now * LINE_BYTES < ahead.left) {
+            ahead.next += now * LINE_BYTES;
+            ahead.left -= now * LINE_BYTES;
+        } else if (--ahead.rows > 0) {
+            ahead.next += ahead.left + ahead.gap;
+            ahead.left = ahead.rowBytes;
+        } else {
+            --count_;
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

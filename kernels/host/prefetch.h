@@ -1,0 +1,72 @@
+/*!
+ * Fetches the next tile while this one is calculated with: what double buffering does on the chip.
+ */
+#ifndef ASCENDC_HOST_PREFETCH_H
+#define ASCENDC_HOST_PREFETCH_H
+
+#include <cstdint>
+
+#include "instruction.h"
+
+namespace AscendC {
+namespace host {
+
+struct Span {
+    const char* begin;
+    const char* end;
+    bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
+    bool Covers(const Span& other) const { return begin <= other.begin && other.end <= end; }
+};
+
+// Rows in memory: the first, their length, and the distance from one to the next.
+struct Rows {
+    uint32_t rows;
+    uint32_t rowBytes;
+    int64_t stride;
+};
+
+// The copies into one queue: where the last one came from tells where the next will.
+struct Stream {
+    const char* last = nullptr;
+};
+
+class Prefetcher {
+public:
+    void Reset() { count_ = 0; }
+    bool Idle() const { return count_ == 0; }
+    // A queue was filled from `gm`: the next tile will lie as far on as this one from the last.
+    void LookAhead(const char* gm, const Rows& rows, Stream& stream);
+    // How much is to be fetched in each of `turns` turns, and one turn.
+    void Spread(uint32_t turns);
+    void Turn()
+    {
+        if (count_ > 0) {
+            Fetch(linesPerTurn_);
+        }
+    }
+
+private:
+    static constexpr uint32_t MAX_AHEAD = 4;
+    static constexpr uint32_t MIN_BYTES = 4096;
+    static constexpr uint32_t LINE_BYTES = 64;
+
+    // What is not yet fetched of a tile.
+    struct Ahead {
+        const char* next;
+        uint32_t rowBytes;  // of a row
+        uint32_t left;      // of the current row
+        uint32_t rows;      // the current one included
+        int64_t gap;        // bytes from a row's end to the next
+    };
+
+    void Fetch(uint32_t lines);
+
+    uint32_t count_ = 0;
+    uint32_t linesPerTurn_ = 0;
+    Ahead ahead_[MAX_AHEAD];
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_PREFETCH_H

@@ -1,0 +1,66 @@
+/*!
+ * One float a row, for the rows of a tile: reduced from 64 lanes a row, and spread over a block a row for WithRows. No
+ * value ever leaves the vector unit.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
+#define MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
+
+#include "kernel_operator.h"
+#include "primitives/rows.h"
+
+namespace ms_ascend_ops {
+
+constexpr float LOWEST_FLOAT = -3.4028234663852886e38f;
+
+class RowValues {
+public:
+    __aicore__ inline void Init(uint32_t rows, AscendC::TPipe& pipe)
+    {
+        const uint32_t rows8 = (rows + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+        pipe.InitBuffer(laneBuf_, rows * FLOAT_LANES * sizeof(float));
+        pipe.InitBuffer(valueBuf_, rows8 * sizeof(float));
+        pipe.InitBuffer(onesBuf_, AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(blockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+        lanes = laneBuf_.Get<float>();
+        values = valueBuf_.Get<float>();
+        ones_ = onesBuf_.Get<float>();
+        blocks = blockBuf_.Get<float>();
+        AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+        AscendC::Duplicate(values, 1.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
+    }
+
+    __aicore__ inline void StartLanes(float value, uint32_t rows)
+    {
+        AscendC::Duplicate(lanes, value, static_cast<int32_t>(rows * FLOAT_LANES));
+    }
+
+    __aicore__ inline void MaxOfLanes(uint32_t rows)
+    {
+        AscendC::WholeReduceMax(values, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8,
+                                AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+    }
+
+    __aicore__ inline void SumOfLanes(uint32_t rows)
+    {
+        AscendC::WholeReduceSum(values, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
+    }
+
+    __aicore__ inline void Invert(uint32_t rows) { DivOf::Counter(values, ones_, values, rows, {1, 0, 1, 8, 0, 8}); }
+
+    __aicore__ inline void Spread(uint32_t rows) { BroadcastRows(blocks, values, rows); }
+
+    AscendC::LocalTensor<float> lanes;   // 64 a row
+    AscendC::LocalTensor<float> values;  // one a row
+    AscendC::LocalTensor<float> blocks;  // each value 8 times
+
+private:
+    AscendC::TBuf<AscendC::TPosition::VECCALC> laneBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> valueBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::LocalTensor<float> ones_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H

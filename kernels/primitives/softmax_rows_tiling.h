@@ -1,0 +1,45 @@
+/*!
+ * Tiling shared by the softmaxes over contiguous rows and their gradients. Plain C++.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
+
+#include "primitives/row_plan.h"
+
+namespace ms_ascend_ops::softmax {
+
+// Fills the fields of `tiling` that say where rows lie. `bytesPerElement`: Unified Buffer for each element of a tile;
+// `bytesMoved`: global memory read and written for each element.
+template <class TILING>
+LaunchConfig PlanRowTiles(uint64_t rows, uint64_t cols, uint32_t elementBytes, uint32_t bytesPerElement,
+                          uint32_t bytesMoved, const Platform& platform, TILING& tiling)
+{
+    const RowPlan plan = PlanRows(rows, cols, elementBytes, bytesPerElement, 0, 0, platform);
+    tiling.rows = rows;
+    tiling.cols = static_cast<uint32_t>(cols);
+    tiling.tileRows = plan.tileRows;
+    tiling.stepRows = plan.stepRows;
+    tiling.tileCols = plan.tileCols;
+    tiling.stride = plan.stride;
+    LaunchConfig config;
+    config.blockDim = CoresFor(rows, rows * cols * bytesMoved, platform);
+    tiling.rowsPerCore = SplitRows(rows, cols * elementBytes, elementBytes, config);
+    return config;
+}
+
+// Forward: x and y in two buffers each; one float copy unless they are float, when y itself is the work area.
+inline uint32_t ForwardBytes(uint32_t elementBytes)
+{
+    return 4 * elementBytes + (elementBytes == 4 ? 0 : 4);
+}
+
+// Gradient: dy, y and dx in two buffers each; the products in float, and float copies of dy and y unless they are
+// float.
+inline uint32_t GradientBytes(uint32_t elementBytes)
+{
+    return 6 * elementBytes + (elementBytes == 4 ? 4 : 12);
+}
+
+}  // namespace ms_ascend_ops::softmax
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H

@@ -1,0 +1,65 @@
+"""What of CANN there is on this machine: the toolkit, the driver, packages of custom operators. Reads files only."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import mindspore as ms
+
+__all__ = ["cann_home", "cann_version", "chip_name", "custom_packages", "driver_version"]
+
+_DRIVER = Path("/usr/local/Ascend/driver")
+_VERSION = re.compile(r"^Version\s*=\s*\[?([\w.]+)", re.MULTILINE | re.IGNORECASE)
+
+
+def cann_home() -> Path | None:
+    """The folder of the toolkit that the environment names (its `set_env.sh` does)."""
+    for variable in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+        if os.environ.get(variable):
+            return Path(os.environ[variable])
+    if os.environ.get("ASCEND_OPP_PATH"):
+        return Path(os.environ["ASCEND_OPP_PATH"]).parent
+    return None
+
+
+def cann_version() -> str | None:
+    """The version of the toolkit, e.g. "8.5.0"; None if there is none."""
+    home = cann_home()
+    # The places of 8.x and 9.x.
+    return None if home is None else _version_of(home / "compiler" / "version.info", home / "version.info")
+
+
+def driver_version() -> str | None:
+    """The version of the NPU driver; None if there is none."""
+    return _version_of(_DRIVER / "version.info")
+
+
+def custom_packages() -> list[Path]:
+    """Folders of installed custom-operator packages, in the order in which they are searched."""
+    folders = [Path(folder) for folder in os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(":") if folder]
+    opp = os.environ.get("ASCEND_OPP_PATH") or (cann_home() and str(cann_home()) + "/opp")
+    if opp:
+        folders += sorted(path for path in Path(opp, "vendors").glob("*") if path.is_dir())
+    return list(dict.fromkeys(folders))
+
+
+def chip_name() -> str:
+    """What operators run on with the present `device_target`: "cpu", or the name of the chip, e.g. "ascend910b"."""
+
+    if ms.get_context("device_target") != "Ascend":
+        return str(ms.get_context("device_target")).lower()
+    from mindspore._c_expression import MSContext  # noqa: PLC0415
+
+    return str(MSContext.get_instance().get_ascend_soc_version()).lower()
+
+
+def _version_of(*files: Path) -> str | None:
+    for file in files:
+        try:
+            if match := _VERSION.search(file.read_text(encoding="utf-8", errors="replace")):
+                return match[1]
+        except OSError:
+            continue
+    return None

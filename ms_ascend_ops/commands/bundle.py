@@ -1,0 +1,32 @@
+"""`bundle`: a MindIR with all that belongs to it in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["bundle"]
+
+
+@click.command()
+@click.argument("mindir", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside the MindIR, as .msbundle.")
+@click.option("--chip", help="The only chip it may run on, e.g. ascend910b; default: any.")
+def bundle(mindir: Path, output: Path | None, chip: str | None) -> None:
+    """Pack MINDIR, its parameters and a manifest into one file that `load` and `infer` take on any machine.
+
+    The manifest has the versions of this package, MindSpore and CANN, the operators that the network needs, and the
+    SHA-256 of every file. Loading checks all of it.
+    """
+    from ms_ascend_ops.commands.errors import reported
+    from ms_ascend_ops.export.bundle import bundle as pack
+    from ms_ascend_ops.export.bundle import read_manifest
+
+    with reported():
+        path = pack(mindir, output or mindir.with_suffix(".msbundle"), chip)
+    manifest = read_manifest(path)
+    operators = ", ".join(f"{name} (version {version})" for name, version in manifest["operators"].items())
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    click.echo(f"{path}: {len(manifest['files'])} files, {size / 2**20:.1f} MiB; operators: {operators or 'none'}")
+    click.echo(f"Run it with: python -m ms_ascend_ops infer {path} --input x.npy")

@@ -1,0 +1,43 @@
+"""`doctor`: whether the parts of an installation fit together, on one screen."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import asdict
+
+import click
+
+__all__ = ["doctor"]
+
+_MARKS = {"ok": ("ok", "green"), "warning": ("!!", "yellow"), "error": ("XX", "red"), "absent": ("--", None)}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For machines: a list of parts with status, found and remedy.")
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Check that MindSpore, NumPy, the libraries, CANN, driver and environment fit together.
+
+    Says for each part what is there, and what to do if that does not fit. Exit code 0: everything that this machine
+    needs is in order; 1: something is not.
+    """
+    from ms_ascend_ops.doctor import examine
+
+    checks = []
+    for check in examine():
+        checks.append(check)
+        if as_json:
+            continue
+        mark, color = _MARKS[check.status]
+        click.echo(f"{click.style(mark, fg=color)}  {check.part:<21} {check.found}")
+        if check.remedy and check.status in ("warning", "error"):
+            click.echo(textwrap.fill(check.remedy, 110, initial_indent=" " * 26 + "-> ", subsequent_indent=" " * 29))
+    errors = [check for check in checks if check.status == "error"]
+    if as_json:
+        click.echo(json.dumps([asdict(check) for check in checks], indent=2))
+    elif errors:
+        click.echo(f"\n{len(errors)} to put right: {', '.join(check.part for check in errors)}")
+    else:
+        click.echo("\nEverything that this machine needs is in order.")
+    ctx.exit(1 if errors else 0)

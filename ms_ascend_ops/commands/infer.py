@@ -1,0 +1,176 @@
+"""`infer`: runs a MindIR or a bundle."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.export import InputSpec
+
+__all__ = ["infer"]
+
+Array = np.ndarray[Any, Any]
+
+
+@click.command()
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for each input.")
+@click.option("--shape", "shapes", multiple=True, metavar="SIZES", help="Random inputs of these shapes, e.g. 2,128.")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Save the outputs here (.npy).")
+@click.option("--profile", is_flag=True, help="Measure latency and throughput.")
+@click.option("--runs", type=click.IntRange(1), default=100, help="How often --profile runs it.")
+@click.option("--warmup", type=click.IntRange(0), default=10, help="Runs before --profile measures.")
+@click.option("--seed", default=0, help="Of random inputs.")
+def infer(
+    model: Path,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    output: Path | None,
+    profile: bool,
+    runs: int,
+    warmup: int,
+    seed: int,
+) -> None:
+    """Run MODEL, a MindIR or a bundle, and print the shapes of what goes in and comes out.
+
+    Inputs come from .npy files, in the order of the network or by name (`--input ids=ids.npy`); for a bfloat16 input
+    the file may be float32. Without files they are random; a size that the network leaves open is then 1, or what
+    `--shape` says, one for each input.
+    """
+    os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
+
+    from ms_ascend_ops.commands.errors import reported
+    from ms_ascend_ops.export import load
+
+    if inputs and shapes:
+        raise click.UsageError("either --input or --shape, not both")
+    with reported():
+        start = time.perf_counter()
+        network = load(model)
+        click.echo(f"loaded {model} in {time.perf_counter() - start:.2f} s")
+        arrays = _from_files(inputs, network.inputs) if inputs else _random(shapes, network.inputs, seed)
+        tensors = [_tensor(array, spec) for array, spec in zip(arrays, network.inputs, strict=True)]
+        start = time.perf_counter()
+        results = _flat(network(*tensors))
+        values = [_array(result) for result in results]
+        first_s = time.perf_counter() - start
+    for spec, tensor in zip(network.inputs, tensors, strict=True):
+        click.echo(f"input  {spec}: {tuple(tensor.shape)}")
+    for index, (result, value) in enumerate(zip(results, values, strict=True)):
+        click.echo(f"output {index}: {str(result.dtype).lower()} {value.shape}{_statistics(value)}")
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        for index, value in enumerate(values):
+            np.save(output / f"output_{index}.npy", value)
+        click.echo(f"saved {len(values)} outputs in {output}")
+    if profile:
+        seconds = _measured(lambda: [value.asnumpy() for value in _flat(network(*tensors))], runs, warmup)
+        click.echo(_profile(seconds, first_s, tensors[0].shape[0] if tensors and tensors[0].shape else 1))
+
+
+def _from_files(given: Sequence[str], specs: Sequence[InputSpec]) -> list[Array]:
+    names = [spec.name for spec in specs]
+    files: dict[str, Path] = {}
+    for position, text in enumerate(given):
+        name, separator, file = text.partition("=")
+        if not separator or name not in names:  # a path may hold an equals sign
+            if position >= len(names):
+                raise click.UsageError(f"the network has {len(names)} inputs, got {len(given)} files")
+            name, file = names[position], text
+        if name in files:
+            raise click.UsageError(f"--input: there are two files for {name}")
+        files[name] = Path(file)
+    if missing := [str(spec) for spec in specs if spec.name not in files]:
+        raise click.UsageError(f"--input: no file for {'; '.join(missing)}")
+    return [np.load(files[name], allow_pickle=False) for name in names]
+
+
+def _random(shapes: Sequence[str], specs: Sequence[InputSpec], seed: int) -> list[Array]:
+    if shapes and len(shapes) != len(specs):
+        raise click.UsageError(f"--shape: one for each of the {len(specs)} inputs, got {len(shapes)}")
+    rng = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for index, spec in enumerate(specs):
+        shape = tuple(max(1, size) for size in spec.shape)
+        if shapes:
+            parts = shapes[index].replace("x", ",").split(",")
+            if not all(part.strip().isdecimal() for part in parts):
+                raise click.BadParameter(f"must be of the form 2,128, got {shapes[index]}", param_hint="--shape")
+            shape = tuple(int(part) for part in parts)
+        if "float" in str(spec.dtype).lower():
+            arrays.append(rng.standard_normal(shape).astype(np.float32))
+        else:
+            arrays.append(rng.integers(0, 2, shape))
+    return arrays
+
+
+def _tensor(array: Array, spec: InputSpec) -> Any:
+    """What a file holds in the dtype of the network, if that loses nothing that the file is likely to mean."""
+    from mindspore import Tensor, bfloat16
+    from mindspore.common import dtype_to_nptype
+
+    if spec.dtype == bfloat16:
+        if array.dtype.kind == "V" and array.dtype.itemsize == 2:  # NumPy saves bfloat16 as two bytes without a name
+            array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        if array.dtype.kind == "f":
+            return Tensor(array.astype(np.float32), bfloat16)
+    else:
+        wanted = np.dtype(dtype_to_nptype(spec.dtype))
+        if (
+            array.dtype.kind in "iub" and wanted.kind in "iub" and np.array_equal(array, array.astype(wanted))
+        ) or array.dtype.kind == wanted.kind == "f":
+            array = array.astype(wanted)
+    return Tensor(np.ascontiguousarray(array))
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, tuple | list):
+        return [tensor for part in result for tensor in _flat(part)]
+    return [result]
+
+
+def _array(tensor: Any) -> Array:
+    """bfloat16 as float32, which any NumPy can read."""
+    from mindspore import bfloat16, float32
+
+    array: Array = (tensor.astype(float32) if tensor.dtype == bfloat16 else tensor).asnumpy()
+    return array
+
+
+def _statistics(value: Array) -> str:
+    if value.size == 0 or value.dtype.kind not in "fiu":
+        return ""
+    finite = value[np.isfinite(value)] if value.dtype.kind == "f" else value
+    text = f", min {finite.min():.6g}, max {finite.max():.6g}, mean {finite.mean():.6g}" if finite.size else ""
+    odd = value.size - finite.size
+    return f"{text}, {odd} not finite" if odd else text
+
+
+def _measured(call: Callable[[], Any], runs: int, warmup: int) -> list[float]:
+    for _ in range(warmup):
+        call()
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _profile(seconds: Sequence[float], first_s: float, batch: int) -> str:
+    ms = np.array(seconds) * 1e3
+    p50, p90, p99 = np.percentile(ms, (50, 90, 99))
+    rate = len(seconds) / sum(seconds)
+    return (
+        f"first call {first_s * 1e3:.1f} ms (with compilation)\n"
+        f"latency over {len(seconds)} runs: min {ms.min():.3f}  p50 {p50:.3f}  p90 {p90:.3f}  p99 {p99:.3f}  "
+        f"max {ms.max():.3f} ms\n"
+        f"throughput: {rate:.1f} runs/s, {rate * batch:.1f} samples/s (batch {batch})"
+    )

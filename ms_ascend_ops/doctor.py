@@ -1,0 +1,277 @@
+"""Whether the parts of an installation fit together: one function for each part. Imports none of them itself."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.cann import cann_home, cann_version, custom_packages, driver_version
+from ms_ascend_ops.library import LIBRARY
+from ms_ascend_ops.version import __version__
+
+__all__ = ["Check", "examine"]
+
+_REBUILD = "run `pip install .` (or `bash build.sh host`) in the source tree"
+_NPU_DEVICES = "/dev/davinci[0-9]*"
+
+# What a new process finds out about the library: a crash of it is a finding, not the end of the examination.
+_TRY_LIBRARY = """
+import json
+import numpy as np
+from ms_ascend_ops import _C
+x = np.arange(1, 65, dtype=np.float32).reshape(4, 16)
+y, rstd = np.full_like(x, np.nan), np.full((4, 1), np.nan, np.float32)
+_C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "llama"})
+error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)).max())
+print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
+                  "signatures": [signature["name"] for signature in _C.signatures()]}))
+"""
+
+_TRY_MINDSPORE = """
+import json
+import mindspore as ms
+import numpy as np
+from ms_ascend_ops import ops
+x = ms.Tensor(np.arange(1, 65, dtype=np.float32).reshape(4, 16)) + 1.0
+y = ops.rms_norm(x, ms.Tensor(np.ones(16, np.float32)))[0].asnumpy()
+x = x.asnumpy().astype(np.float64)
+error = float(np.abs(y - x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)).max())
+print(json.dumps({"target": ms.get_context("device_target"), "error": error}))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of one part, and what to do about it if that does not fit."""
+
+    part: str
+    status: Literal["ok", "warning", "error", "absent"]  # absent: not here, and not needed here
+    found: str
+    remedy: str = ""
+
+
+def examine() -> Iterator[Check]:
+    """Every part in turn."""
+    for part, check in _CHECKS.items():
+        try:
+            yield check(part)
+        except Exception as error:
+            yield Check(part, "error", f"cannot be examined: {type(error).__name__}: {error}")
+
+
+def _python(part: str) -> Check:
+    found = f"{platform.python_version()} at {sys.executable}, {platform.machine()}"
+    if (3, 10) <= sys.version_info[:2] <= (3, 12):
+        return Check(part, "ok", found)
+    return Check(part, "error", found, "use Python 3.10, 3.11 or 3.12: MindSpore 2.10 has wheels for no other")
+
+
+def _package(part: str) -> Check:
+    operators = registry.names()
+    return Check(part, "ok", f"{__version__} at {Path(__file__).parent}, {len(operators)} operators")
+
+
+def _mindspore(part: str) -> Check:
+    version = _installed("mindspore")
+    if version is None:
+        return Check(part, "error", "not installed", "pip install 'mindspore>=2.10,<2.11'")
+    if _numbers(version)[:2] != (2, 10):
+        return Check(part, "error", version, "this package is built for 2.10: pip install 'mindspore>=2.10,<2.11'")
+    return Check(part, "ok", version)
+
+
+def _numpy(part: str) -> Check:
+    version = _installed("numpy")
+    if version is None:
+        return Check(part, "error", "not installed", "pip install 'numpy>=1.25,<2'")
+    if _numbers(version) >= (2,):
+        remedy = "MindSpore 2.10 is compiled against NumPy 1 and fails with 2: pip install 'numpy>=1.25,<2'"
+        return Check(part, "error", version, remedy)
+    if _numbers(version) < (1, 25):
+        return Check(part, "error", version, "pip install 'numpy>=1.25,<2'")
+    return Check(part, "ok", version)
+
+
+def _library(part: str) -> Check:
+    if not LIBRARY.is_file():
+        return Check(part, "error", f"{LIBRARY} is missing", _REBUILD)
+    found, failure = _run(_TRY_LIBRARY)
+    if found is None:
+        if failure == f"killed by {signal.SIGILL.name}":
+            remedy = f"it was built for another CPU: {_REBUILD} on this machine, or with MS_ASCEND_OPS_PORTABLE=1"
+            return Check(part, "error", f"{LIBRARY} holds instructions that this CPU does not have", remedy)
+        return Check(part, "error", f"{LIBRARY} does not run: {failure}", _REBUILD)
+    text = f"{found['version']} at {found['path']}, {found['threads']} threads"
+    if found["version"] != __version__:
+        return Check(part, "error", f"{text}, but the package has {__version__}", _REBUILD)
+    defined = {signature.name for op in registry.names() for signature in registry.op_spec(op).signatures}
+    if odd := sorted(defined ^ set(found["signatures"])):
+        return Check(part, "error", f"{text}, which does not have the operators of the package ({odd[0]})", _REBUILD)
+    if not found["error"] < 1e-5:
+        return Check(part, "error", f"{text}, which computes wrong values (error {found['error']:.2g})", _REBUILD)
+    return Check(part, "ok", text)
+
+
+def _operators(part: str) -> Check:
+    found, failure = _run(_TRY_MINDSPORE)
+    if found is None:
+        return Check(part, "error", f"an operator does not run: {failure}", "first what the other parts say")
+    text = f"rms_norm runs on {found['target']}"
+    if not found["error"] < 1e-5:
+        return Check(part, "error", f"{text} with wrong values (error {found['error']:.2g})", _REBUILD)
+    return Check(part, "ok", text)
+
+
+def _devices(part: str) -> Check:
+    devices = sorted(path.name for path in Path("/dev").glob(_NPU_DEVICES.rpartition("/")[2]))
+    version = driver_version()
+    if not devices:
+        where = "no NPU: operators run on the CPU" + (f" (driver {version} is installed)" if version else "")
+        return Check(part, "absent", where)
+    if version is None:
+        return Check(part, "error", f"{', '.join(devices)}, no driver", "install the NPU driver and firmware")
+    return Check(part, "ok", f"driver {version}, {', '.join(devices)}")
+
+
+def _cann(part: str) -> Check:
+    home, version = cann_home(), cann_version()
+    if home is None:
+        if _has_npu():
+            return Check(part, "error", "not in the environment", "source set_env.sh of the CANN toolkit")
+        return Check(part, "absent", "not installed; needed on an NPU only")
+    if version is None:
+        return Check(part, "error", f"{home} holds no toolkit", "source set_env.sh of the CANN toolkit that is there")
+    supported = _cann_supported()
+    if supported and ".".join(version.split(".")[:2]) not in supported:
+        remedy = f"MindSpore {_installed('mindspore')} is for CANN {', '.join(supported)}"
+        return Check(part, "warning", f"{version} at {home}", remedy)
+    return Check(part, "ok", f"{version} at {home}")
+
+
+def _custom_package(part: str) -> Check:
+    packages = custom_packages()
+    entries = [signature.entry for op in registry.names() for signature in registry.op_spec(op).signatures]
+    for package in packages:
+        headers = {header.stem for header in Path(package, "op_api", "include").glob("aclnn_*.h")}
+        ours = {entry for entry in entries if any(_same_operator(header, entry) for header in headers)}
+        if ours == set(entries):
+            return Check(part, "ok", f"{package}, {len(ours)} operators")
+        if ours:
+            missing = sorted(set(entries) - ours)
+            return Check(part, "error", f"{package} lacks {', '.join(missing)}", "build and install it again")
+    if not _has_npu():
+        return Check(part, "absent", "not installed; needed on an NPU only")
+    return Check(part, "error", "not installed", "build it with `bash build.sh ascend` and run what that makes")
+
+
+def _compiler(part: str) -> Check:
+    path = shutil.which("g++")
+    if path is None:
+        status: Literal["error", "absent"] = "error" if _has_npu() else "absent"
+        return Check(part, status, "no g++", "install g++: MindSpore compiles a callback for every operator on an NPU")
+    return Check(part, "ok", path)
+
+
+def _environment(part: str) -> Check:
+    found, wrong = [], []
+    for name, rule in _VARIABLES.items():
+        value = os.environ.get(name)
+        if value is None:
+            continue
+        found.append(f"{name}={value}")
+        if reason := rule(value):
+            wrong.append(f"{name}: {reason}")
+    text = ", ".join(found) or "nothing set that matters"
+    return Check(part, "error" if wrong else "ok", text, "; ".join(wrong))
+
+
+def _threads_are_wrong(value: str) -> str:
+    right = value.isascii() and value.isdecimal() and 1 <= int(value) <= 256
+    return "" if right else "it must be 1 to 256; it is ignored"
+
+
+def _white_list_is_wrong(value: str) -> str:
+    inside = LIBRARY.resolve().is_relative_to(Path(value).resolve())
+    return "" if inside else f"it must hold {LIBRARY}, or MindSpore refuses every operator"
+
+
+def _folders_are_wrong(value: str) -> str:
+    missing = [folder for folder in value.split(":") if folder and not Path(folder).is_dir()]
+    return f"{', '.join(missing)} does not exist: source set_env.sh again" if missing else ""
+
+
+_VARIABLES: dict[str, Callable[[str], str]] = {
+    "MS_ASCEND_OPS_NUM_THREADS": _threads_are_wrong,
+    "MS_CUSTOM_AOT_WHITE_LIST": _white_list_is_wrong,
+    "ASCEND_HOME_PATH": _folders_are_wrong,
+    "ASCEND_OPP_PATH": _folders_are_wrong,
+    "ASCEND_CUSTOM_OPP_PATH": _folders_are_wrong,
+}
+
+_CHECKS: dict[str, Callable[[str], Check]] = {
+    "Python": _python,
+    "ms_ascend_ops": _package,
+    "MindSpore": _mindspore,
+    "NumPy": _numpy,
+    "kernel library": _library,
+    "an operator": _operators,
+    "NPU and driver": _devices,
+    "CANN toolkit": _cann,
+    "CANN package of ours": _custom_package,
+    "C++ compiler": _compiler,
+    "environment": _environment,
+}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _has_npu() -> bool:
+    return any(Path("/dev").glob(_NPU_DEVICES.rpartition("/")[2]))
+
+
+def _cann_supported() -> list[str]:
+    """The versions that the installed MindSpore says it is for."""
+    try:
+        from mindspore.run_check._check_version import AscendEnvChecker  # noqa: PLC0415
+
+        return [str(version) for version in AscendEnvChecker("").version]
+    except Exception:
+        return []
+
+
+def _same_operator(header: str, entry: str) -> bool:
+    return header.removeprefix("aclnn_").replace("_", "").lower().endswith(entry.lower())
+
+
+def _run(code: str) -> tuple[dict[str, Any] | None, str]:
+    """Run code in a new process: the JSON that it prints, or what went wrong."""
+    environment = {**os.environ, "GLOG_v": "3"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    if done.returncode < 0:
+        return None, f"killed by {signal.Signals(-done.returncode).name}"
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return None, (done.stderr.strip().splitlines() or ["no message"])[-1]
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found, ""

@@ -1,0 +1,53 @@
+"""Softmax of attention scores: scaled, with an additive mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["scaled_masked_softmax"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, mask, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout, out), stock.zeros_like(mask)
+
+    return bprop
+
+
+_select = Selector("scaled_masked_softmax", _bprop)
+
+
+def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
+    r"""Softmax over the last axis of scaled attention scores with an additive mask.
+
+    .. math::
+        y = \mathrm{softmax}(\mathrm{scale} \cdot x + \mathrm{mask})
+
+    Differentiable in `x`. The mask counts as a constant: its gradient is zero.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., n); scores such as (batch, heads, query, key).
+        mask: Tensor[dtype of x | float32], whose last dim is n and whose other dims broadcast to those of x, such as
+            (query, key), (batch, 1, 1, key) or (batch, heads, query, key); -inf leaves an element out.
+        scale: what x is multiplied by, such as 1 / sqrt(head size).
+
+    Returns:
+        Tensor[dtype of x], shape of x. A row that is -inf everywhere, because all of it is masked, is zeros, and so is
+        its gradient.
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for; scale is no
+            number.
+        ValueError: the mask does not broadcast to x; scale is not finite.
+
+    A row whose logits hold NaN or +inf becomes NaN as a whole; other rows are not touched by it.
+
+    Computed in float32 and rounded once.
+    """
+    return _select(x, mask, scale)(x, mask)  # type: ignore[no-any-return]

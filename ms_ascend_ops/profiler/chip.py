@@ -1,0 +1,266 @@
+"""The numbers of a chip: `kernels/host/chips/<name>.yaml`, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["Chip", "ChipError", "chip_names", "load_chip"]
+
+_PACKAGE = "ms_ascend_ops.profiler.chips"
+
+
+class ChipError(ValueError):
+    """A chip description is missing or wrong."""
+
+
+@dataclass(frozen=True)
+class Mte:
+    """One direction of copies between global memory and the Unified Buffer, of one core."""
+
+    setup_cycles: float
+    bytes_per_cycle: float
+    l2_bytes_per_cycle: float
+    piece_cycles: float
+    unaligned_efficiency: float
+    atomic_efficiency: float = 1.0
+
+
+@dataclass(frozen=True)
+class Chip:
+    """All that the model knows of a chip. Rates are bytes or elements per cycle of one core, unless named otherwise."""
+
+    name: str
+    cores: int
+    clock_ghz: float
+    launch_us: float
+    sync_all_us: float
+    ub_bytes: int
+    call_cycles: float
+    setting_cycles: float
+    local_access_cycles: float
+    global_access_cycles: float
+    issue_cycles: float
+    drain_cycles: float
+    reduce_drain_cycles: float
+    elements_per_cycle: Mapping[str, tuple[float, float]]
+    mte2: Mte
+    mte3: Mte
+    hbm_gb_per_s: float
+    hbm_efficiency: float
+    l2_gb_per_s: float
+    l2_bytes: int
+    line_bytes: int
+    sector_bytes: int
+    flag_cycles: float
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def cycles(self, us: float) -> float:
+        """Microseconds as cycles of this chip."""
+        return us * self.clock_ghz * 1e3
+
+    def us(self, cycles: float) -> float:
+        """Cycles of this chip as microseconds."""
+        return cycles / (self.clock_ghz * 1e3)
+
+    @property
+    def hbm_bytes_per_cycle(self) -> float:
+        """What HBM gives all cores together at best, in practice."""
+        return self.hbm_gb_per_s * self.hbm_efficiency / self.clock_ghz
+
+    @property
+    def l2_bytes_per_cycle(self) -> float:
+        return self.l2_gb_per_s / self.clock_ghz
+
+    def lanes_per_cycle(self, instruction: str, element_bytes: int) -> float:
+        """Elements that an instruction handles in a cycle; `element_bytes` of its widest operand."""
+        rates = self.elements_per_cycle.get(instruction, self.elements_per_cycle["default"])
+        return rates[0] if element_bytes <= 2 else rates[1]
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """The numbers that are guesses, with what they rest on."""
+        return {key: text for key, text in self.sources.items() if text.startswith("assumption")}
+
+    def changed(self, **values: Any) -> Chip:
+        """The same chip with other numbers, for experiments."""
+        return replace(self, **values)
+
+
+# Where each field stands in the file, and the least value it may have (exclusive, unless it may be 0).
+_NUMBERS: dict[str, tuple[str, bool]] = {
+    "cores": ("cores", False),
+    "clock_ghz": ("clock_ghz", False),
+    "launch_us": ("launch.overhead_us", True),
+    "sync_all_us": ("launch.sync_all_us", True),
+    "ub_bytes": ("unified_buffer.bytes", False),
+    "call_cycles": ("scalar.call_cycles", True),
+    "setting_cycles": ("scalar.setting_cycles", True),
+    "local_access_cycles": ("scalar.local_access_cycles", True),
+    "global_access_cycles": ("scalar.global_access_cycles", True),
+    "issue_cycles": ("vector.issue_cycles", True),
+    "drain_cycles": ("vector.drain_cycles", True),
+    "reduce_drain_cycles": ("vector.reduce_drain_cycles", True),
+    "hbm_gb_per_s": ("memory.hbm_gb_per_s", False),
+    "hbm_efficiency": ("memory.hbm_efficiency", False),
+    "l2_gb_per_s": ("memory.l2_gb_per_s", False),
+    "l2_bytes": ("memory.l2_bytes", False),
+    "line_bytes": ("memory.line_bytes", False),
+    "sector_bytes": ("memory.sector_bytes", False),
+    "flag_cycles": ("sync.flag_cycles", True),
+}
+_MTE_NUMBERS: dict[str, bool] = {
+    "setup_cycles": True,
+    "bytes_per_cycle": False,
+    "l2_bytes_per_cycle": False,
+    "piece_cycles": True,
+    "unaligned_efficiency": False,
+}
+_INTEGERS = ("cores", "ub_bytes", "l2_bytes", "line_bytes", "sector_bytes")
+_SHARES = ("hbm_efficiency", "unaligned_efficiency", "atomic_efficiency")
+_RATES = "vector.elements_per_cycle"
+_ATOMIC = "mte3.atomic_efficiency"
+
+
+def chip_names() -> list[str]:
+    """The chips this package knows."""
+    return sorted(Path(entry.name).stem for entry in files(_PACKAGE).iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_chip(name: str) -> Chip:
+    """A chip by its name, or by the path of a file of your own.
+
+    Raises:
+        ChipError: there is no such chip, or its description is wrong; the message names the file and the number.
+    """
+    where, data = _read(name)
+    seen = {where}
+    while "extends" in data:
+        parent = str(data.pop("extends"))
+        where_parent, below = _read(parent)
+        if where_parent in seen:
+            raise ChipError(f"{where}: 'extends' goes in a circle over {parent}")
+        seen.add(where_parent)
+        data = _merge(below, data)
+    return _chip(where, data)
+
+
+def _read(name: str) -> tuple[str, dict[str, Any]]:
+    if name in chip_names():
+        where, text = f"{name}.yaml", files(_PACKAGE).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    elif name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise ChipError(f"there is no chip description {path}")
+        where, text = str(path), path.read_text(encoding="utf-8")
+    else:
+        raise ChipError(
+            f"there is no chip '{name}'; the chips are {', '.join(chip_names())}. A path that ends in .yaml is read "
+            "as a description of your own."
+        )
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ChipError(f"{where}: {error}") from error
+    if not isinstance(data, dict):
+        raise ChipError(f"{where}: must be a mapping, got {type(data).__name__}")
+    return where, data
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        is_number = isinstance(value, Mapping) and "value" in value
+        merged[key] = (
+            _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) and not is_number else value
+        )
+    return merged
+
+
+def _chip(where: str, data: Mapping[str, Any]) -> Chip:
+    sources: dict[str, str] = {}
+    known = {"name", _RATES, _ATOMIC}
+    values: dict[str, Any] = {"name": str(data.get("name", where))}
+    for field_name, (path, may_be_zero) in _NUMBERS.items():
+        known.add(path)
+        values[field_name] = _number(where, data, path, may_be_zero, sources)
+    for direction in ("mte2", "mte3"):
+        numbers = {}
+        for key, may_be_zero in _MTE_NUMBERS.items():
+            known.add(f"{direction}.{key}")
+            numbers[key] = _number(where, data, f"{direction}.{key}", may_be_zero, sources)
+        if direction == "mte3":
+            numbers["atomic_efficiency"] = _number(where, data, _ATOMIC, False, sources)
+        values[direction] = Mte(**numbers)
+    values["elements_per_cycle"] = _rates(where, data, sources)
+    _check_names(where, data, known)
+    return Chip(**values, sources=sources)
+
+
+def _at(data: Mapping[str, Any], path: str) -> Any:
+    entry: Any = data
+    for key in path.split("."):
+        if not isinstance(entry, Mapping) or key not in entry:
+            return None
+        entry = entry[key]
+    return entry
+
+
+def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, sources: dict[str, str]) -> Any:
+    entry = _at(data, path)
+    if entry is None:
+        raise ChipError(f"{where}: {path} is missing")
+    if not isinstance(entry, Mapping) or set(entry) != {"value", "source"}:
+        raise ChipError(f"{where}: {path} must be {{value, source}}, got {entry!r}")
+    value, source = entry["value"], entry["source"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ChipError(f"{where}: {path} must be a number, got {value!r}")
+    if value < 0 or (value == 0 and not may_be_zero):
+        raise ChipError(f"{where}: {path} must be {'at least' if may_be_zero else 'more than'} 0, got {value}")
+    leaf = path.rsplit(".", 1)[-1]
+    if leaf in _SHARES and value > 1:
+        raise ChipError(f"{where}: {path} must be at most 1, got {value}")
+    if not isinstance(source, str) or not source.strip():
+        raise ChipError(f"{where}: {path} must name its source (or 'assumption: ...')")
+    sources[path] = source
+    is_integer = any(path == _NUMBERS[name][0] for name in _INTEGERS)
+    if is_integer and value != int(value):
+        raise ChipError(f"{where}: {path} must be a whole number, got {value}")
+    return int(value) if is_integer else float(value)
+
+
+def _rates(where: str, data: Mapping[str, Any], sources: dict[str, str]) -> dict[str, tuple[float, float]]:
+    entry = _at(data, _RATES)
+    if not isinstance(entry, Mapping) or "default" not in entry or "source" not in entry:
+        raise ChipError(f"{where}: {_RATES} must have a source, a default and rates by instruction")
+    sources[_RATES] = str(entry["source"])
+    rates = {}
+    for name, pair in entry.items():
+        if name == "source":
+            continue
+        numbers = isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, int | float) and x > 0 for x in pair)
+        if not numbers:
+            raise ChipError(f"{where}: {_RATES}.{name} must be [rate of 16-bit, rate of 32-bit], got {pair!r}")
+        rates[str(name)] = (float(pair[0]), float(pair[1]))
+    return rates
+
+
+def _check_names(where: str, data: Mapping[str, Any], known: set[str]) -> None:
+    def walk(entry: Mapping[str, Any], prefix: str) -> None:
+        for key, value in entry.items():
+            path = f"{prefix}{key}"
+            if path in known:
+                continue
+            if isinstance(value, Mapping) and any(name.startswith(f"{path}.") for name in known):
+                walk(value, f"{path}.")
+                continue
+            raise ChipError(f"{where}: {path} is not a number that the model knows")
+
+    walk(data, "")

@@ -1,0 +1,154 @@
+"""From what a user says (an operator, a shape, a dtype) to a launch in the traced library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.profiler.chip import Chip, load_chip
+from ms_ascend_ops.profiler.prediction import Prediction, predict
+from ms_ascend_ops.profiler.record import Recorder, request
+from ms_ascend_ops.profiler.simulator import Run
+from ms_ascend_ops.profiler.trace import Trace
+from ms_ascend_ops.profiler.worker import Request
+from ms_ascend_ops.shapes import complete_shapes, infer_shapes, infer_types
+
+__all__ = ["Case", "Profile", "profile"]
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What to profile. Shapes and dtypes are those of the forward's inputs, also for the gradient."""
+
+    operator: str
+    shape: Shape  # of the first input
+    dtype: str = "float32"
+    gradient: bool = False
+    chip: str = "ascend910b2"
+    shapes: Mapping[str, Shape] = field(default_factory=dict)  # of other inputs, where they do not follow
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    # Changes to the launch; 0: none.
+    cores: int = 0
+    ub_bytes: int = 0
+    buffers: int = 0  # of every queue, at most
+    tiling: Mapping[str, int] = field(default_factory=dict)
+    warm: bool = False
+
+    @property
+    def kernel(self) -> str:
+        return f"{self.operator}_grad" if self.gradient else self.operator
+
+    @property
+    def changes(self) -> str:
+        """What is not as the kernel has it, as text."""
+        parts = [f"{name}={getattr(self, name)}" for name in ("cores", "ub_bytes", "buffers") if getattr(self, name)]
+        parts += [f"{name}={value}" for name, value in self.tiling.items()]
+        return ", ".join([*parts, *(["warm L2"] if self.warm else [])])
+
+    def __str__(self) -> str:
+        text = f"{self.kernel} {self.dtype} {'x'.join(map(str, self.shape))}"
+        return f"{text} ({self.changes})" if self.changes else text
+
+    def changed(self, **values: Any) -> Case:
+        """The same with other values."""
+        return replace(self, **values)
+
+    def request(self, chip: Chip) -> Request:
+        """The launch.
+
+        Raises:
+            ValueError, TypeError: the operator cannot be called so; the message says why.
+        """
+        shapes, dtypes, values = self._inputs()
+        return request(
+            self.kernel,
+            shapes,
+            dtypes,
+            values,
+            self.cores or chip.cores,
+            self.ub_bytes or chip.ub_bytes,
+            buffers=self.buffers,
+            tiling=dict(self.tiling),
+        )
+
+    def _inputs(self) -> tuple[list[Shape], list[str], dict[str, Any]]:
+        spec = registry.op_spec(self.operator)
+        forward = spec.forward
+        values = forward.check_attributes(self.attributes)
+        names = [tensor.name for tensor in forward.inputs]
+        if unknown := sorted({*self.shapes, *self.dtypes} - set(names)):
+            raise ValueError(f"{self.operator}: there is no input {unknown[0]}; the inputs are {', '.join(names)}")
+        shapes = [self.shape]
+        for tensor in forward.inputs[1:]:
+            given = self.shapes.get(tensor.name)
+            # What stands before a given one has to be known as well.
+            shapes.append(
+                given if given is not None else complete_shapes(_first(forward, len(shapes) + 1), shapes, values)[-1]
+            )
+        dtypes = self._dtypes(forward)
+        known_shapes = dict(zip(names, shapes, strict=True))
+        known_dtypes = dict(zip(names, dtypes, strict=True))
+        outputs = zip(forward.outputs, infer_shapes(forward, shapes, values), infer_types(forward, dtypes), strict=True)
+        for tensor, shape, dtype in outputs:
+            for name in (tensor.name, f"d{tensor.name}"):
+                known_shapes.setdefault(name, shape)
+                known_dtypes.setdefault(name, dtype)
+        if not self.gradient:
+            return shapes, dtypes, values
+        wanted = registry.signature(self.kernel).inputs
+        if strange := [tensor.name for tensor in wanted if tensor.name not in known_shapes]:
+            raise ValueError(f"{self.kernel}: nothing says what {strange[0]} is")
+        return [known_shapes[t.name] for t in wanted], [known_dtypes[t.name] for t in wanted], values
+
+    def _dtypes(self, forward: registry.Signature) -> list[str]:
+        """All inputs have the dtype, as far as the operator takes them so."""
+        rows = [[row.get(t.dtype, t.dtype) for t in forward.inputs] for row in forward.types]
+        asked = [self.dtypes.get(t.name, self.dtype if i == 0 else None) for i, t in enumerate(forward.inputs)]
+        fitting = [row for row in rows if all(want in (None, got) for want, got in zip(asked, row, strict=True))]
+        if not fitting:
+            fallback = [want or self.dtype for want in asked]
+            infer_types(forward, fallback)  # says what is wrong
+            raise TypeError(f"{self.operator}: there is no kernel for {', '.join(fallback)}")
+        return max(fitting, key=lambda row: row.count(self.dtype))
+
+
+def _first(signature: registry.Signature, count: int) -> registry.Signature:
+    return replace(signature, inputs=signature.inputs[:count])
+
+
+@dataclass
+class Profile:
+    """A case with its prediction, and what it rests on."""
+
+    case: Case
+    chip: Chip
+    trace: Trace
+    runs: list[Run]
+    prediction: Prediction
+    difference: float  # of the outputs from those of the reference, in roundings (worker.difference)
+
+
+def profile(case: Case, recorder: Recorder, is_reference: bool = False) -> Profile:
+    """Record a launch and run it through the model.
+
+    With `is_reference`, its outputs are what those of later cases are compared with.
+
+    Raises:
+        ChipError, RecordError, ProgramError, ValueError, TypeError: see there.
+    """
+    chip = load_chip(case.chip)
+    trace, difference = recorder.run_compared(replace(case.request(chip), is_reference=is_reference))
+    prediction, runs = predict(trace, chip, case.warm)
+    return Profile(case, chip, trace, runs, prediction, difference)
+
+
+def default_path(case: Case, ending: str) -> Path:
+    """Where a file of this case goes if nobody says."""
+    shape = "x".join(map(str, case.shape))
+    return Path(f"{case.kernel}_{shape}_{case.dtype}_{Path(case.chip).stem}{ending}")

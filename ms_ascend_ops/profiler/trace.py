@@ -1,0 +1,158 @@
+"""What the traced library tells of a launch: the calls of every core, as arrays.
+
+`EVENT` is the layout of `TraceRecord` in kernels/host/observed/trace.cpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "EVENT",
+    "PIPES",
+    "WORKSPACE",
+    "Argument",
+    "Array",
+    "Event",
+    "Kind",
+    "Pipe",
+    "Queue",
+    "Sync",
+    "Trace",
+    "rows",
+]
+
+
+Array = npt.NDArray[Any]
+
+
+class Kind(IntEnum):
+    VECTOR = 0
+    COPY = 1
+    SCALAR = 2
+    QUEUE = 3
+    SYNC = 4
+    SETTING = 5
+    INIT = 6
+
+
+class Pipe(IntEnum):
+    """As pipe_t of Ascend C, without what vector cores do not have."""
+
+    S = 0
+    V = 1
+    MTE2 = 4
+    MTE3 = 5
+    ALL = 6
+
+
+PIPES = (Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3)
+
+
+class Queue(IntEnum):
+    ALLOC = 0
+    ENQUE = 1
+    DEQUE = 2
+    FREE = 3
+
+
+class Sync(IntEnum):
+    SET_FLAG = 0
+    WAIT_FLAG = 1
+    PIPE_BARRIER = 2
+    SYNC_ALL = 3
+
+
+WORKSPACE = -1  # as `argument`
+MAX_RANGES = 4
+
+EVENT = np.dtype(
+    [
+        ("kind", np.uint8),
+        ("pipe", np.uint8),  # where it runs; of a barrier: which pipe waits
+        ("call", np.uint8),  # Queue or Sync
+        ("producer", np.uint8),  # of a queue or flag: the pipe that is waited for
+        ("consumer", np.uint8),  # and the one that waits
+        ("element_bytes", np.uint8),  # of the widest operand
+        ("written", np.uint8),  # a copy or a scalar access to memory; an atomic add is 2
+        ("is_local", np.uint8),  # of a scalar access
+        ("name", np.uint32),  # index of Trace.names
+        ("place", np.uint32),  # index of Trace.places
+        ("repeats", np.uint32),
+        ("repeat_lanes", np.uint32),
+        ("elements", np.uint64),  # active lanes in all repeats
+        ("pieces", np.uint32),
+        ("piece_bytes", np.uint32),
+        ("stride", np.int64),  # in global memory, from a piece's start to the next
+        ("offset", np.uint64),  # in the argument
+        ("argument", np.int32),  # index of Trace.arguments
+        ("buffer", np.uint32),  # of a queue's call
+        ("id", np.int32),  # of a flag; of a flag's events the pair is producer, consumer, id
+        ("ranges", np.uint32, (MAX_RANGES, 2)),  # of the Unified Buffer, the destination first; empty: begin == end
+    ],
+    align=True,
+)
+
+
+class Event(NamedTuple):
+    """A row of EVENT: quicker to read than NumPy's."""
+
+    kind: int
+    pipe: int
+    call: int
+    producer: int
+    consumer: int
+    element_bytes: int
+    written: int
+    is_local: int
+    name: int
+    place: int
+    repeats: int
+    repeat_lanes: int
+    elements: int
+    pieces: int
+    piece_bytes: int
+    stride: int
+    offset: int
+    argument: int
+    buffer: int
+    id: int
+    ranges: list[list[int]]
+
+
+def rows(events: Array) -> list[Event]:
+    """The calls one by one."""
+    return [Event(*values) for values in zip(*(events[name].tolist() for name in Event._fields), strict=True)]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor of the launch."""
+
+    name: str
+    bytes: int
+    output: bool
+
+
+@dataclass
+class Trace:
+    """One launch."""
+
+    kernel: str
+    cores: list[Array]  # of EVENT
+    arguments: list[Argument]
+    workspace_bytes: int
+    names: list[str]
+    places: list[str]  # "rms_norm_kernel.h:97"
+    ub_used_bytes: int
+    tiling: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def minimal_bytes(self) -> int:
+        """Every input once, every output once."""
+        return sum(argument.bytes for argument in self.arguments)

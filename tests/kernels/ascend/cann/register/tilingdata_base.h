@@ -1,0 +1,57 @@
+/*!
+ * A stand-in for CANN's tiling data: fields in the order of their definition, each aligned to its size, the whole to 8
+ * bytes, as a C++ struct of the same fields lies in memory.
+ */
+#ifndef STAND_IN_REGISTER_TILINGDATA_BASE_H
+#define STAND_IN_REGISTER_TILINGDATA_BASE_H
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+namespace optiling {
+
+class TilingDef {
+public:
+    void SaveToBuffer(void* data, size_t capacity) const
+    {
+        if (capacity < GetDataSize()) {
+            throw std::length_error("the tiling data does not fit");
+        }
+        std::memset(data, 0, GetDataSize());
+        std::memcpy(data, bytes_.data(), bytes_.size());
+    }
+    size_t GetDataSize() const { return (bytes_.size() + 7) / 8 * 8; }
+
+protected:
+    size_t Add(size_t size)
+    {
+        const size_t offset = (bytes_.size() + size - 1) / size * size;
+        bytes_.resize(offset + size, 0xFF);  // a field that nobody sets shows
+        return offset;
+    }
+    void Set(size_t offset, const void* value, size_t size) { std::memcpy(bytes_.data() + offset, value, size); }
+
+private:
+    std::vector<uint8_t> bytes_;
+};
+
+}  // namespace optiling
+
+#define BEGIN_TILING_DATA_DEF(name) \
+    class name : public TilingDef { \
+    public:
+#define TILING_DATA_FIELD_DEF(type, field)         \
+    void set_##field(type value)                   \
+    {                                              \
+        Set(field##Offset_, &value, sizeof(type)); \
+    }                                              \
+    size_t field##Offset_ = Add(sizeof(type))
+#define END_TILING_DATA_DEF \
+    }                       \
+    ;
+#define REGISTER_TILING_DATA_CLASS(op, name) \
+    static_assert(sizeof(#op) > 1 && sizeof(name) > 0, "the class is defined before it is registered");
+
+#endif  // STAND_IN_REGISTER_TILINGDATA_BASE_H

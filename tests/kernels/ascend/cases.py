@@ -1,0 +1,78 @@
+"""Random inputs for any operator of the registry, drawn from its shape rules."""
+
+import numpy as np
+
+from ms_ascend_ops.shapes import MAX_RANK, infer_shapes
+
+# What breaks tilings: nothing, one, less and more than a block or a repeat, tails, more than a tile.
+SIZES = (1, 2, 7, 8, 16, 31, 64, 65, 127, 128, 255, 256, 500, 1023, 1024, 1025, 2047, 4096, 4097, 8191)
+LARGE = (12288, 16384, 30000, 65537)
+
+
+def draw(rng, signature, largest):
+    """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor."""
+    for _ in range(1000):
+        attributes = {attribute.name: _attribute(rng, attribute) for attribute in signature.attributes}
+        shapes = _shapes(rng, signature, attributes, largest)
+        try:
+            infer_shapes(signature, shapes, attributes)
+        except ValueError:
+            continue
+        row = signature.types[rng.integers(len(signature.types))]
+        return shapes, [row.get(tensor.dtype, tensor.dtype) for tensor in signature.inputs], attributes
+    raise AssertionError(f"no valid shapes found for {signature.name}")
+
+
+def _attribute(rng, attribute):
+    if attribute.choices:
+        return str(rng.choice(attribute.choices))
+    if attribute.type == "bool":
+        return bool(rng.integers(2))
+    if attribute.type == "int":
+        return int(rng.choice([attribute.default, attribute.default, -2, -1, 0, 1, 2, 4]))
+    return float(attribute.default)
+
+
+def _shapes(rng, signature, attributes, largest):
+    """Sizes for every symbol, then the shapes of the rules. Few symbols are large at a time."""
+    bound, room = {}, largest
+    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens if token.symbol]
+    for token in tokens:
+        room //= token.factor
+    for position in rng.permutation(len(tokens)):
+        token = tokens[position]
+        if token.symbol in bound:
+            continue
+        dims = []
+        for _ in range(int(rng.integers(0, 4)) if token.star else 1):
+            choices = [size for size in (*SIZES, *(LARGE if rng.random() < 0.2 else ())) if size <= max(1, room)]
+            dims.append(int(rng.choice(choices)) if rng.random() > 0.02 else 0)
+            room //= max(1, dims[-1])
+        bound[token.symbol] = dims
+    return [_shape(tensor.rule, bound, attributes) for tensor in signature.inputs]
+
+
+def _shape(rule, bound, attributes):
+    def dims(tokens):
+        return [
+            token.factor * size if token.symbol else token.factor
+            for token in tokens
+            for size in (bound[token.symbol] if token.symbol else [1])
+        ]
+
+    if rule.anchor is None:
+        return tuple(dims(rule.before))[:MAX_RANK]
+    # The anchored dim stands where its attribute says, among those around it.
+    around = dims(rule.before) + dims(rule.after)
+    axis = attributes[rule.anchor.attribute]
+    rank = len(around) + 1
+    place = axis + rank if axis < 0 else axis
+    place = min(max(place, 0), rank - 1)
+    return tuple(around[:place] + dims([rule.anchor]) + around[place:])
+
+
+def values(rng, shape, dtype):
+    """Numbers of a dtype: small ones, of both signs; indices are never negative."""
+    if dtype in ("int32", "int64"):
+        return rng.integers(0, 2, shape).astype(dtype)
+    return rng.normal(size=shape).astype(np.float32)
