@@ -13,7 +13,7 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.expressions import Expr, number
-from ms_ascend_ops.export.match import Any, Bindings, Near, Number, Op, Optional, OneOf, Pattern
+from ms_ascend_ops.export.match import Any, Bindings, Near, Number, OneOf, Op, Optional, Pattern
 
 __all__ = ["LEVELS", "PATTERNS", "Fused", "Match", "Row", "Skip"]
 
@@ -413,9 +413,7 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
     mode = "half" if "half_mode" in m else "interleave"
     # The axis of the sequence is the one where the tables follow x, besides that of the angles.
     table = (1,) * (4 - len(cos.shape)) + cos.shape
-    if len(cos.shape) == 4 and table[1] == 1 != table[2]:
-        layout, tables = "BNSD", (cos, sin)
-    elif len(cos.shape) == 2:
+    if (len(cos.shape) == 4 and table[1] == 1 != table[2]) or len(cos.shape) == 2:
         layout, tables = "BNSD", (cos, sin)
     elif table[2] == 1 and cos.op == sin.op == "expand_dims" and cos.inputs[0].shape is not None:
         layout, tables = "BSND", (cos.inputs[0], sin.inputs[0])
