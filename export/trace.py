@@ -17,6 +17,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
+from ms_ascend_ops.export.cpu_builtins import BY_PRIMITIVE
 from ms_ascend_ops.export.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
 
@@ -143,13 +144,15 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
 
 
 def _execute(func: Any, args: Any) -> Any:
-    """Run a primitive; in float32, with its results rounded to bfloat16, where the CPU has no kernel for bfloat16."""
+    """Run a primitive; one without a kernel here by our operator, or in float32 with results rounded to bfloat16."""
     try:
         result = func(*args)
         _read(result)  # an operator that does not fit raises now, and not later
         return result
     except Exception:
         settle()
+        if func.name in BY_PRIMITIVE:
+            return BY_PRIMITIVE[func.name](*(args[2] if isinstance(args[0], ms.ops.Primitive) else args))
         if not any(isinstance(a, Tensor) and a.dtype == ms.bfloat16 for a in _flat(args)):
             raise
     return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)

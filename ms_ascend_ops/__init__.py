@@ -12,10 +12,14 @@ from typing import Any
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
+    "GEGLU": "ms_ascend_ops.cells",
+    "GELU": "ms_ascend_ops.cells",
     "AddRMSNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
+    "optimize_mindir": "ms_ascend_ops.export",
+    "cpu_builtins": "ms_ascend_ops.export",
     "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
@@ -23,17 +27,21 @@ _ORIGINS = {
 _MODULES = ("cells", "export", "ops")
 
 __all__ = [
+    "GEGLU",
+    "GELU",
     "AddRMSNorm",
     "RMSNorm",
     "SwiGLU",
     "__version__",
     "bundle",
     "cells",
+    "cpu_builtins",
     "export",
     "export_mindir",
     "load",
     "ops",
     "optimize",
+    "optimize_mindir",
 ]
 
 
