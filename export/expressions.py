@@ -400,7 +400,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
     **{name: _elementwise(op) for name, op in (
         ("Square", "square"), ("Rsqrt", "rsqrt"), ("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Erf", "erf"),
-        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"),
+        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"), ("Cos", "cos"), ("Sin", "sin"),
     )},
     "Sqrt": _sqrt,
     "Reciprocal": _reciprocal,

@@ -51,6 +51,15 @@ def _decode(attribute: AttributeProto) -> Any:
     return attribute.s.decode(errors="replace") if kind == "STRING" else None
 
 
+def _table(parameter: TensorProto) -> Any:
+    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
+    dims = tuple(parameter.dims)
+    if not 2 <= len(dims) <= 4 or dims[-1] > 512 or parameter.data_type != TensorProto.FLOAT or parameter.ByteSize() > 2**24:
+        return None
+    values = np.frombuffer(parameter.raw_data, np.float32)
+    return values.reshape(dims) if values.size == np.prod(dims) else None
+
+
 def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
     """Shape and dtype of a node with one output, as MindSpore has inferred them."""
     for attribute in proto.attribute:
@@ -99,7 +108,13 @@ class MindIRGraph:
         for parameter in proto.parameter:
             name = parameter.ref_key or parameter.name.rpartition(":")[2]
             nodes[parameter.name] = Node(
-                PARAMETER, (), name, tuple(parameter.dims), _dtype(parameter.data_type), origin=parameter.name
+                PARAMETER,
+                (),
+                name,
+                tuple(parameter.dims),
+                _dtype(parameter.data_type),
+                value=_table(parameter),
+                origin=parameter.name,
             )
         order = []
         for node in proto.node:

@@ -19,6 +19,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export.cpu_builtins import BY_PRIMITIVE
 from ms_ascend_ops.export.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
+from ms_ascend_ops.export.patterns import repeats
 from ms_ascend_ops.export.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
 
 __all__ = ["Spec", "Trace", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
@@ -30,12 +31,18 @@ class Spec:
 
     shape: tuple[int, ...]
     dtype: str
+    repeats: str = ""  # for a table of a rotary embedding: what `patterns.repeats` says of it
 
     def draw(self, seed: int) -> Tensor:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
         if self.dtype in ("float32", "float16", "bfloat16"):
-            return tensor(random.standard_normal(self.shape), self.dtype)
+            values = random.standard_normal(self.shape)
+            if self.repeats in ("half", "both"):
+                values[..., self.shape[-1] // 2 :] = values[..., : self.shape[-1] // 2]
+            if self.repeats in ("interleave", "both"):
+                values[..., 1::2] = values[..., 0::2]
+            return tensor(values, self.dtype)
         if self.dtype == "bool":
             return Tensor(random.random(self.shape) < 0.5)
         return Tensor(np.ones(self.shape, np.int64), getattr(ms, self.dtype))
@@ -44,7 +51,8 @@ class Spec:
 def spec_of(value: Any) -> Any:
     """A value with its tensors described instead of held."""
     if isinstance(value, Tensor):
-        return Spec(tuple(value.shape), dtype_name(value.dtype))
+        dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and value.size <= 2**20
+        return Spec(tuple(value.shape), dtype, repeats(read(value)) if small and "float" in dtype else "")
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)
     return value
@@ -295,7 +303,9 @@ def trace(
         recorder.add(parameter, Node(PARAMETER, (), path, shape, dtype))
     for name, value in inputs.items():
         if isinstance(value, Tensor):
-            recorder.add(value, Node(INPUT, (), name, tuple(value.shape), dtype_name(value.dtype)))
+            described = spec_of(value)
+            attributes = {"repeats": described.repeats}
+            recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
     try:
         with _indexing_recorded(recorder), recorder:
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)
