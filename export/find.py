@@ -142,20 +142,18 @@ def _inside(roots: Iterable[Node], leaves: set[int], expressions: Expressions, b
 def _breaks_definition(fused: Fused) -> str:
     """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
     signature = registry.signature(fused.op)
+    if any(e.shape is None or not e.dtype for e in fused.inputs):
+        return "the shape or the dtype of an input is not known"
     try:
         attributes = signature.check_attributes(fused.attributes)
-        dtypes = [e.dtype for e in fused.inputs]
-        results = infer_types(signature, dtypes) if all(dtypes) else None
-        shapes = [e.shape for e in fused.inputs]
-        sizes = (
-            infer_shapes(signature, [s for s in shapes if s is not None], attributes) if None not in shapes else None
-        )
+        results = infer_types(signature, [e.dtype for e in fused.inputs])
+        sizes = infer_shapes(signature, [e.shape for e in fused.inputs if e.shape is not None], attributes)
     except (TypeError, ValueError) as error:
         return f"the operator does not take it ({error})"
     for index, value in fused.outputs.items():
-        if results and value.dtype and results[index] != value.dtype:
+        if value.dtype and results[index] != value.dtype:
             return f"it returns {value.dtype} where the operator returns {results[index]}"
-        if sizes and value.shape is not None and not _agree(sizes[index], value.shape):
+        if value.shape is not None and not _agree(sizes[index], value.shape):
             return f"it returns the shape {value.shape} where the operator returns {tuple(sizes[index])}"
     return ""
 

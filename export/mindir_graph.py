@@ -74,7 +74,17 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
     shared = _names_used_by_several(protos)
-    return [MindIRGraph(proto, model, primitives, shared) for proto in protos]
+    outside: dict[str, Node] = {}
+    made = []
+    for proto in protos:
+        made.append(MindIRGraph(proto, model, primitives, shared, outside))
+        outside.update({name: Node(INPUT, (), n.name, n.shape, n.dtype) for name, n in made[-1].nodes.items()})
+    return made
+
+
+def _uses(node: NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
+    return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
 
 
 def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
@@ -84,21 +94,29 @@ def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
         own = (
             {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
         )
-        outside |= {name for node in proto.node for name in node.input if name not in own}
+        outside |= {name for node in proto.node for name in _uses(node) if name not in own}
     return outside
 
 
 class MindIRGraph:
     """One graph of a MindIR, and what is needed to change it."""
 
-    def __init__(self, proto: GraphProto, model: ModelProto, primitives: Mapping[str, Any], shared: set[str]) -> None:
+    def __init__(
+        self,
+        proto: GraphProto,
+        model: ModelProto,
+        primitives: Mapping[str, Any],
+        shared: set[str],
+        outside: Mapping[str, Node],
+    ) -> None:
         self.proto, self.model, self.shared = proto, model, shared
         self._fused: dict[tuple[Any, ...], str] = {}
         nodes: dict[str, Node] = {}
+        self.nodes = nodes
         decoded = {p.name: {a.name: _decode(a) for a in p.attribute} for p in primitives.values()}
 
         def known(name: str) -> Node:
-            return nodes.setdefault(name, Node(INPUT, name=name))
+            return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
 
         for value in proto.input:
             tensor = value.tensor[0] if len(value.tensor) == 1 else None
@@ -129,7 +147,8 @@ class MindIRGraph:
                 primitive = primitives.get(reference)
                 shape, dtype = _described(node)
                 kind = primitive.op_type if primitive else node.op_type
-                inputs = tuple(known(i) for i in node.input)
+                called = [reference] if reference in nodes else []
+                inputs = tuple(known(i) for i in [*node.input, *called])
                 made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}))
             made.origin = node
             nodes[name] = made
@@ -249,7 +268,7 @@ class MindIRGraph:
             stack = [start] if start in needed else []
             while stack:
                 name = stack[-1]
-                missing = [i for i in protos[name].input if i in protos and i not in done] if name not in done else []
+                missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
                 if missing:
                     stack.extend(missing)
                     continue
@@ -265,5 +284,5 @@ def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str
         name = stack.pop()
         if name not in seen:
             seen.add(name)
-            stack.extend(i for i in protos[name].input if i in protos)
+            stack.extend(i for i in _uses(protos[name]) if i in protos)
     return seen
