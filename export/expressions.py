@@ -220,7 +220,9 @@ def _group_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     groups, epsilon = _value(node, inputs, 1, "num_groups"), _value(node, inputs, 4, "eps", 1e-5)
     if not isinstance(groups, int) or len(inputs) < 4:
         return None
-    return Expr("tuple:group_norm", (inputs[0], inputs[2], inputs[3]), {"groups": groups, "epsilon": float(epsilon)}, node)
+    return Expr(
+        "tuple:group_norm", (inputs[0], inputs[2], inputs[3]), {"groups": groups, "epsilon": float(epsilon)}, node
+    )
 
 
 def _rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
@@ -257,7 +259,7 @@ def _custom(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _split(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """Into equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor(x, size, axis), SplitWithSize(x, sizes, axis)."""
+    """Into equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor or SplitWithSize(x, sizes, axis)."""
     kind, x = node.kind.removesuffix("View"), inputs[0]
     if kind == "Split":
         axis, count = _value(node, inputs, 1, "axis", 0), _value(node, inputs, 2, "output_num", 1)
@@ -309,11 +311,11 @@ def _strided_slice(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | Non
     cuts = []
     for axis, (start, stop, step) in enumerate(zip(begin, end, strides, strict=True)):
         size = x.shape[axis]
-        start = 0 if masks[0] >> axis & 1 else start
-        stop = size if masks[1] >> axis & 1 else stop
-        if (start, step) == (0, 1) and (stop == size or (size < 0 and masks[1] >> axis & 1)):
+        first = 0 if masks[0] >> axis & 1 else start
+        last = size if masks[1] >> axis & 1 else stop
+        if (first, step) == (0, 1) and (last == size or (size < 0 and masks[1] >> axis & 1)):
             continue
-        cuts.append((axis - len(x.shape), start, stop, step))
+        cuts.append((axis - len(x.shape), first, last, step))
     return cut(x, *cuts[0], node) if len(cuts) == 1 else None
 
 

@@ -1,4 +1,7 @@
-"""Looking for the patterns of the table in a graph. What is found, and what may be replaced, is decided here for all engines."""
+"""Looking for the patterns of the table in a graph.
+
+What is found, and what of it may be replaced, is decided here for all engines.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def check_level(level: str, caller: str) -> str:
 
 
 def find(graph: Graph, patterns: Sequence[Row], level: str) -> tuple[list[Found], list[Place]]:
-    """Where the patterns fit, from the end of the graph to its begin, so that the larger of two nested ones comes first."""
+    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first."""
     search = _Search(graph, level)
     present = set(registry.names())
     rows = [row for row in patterns if row.op in present]

@@ -90,7 +90,7 @@ class Flat:
         last = span.end_lineno or span.lineno
         tree = ast.parse("\n".join(lines))
         function = next(f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.lineno == span.lineno)
-        ends = {name: last for name in names}
+        ends = dict.fromkeys(names, last)
         for new in replaced:
             if line < new <= last:
                 ends.update({name: min(new, ends[name]) for name in self.targets(new) if name in ends})

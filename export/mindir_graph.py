@@ -51,10 +51,23 @@ def _decode(attribute: AttributeProto) -> Any:
     return attribute.s.decode(errors="replace") if kind == "STRING" else None
 
 
+def _constant(proto: NodeProto) -> Node:
+    value = _decode(proto.attribute[0]) if proto.attribute else None
+    made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
+    if isinstance(value, np.ndarray):
+        made.shape, made.dtype = value.shape, str(value.dtype)
+    return made
+
+
 def _table(parameter: TensorProto) -> Any:
     """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
     dims = tuple(parameter.dims)
-    if not 2 <= len(dims) <= 4 or dims[-1] > 512 or parameter.data_type != TensorProto.FLOAT or parameter.ByteSize() > 2**24:
+    if (
+        not 2 <= len(dims) <= 4
+        or dims[-1] > 512
+        or parameter.data_type != TensorProto.FLOAT
+        or parameter.ByteSize() > 2**24
+    ):
         return None
     values = np.frombuffer(parameter.raw_data, np.float32)
     return values.reshape(dims) if values.size == np.prod(dims) else None
@@ -74,11 +87,17 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
     shared = _names_used_by_several(protos)
-    outside: dict[str, Node] = {}
+    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
     made = []
     for proto in protos:
         made.append(MindIRGraph(proto, model, primitives, shared, outside))
-        outside.update({name: Node(INPUT, (), n.name, n.shape, n.dtype) for name, n in made[-1].nodes.items()})
+        outside.update(
+            {
+                name: Node(INPUT, (), n.name, n.shape, n.dtype)
+                for name, n in made[-1].nodes.items()
+                if n.kind != CONSTANT
+            }
+        )
     return made
 
 
@@ -138,10 +157,7 @@ class MindIRGraph:
         for node in proto.node:
             name = node.output[0]
             if node.op_type == "Constant":
-                value = _decode(node.attribute[0]) if node.attribute else None
-                made = Node(CONSTANT, (), name, value=value)
-                if isinstance(value, np.ndarray):
-                    made.shape, made.dtype = value.shape, str(value.dtype)
+                made = outside[name]
             else:
                 reference = node.op_type.removeprefix("REF::")
                 primitive = primitives.get(reference)
@@ -149,8 +165,7 @@ class MindIRGraph:
                 kind = primitive.op_type if primitive else node.op_type
                 called = [reference] if reference in nodes else []
                 inputs = tuple(known(i) for i in [*node.input, *called])
-                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}))
-            made.origin = node
+                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}), origin=node)
             nodes[name] = made
             order.append(made)
         outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]

@@ -13,7 +13,7 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.expressions import Expr, number
-from ms_ascend_ops.export.match import Any, Bindings, Near, Number, Op, Optional, OneOf, Pattern
+from ms_ascend_ops.export.match import Any, Bindings, Near, Number, OneOf, Op, Optional, Pattern
 
 __all__ = ["LEVELS", "PATTERNS", "Fused", "Match", "Row", "Skip", "repeats"]
 
@@ -138,7 +138,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
-    """Whether half precision rounds where the fused RMSNorm does: float32 up to x * rstd (llama) or to the end (gemma)."""
+    """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
     return "primitive" in m or ("up" in m and ("down" in m) == (arguments["scheme"] == "llama"))
 
 
@@ -429,7 +429,7 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
 
 
 def repeats(values: Object) -> str:
-    """Which mode of the rotary embedding a table of full width is for: its halves are equal, or its neighbours, or both."""
+    """Which mode of the rotary embedding a table of full width is for: its halves are equal, its neighbours, or both."""
     if values.ndim == 0 or values.shape[-1] % 2 or not values.size:
         return ""
     half = values.shape[-1] // 2
@@ -447,9 +447,7 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
     mode = "half" if "half_mode" in m else "interleave"
     # The axis of the sequence is the one where the tables follow x, besides that of the angles.
     table = (1,) * (4 - len(cos.shape)) + cos.shape
-    if len(cos.shape) == 4 and table[1] == 1 != table[2]:
-        layout, tables = "BNSD", (cos, sin)
-    elif len(cos.shape) == 2:
+    if (len(cos.shape) == 4 and table[1] == 1 != table[2]) or len(cos.shape) == 2:
         layout, tables = "BNSD", (cos, sin)
     elif table[2] == 1 and cos.op == sin.op == "expand_dims" and cos.inputs[0].shape is not None:
         layout, tables = "BSND", (cos.inputs[0], sin.inputs[0])

@@ -19,7 +19,10 @@ def inputs():
 def test_statements_of_an_attention(inputs):
     net = Attention()
     without_mask = numpy(net(*inputs[:3]))
-    longer = [tensor(np.tile(numpy(v), n), "float32") for v, n in zip(inputs, ((2, 2, 1), (2, 1), (2, 1), (2, 2)))]
+    longer = [
+        tensor(np.tile(numpy(v), n), "float32")
+        for v, n in zip(inputs, ((2, 2, 1), (2, 1), (2, 1), (2, 2)), strict=True)
+    ]
     expected = [numpy(net(*inputs)), numpy(net(*longer))]
     parameters = [(p.name, id(p)) for p in net.get_parameters()]
     report = optimize(net, verify=inputs, gradients=True, level="O3", engines=["cell", "rewrite"])
