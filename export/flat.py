@@ -32,7 +32,9 @@ class Flat:
 
     def __init__(self, cell: nn.Cell, source: str) -> None:
         with _unchanged_path():
-            self.module = load_source(f"flat_{type(cell).__name__}", source)
+            # mindspore.rewrite copies imports, but not the other names that the module of the cell defines.
+            names = vars(sys.modules[type(cell).__module__])
+            self.module = load_source(f"flat_{type(cell).__name__}", source, names)
         file = self.module.__file__
         assert file is not None
         self.file = file

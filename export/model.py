@@ -65,6 +65,7 @@ def read_model(path: Path, caller: str, label: str | None = None) -> ModelProto:
         if not all(map(_is_consistent, attributes)):
             raise ValueError(f"{caller}: {label} is damaged (an attribute of a {kind} lacks its value)")
     known = {p.name for p in model.primitives} | {g.name for g in model.functions} | {model.graph.name}
+    known |= {name for graph in graphs(model) for node in graph.node for name in node.output}  # a function as a value
     for graph in graphs(model):
         for node in graph.node:
             if node.op_type == "Constant" and not node.attribute:

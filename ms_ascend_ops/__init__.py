@@ -22,6 +22,8 @@ _ORIGINS = {
     "RotaryEmbedding": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
     "optimize": "ms_ascend_ops.export",
+    "optimize_mindir": "ms_ascend_ops.export",
+    "cpu_builtins": "ms_ascend_ops.export",
     "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
@@ -41,11 +43,13 @@ __all__ = [
     "__version__",
     "bundle",
     "cells",
+    "cpu_builtins",
     "export",
     "export_mindir",
     "load",
     "ops",
     "optimize",
+    "optimize_mindir",
 ]
 
 
