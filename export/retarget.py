@@ -7,7 +7,7 @@ so that it is what `ops.Custom` itself would have written there; nothing of a pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
