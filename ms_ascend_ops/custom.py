@@ -48,7 +48,7 @@ _REMEMBERED = 4096
 # Makes the bprop of an operator from the primitive of its gradient.
 BpropFactory = Callable[[Any], Callable[..., Any]]
 
-# How the registration information of an aclnn operator names the types of attributes; a choice is the index of its text.
+# How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
