@@ -45,8 +45,12 @@ _PYNATIVE_CALL = threading.RLock()
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
 
-# Makes the bprop of an operator from the primitive of its gradient.
-BpropFactory = Callable[[Any], Callable[..., Any]]
+# Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
+Bprop = Callable[..., Any]
+
+# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
+# ranks (-2,).
+ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
 
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
@@ -116,7 +120,8 @@ class _Applied:
 class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
-    Calling it takes the inputs of the operator, then its attributes in the order of the definition.
+    Calling it takes the inputs of the operator, then its attributes in the order of the definition. `check` is for what
+    the shape rules cannot say.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -124,7 +129,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         RuntimeError: the operator is not there for this device target.
     """
 
-    def __init__(self, name: str, bprop: BpropFactory | None = None):
+    def __init__(self, name: str, bprop: Bprop | None = None, check: ShapeCheck | None = None):
         super().__init__(f"select_{name}")
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
@@ -132,6 +137,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.signature = registry.signature(name)
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
+        self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
 
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
@@ -188,15 +194,18 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             _log.info("%s", choice)
             if choice.implementation == "cann":
                 return _twin(self.signature.name, attributes)
-        bprop = None
-        if self._bprop is not None:
-            gradient = registry.signature(f"{self.signature.name}_grad")
-            bprop = self._bprop(_applied(FusedPrimitive(gradient, attributes, None)))
+        bprop = self._bprop
+        gradient = registry.op_spec(self.signature.name).gradient
+        if bprop is not None and gradient is not None:
+            bprop = bprop(_applied(FusedPrimitive(gradient, attributes, None)))
         return _applied(FusedPrimitive(self.signature, attributes, bprop))
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
         infer_types(self.signature, [dtype.lower() for dtype in dtypes])
-        infer_shapes(self.signature, shapes, self._attributes(attributes))
+        values = self._attributes(attributes)
+        infer_shapes(self.signature, shapes, values)
+        if self._rule is not None:
+            self._rule(shapes, values)
 
 
 def _applied(primitive: FusedPrimitive) -> Callable[..., Any]:

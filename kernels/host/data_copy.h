@@ -113,7 +113,9 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     }
     host::CopyIn(dst[left], src,
                  {params.blockCount, params.blockLen, ubStride, int64_t{params.blockLen} + params.srcStride,
-                  sizeof(T)} HOST_OBSERVED(, {where, "DataCopyPad", {host::CopyForm::PAD, 0, pad.isPad, left, right}}));
+                  sizeof(T)} HOST_OBSERVED(, {where,
+                                              "DataCopyPad",
+                                              {host::CopyForm::PAD, 0, pad.isPad, pad.leftPadding, pad.rightPadding}}));
 }
 
 template <typename T>

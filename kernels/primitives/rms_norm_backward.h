@@ -49,8 +49,7 @@ public:
             dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dresidual), elements);
             pipe.InitBuffer(inQueueDresidual_, tiling.buffers, tileElements * sizeof(T));
         }
-        pipe.InitBuffer(inQueueRstd_, 2, rows8 * sizeof(float));
-        pipe.InitBuffer(inQueueDrstd_, 2, rows8 * sizeof(float));
+        pipe.InitBuffer(inQueueState_, 1, 2 * rows8 * sizeof(float));
         pipe.InitBuffer(outQueueChunk_, 1, tiling.stride * sizeof(float));
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.stepRows * tiling.stride * sizeof(float));
@@ -251,22 +250,16 @@ private:
     {
         const uint32_t rows8 = RoundUpToBlock(rows);
         const Rows shape{1, rows, rows8, rows};
-        rstdLocal_ = inQueueRstd_.template AllocTensor<float>();
+        rstdLocal_ = inQueueState_.template AllocTensor<float>();
         LoadRows(rstdLocal_, rstdGm_[row], shape, true);
-        inQueueRstd_.EnQue(rstdLocal_);
-        drstdLocal_ = inQueueDrstd_.template AllocTensor<float>();
-        LoadRows(drstdLocal_, drstdGm_[row], shape, true);
-        inQueueDrstd_.EnQue(drstdLocal_);
-        rstdLocal_ = inQueueRstd_.template DeQue<float>();
-        drstdLocal_ = inQueueDrstd_.template DeQue<float>();
+        LoadRows(rstdLocal_[rows8], drstdGm_[row], shape, true);
+        inQueueState_.EnQue(rstdLocal_);
+        rstdLocal_ = inQueueState_.template DeQue<float>();
+        drstdLocal_ = rstdLocal_[rows8];
         BroadcastRows(rstdBlocks_, rstdLocal_, rows);
     }
 
-    __aicore__ inline void FreeRowState()
-    {
-        inQueueRstd_.FreeTensor(rstdLocal_);
-        inQueueDrstd_.FreeTensor(drstdLocal_);
-    }
+    __aicore__ inline void FreeRowState() { inQueueState_.FreeTensor(rstdLocal_); }
 
     // xhat = x * rstd, product_ = dy * xhat, for the block whose first row is row r of the row state.
     __aicore__ inline void Products(const AscendC::LocalTensor<float>& dyFloat, const AscendC::LocalTensor<T>& x,
@@ -337,8 +330,8 @@ private:
     AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueRstd_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDrstd_;
+    // rstd, then drstd, in one buffer: the queues of VECIN may have eight in all, one for each event id of the chip.
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueState_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDresidual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueChunk_;

@@ -1,13 +1,13 @@
 /*!
  * Tiling of softmax and softmax_grad. Plain C++.
  *
- * x is (outer, n, inner) around the axis. inner = 1: rows, split over cores, as primitives/softmax_tiling.h says.
+ * x is (outer, n, inner) around the axis. inner = 1: rows, split over cores, as primitives/softmax_rows_tiling.h says.
  * Otherwise columns: a tile is a stretch of columns of one `outer`, walked through in chunks of rows if n is large.
  */
 #ifndef MS_ASCEND_OPS_SOFTMAX_TILING_H
 #define MS_ASCEND_OPS_SOFTMAX_TILING_H
 
-#include "primitives/softmax_tiling.h"
+#include "primitives/softmax_rows_tiling.h"
 #include "softmax_params.h"
 
 namespace ms_ascend_ops {

@@ -144,8 +144,8 @@ void ReportCopy(const CopySite& site, bool toLocal, const LocalOperand& local, c
     event.globalStride = toLocal ? shape.srcStride : shape.dstStride;
     event.paddedBytes = shape.rowBytes;
     if (toLocal && site.request.form == CopyForm::PAD) {
-        event.leftBytes = site.request.leftPadding * SizeOf(local.dtype);
-        event.rightBytes = site.request.rightPadding * SizeOf(local.dtype);
+        event.leftBytes = site.request.isPad ? site.request.leftPadding * SizeOf(local.dtype) : 0;
+        event.rightBytes = site.request.isPad ? site.request.rightPadding * SizeOf(local.dtype) : 0;
         event.local.offset -= event.leftBytes;
         event.local.bytes += event.leftBytes;
         event.paddedBytes = RoundUp(event.leftBytes + shape.rowBytes + event.rightBytes);

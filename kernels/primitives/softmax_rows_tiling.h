@@ -1,8 +1,8 @@
 /*!
  * Tiling shared by the softmaxes over contiguous rows and their gradients. Plain C++.
  */
-#ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_TILING_H
-#define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_TILING_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
 
 #include "primitives/row_plan.h"
 
@@ -42,4 +42,4 @@ inline uint32_t GradientBytes(uint32_t elementBytes)
 
 }  // namespace ms_ascend_ops::softmax
 
-#endif  // MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_TILING_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H

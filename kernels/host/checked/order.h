@@ -1,0 +1,94 @@
+/*!
+ * What each pipe of a core knows to be complete: a vector clock per pipe.
+ *
+ * Calls of a core are numbered in program order. knows[p][q] is the last call on pipe q that has ended for certain
+ * before the next call on pipe p begins.
+ */
+#ifndef ASCENDC_HOST_CHECKED_ORDER_H
+#define ASCENDC_HOST_CHECKED_ORDER_H
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "observed/observer.h"
+
+namespace AscendC {
+namespace host {
+
+constexpr uint32_t PIPES = 4;  // S, V, MTE2, MTE3
+
+constexpr uint32_t IndexOf(pipe_t pipe)
+{
+    return pipe == PIPE_V ? 1 : (pipe == PIPE_MTE2 ? 2 : (pipe == PIPE_MTE3 ? 3 : 0));
+}
+constexpr pipe_t PipeOf(uint32_t index)
+{
+    constexpr pipe_t pipes[] = {PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3};
+    return pipes[index];
+}
+
+using Clock = std::array<uint32_t, PIPES>;
+
+class Order {
+public:
+    // Numbers a call and remembers it for messages.
+    uint32_t Number(const Event& event)
+    {
+        calls_.push_back(event);
+        return static_cast<uint32_t>(calls_.size());
+    }
+    const Event& Call(uint32_t number) const { return calls_[number - 1]; }
+    uint32_t Now() const { return static_cast<uint32_t>(calls_.size()); }
+
+    bool Knows(pipe_t pipe, pipe_t other, uint32_t number) const
+    {
+        return knows_[IndexOf(pipe)][IndexOf(other)] >= number;
+    }
+    // What a flag set on `pipe` now will tell.
+    Clock Arrive(pipe_t pipe) const
+    {
+        Clock clock = knows_[IndexOf(pipe)];
+        clock[IndexOf(pipe)] = Now();
+        return clock;
+    }
+    void Wait(pipe_t pipe, const Clock& clock)
+    {
+        Clock& mine = knows_[IndexOf(pipe)];
+        for (uint32_t q = 0; q < PIPES; ++q) {
+            mine[q] = clock[q] > mine[q] ? clock[q] : mine[q];
+        }
+    }
+    // All calls so far have ended, for every pipe.
+    void Barrier()
+    {
+        for (Clock& clock : knows_) {
+            clock.fill(Now());
+        }
+    }
+    void Barrier(pipe_t pipe) { Wait(pipe, Arrive(pipe)); }
+    // The scalar unit waits for everything, and everything issued after it follows it.
+    void Scalar()
+    {
+        for (uint32_t p = 0; p < PIPES; ++p) {
+            knows_[0][p] = Now();
+            knows_[p][0] = Now();
+        }
+    }
+    // Up to which call of `pipe` both copy pipes know.
+    uint32_t KnownToCopies(pipe_t pipe) const
+    {
+        const uint32_t in = knows_[IndexOf(PIPE_MTE2)][IndexOf(pipe)];
+        const uint32_t out = knows_[IndexOf(PIPE_MTE3)][IndexOf(pipe)];
+        return in < out ? in : out;
+    }
+
+private:
+    std::vector<Event> calls_;
+    std::array<Clock, PIPES> knows_{};
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_CHECKED_ORDER_H
