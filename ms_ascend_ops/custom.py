@@ -52,7 +52,7 @@ Bprop = Callable[..., Any]
 # ranks (-2,).
 ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
 
-# How the registration information of an aclnn operator names the types of attributes; a choice is the index of its text.
+# How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
