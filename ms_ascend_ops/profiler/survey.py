@@ -19,7 +19,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 # Shape of the first input, by operator: one token of a few requests, the prompt of a 7-billion model, that of a larger
 # one; hidden states of a diffusion network. What is not listed gets `_ROWS`.
-_ROWS = ((64, 4096), (4096, 4096), (8192, 8192), (8192, 1280))
+_ROWS = ((64, 4096), (4096, 4096), (4096, 8192), (8192, 1280))
 SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "silu_mul": ((64, 14336), (4096, 14336)),
     "swiglu": ((64, 28672), (4096, 28672)),
