@@ -148,16 +148,17 @@ class Profile:
     difference: float  # of the outputs from those of the reference, in roundings (worker.difference)
 
 
-def profile(case: Case, recorder: Recorder, is_reference: bool = False) -> Profile:
+def profile(case: Case, recorder: Recorder, executes: bool = False, is_reference: bool = False) -> Profile:
     """Record a launch and run it through the model.
 
-    With `is_reference`, its outputs are what those of later cases are compared with.
+    With `executes`, the kernel calculates; otherwise its calls are only counted, which is quicker and needs no memory.
+    With `is_reference` as well, its outputs are what those of later cases are compared with.
 
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see there.
     """
     chip = load_chip(case.chip)
-    trace, difference = recorder.run_compared(replace(case.request(chip), is_reference=is_reference))
+    trace, difference = recorder.run_compared(replace(case.request(chip), executes=executes, is_reference=is_reference))
     prediction, runs = predict(trace, chip, case.warm)
     return Profile(case, chip, trace, runs, prediction, difference)
 

@@ -19,17 +19,17 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 # Shape of the first input, by operator: one token of a few requests, the prompt of a 7-billion model, that of a larger
 # one; hidden states of a diffusion network. What is not listed gets `_ROWS`.
-_ROWS = ((64, 4096), (4096, 4096), (4096, 8192), (8192, 1280))
+_ROWS = ((64, 4096), (4096, 4096), (8192, 1280))
 SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
-    "silu_mul": ((64, 14336), (4096, 14336)),
-    "swiglu": ((64, 28672), (4096, 28672)),
+    "silu_mul": ((64, 14336), (2048, 14336)),
+    "swiglu": ((64, 28672), (2048, 28672)),
     "gelu_mul": ((64, 14336), (8192, 5120)),
     "geglu": ((64, 28672), (8192, 10240)),
-    "gelu": ((64, 16384), (4096, 16384), (8192, 5120)),
+    "gelu": ((64, 16384), (2048, 16384), (8192, 5120)),
     "group_norm": ((2, 320, 128, 128), (2, 1280, 32, 32)),
     "group_norm_silu": ((2, 320, 128, 128), (2, 1280, 32, 32)),
-    "softmax": ((32, 32, 256, 2048), (16384, 4096), (16, 8, 4096, 77)),
-    "scaled_masked_softmax": ((4, 32, 1024, 1024), (2, 8, 4096, 77)),
+    "softmax": ((4, 32, 256, 2048), (8192, 4096), (2, 8, 4096, 77)),
+    "scaled_masked_softmax": ((1, 32, 1024, 1024), (2, 8, 4096, 77)),
     "rotary_embedding": ((2, 4096, 32, 128), (64, 1, 32, 128)),
 }
 # Where the first input's shape says too little.
