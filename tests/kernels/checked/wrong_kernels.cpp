@@ -164,6 +164,19 @@ const std::map<std::string, Body>& OneCore()
              Duplicate(scratch[k.wrong ? 4 : 8], 0.0f, 64);
              k.Finish();
          }},
+        {"dtype",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, 64);
+             LocalTensor<half> narrow = scratch[64].ReinterpretCast<half>();
+             Cast(narrow, scratch, RoundMode::CAST_RINT, 64);
+             if (k.wrong) {
+                 Cast(scratch[128].ReinterpretCast<bfloat16_t>(), narrow, RoundMode::CAST_RINT, 64);
+             } else {
+                 Cast(scratch[128], narrow, RoundMode::CAST_NONE, 64);
+             }
+             k.Finish();
+         }},
         {"round-mode",
          [](Kernel& k) {
              LocalTensor<float> scratch = k.calc.Get<float>();
@@ -183,6 +196,7 @@ const std::map<std::string, Body>& OneCore()
          [](Kernel& k) {
              k.Run([&](auto& result, auto& loaded) {
                  Adds(result, loaded, 1.0f, static_cast<uint64_t>(k.wrong ? 65 : 64), 7, {1, 1, 8, 8});
+                 Adds(result[448], loaded[448], 1.0f, 64);
              });
          }},
         {"mask-state",
@@ -489,6 +503,23 @@ const std::map<std::string, Body>& OneCore()
              k.Finish();
          }},
         {"gm-unwritten", [](Kernel& k) { k.FinishShare(0, k.wrong ? COUNT - 8 : COUNT); }},
+        {"atomic-dtype",
+         [](Kernel& k) {
+             k.Finish();
+             PipeBarrier<PIPE_ALL>();
+             LocalTensor<half> local = k.out.AllocTensor<half>();
+             Duplicate(local.ReinterpretCast<float>(), 0.0f, COUNT);
+             k.out.EnQue(local);
+             local = k.out.DeQue<half>();
+             GlobalTensor<half> y;
+             y.SetGlobalBuffer(reinterpret_cast<half*>(k.y.GetPhyAddr(0)));
+             if (k.wrong) {
+                 SetAtomicAdd<float>();
+             }
+             DataCopy(y, local, COUNT);
+             SetAtomicNone();
+             k.out.FreeTensor(local);
+         }},
         {"atomic-left",
          [](Kernel& k) {
              k.Finish();
@@ -547,19 +578,16 @@ const std::map<std::string, Body>& TwoCores()
     return kernels;
 }
 
-int Run(const Body& body, bool wrong, uint32_t cores)
+int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
 {
     alignas(512) static float x[COUNT];
     alignas(512) static float y[COUNT];
     for (uint32_t i = 0; i < COUNT; ++i) {
         x[i] = static_cast<float>(i);
     }
-    struct Tiling {
-        uint64_t count;
-    } tiling{COUNT};
     host::DescribeLaunch("wrong_kernels", {{"x", reinterpret_cast<const char*>(x), BYTES, host::Dtype::FLOAT, false},
                                            {"y", reinterpret_cast<const char*>(y), BYTES, host::Dtype::FLOAT, true}});
-    host::ObserveTiling(tiling);
+    host::DescribeTiling(x, tilingBytes);
     host::Launch({cores, BYTES}, BYTES, [&](GM_ADDR workspace) {
         Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), workspace, wrong);
         body(kernel);
@@ -577,6 +605,7 @@ int main(int argc, char** argv)
                 std::puts(name.c_str());
             }
         }
+        std::puts("block-dim\ntiling-size");
         return 0;
     }
     std::string name = argv[1];
@@ -590,6 +619,9 @@ int main(int argc, char** argv)
     if (name == "block-dim") {
         host::SetThreadNum(1);
         return Run([](Kernel& k) { k.Finish(); }, wrong, wrong ? 2 : 1);
+    }
+    if (name == "tiling-size") {
+        return Run([](Kernel& k) { k.Finish(); }, wrong, 1, wrong ? 12 : 16);
     }
     std::fprintf(stderr, "wrong_kernels: there is no %s\n", name.c_str());
     return 2;
