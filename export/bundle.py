@@ -13,12 +13,14 @@ versions.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import platform
 import secrets
 import stat
+import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -177,7 +179,19 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except _RefusedError:
+        raise
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        NotImplementedError,
+        OverflowError,
+        ValueError,
+        struct.error,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the beginning of the file
+            raise
         raise ValueError(f"load: {path} is not a bundle, or it is cut short or changed ({error})") from error
 
 
@@ -225,8 +239,12 @@ def _checked_entries(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.
     return entries
 
 
-def _refused(path: Path, reason: str) -> ValueError:
-    return ValueError(f"load: {path} is refused: {reason}")
+class _RefusedError(ValueError):
+    """What was found out here, unlike what zipfile stumbled over."""
+
+
+def _refused(path: Path, reason: str) -> _RefusedError:
+    return _RefusedError(f"load: {path} is refused: {reason}")
 
 
 def _check_versions(manifest: Mapping[str, Any], path: Path) -> None:

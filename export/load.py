@@ -15,7 +15,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from mindspore.train.mind_ir_pb2 import ModelProto, TensorProto
+from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.bundle import check_mindspore, is_bundle, unpack
 from ms_ascend_ops.export.model import DTYPES, parameter_files, read_model
 from ms_ascend_ops.export.retarget import retarget
@@ -88,13 +88,18 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
         _link_parameters(model, source, Path(folder), label)
         file = Path(folder, "model.mindir")
         file.write_bytes(model.SerializeToString())
-        return MindIRNetwork(ms.load(str(file)), inputs)
+        try:
+            graph = ms.load(str(file))
+        except RuntimeError as error:
+            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise ValueError(f"load: MindSpore cannot read {label} ({reason})") from error
+        return MindIRNetwork(graph, inputs)
 
 
 def _input_spec(value: Any, label: str) -> InputSpec:
     tensor = value.tensor[0] if len(value.tensor) == 1 else None
     name = value.name.rpartition(":")[2]
-    dtype = None if tensor is None else DTYPES.get(TensorProto.DataType.Name(tensor.data_type))
+    dtype = None if tensor is None else DTYPES.get(tensor.data_type)
     if tensor is None or dtype is None:
         raise ValueError(f"load: {label}: input {name} is not one tensor of real numbers, which is not supported")
     return InputSpec(name, tuple(tensor.dims), dtype)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import mindspore as ms
-import numpy as np
 from google.protobuf.message import DecodeError
 from mindspore import Tensor
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, TensorProto
@@ -18,21 +18,24 @@ __all__ = ["DTYPES", "graphs", "operators", "parameter_files", "read_model", "te
 # What a protobuf may have at most. Larger networks have their parameters in files of their own.
 MOST_BYTES = 2**31 - 1
 
+_OF_TENSORS = tuple(AttributeProto.AttributeType.Value(name) for name in ("TENSOR", "TENSORS"))
+
+# By number: a damaged file may hold one that has no name.
 DTYPES = {
-    "FLOAT": ms.float32,
-    "FLOAT16": ms.float16,
-    "BFLOAT16": ms.bfloat16,
-    "DOUBLE": ms.float64,
-    "FLOAT64": ms.float64,
-    "BOOL": ms.bool_,
-    "INT8": ms.int8,
-    "INT16": ms.int16,
-    "INT32": ms.int32,
-    "INT64": ms.int64,
-    "UINT8": ms.uint8,
-    "UINT16": ms.uint16,
-    "UINT32": ms.uint32,
-    "UINT64": ms.uint64,
+    TensorProto.FLOAT: ms.float32,
+    TensorProto.FLOAT16: ms.float16,
+    TensorProto.BFLOAT16: ms.bfloat16,
+    TensorProto.DOUBLE: ms.float64,
+    TensorProto.FLOAT64: ms.float64,
+    TensorProto.BOOL: ms.bool_,
+    TensorProto.INT8: ms.int8,
+    TensorProto.INT16: ms.int16,
+    TensorProto.INT32: ms.int32,
+    TensorProto.INT64: ms.int64,
+    TensorProto.UINT8: ms.uint8,
+    TensorProto.UINT16: ms.uint16,
+    TensorProto.UINT32: ms.uint32,
+    TensorProto.UINT64: ms.uint64,
 }
 
 
@@ -48,14 +51,24 @@ def read_model(path: Path, caller: str, label: str | None = None) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
-    except (DecodeError, RecursionError) as error:
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short ({error})") from error
+    if not model.IsInitialized():
+        missing = ", ".join(model.FindInitializationErrors()[:3])
+        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it has no {missing})")
     # mind_ir_version is written last
     if not model.graph.node or not model.graph.output or not model.HasField("mind_ir_version"):
         raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it holds no whole graph)")
+    if not _is_text(model):
+        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is damaged (a name in it is no text)")
+    for kind, attributes in operators(model):
+        if not all(map(_is_consistent, attributes)):
+            raise ValueError(f"{caller}: {label} is damaged (an attribute of a {kind} lacks its value)")
     known = {p.name for p in model.primitives} | {g.name for g in model.functions} | {model.graph.name}
     for graph in graphs(model):
         for node in graph.node:
+            if node.op_type == "Constant" and not node.attribute:
+                raise ValueError(f"{caller}: {label} is damaged (the constant {node.name} has no value)")
             if node.op_type.startswith("REF::") and node.op_type.removeprefix("REF::") not in known:
                 raise ValueError(f"{caller}: {label} is cut short (it has no {node.op_type.removeprefix('REF::')})")
     for parameter in model.graph.parameter:
@@ -131,9 +144,30 @@ def parameter_files(model: ModelProto, source: Path, caller: str, label: str | N
     return files
 
 
+def _is_text(model: ModelProto) -> bool:
+    """Whether what is used as text can be: protobuf hands out bytes that are no UTF-8 as they are."""
+    names = [model.model_version, *(text for p in model.primitives for text in (p.name, p.op_type))]
+    for graph in graphs(model):
+        names += [graph.name, graph.bprop_filepath]
+        names += [text for value in (*graph.input, *graph.output) for text in (value.name,)]
+        for parameter in graph.parameter:
+            names += [parameter.name, parameter.ref_key, parameter.external_data.location]
+        for node in graph.node:
+            names += [node.name, node.op_type, *node.input, *node.output]
+    return all(isinstance(name, str) for name in names) and all(
+        isinstance(a.name, str) for _, attributes in operators(model) for a in attributes
+    )
+
+
+def _is_consistent(attribute: AttributeProto) -> bool:
+    """Whether an attribute has what its type says: MindSpore takes that for granted, and aborts."""
+    if attribute.type in _OF_TENSORS and not attribute.tensors:
+        return False
+    return all(map(_is_consistent, attribute.values))
+
+
 def _is_whole(parameter: TensorProto) -> bool:
-    dtype = DTYPES.get(TensorProto.DataType.Name(parameter.data_type))
+    dtype = DTYPES.get(parameter.data_type)
     if dtype is None or parameter.compression_type != TensorProto.NO_COMPRESSION:
         return True
-    size = int(np.prod(parameter.dims, dtype=np.int64))
-    return bool(len(parameter.raw_data) == size * Tensor(0, dtype).itemsize)
+    return bool(len(parameter.raw_data) == math.prod(parameter.dims) * Tensor(0, dtype).itemsize)

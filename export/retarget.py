@@ -127,13 +127,14 @@ def _signature(stored: Mapping[str, AttributeProto]) -> registry.Signature:
         raise ValueError(
             f"it names the library {library or text('func_name')}, and only {LIBRARY.name} of this installation may run"
         )
-    known = {signature.entry: signature for op in registry.names() for signature in registry.op_spec(op).signatures}
-    if entry not in known:
-        raise ValueError(
-            f"it needs the operator {entry}, which this version of ms_ascend_ops does not have "
-            f"(it has {', '.join(sorted(known))})"
-        )
-    return known[entry]
+    signatures = [signature for op in registry.names() for signature in registry.op_spec(op).signatures]
+    for signature in signatures:
+        if entry in (signature.entry, f"aclnn{signature.cann_type}"):  # on a CPU, on an NPU
+            return signature
+    raise ValueError(
+        f"it needs the operator {entry}, which this version of ms_ascend_ops does not have "
+        f"(it has {', '.join(sorted(signature.entry for signature in signatures))})"
+    )
 
 
 def _value(attribute: AttributeProto) -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 from ms_ascend_ops.version import __version__
 
 _ORIGINS = {
+    "GEGLU": "ms_ascend_ops.cells",
+    "GELU": "ms_ascend_ops.cells",
     "AddRMSNorm": "ms_ascend_ops.cells",
     "RMSNorm": "ms_ascend_ops.cells",
     "SwiGLU": "ms_ascend_ops.cells",
@@ -23,6 +25,8 @@ _ORIGINS = {
 _MODULES = ("cells", "export", "ops")
 
 __all__ = [
+    "GEGLU",
+    "GELU",
     "AddRMSNorm",
     "RMSNorm",
     "SwiGLU",

@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
+    "new": "Write the files of a new operator: a working example to start from.",
     "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
 }
 

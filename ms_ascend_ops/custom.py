@@ -1,25 +1,33 @@
-"""From a definition to MindSpore's `ops.Custom`. The only file that knows `ops.Custom`.
+"""From a definition to MindSpore's `ops.Custom`. The only file that knows `ops.Custom`, for the CPU and for Ascend.
 
 An operator function is one line, the same in PyNative, in GRAPH mode, in `ms.jit` and in `ms.export`:
 
     return _select(x, gamma, epsilon, scheme)(x, gamma)
 
-`_select`, a `Selector`, checks the tensors and attributes and gives the primitive for these attributes. While a graph
-is compiled MindSpore calls its `__infer__`, once, and puts the primitive into the graph as a constant: there, nothing
-but the primitive is left. A dim that is not known yet passes; the same rules in C++ check it when the graph runs.
+`_select`, a `Selector`, checks the tensors and attributes and gives the primitive for these attributes and for the
+device target of the moment. While a graph is compiled MindSpore calls its `__infer__`, once, and puts the primitive
+into the graph as a constant: there, nothing but the primitive is left. A dim that is not known yet passes; the same
+rules in C++ check it when the graph runs.
+
+On a CPU a primitive calls a function of the kernel library, which reads the attributes of the primitive. On Ascend it
+calls the aclnn function of the CANN package, which takes the attributes after the tensors; shapes and dtypes are
+inferred by the kernel library there, too.
 """
 
 from __future__ import annotations
 
+import linecache
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-from ms_ascend_ops import registry
+from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
@@ -28,6 +36,8 @@ __all__ = ["VERSION", "FusedPrimitive", "Selector"]
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
 
+_log = logging.getLogger("ms_ascend_ops")
+
 # In PyNative, MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads
 # call them at once (its own ops.Softsign shows it too). Graphs do not come through here.
 _PYNATIVE_CALL = threading.RLock()
@@ -35,12 +45,22 @@ _PYNATIVE_CALL = threading.RLock()
 # Combinations of shapes, dtypes and attributes that need no second check.
 _REMEMBERED = 4096
 
-# Makes the bprop of an operator from the primitive of its gradient.
-BpropFactory = Callable[["FusedPrimitive"], Callable[..., Any]]
+# Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
+Bprop = Callable[..., Any]
+
+# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
+# ranks (-2,).
+ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
+
+# How the registration information of an aclnn operator names the types of attributes; a choice is the index of its text.
+_REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
-    """One kernel of the library with fixed attributes. Made once for each set of attributes, and shared."""
+    """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
+
+    It takes the tensors, then `constants`.
+    """
 
     def __init__(
         self,
@@ -49,42 +69,67 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         bprop: Callable[..., Any] | None,
     ):
         target = ms.get_context("device_target")
-        if target != "CPU":
-            raise RuntimeError(f"{signature.name}: device_target must be CPU, got {target}")
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
-        super().__init__(f"{library_path()}:{signature.entry}", func_type="aot", bprop=bprop)
-        # ops.Custom derives these two from a reg_info, which a library function does not have.
-        self.add_prim_attr("reg_op_name", signature.entry)
-        self.multi_output = len(signature.outputs) > 1
-        self.add_prim_attr("multi_output", self.multi_output)
-        self.add_prim_attr(VERSION, signature.version)
-        for name, value in attributes.items():
-            self.add_prim_attr(name, value)
+        if target == "CPU":
+            # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
+            self.constants: tuple[Any, ...] = ()
+            super().__init__(f"{library_path()}:{signature.entry}", func_type="aot", bprop=bprop)
+            # ops.Custom derives these two from a reg_info, which a library function does not have.
+            self.add_prim_attr("reg_op_name", signature.entry)
+            self.multi_output = len(signature.outputs) > 1
+            self.add_prim_attr("multi_output", self.multi_output)
+        elif target == "Ascend":
+            ascend.check_package(signature, _soc())
+            self.constants = _constants(signature, attributes)
+            if bprop is not None and self.constants:
+                bprop = _with_constants(bprop, signature)
+            function = f"{library_path()}:aclnn{signature.cann_type}"
+            super().__init__(function, func_type="aot", bprop=bprop, reg_info=_reg_info(signature))
+        else:
+            raise RuntimeError(f"{signature.name}: device_target must be CPU or Ascend, got {target}")
+        # Inference reads the attributes here, wherever the kernel has them from.
+        for primitive in (self, getattr(self, "custom_pyboost", None)):
+            if primitive is not None:
+                primitive.add_prim_attr(VERSION, signature.version)
+                for name, value in attributes.items():
+                    primitive.add_prim_attr(name, value)
 
-    @property
-    def constants(self) -> tuple[Any, ...]:
-        """What a node takes after its tensors. The functions of CANN take attributes so, the library does not."""
-        return ()
-
-    def __call__(self, *tensors: Tensor) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         with _PYNATIVE_CALL:
-            return super().__call__(*tensors)
+            return super().__call__(*arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
 
 
+@ms.jit_class
+class _Applied:
+    """A function of tensors and constants as one of tensors, also inside a graph."""
+
+    def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...]):
+        self.function = function
+        self.constants = constants
+
+    def __call__(self, *tensors):  # type: ignore[no-untyped-def]
+        return self.function(*tensors, *self.constants)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
+        return self
+
+
 class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
-    Calling it takes the inputs of the operator, then its attributes in the order of the definition.
+    Calling it takes the inputs of the operator, then its attributes in the order of the definition. `check` is for what
+    the shape rules cannot say.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
         ValueError: a shape breaks the operator's rule; an attribute has a value that is not allowed.
+        RuntimeError: the operator is not there for this device target.
     """
 
-    def __init__(self, name: str, bprop: BpropFactory | None = None):
+    def __init__(self, name: str, bprop: Bprop | None = None, check: ShapeCheck | None = None):
         super().__init__(f"select_{name}")
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
@@ -92,9 +137,10 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.signature = registry.signature(name)
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
+        self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
 
-    def __call__(self, *arguments: Any) -> FusedPrimitive:
+    def __call__(self, *arguments: Any) -> Callable[..., Any]:
         count = len(self.signature.inputs)
         tensors, attributes = arguments[:count], arguments[count:]
         for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
@@ -132,21 +178,97 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         names = [attribute.name for attribute in self.signature.attributes]
         return self.signature.check_attributes(dict(zip(names, values, strict=True)))
 
-    def _primitive(self, attributes: tuple[Any, ...]) -> FusedPrimitive:
+    def _primitive(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
+        target = ms.get_context("device_target")
+        preferred = ascend.preference(self.signature.name) if target == "Ascend" else "ours"
         try:
-            return self._made(*attributes)
+            return self._made(target, preferred, *attributes)
         except TypeError:
             self._attributes(attributes)  # a value that cannot be hashed has a wrong type: says which
             raise
 
-    def _make(self, *values: Any) -> FusedPrimitive:
+    def _make(self, target: str, preferred: str, *values: Any) -> Callable[..., Any]:
         attributes = self._attributes(values)
-        bprop = None
-        if self._bprop is not None:
-            gradient = registry.signature(f"{self.signature.name}_grad")
-            bprop = self._bprop(FusedPrimitive(gradient, attributes, None))
-        return FusedPrimitive(self.signature, attributes, bprop)
+        if target == "Ascend":
+            choice = ascend.chosen_implementation(self.signature.name, attributes, target)
+            _log.info("%s", choice)
+            if choice.implementation == "cann":
+                return _twin(self.signature.name, attributes)
+        bprop = self._bprop
+        gradient = registry.op_spec(self.signature.name).gradient
+        if bprop is not None and gradient is not None:
+            bprop = bprop(_applied(FusedPrimitive(gradient, attributes, None)))
+        return _applied(FusedPrimitive(self.signature, attributes, bprop))
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
         infer_types(self.signature, [dtype.lower() for dtype in dtypes])
-        infer_shapes(self.signature, shapes, self._attributes(attributes))
+        values = self._attributes(attributes)
+        infer_shapes(self.signature, shapes, values)
+        if self._rule is not None:
+            self._rule(shapes, values)
+
+
+def _applied(primitive: FusedPrimitive) -> Callable[..., Any]:
+    return _Applied(primitive, primitive.constants) if primitive.constants else primitive
+
+
+def _soc() -> str:
+    """The chip, as CANN names it: ascend910b."""
+    from mindspore._c_expression import MSContext  # noqa: PLC0415
+
+    return str(MSContext.get_instance().get_ascend_soc_version())
+
+
+def _constants(signature: registry.Signature, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The attributes as the aclnn function takes them, in the order of the definition."""
+    return tuple(
+        attribute.choices.index(attributes[attribute.name]) if attribute.choices else attributes[attribute.name]
+        for attribute in signature.attributes
+    )
+
+
+def _reg_info(signature: registry.Signature) -> dict[str, Any]:
+    """What MindSpore wants to know of an aclnn operator: names, dtypes, and the types of the attributes."""
+    info = ops.CustomRegOp(signature.cann_type)
+    for index, tensor in enumerate(signature.inputs):
+        info.input(index, tensor.name, "required")
+    for index, tensor in enumerate(signature.outputs):
+        info.output(index, tensor.name, "required")
+    for attribute in signature.attributes:
+        # Without a value: MindSpore takes it from the arguments, after the tensors.
+        info.attr(attribute.name, "required", _REG_INFO_TYPES[attribute.type])
+    for row in signature.types:
+        dtypes = (row.get(tensor.dtype, tensor.dtype) for tensor in signature.inputs + signature.outputs)
+        info.dtype_format(*[(dtype, "DefaultFormat") for dtype in dtypes])
+    result: dict[str, Any] = info.target("Ascend").get_op_info()
+    return result
+
+
+def _with_constants(bprop: Callable[..., Any], signature: registry.Signature) -> Callable[..., Any]:
+    """A bprop for a primitive that also takes constants, which have no gradient.
+
+    MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
+    """
+    tensors = [f"x{i}" for i in range(len(signature.inputs))]
+    constants = [f"c{i}" for i in range(len(signature.attributes))]
+    source = (
+        "def make(original):\n"
+        f"    def bprop({', '.join([*tensors, *constants, 'out', 'dout'])}):\n"
+        f"        return original({', '.join([*tensors, 'out', 'dout'])}) + ({'0, ' * len(constants)})\n"
+        "    return bprop\n"
+    )
+    name = f"<bprop of {signature.name}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, name, "exec"), scope)
+    made: Callable[..., Any] = scope["make"](bprop)
+    return made
+
+
+def _twin(operator: str, attributes: Mapping[str, Any]) -> Callable[..., Any]:
+    """MindSpore's own function for CANN's operator, with the attributes that it takes."""
+    twin = registry.op_spec(operator).twin
+    assert twin is not None
+    module, _, name = twin.function.rpartition(".")
+    function = getattr(import_module(module), name)
+    return _Applied(function, tuple(attributes[argument] for argument in twin.arguments))

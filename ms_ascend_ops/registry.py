@@ -25,6 +25,7 @@ __all__ = [
     "OpSpec",
     "Signature",
     "TensorSpec",
+    "TwinSpec",
     "definition",
     "load",
     "names",
@@ -35,6 +36,9 @@ __all__ = [
 DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
 
 _DEFINITIONS = Path(__file__).parent / "ops"
+_KEYS = frozenset(
+    ("name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann")
+)
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
@@ -126,6 +130,20 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class TwinSpec:
+    """CANN's own operator that computes the same.
+
+    `function` is MindSpore's, which takes the same tensors and then `arguments`, attributes of ours, and returns the
+    same outputs. `when`: the values of attributes for which it is the same.
+    """
+
+    operator: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One operator."""
 
@@ -133,6 +151,7 @@ class OpSpec:
     summary: str
     forward: Signature
     gradient: Signature | None
+    twin: TwinSpec | None = None
 
     @property
     def version(self) -> int:
@@ -151,8 +170,7 @@ def load(path: Path) -> OpSpec:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = {"name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient"}
-        if unknown := set(data) - known:
+        if unknown := set(data) - _KEYS:
             raise ValueError(f"unknown keys {sorted(unknown)}")
         name = _identifier(data["name"])
         if name != path.stem:
@@ -180,7 +198,8 @@ def load(path: Path) -> OpSpec:
 
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
-        return OpSpec(name, data["summary"], forward, gradient)
+        twin = _twin(forward, data["cann"]) if "cann" in data else None
+        return OpSpec(name, data["summary"], forward, gradient, twin)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -246,6 +265,18 @@ def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
     if match[1] not in variables and match[1] not in DTYPES:
         raise ValueError(f"tensor '{name}': '{match[1]}' is neither a dtype nor a dtype variable")
     return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
+
+
+def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
+    twin = TwinSpec(
+        data["operator"], data["function"], tuple(data.get("arguments") or ()), dict(data.get("when") or {})
+    )
+    known = {attribute.name for attribute in signature.attributes}
+    if unknown := (set(twin.arguments) | set(twin.when)) - known:
+        raise ValueError(f"cann: {sorted(unknown)} are no attributes")
+    if free := known - set(twin.arguments) - set(twin.when):
+        raise ValueError(f"cann: the attributes {sorted(free)} must stand in 'arguments' or 'when'")
+    return twin
 
 
 def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> tuple[dict[str, str], ...]:

@@ -137,12 +137,17 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-MS_ASCEND_OPS_EXPORT {shape} {entry}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
+{"".join(_inference(name, shape, shapes, dtype, types) for name in (entry, f"aclnn{signature.cann_type}"))}"""
+
+
+def _inference(name: str, shape: str, shapes: str, dtype: str, types: str) -> str:
+    """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
+    return f"""MS_ASCEND_OPS_EXPORT {shape} {name}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
 {{
     return {shapes};
 }}
 
-MS_ASCEND_OPS_EXPORT {dtype} {entry}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
+MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
 {{
     return {types};
 }}

@@ -1,6 +1,6 @@
 /*!
- * Gated linear units y = act(gate) * up and their gradient, for any activation that primitives/silu.h shows the form
- * of.
+ * Gated linear units y = act(gate) * up and their gradient, for any activation of the form of primitives/silu.h and
+ * primitives/gelu.h: Forward and Backward on float tensors, with as much scratch as gated_tiling.h says.
  *
  * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
  * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and
@@ -12,6 +12,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/gated_tiling.h"
+#include "primitives/ones.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -36,6 +37,17 @@ __aicore__ inline GatedTile GatedTileAt(const GatedTilingData& tiling, uint64_t 
             lengthLeft < tiling.tileLength ? static_cast<uint32_t>(lengthLeft) : tiling.tileLength, row, column};
 }
 
+// Calls kernel.Tile for every tile of this core.
+template <class KERNEL>
+__aicore__ inline void ForGatedTiles(const GatedTilingData& tiling, KERNEL& kernel)
+{
+    const uint64_t first = tiling.tilesPerCore * AscendC::GetBlockIdx();
+    const uint64_t last = first + tiling.tilesPerCore < tiling.tiles ? first + tiling.tilesPerCore : tiling.tiles;
+    for (uint64_t index = first; index < last; ++index) {
+        kernel.Tile(GatedTileAt(tiling, index));
+    }
+}
+
 // gate and up of a tile, from one tensor or two, and their way back.
 template <typename T>
 class GatedInput {
@@ -43,6 +55,7 @@ public:
     __aicore__ inline void Init(GM_ADDR gate, GM_ADDR up, const GatedTilingData& tiling, AscendC::TPipe& pipe)
     {
         pairs_ = tiling.pairs != 0;
+        upFirst_ = tiling.pairs == 2;
         inputStride_ = tiling.inputStride;
         gateGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(gate));
         upGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(up));
@@ -86,8 +99,8 @@ public:
         up = upBuf_.template Get<T>();
         AscendC::LocalTensor<T> pairs = inQueuePairs_.template DeQue<T>();
         uint64_t kept = 0;
-        AscendC::GatherMask(gate, pairs, 1, true, 2 * count, {1, 1, 8, 0}, kept);
-        AscendC::GatherMask(up, pairs, 2, true, 2 * count, {1, 1, 8, 0}, kept);
+        AscendC::GatherMask(upFirst_ ? up : gate, pairs, 1, true, 2 * count, {1, 1, 8, 0}, kept);
+        AscendC::GatherMask(upFirst_ ? gate : up, pairs, 2, true, 2 * count, {1, 1, 8, 0}, kept);
         inQueuePairs_.FreeTensor(pairs);
     }
 
@@ -101,6 +114,7 @@ public:
 
 private:
     bool pairs_ = false;
+    bool upFirst_ = false;
     uint64_t inputStride_ = 0;
     AscendC::GlobalTensor<T> gateGm_;
     AscendC::GlobalTensor<T> upGm_;
@@ -124,6 +138,11 @@ public:
         pipe.InitBuffer(outQueueY_, 2, elements * sizeof(T));
         pipe.InitBuffer(activatedBuf_, elements * sizeof(float));
         activated_ = activatedBuf_.template Get<float>();
+        ones_ = BlockOfOnes(onesBuf_, pipe);
+        if (tiling.scratch != 0) {
+            pipe.InitBuffer(scratchBuf_, tiling.scratch * elements * sizeof(float));
+            scratch_ = scratchBuf_.template Get<float>();
+        }
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(gateFloatBuf_, elements * sizeof(float));
             pipe.InitBuffer(upFloatBuf_, elements * sizeof(float));
@@ -132,20 +151,16 @@ public:
         }
     }
 
-    __aicore__ inline void Process()
+    __aicore__ inline void Process() { ForGatedTiles(tiling_, *this); }
+
+    __aicore__ inline void Tile(const GatedTile& tile)
     {
-        const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
-        const uint64_t last =
-            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
-        for (uint64_t index = first; index < last; ++index) {
-            const GatedTile tile = GatedTileAt(tiling_, index);
-            input_.CopyIn(tile, tiling_.stride);
-            Compute((tile.rows - 1) * tiling_.stride + tile.length);
-            AscendC::LocalTensor<T> yLocal = outQueueY_.template DeQue<T>();
-            StoreRows(yGm_[tile.row * tiling_.length + tile.column], yLocal,
-                      {tile.rows, tile.length, tiling_.stride, tiling_.length});
-            outQueueY_.FreeTensor(yLocal);
-        }
+        input_.CopyIn(tile, tiling_.stride);
+        Compute((tile.rows - 1) * tiling_.stride + tile.length);
+        AscendC::LocalTensor<T> yLocal = outQueueY_.template DeQue<T>();
+        StoreRows(yGm_[tile.row * tiling_.length + tile.column], yLocal,
+                  {tile.rows, tile.length, tiling_.stride, tiling_.length});
+        outQueueY_.FreeTensor(yLocal);
     }
 
 private:
@@ -156,7 +171,8 @@ private:
         input_.Take(gate, up, count);
         const AscendC::LocalTensor<float> gateFloat = ToFloat(gate, gateFloat_, count);
         const AscendC::LocalTensor<float> upFloat = ToFloat(up, upFloat_, count);
-        ACTIVATION::Forward(activated_, gateFloat, static_cast<int32_t>(count));
+        ACTIVATION::Forward(activated_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat, ones_,
+                            static_cast<int32_t>(count));
         AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
         if constexpr (IS_FLOAT<T>) {
             AscendC::Mul(yLocal, activated_, upFloat, static_cast<int32_t>(count));
@@ -173,9 +189,13 @@ private:
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> activatedBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> scratchBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> gateFloatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> upFloatBuf_;
     AscendC::LocalTensor<float> activated_;
+    AscendC::LocalTensor<float> scratch_;
+    AscendC::LocalTensor<float> ones_;       // one block
     AscendC::LocalTensor<float> gateFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> upFloat_;
 };
@@ -204,13 +224,11 @@ public:
         }
         pipe.InitBuffer(valueBuf_, elements * sizeof(float));
         pipe.InitBuffer(slopeBuf_, elements * sizeof(float));
-        pipe.InitBuffer(scratchBuf_, elements * sizeof(float));
-        pipe.InitBuffer(onesBuf_, AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(scratchBuf_, tiling.scratch * elements * sizeof(float));
         value_ = valueBuf_.template Get<float>();
         slope_ = slopeBuf_.template Get<float>();
         scratch_ = scratchBuf_.template Get<float>();
-        ones_ = onesBuf_.template Get<float>();
-        AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+        ones_ = BlockOfOnes(onesBuf_, pipe);
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(dyFloatBuf_, elements * sizeof(float));
             pipe.InitBuffer(gateFloatBuf_, elements * sizeof(float));
@@ -221,34 +239,30 @@ public:
         }
     }
 
-    __aicore__ inline void Process()
+    __aicore__ inline void Process() { ForGatedTiles(tiling_, *this); }
+
+    __aicore__ inline void Tile(const GatedTile& tile)
     {
-        const uint64_t first = tiling_.tilesPerCore * AscendC::GetBlockIdx();
-        const uint64_t last =
-            first + tiling_.tilesPerCore < tiling_.tiles ? first + tiling_.tilesPerCore : tiling_.tiles;
-        for (uint64_t index = first; index < last; ++index) {
-            const GatedTile tile = GatedTileAt(tiling_, index);
-            AscendC::LocalTensor<T> dyLocal = inQueueDy_.template AllocTensor<T>();
-            LoadRows(dyLocal, dyGm_[tile.row * tiling_.length + tile.column],
-                     {tile.rows, tile.length, tiling_.stride, tiling_.length}, tile.rows > 1);
-            inQueueDy_.EnQue(dyLocal);
-            input_.CopyIn(tile, tiling_.stride);
-            const uint32_t count = (tile.rows - 1) * tiling_.stride + tile.length;
-            if (tiling_.pairs != 0) {
-                ComputePairs(count);
-                AscendC::LocalTensor<T> pairs = outQueuePairs_.template DeQue<T>();
-                StoreRows(dgateGm_[tile.row * tiling_.inputStride + 2 * tile.column], pairs,
-                          {1, 2 * tile.length, 2 * tiling_.stride, 2 * tile.length});
-                outQueuePairs_.FreeTensor(pairs);
-            } else {
-                AscendC::LocalTensor<T> dgate = outQueueDgate_.template AllocTensor<T>();
-                AscendC::LocalTensor<T> dup = outQueueDup_.template AllocTensor<T>();
-                Compute(dgate, dup, count);
-                outQueueDgate_.EnQue(dgate);
-                outQueueDup_.EnQue(dup);
-                CopyOut(tile);
-            }
+        AscendC::LocalTensor<T> dyLocal = inQueueDy_.template AllocTensor<T>();
+        LoadRows(dyLocal, dyGm_[tile.row * tiling_.length + tile.column],
+                 {tile.rows, tile.length, tiling_.stride, tiling_.length}, tile.rows > 1);
+        inQueueDy_.EnQue(dyLocal);
+        input_.CopyIn(tile, tiling_.stride);
+        const uint32_t count = (tile.rows - 1) * tiling_.stride + tile.length;
+        if (tiling_.pairs != 0) {
+            ComputePairs(count);
+            AscendC::LocalTensor<T> pairs = outQueuePairs_.template DeQue<T>();
+            StoreRows(dgateGm_[tile.row * tiling_.inputStride + 2 * tile.column], pairs,
+                      {1, 2 * tile.length, 2 * tiling_.stride, 2 * tile.length});
+            outQueuePairs_.FreeTensor(pairs);
+            return;
         }
+        AscendC::LocalTensor<T> dgate = outQueueDgate_.template AllocTensor<T>();
+        AscendC::LocalTensor<T> dup = outQueueDup_.template AllocTensor<T>();
+        Compute(dgate, dup, count);
+        outQueueDgate_.EnQue(dgate);
+        outQueueDup_.EnQue(dup);
+        CopyOut(tile);
     }
 
 private:
@@ -264,7 +278,7 @@ private:
         const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, elements);
         const AscendC::LocalTensor<float> gateFloat = ToFloat(gate, gateFloat_, elements);
         const AscendC::LocalTensor<float> upFloat = ToFloat(up, upFloat_, elements);
-        ACTIVATION::Backward(value_, slope_, scratch_, gateFloat, ones_, count);
+        ACTIVATION::Backward(value_, slope_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat, ones_, count);
         AscendC::Mul(slope_, slope_, upFloat, count);
         if constexpr (IS_FLOAT<T>) {
             AscendC::Mul(dgate, slope_, dyFloat, count);
@@ -283,7 +297,8 @@ private:
     {
         const AscendC::LocalTensor<T> halves = halvesBuf_.template Get<T>();
         const AscendC::LocalTensor<uint32_t> offsets = offsetBuf_.template Get<uint32_t>();
-        Compute(halves, halves[tiling_.stride], count);
+        const uint32_t gateAt = tiling_.pairs == 2 ? tiling_.stride : 0;
+        Compute(halves[gateAt], halves[tiling_.stride - gateAt], count);
         AscendC::LocalTensor<T> pairs = outQueuePairs_.template AllocTensor<T>();
         AscendC::Gather(pairs, halves, offsets, 0u, 2 * count);
         outQueuePairs_.EnQue(pairs);

@@ -6,14 +6,16 @@
 #define MS_ASCEND_OPS_PRIMITIVES_SILU_H
 
 #include "kernel_operator.h"
-#include "primitives/rows.h"
+#include "primitives/ones.h"
 
 namespace ms_ascend_ops {
 
 struct Silu {
     // dst = x * sigmoid(x); dst is not x.
-    static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& x,
-                                          int32_t count)
+    static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst,
+                                          [[maybe_unused]] const AscendC::LocalTensor<float>& scratch,
+                                          [[maybe_unused]] uint32_t stride, const AscendC::LocalTensor<float>& x,
+                                          [[maybe_unused]] const AscendC::LocalTensor<float>& ones, int32_t count)
     {
         AscendC::Muls(dst, x, -1.0f, count);
         AscendC::Exp(dst, dst, count);
@@ -25,16 +27,14 @@ struct Silu {
     // x are all different.
     static __aicore__ inline void Backward(const AscendC::LocalTensor<float>& value,
                                            const AscendC::LocalTensor<float>& slope,
-                                           const AscendC::LocalTensor<float>& sigmoid,
+                                           const AscendC::LocalTensor<float>& sigmoid, [[maybe_unused]] uint32_t stride,
                                            const AscendC::LocalTensor<float>& x,
                                            const AscendC::LocalTensor<float>& ones, int32_t count)
     {
         AscendC::Muls(sigmoid, x, -1.0f, count);
         AscendC::Exp(sigmoid, sigmoid, count);
         AscendC::Adds(sigmoid, sigmoid, 1.0f, count);
-        BeginCounterMode(static_cast<uint32_t>(count));
-        AscendC::Div<float, false>(sigmoid, ones, sigmoid, AscendC::MASK_PLACEHOLDER, 1, {1, 0, 1, 8, 0, 8});
-        EndCounterMode();
+        OneOver(sigmoid, ones, sigmoid, count);
         AscendC::Mul(value, x, sigmoid, count);
         AscendC::Muls(slope, sigmoid, -1.0f, count);
         AscendC::Adds(slope, slope, 1.0f, count);

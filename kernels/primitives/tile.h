@@ -75,6 +75,18 @@ __aicore__ inline AscendC::LocalTensor<float> ToFloat(const AscendC::LocalTensor
     }
 }
 
+// Where float values for dst are calculated: dst itself if it is float, else `work`; FromFloat then finishes it.
+template <typename T>
+__aicore__ inline AscendC::LocalTensor<float> FloatTarget(const AscendC::LocalTensor<T>& dst,
+                                                          const AscendC::LocalTensor<float>& work)
+{
+    if constexpr (IS_FLOAT<T>) {
+        return dst;
+    } else {
+        return work;
+    }
+}
+
 // dst = src rounded to nearest even. For float the values must have been calculated in dst already.
 template <typename T>
 __aicore__ inline void FromFloat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,

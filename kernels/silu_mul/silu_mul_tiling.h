@@ -14,17 +14,13 @@ using SiluMulGradTilingData = GatedTilingData;
 
 inline LaunchConfig SiluMulTiling(const SiluMulParams& params, const Platform& platform, SiluMulTilingData& tiling)
 {
-    const uint64_t size = params.gate.Size();
-    const uint32_t bytes = SizeOf(params.gate.dtype);
-    return gated::Plan(1, size, size, false, bytes, gated::ForwardBytes(bytes, false), 3 * bytes, platform, tiling);
+    return gated::PlanTwo(params.gate, true, gated::SILU_SCRATCH, platform, tiling);
 }
 
 inline LaunchConfig SiluMulGradTiling(const SiluMulGradParams& params, const Platform& platform,
                                       SiluMulGradTilingData& tiling)
 {
-    const uint64_t size = params.gate.Size();
-    const uint32_t bytes = SizeOf(params.gate.dtype);
-    return gated::Plan(1, size, size, false, bytes, gated::BackwardBytes(bytes, false), 5 * bytes, platform, tiling);
+    return gated::PlanTwo(params.gate, false, gated::SILU_SCRATCH, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -17,7 +17,7 @@ __aicore__ inline void SwigluKernel(GM_ADDR x, GM_ADDR y, [[maybe_unused]] GM_AD
 {
     AscendC::TPipe pipe;
     GatedForward<T, Silu> kernel;
-    kernel.Init(x, x + tiling.length * sizeof(T), y, tiling, pipe);
+    kernel.Init(x + tiling.gateOffset * sizeof(T), x + tiling.upOffset * sizeof(T), y, tiling, pipe);
     kernel.Process();
 }
 
@@ -27,8 +27,9 @@ __aicore__ inline void SwigluGradKernel(GM_ADDR dy, GM_ADDR x, GM_ADDR dx, [[may
 {
     AscendC::TPipe pipe;
     GatedBackward<T, Silu> kernel;
-    const uint64_t up = tiling.length * sizeof(T);
-    kernel.Init(dy, x, x + up, dx, dx + up, tiling, pipe);
+    const uint64_t gate = tiling.gateOffset * sizeof(T);
+    const uint64_t up = tiling.upOffset * sizeof(T);
+    kernel.Init(dy, x + gate, x + up, dx + gate, dx + up, tiling, pipe);
     kernel.Process();
 }
 

@@ -76,10 +76,8 @@ def _print(found: Explanation) -> None:
     line(found.signature.name, f"{', '.join(tensors)}{values} -> {', '.join(results)}")
     line("kernel", f"{found.instance}, kernels/{notes.get('kernel', '?')}")
     line("", str(notes.get("plan", "")))
-    line(
-        "target",
-        f"{found.target.name}: {found.target.cores} cores, {found.target.ub_bytes} bytes of Unified Buffer each",
-    )
+    where = found.target
+    line("target", f"{where.name}: {where.cores} cores, {where.ub_bytes:,} bytes of Unified Buffer each")
     line("launch", f"{found.block_dim} cores, workspace of {found.workspace_bytes:,} bytes")
     line("memory", f"{found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out, each moved once at best")
     line("tiling", f"kernels/{notes.get('tiling', '?')}\n{notes.get('tiling_plan', '')}")

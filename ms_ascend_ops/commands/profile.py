@@ -80,8 +80,8 @@ def _axes(texts: tuple[str, ...]) -> dict[str, list[int]]:
 def profile(op: str | None, **options: Any) -> None:
     """Predict how long the kernel of OP takes on a chip, and why.
 
-    The kernel runs in the traced build of the host layer (built on first use), which records what every core asks of its
-    pipes; a timing model of the chip does the rest. Every figure is a prediction.
+    The kernel runs in the traced build of the host layer (built on first use), which records what every core asks of
+    its pipes; a timing model of the chip does the rest. Every figure is a prediction.
 
     \b
     profile rms_norm --shape 2048,4096 --dtype bfloat16 --trace --png
@@ -90,11 +90,10 @@ def profile(op: str | None, **options: Any) -> None:
     profile swiglu --shape 4096,8192 --sweep auto
     profile --survey
     """
-    from rich.console import Console
-
     from ms_ascend_ops.commands.errors import reported
+    from ms_ascend_ops.profiler.report import console as terminal
 
-    console = Console()
+    console = terminal()
     with reported():
         if options["chips"]:
             _list_chips(console, options["chip"])
@@ -154,9 +153,9 @@ def _attribute(forward: Any, name: str, text: str) -> Any:
         raise ValueError(f"{forward.name}: there is no attribute {name}; it has {', '.join(known) or 'none'}")
     kind = known[name].type
     try:
-        return {"bool": {"true": True, "false": False}.__getitem__, "int": int, "float": float, "string": str}[kind](
-            text.lower() if kind == "bool" else text
-        )
+        if kind == "bool":
+            return {"true": True, "false": False}[text.lower()]
+        return int(text) if kind == "int" else float(text) if kind == "float" else text
     except (KeyError, ValueError) as error:
         raise ValueError(f"{forward.name}: {name} must be a {kind}, got {text!r}") from error
 
@@ -165,7 +164,7 @@ def _recorder(console: Any) -> Recorder:
     from ms_ascend_ops.profiler.record import Recorder, build
 
     with console.status("looking for the traced library") as status:
-        library = build(lambda text: status.update(text))
+        library = build(status.update)
     return Recorder(library)
 
 
@@ -196,6 +195,10 @@ def _chip(case: Case) -> Any:
 
 def _as_dict(found: Profile) -> dict[str, Any]:
     return {"name": str(found.case), **found.prediction.as_dict()}
+
+
+def _figures(prediction: Prediction | None) -> dict[str, Any]:
+    return prediction.as_dict() if prediction else {}
 
 
 def _compared(text: str, case: Case, recorder: Recorder) -> tuple[str, Prediction]:
@@ -290,5 +293,5 @@ def _survey(console: Any, op: str | None, options: dict[str, Any]) -> None:
     if options["markdown"]:
         options["markdown"].write_text(as_markdown(rows, options["chip"]), encoding="utf-8")
     if options["json_path"]:
-        data = [{"name": str(row.case), **row.prediction.as_dict()} for row in rows]
+        data = [{"name": str(row.case), "problem": row.problem, **_figures(row.prediction)} for row in rows]
         options["json_path"].write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -131,17 +131,19 @@ class Profile:
     trace: Trace
     runs: list[Run]
     prediction: Prediction
-    difference: float  # of the outputs from those of the first such case, in roundings (worker.difference)
+    difference: float  # of the outputs from those of the reference, in roundings (worker.difference)
 
 
-def profile(case: Case, recorder: Recorder) -> Profile:
+def profile(case: Case, recorder: Recorder, is_reference: bool = False) -> Profile:
     """Record a launch and run it through the model.
+
+    With `is_reference`, its outputs are what those of later cases are compared with.
 
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see there.
     """
     chip = load_chip(case.chip)
-    trace, difference = recorder.run_compared(case.request(chip))
+    trace, difference = recorder.run_compared(replace(case.request(chip), is_reference=is_reference))
     prediction, runs = predict(trace, chip, case.warm)
     return Profile(case, chip, trace, runs, prediction, difference)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
-from ms_ascend_ops.profiler.trace import WORKSPACE, Kind, Trace
+from ms_ascend_ops.profiler.trace import WORKSPACE, Array, Kind, Trace
 
 __all__ = ["Traffic", "traffic"]
 
@@ -24,7 +24,7 @@ _STEPS = 1000
 class Traffic:
     """Of each core and each event that is a copy: the bytes that HBM moves. The rest is L2's."""
 
-    hbm_bytes: list[np.ndarray]  # per core, float, by event; 0 where the event is no copy
+    hbm_bytes: list[Array]  # per core, float, by event; 0 where the event is no copy
 
 
 def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
@@ -43,7 +43,7 @@ def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
     return Traffic(hbm)
 
 
-def _pairs(copies: list[np.ndarray], trace: Trace) -> zip[tuple[np.ndarray, np.ndarray]]:
+def _pairs(copies: list[Array], trace: Trace) -> zip[tuple[Array, Array]]:
     return zip(copies, trace.cores, strict=True)
 
 
@@ -52,7 +52,7 @@ def _cold_share(trace: Trace, chip: Chip) -> float:
     return max(0.0, 1.0 - chip.l2_bytes / max(1, trace.minimal_bytes))
 
 
-def _moved_bytes(events: np.ndarray, chip: Chip) -> np.ndarray:
+def _moved_bytes(events: Array, chip: Chip) -> Array:
     """Bytes of copies; pieces that lie apart move whole sectors."""
     piece = events["piece_bytes"].astype(np.float64)
     apart = (events["pieces"] > 1) & (events["stride"] > events["piece_bytes"])
@@ -61,7 +61,7 @@ def _moved_bytes(events: np.ndarray, chip: Chip) -> np.ndarray:
     return np.asarray(np.where(apart, np.minimum(sectors, room), piece) * events["pieces"])
 
 
-def _lines(event: np.ndarray, line_bytes: int) -> np.ndarray | slice:
+def _lines(event: Array, line_bytes: int) -> Array | slice:
     """The lines that a copy touches."""
     begin, piece, pieces, stride = (int(event[key]) for key in ("offset", "piece_bytes", "pieces", "stride"))
     if pieces == 1 or stride <= piece + line_bytes:
@@ -75,9 +75,7 @@ def _lines(event: np.ndarray, line_bytes: int) -> np.ndarray | slice:
     return np.asarray(grid[grid <= last[:, None]])
 
 
-def _reads(
-    trace: Trace, chip: Chip, argument: int, reads: list[np.ndarray], hbm: list[np.ndarray], cold: float
-) -> None:
+def _reads(trace: Trace, chip: Chip, argument: int, reads: list[Array], hbm: list[Array], cold: float) -> None:
     if not any(len(indices) for indices in reads):
         return
     line = chip.line_bytes
@@ -86,12 +84,12 @@ def _reads(
     last_core = np.full(count, -1, np.int32)
     last_byte = np.zeros(count)
     active = sum(len(events) > 0 for events in trace.cores)
-    fresh: list[list[np.ndarray | None]] = []  # of each read: whether its core sees a line for the first time
+    fresh: list[list[Array | None]] = []  # of each read: whether its core sees a line for the first time
     for core, indices in enumerate(reads):
         events = trace.cores[core]
         is_copy = events["kind"] == Kind.COPY
         moved = np.cumsum(np.where(is_copy, events["piece_bytes"] * events["pieces"].astype(np.float64), 0.0))
-        core_fresh: list[np.ndarray | None] = []
+        core_fresh: list[Array | None] = []
         for index in indices:
             lines = _lines(events[index], line)
             # Forgotten lines are fetched again. The other cores move as much in the meantime.

@@ -31,7 +31,8 @@ class Hotspot:
     us: float  # of its pipe, mean over the cores
     share: float  # of the kernel's time
     lane_efficiency: float | None = None  # vector instructions
-    bytes: int | None = None  # copies
+    tensor: str | None = None  # copies
+    bytes: int | None = None
     bytes_per_call: float | None = None
 
 
@@ -96,7 +97,7 @@ def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float) -> P
     bound_us = trace.minimal_bytes / (chip.hbm_gb_per_s * 1e3)
     busy, waits = _pipes(runs, cycles, count)
     hbm_busy = hbm_bytes / max(cycles * chip.hbm_bytes_per_cycle, 1e-9)
-    events = np.concatenate(trace.cores) if trace.cores else np.zeros(0)
+    events = np.concatenate(trace.cores)
     vectors, copies = events[events["kind"] == Kind.VECTOR], events[events["kind"] == Kind.COPY]
     lanes = (vectors["repeats"].astype(np.float64) * vectors["repeat_lanes"]).sum()
     copied = (copies["pieces"].astype(np.float64) * copies["piece_bytes"]).sum()
@@ -175,18 +176,18 @@ def _reason(run: Run, i: int) -> str:
 
 
 def _hotspots(trace: Trace, chip: Chip, runs: list[Run], cycles: float, count: int) -> list[Hotspot]:
-    time: dict[tuple[int, int, int], float] = defaultdict(float)
+    time: dict[tuple[int, int, int, int], float] = defaultdict(float)
     for run in runs:
         events = trace.cores[run.cores[0]]
-        names, places = events["name"].tolist(), events["place"].tolist()
+        names, places, arguments = (events[key].tolist() for key in ("name", "place", "argument"))
         spent = ((run.end - run.begin) * len(run.cores)).tolist()
         for pipe, event, cycles_spent in zip(run.program.pipe, run.program.event, spent, strict=True):
             if pipe != Pipe.S:
-                time[names[event], places[event], pipe] += cycles_spent
-    events = np.concatenate(trace.cores) if trace.cores else np.zeros(0)
+                time[names[event], places[event], pipe, arguments[event]] += cycles_spent
+    events = np.concatenate(trace.cores)
     found = []
-    for (name, place, pipe), spent_cycles in time.items():
-        mine = events[(events["name"] == name) & (events["place"] == place)]
+    for (name, place, pipe, argument), spent_cycles in time.items():
+        mine = events[(events["name"] == name) & (events["place"] == place) & (events["argument"] == argument)]
         share = spent_cycles / count / max(cycles, 1e-9)
         spot = Hotspot(
             trace.names[name], trace.places[place], Pipe(pipe).name, len(mine), chip.us(spent_cycles / count), share
@@ -195,6 +196,7 @@ def _hotspots(trace: Trace, chip: Chip, runs: list[Run], cycles: float, count: i
             lanes = float((mine["repeats"].astype(np.float64) * mine["repeat_lanes"]).sum())
             spot.lane_efficiency = float(mine["elements"].sum()) / lanes if lanes else 1.0
         else:
+            spot.tensor = trace.arguments[argument].name if argument >= 0 else "workspace"
             spot.bytes = int((mine["pieces"].astype(np.int64) * mine["piece_bytes"]).sum())
             spot.bytes_per_call = spot.bytes / max(1, len(mine))
         found.append(spot)

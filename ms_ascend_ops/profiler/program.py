@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
-from ms_ascend_ops.profiler.trace import Event, Kind, Pipe, Queue, Sync, Trace, rows
+from ms_ascend_ops.profiler.trace import Array, Event, Kind, Pipe, Queue, Sync, Trace, rows
 
 __all__ = ["BARRIER", "Program", "ProgramError", "alike", "compile_core"]
 
@@ -57,7 +57,7 @@ def vector_cycles(event: Event, names: list[str], chip: Chip) -> float:
 
 
 class _Compiler:
-    def __init__(self, trace: Trace, core: int, chip: Chip, hbm_bytes: np.ndarray):
+    def __init__(self, trace: Trace, core: int, chip: Chip, hbm_bytes: Array):
         self.trace = trace
         self.chip = chip
         self.hbm_bytes = hbm_bytes
@@ -149,16 +149,16 @@ class _Compiler:
 
     def queue(self, event: Event) -> None:
         call = Queue(event.call)
-        key = ("queue", event.buffer)
+        full, free = ("queue", event.buffer, "full"), ("queue", event.buffer, "free")
         producer, consumer = Pipe(event.producer), Pipe(event.consumer)
         if call == Queue.ENQUE:
-            self.marks[(*key, "full")] = self.last[producer]
+            self.marks[full] = self.last[producer]
         elif call == Queue.DEQUE:
-            self.pending[consumer].add(self.marks.get((*key, "full"), _NO_EVENT))
+            self.pending[consumer].add(self.marks.get(full, _NO_EVENT))
         elif call == Queue.FREE:
-            self.marks[(*key, "free")] = self.last[consumer]
+            self.marks[free] = self.last[consumer]
         else:
-            self.pending[producer].add(self.marks.get((*key, "free"), _NO_EVENT))
+            self.pending[producer].add(self.marks.get(free, _NO_EVENT))
 
     def sync(self, index: int, event: Event) -> None:
         call = Sync(event.call)
@@ -210,7 +210,7 @@ class _Compiler:
         return self.program
 
 
-def alike(trace: Trace, chip: Chip, hbm_bytes: list[np.ndarray]) -> list[list[int]]:
+def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
     """The cores in groups whose programs take the same time."""
     groups: dict[bytes, list[int]] = {}
     for core, events in enumerate(trace.cores):
@@ -218,7 +218,7 @@ def alike(trace: Trace, chip: Chip, hbm_bytes: list[np.ndarray]) -> list[list[in
         lies = np.where(events["piece_bytes"] > chip.line_bytes, events["offset"] % chip.line_bytes, 0)
         digest = hashlib.blake2b(lies.tobytes())
         digest.update(hbm_bytes[core].tobytes())
-        for name in events.dtype.names:
+        for name in Event._fields:
             if name != "offset":
                 digest.update(np.ascontiguousarray(events[name]).tobytes())
         groups.setdefault(digest.digest(), []).append(core)
@@ -235,7 +235,7 @@ def _depends(event: Event, previous: Event) -> bool:
     return any(overlap(part, theirs[0]) for part in mine) or any(overlap(mine[0], part) for part in theirs[1:])
 
 
-def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: np.ndarray) -> Program:
+def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: Array) -> Program:
     """The program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
 
     Raises:

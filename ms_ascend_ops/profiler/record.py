@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import subprocess
@@ -97,7 +98,7 @@ class Recorder:
         return self.run_compared(wanted)[0]
 
     def run_compared(self, wanted: Request) -> tuple[Trace, float]:
-        """As run(), with how far the outputs are from those of the first such call: worker.difference()."""
+        """As run(), with how far the outputs are from those of the reference: worker.difference()."""
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -140,14 +141,16 @@ def _sources() -> Path | None:
     return root if (root / "CMakeLists.txt").is_file() and (root / "kernels" / "host" / "traced").is_dir() else None
 
 
-def build(tell: Callable[[str], None]) -> Path:
+def build(tell: Callable[[str], None], observer: str = "traced", target: str = "ms_ascend_ops") -> Path:
     """The traced library, built if need be; `tell` gets a line of text when that takes time.
+
+    `observer` names another observed build ("checked"), `target` another library of CMakeLists.txt.
 
     Raises:
         RecordError: there are no sources here, or the build fails.
     """
     given = os.environ.get(_VARIABLE)
-    if given:
+    if given and (observer, target) == ("traced", "ms_ascend_ops"):
         if not Path(given).is_file():
             raise RecordError(f"{_VARIABLE} names {given}, which is no file")
         return Path(given)
@@ -158,17 +161,32 @@ def build(tell: Callable[[str], None]) -> Path:
             f"package without them. Clone the repository at version {__version__}, run `pip install -e .` there and "
             f"profile from that environment, or set {_VARIABLE} to a traced libms_ascend_ops.so."
         )
-    folder = root / "build" / "traced"
-    library = folder / "libms_ascend_ops.so"
+    folder = root / "build" / ("check" if observer == "checked" else observer)  # build.sh check has the same
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others wait
+        return _build(root, folder, tell, observer, target)
+
+
+def _build(root: Path, folder: Path, tell: Callable[[str], None], observer: str, target: str) -> Path:
+    library = folder / f"lib{target}.so"
     if not library.is_file():
-        tell("building the traced library (once; a few minutes)")
+        tell(f"building the {observer} library (once; a few minutes)")
     elif _newest_source(root) > library.stat().st_mtime:
-        tell("the kernels have changed: building the traced library again")
+        tell(f"the kernels have changed: building the {observer} library again")
     else:
         return library
     commands: list[list[str | Path]] = [
-        ["cmake", "-S", root, "-B", folder, f"-DPython_EXECUTABLE={sys.executable}", "-DMS_ASCEND_OPS_OBSERVER=traced"],
-        ["cmake", "--build", folder, "--target", "ms_ascend_ops", "--parallel", str(os.cpu_count() or 1)],
+        [
+            "cmake",
+            "-S",
+            root,
+            "-B",
+            folder,
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DMS_ASCEND_OPS_OBSERVER={observer}",
+        ],
+        ["cmake", "--build", folder, "--target", target, "--parallel", str(os.cpu_count() or 1)],
     ]
     for command in commands:
         try:
@@ -176,7 +194,7 @@ def build(tell: Callable[[str], None]) -> Path:
         except FileNotFoundError as error:
             raise RecordError("building the traced library needs CMake: pip install 'cmake>=3.19'") from error
         if done.returncode != 0:
-            raise RecordError(f"the traced library does not build:\n{(done.stdout + done.stderr)[-2000:]}")
+            raise RecordError(f"the {observer} library does not build:\n{(done.stdout + done.stderr)[-2000:]}")
     library.touch()  # newer than the sources also if nothing had to be compiled
     return library
 

@@ -14,8 +14,9 @@ from ms_ascend_ops.profiler.launches import Profile
 from ms_ascend_ops.profiler.prediction import Prediction
 from ms_ascend_ops.profiler.sweep import Attempt
 
-__all__ = ["comparison", "prediction", "sweep_table"]
+__all__ = ["assumptions", "comparison", "console", "prediction", "show", "sweep_table"]
 
+_WIDTH = 140
 _HOTSPOTS = 10
 _WAITS = 3
 _LEAST_SHARE = 0.005
@@ -66,7 +67,7 @@ def _hotspots(p: Prediction) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for spot in p.hotspots[:_HOTSPOTS]:
         detail = (
-            f"{_bytes(spot.bytes_per_call or 0)} a call"
+            f"{spot.tensor}, {_bytes(spot.bytes_per_call or 0)} a call"
             if spot.lane_efficiency is None
             else f"{_percent(spot.lane_efficiency)} of the lanes"
         )
@@ -137,9 +138,15 @@ def assumptions(chip: Chip) -> RenderableType:
     return table
 
 
-def show(console: Console, part: RenderableType) -> None:
+def console() -> Console:
+    """The terminal; what goes into a file or a pipe is as wide as the tables need."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_WIDTH)
+
+
+def show(where: Console, part: RenderableType) -> None:
     """Print, without guessing at numbers and brackets."""
-    console.print(part, highlight=False, markup=False)
+    where.print(part, highlight=False, markup=False)
 
 
 def _waits(waits: dict[str, float]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.program import BARRIER, Program, ProgramError
-from ms_ascend_ops.profiler.trace import PIPES, Pipe
+from ms_ascend_ops.profiler.trace import PIPES, Array, Pipe
 
 __all__ = ["Run", "simulate"]
 
@@ -30,10 +30,10 @@ class Run:
 
     program: Program
     cores: list[int]
-    begin: np.ndarray
-    end: np.ndarray  # of the time it holds its pipe
-    complete: np.ndarray
-    cause: np.ndarray  # index of an instruction, or AT_ONCE, ISSUE, SYNC
+    begin: Array
+    end: Array  # of the time it holds its pipe
+    complete: Array
+    cause: Array  # index of an instruction, or AT_ONCE, ISSUE, SYNC
 
     @property
     def cycles(self) -> float:

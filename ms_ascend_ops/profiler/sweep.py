@@ -60,6 +60,7 @@ def sweep(
     known = [*_PLATFORM, *base.trace.tiling]
     if unknown := [name for name in axes if name not in known]:
         raise ValueError(f"{base.case.kernel}: nothing is called {unknown[0]}; there are {', '.join(known)}")
+    profile(base.case, recorder, is_reference=True)
     attempts = []
     for case in cases(base.case, axes):
         attempts.append(_attempt(case, base, recorder))

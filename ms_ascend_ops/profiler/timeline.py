@@ -100,7 +100,7 @@ def write_picture(path: Path, trace: Trace, runs: list[Run], chip: Chip, predict
             for i in range(len(run.program))
             if run.program.pipe[i] == pipe and run.begin[i] < until
         ]
-        axes.broken_barh(mine, (row + 0.1, 0.8), facecolors=_COLORS[pipe], edgecolors="white", linewidth=0.3)
+        axes.broken_barh(mine, (row + 0.1, 0.8), facecolors=_COLORS[pipe], edgecolors="white", linewidth=0.15)
     axes.set_yticks([row + 0.5 for row in range(len(_ROWS))], [pipe.name for pipe in reversed(_ROWS)])
     axes.set_xlim(0, chip.us(until) * 1.01)
     part = "" if until == run.cycles else f", the first {chip.us(until):.1f} of {chip.us(run.cycles):.1f} us"

@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-__all__ = ["EVENT", "PIPES", "WORKSPACE", "Argument", "Event", "Kind", "Pipe", "Queue", "Sync", "Trace", "rows"]
+__all__ = [
+    "EVENT",
+    "PIPES",
+    "WORKSPACE",
+    "Argument",
+    "Array",
+    "Event",
+    "Kind",
+    "Pipe",
+    "Queue",
+    "Sync",
+    "Trace",
+    "rows",
+]
+
+
+Array = npt.NDArray[Any]
 
 
 class Kind(IntEnum):
@@ -108,7 +125,7 @@ class Event(NamedTuple):
     ranges: list[list[int]]
 
 
-def rows(events: np.ndarray) -> list[Event]:
+def rows(events: Array) -> list[Event]:
     """The calls one by one."""
     return [Event(*values) for values in zip(*(events[name].tolist() for name in Event._fields), strict=True)]
 
@@ -127,7 +144,7 @@ class Trace:
     """One launch."""
 
     kernel: str
-    cores: list[np.ndarray]  # of EVENT
+    cores: list[Array]  # of EVENT
     arguments: list[Argument]
     workspace_bytes: int
     names: list[str]

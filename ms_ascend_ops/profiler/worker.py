@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.profiler.trace import EVENT, Argument, Trace
+from ms_ascend_ops.profiler.trace import EVENT, Argument, Array, Trace
 
-__all__ = ["Request", "main"]
+__all__ = ["Request", "difference", "last_trace", "main"]
 
 _STORAGE = {
     "float16": np.float16,
@@ -46,6 +46,7 @@ class Request:
     min_bytes_per_core: int = 0  # 0: the chip's
     buffers: int = 0  # of every queue, at most; 0: as the kernel says
     tiling: dict[str, int] = field(default_factory=dict)  # fields that are overruled
+    is_reference: bool = False  # its outputs are what those of later launches are compared with
 
 
 class _Tensor(ctypes.Structure):
@@ -95,7 +96,7 @@ def _attribute(name: str, value: Any) -> _Attribute:
     return _Attribute(key, 3, 0, 0.0, str(value).encode())
 
 
-def _values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+def _values(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
     """An input: normal numbers; integers are 0, so that they are valid as indices."""
     if dtype.startswith("int"):
         return np.zeros(shape, _STORAGE[dtype])
@@ -107,13 +108,13 @@ def _values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return np.resize(stored, shape)
 
 
-def _decoded(values: np.ndarray, dtype: str) -> np.ndarray:
+def _decoded(values: Array, dtype: str) -> Array:
     if dtype == "bfloat16":
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
 
 
-def difference(first: np.ndarray, second: np.ndarray, dtype: str) -> float:
+def difference(first: Array, second: Array, dtype: str) -> float:
     """The largest difference, in roundings of the dtype at the size of the values; infinite where one is NaN."""
     if first.tobytes() == second.tobytes():
         return 0.0
@@ -129,12 +130,10 @@ def difference(first: np.ndarray, second: np.ndarray, dtype: str) -> float:
 class _Library:
     def __init__(self, path: str):
         self.c = ctypes.CDLL(path)
-        self.c.MsAscendTraceRecords.restype = ctypes.c_void_p
-        self.c.MsAscendTraceJson.restype = ctypes.c_char_p
-        self.reference: tuple[Any, list[np.ndarray]] | None = None  # a call and its outputs
+        self.reference: tuple[Any, list[Array]] | None = None  # a call and its outputs
 
     def run(self, request: Request) -> tuple[Trace, float]:
-        """Returns the trace, and how far the outputs are from those of the first such call (difference())."""
+        """Returns the trace, and how far the outputs are from those of the reference (difference())."""
         error = ctypes.create_string_buffer(1024)
         inputs = [
             _values(shape, dtype, seed)
@@ -171,12 +170,13 @@ class _Library:
             self.c.MsAscendTraceSetTiling(name.encode(), ctypes.c_int64(value))
         if self.c.MsAscendOpsLaunch(ctypes.byref(call)):
             raise ValueError(error.value.decode())
-        return self.trace(self.tiling(call, request)), self.compare(request, outputs)
+        return last_trace(self.c, self.tiling(call, request)), self.compare(request, outputs)
 
-    def compare(self, request: Request, outputs: list[np.ndarray]) -> float:
+    def compare(self, request: Request, outputs: list[Array]) -> float:
         key = (request.kernel, request.shapes, request.dtypes, request.attributes)
-        if self.reference is None or self.reference[0] != key:
+        if request.is_reference:
             self.reference = (key, outputs)
+        if self.reference is None or self.reference[0] != key:
             return 0.0
         dtypes = request.dtypes[request.input_count :]
         pairs = zip(self.reference[1], outputs, dtypes, strict=True)
@@ -185,33 +185,38 @@ class _Library:
     def tiling(self, call: _Call, request: Request) -> dict[str, float]:
         fields: dict[str, float] = {}
 
-        @_VISITOR
         def visit(_: Any, name: bytes, is_real: int, integer: int, real: float) -> None:
             fields[name.decode()] = real if is_real else integer
 
         call.tensor_count = request.input_count
-        if self.c.MsAscendOpsTiling(ctypes.byref(call), request.cores, request.ub_bytes, visit, None):
+        if self.c.MsAscendOpsTiling(
+            ctypes.byref(call), request.cores, request.ub_bytes, request.min_bytes_per_core, _VISITOR(visit), None
+        ):
             raise ValueError(call.error.decode())
         return fields | {name: value for name, value in request.tiling.items() if name in fields}
 
-    def trace(self, tiling: dict[str, float]) -> Trace:
-        count = ctypes.c_uint64()
-        cores = []
-        for core in range(self.c.MsAscendTraceCoreCount()):
-            address = self.c.MsAscendTraceRecords(core, ctypes.byref(count))
-            data = ctypes.string_at(address, count.value * EVENT.itemsize) if count.value else b""
-            cores.append(np.frombuffer(data, EVENT))
-        found = json.loads(self.c.MsAscendTraceJson().decode())
-        return Trace(
-            kernel=found["kernel"],
-            cores=cores,
-            arguments=[Argument(**argument) for argument in found["arguments"]],
-            workspace_bytes=found["workspace_bytes"],
-            names=found["names"],
-            places=found["places"],
-            ub_used_bytes=found["ub_used_bytes"],
-            tiling=tiling,
-        )
+
+def last_trace(library: ctypes.CDLL, tiling: dict[str, float] | None = None) -> Trace:
+    """The last launch of a library with the traced host layer in it."""
+    library.MsAscendTraceRecords.restype = ctypes.c_void_p
+    library.MsAscendTraceJson.restype = ctypes.c_char_p
+    count = ctypes.c_uint64()
+    cores = []
+    for core in range(library.MsAscendTraceCoreCount()):
+        address = library.MsAscendTraceRecords(core, ctypes.byref(count))
+        data = ctypes.string_at(address, count.value * EVENT.itemsize) if count.value else b""
+        cores.append(np.frombuffer(data, EVENT))
+    found = json.loads(library.MsAscendTraceJson().decode())
+    return Trace(
+        kernel=found["kernel"],
+        cores=cores,
+        arguments=[Argument(**argument) for argument in found["arguments"]],
+        workspace_bytes=found["workspace_bytes"],
+        names=found["names"],
+        places=found["places"],
+        ub_used_bytes=found["ub_used_bytes"],
+        tiling=tiling or {},
+    )
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def test_an_operator_without_gradient_says_so(x):
 
 def test_another_device_target_is_refused(monkeypatch, x):
     monkeypatch.setattr(ms, "get_context", lambda name: {"device_target": "GPU"}[name])
-    with pytest.raises(RuntimeError, match=r"^swiglu: device_target must be CPU, got GPU"):
+    with pytest.raises(RuntimeError, match=r"^swiglu: device_target must be CPU or Ascend, got GPU"):
         Selector("swiglu")(x, -1, False)
 
 

@@ -1,0 +1,50 @@
+"""Gaussian error linear unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["gelu"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, out, dout):  # type: ignore[no-untyped-def]
+        return (grad(dout, x),)
+
+    return bprop
+
+
+_select = Selector("gelu", _bprop)
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    r"""Gaussian error linear unit.
+
+    .. math::
+        \mathrm{none}: \; y = x \, \Phi(x) = \frac{x}{2} \left(1 + \mathrm{erf}\frac{x}{\sqrt 2}\right), \qquad
+        \mathrm{tanh}: \; y = \frac{x}{2} \left(1 + \tanh\left(\sqrt{2/\pi} \, (x + 0.044715 x^3)\right)\right)
+
+    Differentiable in `x`: the gradient is that of the form chosen.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (...).
+        approximate: "none": by the error function. "tanh": its approximation.
+
+    Returns:
+        Tensor[dtype of x], shape (...).
+
+    Raises:
+        TypeError: x is no tensor, or has a dtype there is no kernel for; approximate is no str.
+        ValueError: approximate is neither "none" nor "tanh".
+
+    Computed in float32 and rounded once, without cancellation for negative x. gelu(inf) = inf; gelu(-inf) = NaN, as in
+    MindSpore and PyTorch; the derivative there is 1 and 0.
+
+    Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; CANN's Gelu.
+    """
+    return _select(x, approximate)(x)

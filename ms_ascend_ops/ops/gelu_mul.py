@@ -1,0 +1,49 @@
+"""GELU-gated product of two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["gelu_mul"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(gate, up, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout, gate, up)
+
+    return bprop
+
+
+_select = Selector("gelu_mul", _bprop)
+
+
+def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
+    r"""Multiply `up` by the GELU of `gate`: GEGLU where gate and up are two tensors.
+
+    .. math::
+        y = \mathrm{gelu}(\mathrm{gate}) \cdot \mathrm{up}
+
+    Differentiable in `gate` and `up`.
+
+    Args:
+        gate: Tensor[float16 | bfloat16 | float32], shape (...).
+        up: Tensor[dtype of gate], shape (...).
+        approximate: the form of GELU, "none" or "tanh"; see `ops.gelu`.
+
+    Returns:
+        Tensor[dtype of gate], shape (...).
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype there is no kernel for; approximate is no str.
+        ValueError: the shapes differ; approximate is neither "none" nor "tanh".
+
+    Computed in float32 and rounded once; for infinite gates see `ops.gelu`.
+
+    Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's GeluMul.
+    """
+    return _select(gate, up, approximate)(gate, up)

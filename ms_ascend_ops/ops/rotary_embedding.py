@@ -1,0 +1,131 @@
+"""Rotary position embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
+
+_MAX_DIM = 3072  # a head and its tables, with all temporaries, fit the Unified Buffer
+_SEQ_AXIS = {"BSND": 1, "BNSD": 2}
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, cos, sin, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout, cos, sin), stock.zeros_like(cos), stock.zeros_like(sin)
+
+    return bprop
+
+
+def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+    x, cos = shapes[:2]
+    rotary_dim = attributes["rotary_dim"]
+    if rotary_dim < 0 or rotary_dim % 2:
+        raise ValueError(f"rotary_embedding: rotary_dim must be even and at least 0, got {rotary_dim}")
+    dim = -1 if x == (-2,) else x[-1]
+    if dim == -1:
+        return
+    if rotary_dim > dim:
+        raise ValueError(f"rotary_embedding: rotary_dim must be at most x.shape[-1] ({dim}), got {rotary_dim}")
+    if dim > _MAX_DIM:
+        raise ValueError(f"rotary_embedding: x.shape[-1] must be at most {_MAX_DIM}, got {x}")
+    turned = rotary_dim or dim
+    if turned % 2:
+        raise ValueError(f"rotary_embedding: x.shape[-1] must be even (its elements are turned in pairs), got {x}")
+    if cos != (-2,) and cos[-1] not in (turned, turned // 2, -1):
+        raise ValueError(
+            f"rotary_embedding: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are "
+            f"turned, got {cos}"
+        )
+
+
+_select = Selector("rotary_embedding", _bprop, _check)
+
+
+def rotary_embedding(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    mode: str = "half",
+    layout: str = "BSND",
+    rotary_dim: int = 0,
+) -> Tensor:
+    r"""Turn pairs of elements of queries or keys by the angle of their position.
+
+    .. math::
+        y_1 = x_1 \cos\theta - x_2 \sin\theta, \qquad y_2 = x_2 \cos\theta + x_1 \sin\theta
+
+    With r elements of a head turned, :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA
+    in its usual form), 2 i and 2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
+
+    Differentiable in `x`: the gradient is turned back. The tables count as constants: their gradients are zero.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",
+            (batch, heads, seq, d).
+        cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w), where w is r
+            / 2, or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in mode
+            "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them out of a
+            longer table for decoding.
+        sin: as cos.
+        mode: "half" or "interleave".
+        layout: "BSND" or "BNSD".
+        rotary_dim: r, even; 0: the whole head.
+
+    Returns:
+        Tensor[dtype of x], shape of x.
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
+        ValueError: a shape, the mode, the layout or rotary_dim is not allowed.
+
+    NaN and Inf reach the two elements of their pair and nothing else. An empty x gives an empty y.
+
+    Computed in float32 and rounded once.
+
+    Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021.
+    """
+    if layout not in _SEQ_AXIS:
+        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
+    if layout == "BNSD" and cos.ndim == 3 and sin.ndim == 3:
+        cos, sin = cos.expand_dims(1), sin.expand_dims(1)
+    return _select(x, cos, sin, _SEQ_AXIS[layout], mode, rotary_dim)(x, cos, sin)  # type: ignore[no-any-return]
+
+
+def apply_rotary_pos_emb(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    layout: str = "BSND",
+    mode: str = "half",
+    rotary_dim: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Rotary position embedding of queries and keys, whose numbers of heads may differ.
+
+    Args:
+        q: as x of `rotary_embedding`.
+        k: as x of `rotary_embedding`.
+        cos: as there.
+        sin: as there.
+        layout: as there.
+        mode: as there.
+        rotary_dim: as there.
+
+    Returns:
+        q and k, turned.
+
+    Raises:
+        TypeError: as there.
+        ValueError: as there.
+    """
+    return (
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim),
+    )

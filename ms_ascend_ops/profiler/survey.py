@@ -1,0 +1,145 @@
+"""Every operator at the shapes of language and diffusion models, forward and gradient, in every dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.profiler.chip import load_chip
+from ms_ascend_ops.profiler.launches import Case, profile
+from ms_ascend_ops.profiler.prediction import Prediction
+from ms_ascend_ops.profiler.record import Recorder
+
+__all__ = ["PUBLISHED", "Row", "as_markdown", "as_table", "survey", "survey_cases"]
+
+DTYPES = ("float16", "bfloat16", "float32")
+
+# Shape of the first input, by operator: one token of a few requests, the prompt of a 7-billion model, that of a larger
+# one; hidden states of a diffusion network. What is not listed gets `_ROWS`.
+_ROWS = ((64, 4096), (4096, 4096), (8192, 8192), (8192, 1280))
+SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
+    "silu_mul": ((64, 14336), (4096, 14336)),
+    "swiglu": ((64, 28672), (4096, 28672)),
+    "gelu_mul": ((64, 14336), (8192, 5120)),
+    "geglu": ((64, 28672), (8192, 10240)),
+    "gelu": ((64, 16384), (4096, 16384), (8192, 5120)),
+    "group_norm": ((2, 320, 128, 128), (2, 1280, 32, 32)),
+    "group_norm_silu": ((2, 320, 128, 128), (2, 1280, 32, 32)),
+    "softmax": ((32, 32, 256, 2048), (16384, 4096), (16, 8, 4096, 77)),
+    "scaled_masked_softmax": ((4, 32, 1024, 1024), (2, 8, 4096, 77)),
+    "rotary_embedding": ((2, 4096, 32, 128), (64, 1, 32, 128)),
+}
+# Where the first input's shape says too little.
+INPUTS: Mapping[str, Callable[[tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
+    "scaled_masked_softmax": lambda shape: {"mask": (shape[0], 1, *shape[2:])},
+    "rotary_embedding": lambda shape: {"cos": (shape[1], shape[3]), "sin": (shape[1], shape[3])},
+}
+LARGE_BYTES = 2**25  # from here on a kernel should be bound by memory
+
+# Times of CANN's own kernels on a 910B2 (cann-bench's published baselines), in microseconds: how they compare.
+PUBLISHED: tuple[tuple[Case, float], ...] = (
+    (Case("rms_norm", (4096, 4096), "float16", warm=True), 75.7),
+    (Case("rms_norm", (4096, 8192), "float32", warm=True), 145.8),
+    (Case("rms_norm", (8168, 4099), "bfloat16", warm=True), 154.3),
+    (Case("swiglu", (4096, 8192), "bfloat16", warm=True), 58.8),
+    (Case("swiglu", (8192, 16384), "float16", attributes={"axis": 0}, warm=True), 288.8),
+    (Case("gelu", (8192, 8192), "float16", attributes={"approximate": "tanh"}, warm=True), 232.6),
+    (Case("group_norm", (2, 128, 256, 256), "bfloat16", attributes={"num_groups": 32}, warm=True), 62.5),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case and what the model says; or why it says nothing."""
+
+    case: Case
+    prediction: Prediction | None
+    problem: str = ""
+
+
+def survey_cases(chip: str, operators: Sequence[str] | None = None) -> list[Case]:
+    """All cases of a survey.
+
+    Raises:
+        ValueError: there is no such operator.
+    """
+    cases = []
+    for name in operators or registry.names():
+        spec = registry.op_spec(name)
+        for gradient in (False, True) if spec.gradient else (False,):
+            for shape in SHAPES.get(name, _ROWS):
+                others = INPUTS[name](shape) if name in INPUTS else {}
+                known = {tensor.name for tensor in spec.forward.inputs}
+                shapes = {key: value for key, value in others.items() if key in known}
+                cases += [Case(name, shape, dtype, gradient, chip, shapes) for dtype in DTYPES]
+    return cases
+
+
+def survey(cases: Iterable[Case], recorder: Recorder, tell: Callable[[Case], None] = lambda case: None) -> list[Row]:
+    """Profile all of them. A case that an operator refuses is kept, with the reason."""
+    rows = []
+    for case in cases:
+        try:
+            rows.append(Row(case, profile(case, recorder).prediction))
+        except (ValueError, TypeError, RuntimeError) as error:
+            rows.append(Row(case, None, str(error)))
+        tell(case)
+    return rows
+
+
+def published(recorder: Recorder) -> list[tuple[Case, float, Prediction]]:
+    """Our kernels at the shapes of published times, as far as we have the operator."""
+    known = [(case, us) for case, us in PUBLISHED if case.operator in registry.names()]
+    rows = survey([case for case, _ in known], recorder)
+    return [
+        (case, us, row.prediction) for (case, us), row in zip(known, rows, strict=True) if row.prediction is not None
+    ]
+
+
+_HEADINGS = (
+    "kernel",
+    "shape",
+    "dtype",
+    "us",
+    "bound us",
+    "% of HBM bound",
+    "% without launch",
+    "bounded by",
+    "lanes %",
+)
+
+
+def _texts(row: Row) -> list[str]:
+    case, p = row.case, row.prediction
+    start = [case.kernel, "x".join(map(str, case.shape)), case.dtype]
+    if p is None:
+        return [*start, row.problem, *[""] * (len(_HEADINGS) - 4)]
+    figures = [f"{p.us:.1f}", f"{p.bound_us:.1f}", f"{100 * p.hbm_share:.0f}", f"{100 * p.kernel_hbm_share:.0f}"]
+    return [*start, *figures, p.bound_by, f"{100 * p.lane_efficiency:.0f}"]
+
+
+def as_table(rows: Sequence[Row], chip: str) -> Table:
+    """For the terminal. What is large and below 80 % of the HBM bound stands out."""
+    table = Table(title=f"predicted for {load_chip(chip).name}; nothing was measured", title_justify="left", box=None)
+    for position, name in enumerate(_HEADINGS):
+        table.add_column(name, justify="left" if position < 3 or name == "bounded by" else "right")
+    for row in rows:
+        p = row.prediction
+        slow = p is not None and p.minimal_bytes >= LARGE_BYTES and p.kernel_hbm_share < 0.8
+        table.add_row(*_texts(row), style="yellow" if slow else "")
+    return table
+
+
+def as_markdown(rows: Sequence[Row], chip: str) -> str:
+    """The same as a table in Markdown."""
+    lines = [
+        f"Predicted for {load_chip(chip).name} by the timing model; nothing was measured.",
+        "",
+        f"| {' | '.join(_HEADINGS)} |",
+        f"|{'|'.join([' --- '] * len(_HEADINGS))}|",
+    ]
+    lines += [f"| {' | '.join(_texts(row))} |" for row in rows]
+    return "\n".join(lines) + "\n"

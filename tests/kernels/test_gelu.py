@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from tests.acceptance import assert_accurate
+from tests.cann_bench import cases, draw_range
+from tests.dtypes import FLOATS
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import gelu as reference
+
+FORMS = ["none", "tanh"]
+# A scalar, one element, less than one instruction, tails, several tiles, several pieces of a tile, rank 5.
+SHAPES = [(), (1,), (31,), (4097,), (127, 129), (3, 65537), (2, 1, 3, 5, 64), (1024, 1023)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward(shape, dtype, form):
+    (y,), (x,) = launch("gelu", [draw(np.random.default_rng(len(shape)), shape)], [dtype], approximate=form)
+    assert_accurate(y, reference.forward(x, form), dtype)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradient(shape, dtype, form):
+    rng = np.random.default_rng(len(shape))
+    (dx,), rounded = launch("gelu_grad", [draw(rng, shape), draw(rng, shape)], [dtype] * 2, approximate=form)
+    assert_accurate(dx, reference.backward(*rounded, form), dtype, reference.backward_terms(*rounded, form))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradient_reference_is_the_derivative(form):
+    x, step = np.linspace(-6, 6, 101), 1e-6
+    difference = (reference.forward(x + step, form) - reference.forward(x - step, form)) / (2 * step)
+    assert np.allclose(reference.slope(x, form), difference, atol=1e-8)
+
+
+def test_references_are_the_published_formulas():
+    x = np.linspace(-3, 3, 61)
+    tanh = x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    assert np.allclose(reference.forward(x, "tanh"), tanh, rtol=1e-13, atol=0)
+    assert np.allclose(reference.forward(np.array([1.0, -1.0])), [0.8413447460685429, -0.15865525393145705], rtol=1e-14)
+
+
+# The exponential of a rounded argument: 86 (none) and 87 (tanh) at the end, with one and three roundings of half an ULP
+# of it. The tanh form gives 0 below 3e-38.
+@pytest.mark.parametrize(("form", "end", "bound"), [("none", -13.1, 6e-6), ("tanh", -10.0, 1.6e-5)])
+def test_the_negative_tail_keeps_its_relative_accuracy(form, end, bound):
+    (y,), (x,) = launch("gelu", [np.linspace(0, end, 20001)[1:]], ["float32"], approximate=form)
+    golden = reference.forward(x, form)
+    assert np.abs(y / golden - 1).max() < bound
+
+
+def test_the_tail_fades_out_through_the_subnormal_numbers():
+    (y,), (x,) = launch("gelu", [np.linspace(-13.1, -15, 5001)], ["float32"])
+    golden = reference.forward(x)
+    smallest = 2.0**-149
+    # The factor exp(-x^2 / 2) is a subnormal number itself.
+    assert np.all(np.abs(y - golden) <= 6e-6 * np.abs(golden) + 16 * smallest)
+    assert np.count_nonzero(y) > 1000
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_special_values(dtype, form):
+    """inf stays; -inf becomes NaN, as in MindSpore and PyTorch; large values overflow nothing; 0 keeps its sign."""
+    x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 6e4, -6e4, 1e30, -1e30, 3e38, -3e38, 1e-40, -1e-40, 6e-8, -6e-8])
+    (y,), (rounded,) = launch("gelu", [x], [dtype], approximate=form)
+    golden = reference.forward(rounded, form)
+    assert_accurate(y, golden, dtype)
+    assert np.array_equal(np.signbit(y[3:]), np.signbit(golden[3:]))
+    (dx,), (dy, rounded) = launch("gelu_grad", [np.full(x.shape, 2.0), x], [dtype] * 2, approximate=form)
+    golden = dy * reference.slope(rounded, form)
+    assert golden[:2].tolist() == [2, 0]  # the limits, not inf * 0
+    assert_accurate(dx, golden, dtype)
+
+
+def test_nan_stays_where_it_is():
+    x = np.linspace(-3, 3, 1000)
+    x[[7, 500]] = np.nan
+    (y,), _ = launch("gelu", [x], ["float32"])
+    assert np.flatnonzero(np.isnan(y)).tolist() == [7, 500]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_subnormal_inputs(form):
+    """Half of them: to the next subnormal number."""
+    x = np.arange(-9, 10) * 2.0**-149
+    (y,), (rounded,) = launch("gelu", [x], ["float32"], approximate=form)
+    assert np.abs(y - rounded / 2).max() <= 2.0**-149
+
+
+def test_empty():
+    (y,), _ = launch("gelu", [np.zeros((0, 3))], ["float32"])
+    assert y.shape == (0, 3)
+    (dx,), _ = launch("gelu_grad", [np.zeros((0, 3))] * 2, ["float32"] * 2)
+    assert dx.shape == (0, 3)
+
+
+@pytest.mark.parametrize("case", cases("Gelu"), ids=lambda case: f"case{case['case_id']}")
+def test_cann_bench(case):
+    x = draw_range(np.random.default_rng(case["case_id"]), case["input_shape"][0], case["value_range"])
+    form = case["attrs"]["approximate"]
+    (y,), (rounded,) = launch("gelu", [x], case["dtype"], approximate=form)
+    assert_accurate(y, reference.forward(rounded, form), case["dtype"][0])

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops import registry
+from tests.acceptance import assert_accurate
+from tests.cann_bench import cases, draw_range
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import rotary_embedding as reference
+
+TYPES = [(row["T"], row["C"]) for row in registry.signature("rotary_embedding").types]
+MODES = ["half", "interleave"]
+
+CASES = [  # x, axis of the sequence, leading dims of the tables, rotary_dim
+    ((2, 5, 3, 128), 1, (), 0),
+    ((1, 33, 32, 128), 1, (), 0),  # several tiles
+    ((2, 3, 37, 64), 2, (), 0),  # BNSD
+    ((3, 1, 8, 64), 1, (3,), 0),  # decoding: a position a sequence
+    ((2, 3, 5, 64), 2, (2, 1), 0),  # BNSD, tables for every sequence
+    ((50, 3, 3, 16), 2, (), 0),  # many short sequences: several to a tile
+    ((7, 2, 3, 20), 1, (), 0),  # halves that are no whole blocks
+    ((3, 4, 2, 2), 1, (), 0),  # one pair
+    ((2, 5, 3, 128), 1, (), 64),  # the first half of a head
+    ((2, 5, 3, 80), 1, (2,), 20),
+    ((1, 300, 1, 32), 1, (), 0),  # one head, more positions than repeats
+    ((1, 2, 600, 64), 1, (), 0),  # heads that do not fit one tile
+    ((2, 3, 2, 2056), 1, (), 0),  # heads longer than the stride of an instruction
+    ((31, 6), 0, (), 0),  # (seq, d)
+]
+
+
+def tables(rng, shape, axis, lead, width):
+    angles = rng.uniform(-np.pi, np.pi, (*lead, shape[axis], width))
+    return np.cos(angles), np.sin(angles)
+
+
+def width_of(table, mode, full):
+    """Every angle once, or twice."""
+    if not full:
+        return table
+    return np.concatenate([table, table], axis=-1) if mode == "half" else np.repeat(table, 2, axis=-1)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize(("shape", "axis", "lead", "rotary_dim"), CASES, ids=str)
+def test_forward_and_gradient(shape, axis, lead, rotary_dim, types, mode, full):
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    cos, sin = tables(rng, shape, axis, lead, (rotary_dim or shape[-1]) // 2)
+    inputs = [draw(rng, shape), width_of(cos, mode, full), width_of(sin, mode, full)]
+    attributes = {"mode": mode, "seq_axis": axis, "rotary_dim": rotary_dim}
+    for name, golden in (("rotary_embedding", reference.forward), ("rotary_embedding_grad", reference.backward)):
+        (y,), exact = launch(name, inputs, [types[0], types[1], types[1]], **attributes)
+        assert_accurate(y, golden(*exact, **attributes), types[0], reference.terms(*exact, **attributes))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_is_the_transpose(mode):
+    rng = np.random.default_rng(0)
+    x, dy = rng.normal(size=(2, 3, 4, 10)), rng.normal(size=(2, 3, 4, 10))
+    cos, sin = tables(rng, x.shape, 1, (), 3)
+    forward, backward = (f(v, cos, sin, mode, 1, 6) for f, v in ((reference.forward, x), (reference.backward, dy)))
+    assert np.isclose(np.sum(dy * forward), np.sum(backward * x))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dim", [8, 16, 20])
+def test_special_values_stay_in_their_pair(dim, value, mode):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 2, dim))
+    x[0, 0, 0, 0], x[1, 1, 0, 3], x[1, 2, 1, dim - 1] = value, value, value
+    cos, sin = tables(rng, x.shape, 1, (), dim // 2)
+    (y,), exact = launch("rotary_embedding", [x, cos, sin], ["float32"] * 3, mode=mode)
+    golden = reference.forward(*exact, mode)
+    assert np.isnan(golden).sum() + np.isinf(golden).sum() == 6
+    assert_accurate(y, golden, "float32", np.where(np.isfinite(golden), 10.0, 0.0))
+
+
+def test_zeros_and_denormals():
+    x = np.array([0.0, -0.0, 1e-40, -1e-40]).reshape(1, 1, 1, 4)
+    (y,), _ = launch("rotary_embedding", [x, np.ones((1, 2)), np.zeros((1, 2))], ["float32"] * 3)
+    assert np.array_equal(y, x.astype(np.float32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)], ids=str)
+def test_empty(shape, mode):
+    tables = np.zeros((shape[1], 4))
+    (y,), _ = launch("rotary_embedding", [np.zeros(shape), tables, tables], ["float32"] * 3, mode=mode)
+    assert y.shape == shape
+
+
+@pytest.mark.parametrize("case", cases("ApplyRotaryPosEmb"), ids=lambda case: f"case{case['case_id']}")
+def test_cann_bench(case):
+    rng = np.random.default_rng(case["case_id"])
+    ranges = case["value_range"]
+    _, k, cos, sin = (
+        draw_range(rng, shape, bounds) for shape, bounds in zip(case["input_shape"], ranges, strict=True)
+    )
+    mode = {"half": "half", "interleaved": "interleave"}[case["attrs"]["rotaryMode"]]
+    attributes = {"mode": mode, "seq_axis": 1 + case["attrs"]["layout"]}
+    (y,), exact = launch("rotary_embedding", [k, cos, sin], case["dtype"][1:], **attributes)
+    golden = reference.forward(*exact, **attributes)
+    assert_accurate(y, golden, case["dtype"][1], reference.terms(*exact, **attributes))

@@ -1,0 +1,141 @@
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from ms_ascend_ops import cann, doctor
+from ms_ascend_ops.__main__ import main
+
+VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH")
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch, tmp_path):
+    for name in (*VARIABLES, "MS_CUSTOM_AOT_WHITE_LIST", "MS_ASCEND_OPS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cann, "_DRIVER", tmp_path / "driver")
+
+
+def examined(*parts):
+    return {check.part: check for check in doctor.examine() if not parts or check.part in parts}
+
+
+def only(monkeypatch, *parts):
+    """Leave out what takes a process of its own."""
+    monkeypatch.setattr(doctor, "_CHECKS", {part: doctor._CHECKS[part] for part in parts})
+
+
+def test_this_machine_is_in_order():
+    command = [sys.executable, "-m", "ms_ascend_ops", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    checks = {check["part"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 0, checks
+    assert checks["kernel library"]["status"] == "ok"
+    assert checks["an operator"]["found"] == "rms_norm runs on CPU"
+    assert checks["CANN toolkit"]["status"] == "absent"
+
+
+def test_environment(monkeypatch, tmp_path):
+    only(monkeypatch, "environment")
+    monkeypatch.setenv("MS_ASCEND_OPS_NUM_THREADS", "0")
+    monkeypatch.setenv("MS_CUSTOM_AOT_WHITE_LIST", str(tmp_path))
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "none"))
+    check = examined()["environment"]
+    assert check.status == "error"
+    for part in (
+        "it must be 1 to 256",
+        "or MindSpore refuses every operator",
+        "none does not exist: source set_env.sh",
+    ):
+        assert part in check.remedy
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert "1 to put right: environment" in done.output
+
+
+def test_library(monkeypatch, tmp_path):
+    only(monkeypatch, "kernel library")
+    monkeypatch.setattr(doctor, "__version__", "99.0")
+    check = examined()["kernel library"]
+    assert check.status == "error"
+    assert "but the package has 99.0" in check.found
+    monkeypatch.setattr(doctor, "LIBRARY", tmp_path / "lib.so")
+    check = examined()["kernel library"]
+    assert (check.status, check.found) == ("error", f"{tmp_path / 'lib.so'} is missing")
+    assert "pip install ." in check.remedy
+
+
+def test_a_library_for_another_cpu(monkeypatch):
+    """What the kernel does to a process that meets an unknown instruction."""
+    only(monkeypatch, "kernel library")
+    monkeypatch.setattr(doctor, "_TRY_LIBRARY", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    check = examined()["kernel library"]
+    assert check.status == "error"
+    assert "instructions that this CPU does not have" in check.found
+    assert "MS_ASCEND_OPS_PORTABLE=1" in check.remedy
+
+
+def test_a_library_that_computes_wrong_values(monkeypatch):
+    only(monkeypatch, "kernel library")
+    monkeypatch.setattr(doctor, "_TRY_LIBRARY", doctor._TRY_LIBRARY.replace("+ 1e-6)).max()", "+ 1e3)).max()"))
+    assert "computes wrong values" in examined()["kernel library"].found
+
+
+@pytest.mark.parametrize(
+    ("part", "package", "version", "status", "remedy"),
+    [
+        ("NumPy", "numpy", "2.1.0", "error", "fails with 2"),
+        ("NumPy", "numpy", "1.24.0", "error", "numpy>=1.25,<2"),
+        ("NumPy", "numpy", None, "error", "numpy>=1.25,<2"),
+        ("MindSpore", "mindspore", "2.9.1", "error", "mindspore>=2.10,<2.11"),
+        ("MindSpore", "mindspore", None, "error", "mindspore>=2.10,<2.11"),
+        ("MindSpore", "mindspore", "2.10.1", "ok", ""),
+    ],
+)
+def test_packages(monkeypatch, part, package, version, status, remedy):
+    only(monkeypatch, part)
+    monkeypatch.setattr(doctor, "_installed", lambda name: version if name == package else "1")
+    check = examined()[part]
+    assert check.status == status
+    assert remedy in check.remedy
+
+
+def test_cann(monkeypatch, tmp_path):
+    only(monkeypatch, "CANN toolkit")
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    assert examined()["CANN toolkit"].status == "error"
+    (tmp_path / "compiler").mkdir()
+    info = tmp_path / "compiler" / "version.info"
+    info.write_text("Version=8.5.0\nversion_dir=8.5.0\n")
+    assert examined()["CANN toolkit"].found == f"8.5.0 at {tmp_path}"
+    info.write_text("Version=7.0.0\n")
+    check = examined()["CANN toolkit"]
+    assert check.status == "warning"
+    assert "8.5" in check.remedy
+
+
+def test_a_part_that_breaks_does_not_end_the_examination(monkeypatch):
+    def broken(part):
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(doctor, "_CHECKS", {"one": broken, "environment": doctor._CHECKS["environment"]})
+    checks = examined()
+    assert checks["one"].found == "cannot be examined: OSError: disk on fire"
+    assert checks["environment"].status == "ok"
+
+
+def test_a_file_that_is_no_library(monkeypatch, tmp_path):
+    """The whole way, in a copy of the package whose library is damaged."""
+    only(monkeypatch, "kernel library")
+    damaged = tmp_path / "libms_ascend_ops.so"
+    damaged.write_bytes(b"no library")
+    damaged.chmod(damaged.stat().st_mode | stat.S_IXUSR)
+    code = f"import ctypes; ctypes.CDLL({os.fspath(damaged)!r})"
+    monkeypatch.setattr(doctor, "_TRY_LIBRARY", code)
+    check = examined()["kernel library"]
+    assert check.status == "error"
+    assert "does not run: OSError" in check.found

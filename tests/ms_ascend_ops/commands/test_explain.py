@@ -1,0 +1,84 @@
+import pytest
+from click.testing import CliRunner
+
+from ms_ascend_ops import explain, registry
+from ms_ascend_ops.__main__ import main
+from ms_ascend_ops.library import native
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["explain", *arguments])
+
+
+def explained(name, *shapes, dtypes=("float32",), target="ascend910b", **attributes):
+    return explain.explain(registry.signature(name), shapes, dtypes, attributes, explain.find_target(target))
+
+
+def test_what_follows_from_the_first_input():
+    found = explained("rms_norm_grad", (6, 16), dtypes=("bfloat16",))
+    assert [shape for _, _, shape in found.inputs] == [(6, 16), (6, 1), (6, 16), (6, 1), (16,)]
+    assert [dtype for _, dtype, _ in found.inputs] == ["bfloat16", "float32", "bfloat16", "float32", "bfloat16"]
+    assert found.outputs == (("dx", "bfloat16", (6, 16)), ("dgamma", "bfloat16", (16,)))
+    assert (found.bytes_in, found.bytes_out) == (2 * 192 + 2 * 24 + 32, 192 + 32)
+    assert found.instance == "RmsNormGradKernel<bfloat16, bfloat16>"
+
+
+@pytest.mark.parametrize("name", [s.name for op in registry.names() for s in registry.op_spec(op).signatures])
+def test_the_tiling_is_that_of_the_launch(name):
+    """For the host, and every operator: at least its kernel and the plan of its tiling are known."""
+    signature = registry.signature(name)
+    found = explained(name, (64, 256), target="cpu")
+    direct = native().tiling(name, [i[2] for i in found.inputs], [i[1] for i in found.inputs], dict(found.attributes))
+    assert {**found.tiling, "block_dim": found.block_dim, "workspace_bytes": found.workspace_bytes} == direct
+    assert found.notes["kernel"].endswith("_kernel.h")
+    assert found.notes["plan"]
+    assert found.notes["tiling_plan"]
+    assert found.instance.startswith(signature.entry)
+
+
+def test_cores():
+    assert explained("rms_norm", (4096, 4096)).reasons[0] == "48 of 48 cores"
+    assert "no more independent pieces" in explained("rms_norm", (3, 65536)).reasons[0]
+    assert "too little data" in explained("silu_mul", (1, 5000)).reasons[0]
+    assert "even split" in explained("rms_norm", (50, 12800)).reasons[0]
+    host = explained("rms_norm", (4096, 4096), target="cpu")
+    assert host.reasons[0] == f"{native().get_thread_num()} of {native().get_thread_num()} cores"
+
+
+def test_unified_buffer():
+    assert "room in the Unified Buffer; with twice of it the same" in explained("rms_norm", (64, 256)).reasons[1]
+    long_rows = explained("rms_norm", (64, 100_000)).reasons[1]
+    assert "as large as the Unified Buffer allows; with twice of it tileCols" in long_rows
+
+
+def test_command():
+    done = run("rms_norm", "--shape", "2048,4096", "--dtype", "bfloat16", "--target", "ascend910b")
+    assert done.exit_code == 0, done.output
+    for part in (
+        "RmsNormKernel<bfloat16, bfloat16>, kernels/rms_norm/rms_norm_kernel.h",
+        "gamma bfloat16 (4096,), epsilon=1e-06, scheme=llama",
+        "ascend910b: 48 cores, 188,160 bytes of Unified Buffer each",
+        "48 cores, workspace of 0 bytes",
+        "16,785,408 bytes in",
+        "rows in a tile",  # the comment behind tileRows
+    ):
+        assert part in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["warp", "--shape", "1"], "there is no operator 'warp'"),
+        (["swiglu", "--shape", "3,7"], "swiglu: x.shape[-1] must be even"),
+        (["swiglu", "--shape", "3,8", "--dtype", "int32"], "x.dtype must be float16, bfloat16 or float32, got int32"),
+        (["swiglu", "--shape", "3,8", "--attr", "axes=1"], "there is no attribute axes; it has axis, interleaved"),
+        (["swiglu", "--shape", "3,8", "--attr", "axis=one"], "axis must be a int, got 'one'"),
+        (["swiglu", "--shape", "3,8", "--target", "gpu"], "there is no target 'gpu'; the targets are cpu, "),
+        (["swiglu", "--shape", "3,b"], "must be of the form 2048,4096, got 3,b"),
+    ],
+)
+def test_messages(arguments, message):
+    done = run(*arguments)
+    assert done.exit_code in (1, 2)
+    assert message in done.output
+    assert "Traceback" not in done.output

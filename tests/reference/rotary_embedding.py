@@ -1,0 +1,35 @@
+"""Rotary position embedding in float64."""
+
+import numpy as np
+
+
+def forward(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0, direction=1):
+    """`cos` and `sin` as (..., s, w), their leading dims broadcasting to those of x before the axis."""
+    turned = rotary_dim or x.shape[-1]
+    if cos.shape[-1] == turned:  # every angle twice
+        cos, sin = ((t[..., : turned // 2] if mode == "half" else t[..., ::2]) for t in (cos, sin))
+    lead = x.shape[:seq_axis]
+    between = (1,) * (x.ndim - seq_axis - 2)
+    cos, sin = (
+        np.broadcast_to(t, (*lead, *t.shape[-2:])).reshape(*lead, t.shape[-2], *between, t.shape[-1])
+        for t in (cos, sin)
+    )
+    half = turned // 2
+    parts = (slice(0, half), slice(half, turned)) if mode == "half" else (slice(0, turned, 2), slice(1, turned, 2))
+    first, second = x[..., parts[0]], x[..., parts[1]]
+    y = x.copy()
+    with np.errstate(invalid="ignore"):
+        y[..., parts[0]] = first * cos - direction * second * sin
+        y[..., parts[1]] = second * cos + direction * first * sin
+    return y
+
+
+def backward(dy, cos, sin, mode="half", seq_axis=1, rotary_dim=0):
+    """Gradient of sum(dy * y) with respect to x: turns back."""
+    return forward(dy, cos, sin, mode, seq_axis, rotary_dim, -1)
+
+
+def terms(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0):
+    """The sums of either, of magnitudes."""
+    x, cos, sin = np.abs(x), np.abs(cos), np.abs(sin)
+    return np.maximum(*(forward(x, cos, sin, mode, seq_axis, rotary_dim, sign) for sign in (1, -1)))
