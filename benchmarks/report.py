@@ -1,4 +1,4 @@
-"""The results as a table, as JSON and as a picture."""
+"""The results as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ms_ascend_ops.version import __version__
 
-__all__ = ["as_dict", "machine", "plot", "tables"]
+__all__ = ["COPIES", "as_dict", "machine", "panels", "tables"]
 
 COPIES = [name for name, provider in PROVIDERS.items() if provider.is_copy]
 
@@ -42,7 +42,7 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
     """A table for each operator and dtype: for every shape the fastest memcpy, then each provider."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     yield f"{where['cpu']}, {where['threads']} threads; {versions}"
-    for title, group in _panels(outcomes).items():
+    for title, group in panels(outcomes).items():
         made = Table(title=title, title_justify="left")
         for heading in ("shape", "provider"):
             made.add_column(heading, no_wrap=True)
@@ -64,7 +64,7 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
     yield from _skipped(outcomes)
 
 
-def _panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
+def panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes by operator, variant and dtype."""
     panels: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -118,37 +118,3 @@ def as_dict(outcomes: list[Outcome], where: dict[str, Any]) -> dict[str, Any]:
         }
         cases.append({"operator": case.operator_name, **fields, "providers": results})
     return {"machine": where, "cases": cases}
-
-
-def plot(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
-    """Bars of the bandwidth as a share of memcpy's: a panel for each operator and dtype, a group for each shape."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    panels = _panels(outcomes)
-    names = [name for name in outcomes[0].results if name not in COPIES]
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    size = (6.5 * columns, 2.6 * rows + 0.8)
-    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    for axis in axes.flat[len(panels) :]:
-        axis.remove()
-    for axis, (title, group) in zip(axes.flat, panels.items(), strict=False):
-        for position, name in enumerate(names):
-            heights = []
-            for outcome in group:
-                copy, result = outcome.fastest(COPIES), outcome.results[name]
-                heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
-            places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
-            axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
-        axis.set_xticks(range(len(group)), [o.case.size for o in group])
-        axis.set(title=title, ylabel="% of memcpy")
-        axis.axhline(100, color="0.5", linewidth=0.8)
-        axis.grid(axis="y", alpha=0.3)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
-    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)

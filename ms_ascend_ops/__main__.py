@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
     "new": "Write the files of a new operator: a working example to start from.",
+    "operators": "Print the table of operators, or renew it in the README.",
     "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
 }
 

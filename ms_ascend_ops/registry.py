@@ -38,7 +38,7 @@ DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in ker
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(
     ("name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann")
-)
+) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
@@ -152,6 +152,9 @@ class OpSpec:
     forward: Signature
     gradient: Signature | None
     twin: TwinSpec | None = None
+    layer: str = ""  # of `ms_ascend_ops.cells`, if there is one
+    replaces: str = ""  # what users write, or call, without this library
+    differentiable: tuple[str, ...] = ()  # inputs that have a gradient
 
     @property
     def version(self) -> int:
@@ -199,7 +202,9 @@ def load(path: Path) -> OpSpec:
         forward = signature("forward", name)
         gradient = signature("gradient", f"{name}_grad") if "gradient" in data else None
         twin = _twin(forward, data["cann"]) if "cann" in data else None
-        return OpSpec(name, data["summary"], forward, gradient, twin)
+        differentiable = _differentiable(forward, gradient, data.get("differentiable"))
+        layer, replaces = data.get("layer", ""), data.get("replaces", "")
+        return OpSpec(name, data["summary"], forward, gradient, twin, layer, replaces, differentiable)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -240,6 +245,17 @@ def signature(name: str) -> Signature:
 def definition(name: str) -> Path:
     """The file that defines an operator."""
     return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
+def _differentiable(forward: Signature, gradient: Signature | None, given: list[str] | None) -> tuple[str, ...]:
+    """Those that the definition names, or those that the gradient kernel has an output for."""
+    inputs = [tensor.name for tensor in forward.inputs]
+    if given is None:
+        outputs = {tensor.name for tensor in gradient.outputs} if gradient else set()
+        return tuple(name for name in inputs if f"d{name}" in outputs)
+    if unknown := [name for name in given if name not in inputs]:
+        raise ValueError(f"differentiable: {', '.join(unknown)} is no input")
+    return tuple(given)
 
 
 def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import click
+
+from ms_ascend_ops.commands.errors import reported
 
 __all__ = ["bench"]
 
@@ -42,7 +45,11 @@ CPUS = len(os.sched_getaffinity(0))
 @click.option("--threads", type=click.IntRange(1, CPUS), default=CPUS, help="For every provider.")
 @click.option("--providers", callback=_names, default="", help=f"Of {', '.join(MEASURED)}.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write a picture here (PNG).")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write bars here (PNG).")
+@click.option("--roofline", type=click.Path(path_type=Path), help="Write a roofline here (PNG).")
+@click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="JSON of an older run.")
+@click.option("--gate", is_flag=True, help="Fail (exit code 1) if something is slower than it may be.")
+@click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="By which share a time may be longer.")
 @click.option("--quick", is_flag=True, help="Short and rough.")
 def bench(
     ops: list[str],
@@ -52,6 +59,10 @@ def bench(
     providers: list[str],
     json_path: Path | None,
     plot: Path | None,
+    roofline: Path | None,
+    compare: Path | None,
+    gate: bool,
+    tolerance: float,
     quick: bool,
 ) -> None:
     """Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.
@@ -60,6 +71,10 @@ def bench(
     the cache stays there. Before anything is timed its results are compared with ours. `<operator>_grad` is what a
     training step does: forward, then gradient. The process keeps to as many CPUs as there are threads. Figures of a
     busy machine mean nothing.
+
+    `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
+    the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, PyTorch or torch.compile by more
+    than that, or if the older run has none of the cases.
     """
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
@@ -69,6 +84,7 @@ def bench(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
     from ms_ascend_ops.benchmarks.cases import all_cases
     from ms_ascend_ops.benchmarks.harness import Effort, measure
@@ -87,6 +103,8 @@ def bench(
         raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
     effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
 
+    with reported():
+        old = comparison.read(compare) if compare else None
     console = Console()
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
@@ -104,7 +122,40 @@ def bench(
     where = report.machine(threads)
     for part in report.tables(outcomes, where):
         console.print(part, highlight=False, markup=False)
-    if json_path:
-        json_path.write_text(json.dumps(report.as_dict(outcomes, where), indent=2) + "\n", encoding="utf-8")
-    if plot:
-        report.plot(outcomes, where, plot)
+    run = report.as_dict(outcomes, where)
+    _write(run, outcomes, {"json": json_path, "bars": plot, "roofline": roofline})
+    if old:
+        for line in comparison.differences(old, run):
+            console.print(line, style="yellow")
+        console.print(comparison.changes_table(comparison.changes(old, run), tolerance))
+    if gate:
+        _close(run, old, tolerance)
+
+
+def _write(run: dict[str, Any], outcomes: list[Any], paths: dict[str, Path | None]) -> None:
+    """The files that were asked for."""
+    if paths["json"]:
+        paths["json"].write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+    if not paths["bars"] and not paths["roofline"]:
+        return
+    from ms_ascend_ops.benchmarks import plots
+
+    if paths["bars"]:
+        plots.bars(outcomes, run["machine"], paths["bars"])
+    if paths["roofline"]:
+        with reported():
+            plots.roofline(outcomes, run["machine"], paths["roofline"], plots.peak_flops())
+
+
+def _close(run: dict[str, Any], old: dict[str, Any] | None, tolerance: float) -> None:
+    """The verdict of `--gate`."""
+    from ms_ascend_ops.benchmarks import compare as comparison
+
+    pairs = comparison.changes(old, run) if old else []
+    slow = [pair for pair in pairs if pair.slower(tolerance)] + list(comparison.behind(run, tolerance))
+    if old and not pairs:
+        raise click.ClickException("the old run has none of these cases: choose the same --ops, --shapes and --dtypes")
+    if slow:
+        listed = "\n".join(f"  {pair}" for pair in slow)
+        raise click.ClickException(f"slower by more than {tolerance:.0%}:\n{listed}")
+    click.echo(f"gate: nothing is slower by more than {tolerance:.0%}")

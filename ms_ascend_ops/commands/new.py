@@ -56,7 +56,7 @@ def new(name: str, into: Path) -> None:
         )
     words = {"name": name, "Name": "".join(word.capitalize() for word in name.split("_")), "NAME": name.upper()}
     for path, template in paths.items():
-        text = files("ms_ascend_ops").joinpath("templates", template).read_text(encoding="utf-8")
+        text = (files("ms_ascend_ops") / "templates" / template).read_text(encoding="utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(Template(text).substitute(words), encoding="utf-8")
         click.echo(f"wrote    {path.relative_to(into)}")

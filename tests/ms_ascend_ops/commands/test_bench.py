@@ -1,8 +1,13 @@
+import json
+import os
+
+import pytest
 from click.testing import CliRunner
 from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
 from ms_ascend_ops.__main__ import COMMANDS, main
 from ms_ascend_ops.commands.bench import MEASURED
+from ms_ascend_ops.library import native
 
 
 def test_help_lists_every_command():
@@ -26,3 +31,50 @@ def test_an_unknown_operator_is_named():
 
 def test_help_names_every_provider():
     assert list(MEASURED) == [name for name, provider in PROVIDERS.items() if not provider.is_copy]
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """The command on one small case. It sets variables and the number of threads, which come back afterwards."""
+    for name in ("OMP_NUM_THREADS", "GLOG_v"):
+        monkeypatch.setenv(name, os.environ.get(name, "2"))
+    fixed = ["bench", "--quick", "--ops", "silu_mul", "--dtypes", "float32", "--providers", "library"]
+    yield lambda *arguments: CliRunner().invoke(main, [*fixed, *map(str, arguments)])
+    native().set_thread_num(0)
+
+
+def test_compare_and_gate(bench, tmp_path):
+    """Against runs with impossible times, so that the outcome does not depend on the machine."""
+    path = tmp_path / "new.json"
+    done = bench("--shapes", "3x33", "--json", path, "--plot", tmp_path / "b.png", "--roofline", tmp_path / "r.png")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "b.png").stat().st_size > 1000
+    assert (tmp_path / "r.png").stat().st_size > 1000
+    run = json.loads(path.read_text())
+    for time, code, message in [
+        (1e9, 0, "gate: nothing is slower by more than 10%"),
+        (1e-9, 1, "Error: slower by more than 10%:\n  silu_mul float32 3x33: ours, direct takes"),
+    ]:
+        run["cases"][0]["providers"]["library"]["median_us"] = time
+        path.write_text(json.dumps(run))
+        done = bench("--shapes", "3x33", "--compare", path, "--gate")
+        assert done.exit_code == code, done.output
+        assert "Against the old run" in done.output
+        assert message in done.output
+
+
+def test_a_gate_without_common_cases_fails(bench, tmp_path):
+    path = tmp_path / "new.json"
+    bench("--shapes", "3x33", "--json", path)
+    done = bench("--shapes", "3x34", "--compare", path, "--gate")
+    assert done.exit_code == 1
+    assert "the old run has none of these cases" in done.output
+
+
+def test_an_old_run_that_is_none(bench, tmp_path):
+    path = tmp_path / "old.json"
+    assert bench("--compare", path).exit_code == 2  # missing
+    path.write_text("{}")
+    done = bench("--compare", path)
+    assert done.exit_code == 1
+    assert "is no result of `bench --json`" in " ".join(done.output.split())

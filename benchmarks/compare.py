@@ -1,0 +1,115 @@
+"""A run against an older one, and against the other providers: what is slower than it may be.
+
+Works on what `report.as_dict` makes and `--json` writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ms_ascend_ops.benchmarks.providers import PROVIDERS
+from rich.table import Table
+
+__all__ = ["Pair", "behind", "changes", "changes_table", "differences", "read"]
+
+OURS = ("library", "mindspore", "pynative")
+# Which of ours has to be as fast as which of the others: called alike, that is.
+RIVALS = {"stock": "mindspore", "torch": "library", "torch_compile": "library"}
+# Below this a case measures the cost of a call, not that of the work.
+LEAST_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two times of one case, in microseconds."""
+
+    case: str
+    provider: str
+    than: str  # what it is compared with
+    before_us: float
+    now_us: float
+
+    @property
+    def ratio(self) -> float:
+        return self.now_us / self.before_us
+
+    def slower(self, tolerance: float) -> bool:
+        return self.ratio > 1 + tolerance
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case}: {PROVIDERS[self.provider].label} takes {self.now_us:,.1f} us, "
+            f"{self.ratio:.2f} times the {self.before_us:,.1f} us of {self.than}"
+        )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A run that `--json` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        _times(run)
+        run["machine"]["cpu"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no result of `bench --json` ({type(error).__name__}: {error})") from error
+    return run
+
+
+def _times(run: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """The measured median of every case and provider."""
+    return {
+        (case["name"], provider): result["median_us"]
+        for case in run["cases"]
+        for provider, result in case["providers"].items()
+        if "median_us" in result
+    }
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Why the figures of two runs may not be comparable."""
+    lines = []
+    for key in ("cpu", "threads"):
+        before, now = old["machine"].get(key), new["machine"].get(key)
+        if before != now:
+            lines.append(f"the old run has {key} {before}, this one {now}: times are hardly comparable")
+    return lines
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[Pair]:
+    """Our times that both runs have."""
+    before, now = _times(old), _times(new)
+    return [Pair(*key, "the old run", before[key], now[key]) for key in now if key in before and key[1] in OURS]
+
+
+def changes_table(pairs: list[Pair], tolerance: float) -> Table:
+    """The slowest change first."""
+    table = Table(title="Against the old run", title_justify="left")
+    for heading in ("case", "provider"):
+        table.add_column(heading)
+    for heading in ("old us", "new us", "new / old", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for pair in sorted(pairs, key=lambda pair: -pair.ratio):
+        verdict = "slower" if pair.slower(tolerance) else "faster" if pair.ratio < 1 / (1 + tolerance) else ""
+        figures = (f"{pair.before_us:,.1f}", f"{pair.now_us:,.1f}", f"{pair.ratio:.2f}", verdict)
+        table.add_row(pair.case, PROVIDERS[pair.provider].label, *figures)
+    return table
+
+
+def behind(new: dict[str, Any], tolerance: float) -> Iterator[Pair]:
+    """Cases of at least `LEAST_BYTES` in which we are slower than stock MindSpore, PyTorch or torch.compile."""
+    times = _times(new)
+    for case in new["cases"]:
+        for rival, ours in RIVALS.items():
+            theirs, our = times.get((case["name"], rival)), times.get((case["name"], ours))
+            if theirs is None or our is None or case["bytes"] < LEAST_BYTES:
+                continue
+            pair = Pair(case["name"], ours, PROVIDERS[rival].label, theirs, our)
+            if pair.slower(tolerance):
+                yield pair

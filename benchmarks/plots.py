@@ -1,0 +1,107 @@
+"""The results as pictures: bars, and a roofline."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from ms_ascend_ops.benchmarks.harness import Outcome
+from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE
+from ms_ascend_ops.benchmarks.report import COPIES, panels
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+__all__ = ["bars", "peak_flops", "roofline"]
+
+
+def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
+    """Bars of the bandwidth as a share of memcpy's: a panel for each operator and dtype, a group for each shape."""
+    grouped = panels(outcomes)
+    names = [name for name in outcomes[0].results if name not in COPIES]
+    columns = min(2, len(grouped))
+    rows = -(-len(grouped) // columns)
+    size = (6.5 * columns, 2.6 * rows + 0.8)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(grouped) :]:
+        axis.remove()
+    for axis, (title, group) in zip(axes.flat, grouped.items(), strict=False):
+        for position, name in enumerate(names):
+            heights = []
+            for outcome in group:
+                copy, result = outcome.fastest(COPIES), outcome.results[name]
+                heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
+            places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
+            axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
+        axis.set_xticks(range(len(group)), [o.case.size for o in group])
+        axis.set(title=title, ylabel="% of memcpy")
+        axis.axhline(100, color="0.5", linewidth=0.8)
+        axis.grid(axis="y", alpha=0.3)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
+    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
+    """Floating-point operations a second of a product of two float32 matrices: what these CPUs can calculate."""
+    a = np.random.default_rng(0).standard_normal((size, size), np.float32)
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: float) -> None:
+    """Where every case of ours stands under the roof that memory and arithmetic make.
+
+    A roof's slope is the fastest memcpy of the run, its ridge the `peak`. Cases in cache may be above the slope. A
+    point is our direct call; a thin line leads to the fastest of the others.
+
+    Raises:
+        ValueError: no case has both a time of ours and a number of operations.
+    """
+    drawn = [
+        (outcome, outcome.results[REFERENCE])
+        for outcome in outcomes
+        if outcome.case.flops and REFERENCE in outcome.results and outcome.results[REFERENCE].seconds
+    ]
+    if not drawn:
+        raise ValueError("there is nothing to draw a roofline of: it needs the provider 'library'")
+    copies = [(outcome.case.bytes, outcome.fastest(COPIES)) for outcome in outcomes]
+    # The largest case: a copy of a small one runs in cache.
+    largest = max((size, copy.median) for size, copy in copies if copy is not None)
+    bandwidth = largest[0] / largest[1]
+    figure, axis = pyplot.subplots(figsize=(9, 6), layout="constrained")
+    intensities = [outcome.case.flops / outcome.case.bytes for outcome, _ in drawn]
+    x = np.geomspace(min(intensities) / 3, max(*intensities, peak / bandwidth) * 3, 200)
+    axis.loglog(x, np.minimum(x * bandwidth, peak) / 1e9, color="black", linewidth=1.2)
+    axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), va="bottom")
+    axis.annotate(f"matmul {peak / 1e9:.0f} GFLOP/s", (x[-1], peak / 1e9), ha="right", va="bottom")
+    titles = list(panels([outcome for outcome, _ in drawn]))
+    colors = pyplot.get_cmap("tab20")
+    seen: set[str] = set()
+    for (outcome, ours), intensity in zip(drawn, intensities, strict=True):
+        title, rate = outcome.case.panel, outcome.case.flops / 1e9
+        others = [name for name in outcome.results if name in PROVIDERS and name not in (*COPIES, REFERENCE)]
+        rival = outcome.fastest([name for name in others if name not in ("mindspore", "pynative")])
+        color = colors(titles.index(title) % 20)
+        if rival is not None:
+            axis.plot([intensity] * 2, [rate / rival.median, rate / ours.median], color=color, linewidth=0.8)
+        label = "" if title in seen else title
+        axis.scatter([intensity], [rate / ours.median], 28, color=color, label=label, zorder=3)
+        seen.add(title)
+    axis.set(
+        xlabel="FLOP / byte", ylabel="GFLOP / s", title="Our direct calls; lines lead to the fastest of the others"
+    )
+    axis.grid(which="both", alpha=0.2)
+    axis.legend(fontsize=7, ncols=2)
+    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

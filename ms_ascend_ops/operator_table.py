@@ -1,0 +1,66 @@
+"""The table of operators in the README, made of the definitions."""
+
+from __future__ import annotations
+
+from ms_ascend_ops import registry
+
+__all__ = ["BEGIN", "END", "markdown", "replace_table"]
+
+BEGIN = "<!-- operators: made by `python -m ms_ascend_ops operators --write README.md` -->"
+END = "<!-- end of operators -->"
+
+_HEADINGS = ("Operator", "Does", "Layer", "Inputs", "Dtypes", "Gradient", "Replaces")
+
+
+def markdown() -> str:
+    """A row for every operator."""
+    rows = [_HEADINGS, ("---",) * len(_HEADINGS), *map(_row, map(registry.op_spec, registry.names()))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def replace_table(text: str) -> str:
+    """The text with a new table between the two marks.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, begin, rest = text.partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"there is no table to write: the lines '{BEGIN}' and '{END}' have to stand around it")
+    return f"{before}{begin}\n{markdown()}\n{end}{after}"
+
+
+def _row(spec: registry.OpSpec) -> tuple[str, ...]:
+    signature = spec.forward
+    attributes = [f"{attribute.name}={_default(attribute)}" for attribute in signature.attributes]
+    call = ", ".join([*(tensor.name for tensor in signature.inputs), *attributes])
+    inputs = ", ".join(f"`{tensor.name}[{tensor.rule.text}]`" for tensor in signature.inputs)
+    layer = f"`{spec.layer}`" if spec.layer else ""
+    gradient = ", ".join(f"`{name}`" for name in spec.differentiable) or "none"
+    return (
+        f"`{spec.name}({call})`",
+        spec.summary.rstrip("."),
+        layer,
+        inputs,
+        _dtypes(signature),
+        gradient,
+        spec.replaces,
+    )
+
+
+def _default(attribute: registry.AttributeSpec) -> str:
+    if attribute.type == "string":
+        return f'"{attribute.default}"'
+    return f"{attribute.default}".replace("e-0", "e-")
+
+
+def _dtypes(signature: registry.Signature) -> str:
+    """Those of the first variable; the further variables' beside the tensors that have them; fixed dtypes."""
+    parts = []
+    for variable in signature.variables:
+        names = ", ".join(dict.fromkeys(row[variable] for row in signature.types))
+        tensors = [f"`{tensor.name}`" for tensor in signature.inputs if tensor.dtype == variable]
+        parts.append(names if len(signature.variables) == 1 else f"{', '.join(tensors)}: {names}")
+    fixed = [f"`{tensor.name}`: {tensor.dtype}" for tensor in signature.inputs if tensor.dtype in registry.DTYPES]
+    return "; ".join(parts + fixed)

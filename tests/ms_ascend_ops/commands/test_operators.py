@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ms_ascend_ops import cells, registry
+from ms_ascend_ops.__main__ import main
+from ms_ascend_ops.operator_table import BEGIN, END, replace_table
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def operators(*arguments):
+    return CliRunner().invoke(main, ["operators", *map(str, arguments)])
+
+
+def test_the_readme_is_up_to_date():
+    result = operators("--check", README)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_operator_says_what_it_replaces_and_names_a_layer_that_exists(name):
+    spec = registry.op_spec(name)
+    assert spec.replaces, f"{name}.yaml needs `replaces`"
+    assert not spec.layer or hasattr(cells, spec.layer)
+
+
+def test_a_row_holds_the_definition():
+    rows = [line.split(" | ") for line in operators().output.splitlines() if line.startswith("| `geglu(")]
+    assert [cell.strip("| ") for cell in rows[0]] == [
+        '`geglu(x, axis=-1, activate_left=False, approximate="none")`',
+        "GELU-gated linear unit of one tensor that holds both halves",
+        "`GEGLU`",
+        "`x[*a 2*d@axis *c]`",
+        "float16, bfloat16, float32",
+        "`x`",
+        "`ops.chunk`, `ops.gelu`, `mul`",
+    ]
+
+
+def test_an_old_table_is_noticed_and_renewed(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    result = operators("--check", path)
+    assert result.exit_code == 1
+    assert "is not up to date. Run `python -m ms_ascend_ops operators --write" in " ".join(result.output.split())
+    assert operators("--write", path).exit_code == 0
+    assert operators("--check", path).exit_code == 0
+    text = path.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n\n| Operator |")
+    assert text.endswith(f"{END}\nafter\n")
+
+
+def test_a_file_without_the_marks():
+    with pytest.raises(ValueError, match=r"^there is no table to write"):
+        replace_table("nothing")
