@@ -109,7 +109,18 @@ class Workshop:
         environment = dict(os.environ)
         if library is not None:
             environment["LD_PRELOAD"] = str(library)  # taken instead of the one beside _C: they have the same name
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "--capture=sys",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+        ]
         try:
             done = subprocess.run(
                 [*command, *self.cases[mutation.cases]],
