@@ -46,7 +46,7 @@ def test_cores():
 
 
 def test_unified_buffer():
-    assert "room in the Unified Buffer; with twice of it the same" in explained("rms_norm", (64, 256)).reasons[1]
+    assert "room in the Unified Buffer; with twice of it the same" in explained("rms_norm", (8, 64)).reasons[1]
     long_rows = explained("rms_norm", (64, 100_000)).reasons[1]
     assert "as large as the Unified Buffer allows; with twice of it tileCols" in long_rows
 
