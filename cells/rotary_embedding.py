@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from mindspore import Tensor, nn
 from mindspore import ops as stock
 
@@ -22,20 +23,20 @@ _SCALING = {
 }
 
 
-def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> np.ndarray:
+def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> npt.NDArray[np.float64]:
     """The angle of one position for each of dim / 2 pairs, in float64: base^(-2 i / dim), scaled."""
     kind = scaling["type"] if scaling else None
     if scaling and kind == "ntk":
         base = base * scaling["factor"] ** (dim / (dim - 2))
-    frequencies = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+    frequencies: npt.NDArray[np.float64] = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
     if scaling and kind == "linear":
-        return frequencies / scaling["factor"]
+        frequencies = frequencies / float(scaling["factor"])
     if scaling and kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
         # Turns within the original context: many keep their frequency, few are stretched, between them it is mixed.
         turns = scaling["original_max_position"] * frequencies / (2 * math.pi)
         kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
-        return frequencies * (kept + (1 - kept) / scaling["factor"])
+        frequencies = frequencies * (kept + (1 - kept) / float(scaling["factor"]))
     return frequencies
 
 
