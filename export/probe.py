@@ -28,6 +28,7 @@ __all__ = [
     "relative_error",
     "round_to",
     "run",
+    "settle",
     "sub_cells",
     "tensor",
     "ulp_error",
@@ -60,8 +61,8 @@ def _ulp(values: Array, dtype: str) -> Array:
 
 
 def tensor(values: Array, dtype: str) -> Tensor:
-    """A tensor of the given values; NumPy has no bfloat16, so that it takes the way over float32."""
-    return Tensor(values.astype(np.float32)).astype(_DTYPES[dtype])
+    """A tensor of the given values, made by no operator: MindSpore's dispatch does not see what results of some do."""
+    return Tensor(np.asarray(values, np.float32), _DTYPES[dtype])
 
 
 def inputs_of(cell: nn.Cell) -> list[str]:
@@ -105,10 +106,10 @@ def detached(
     return copy
 
 
-def run(cell: nn.Cell, *inputs: Tensor) -> Any:
+def run(cell: nn.Cell, *inputs: Any, **named: Any) -> Any:
     """Call the `construct` of a detached cell as plain Python, also where it is decorated with `ms.jit`."""
     construct = inspect.unwrap(cell.construct)
-    return construct(*inputs) if inspect.ismethod(construct) else construct(cell, *inputs)
+    return construct(*inputs, **named) if inspect.ismethod(construct) else construct(cell, *inputs, **named)
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,12 @@ def observe(cell: nn.Cell, *inputs: Tensor) -> Observation:
             return Observation(error=f"it returns {type(result).__name__}")
         return Observation(read(result), dtype_name(result.dtype))  # reading also waits for errors of its operators
     except Exception as error:
-        _settle()
+        settle()
         lines = str(error).strip().splitlines()
         return Observation(error=f"{type(error).__name__}: {lines[0] if lines else ''}")
 
 
-def _settle() -> None:
+def settle() -> None:
     """Wait for the operators in flight after an error: each may raise its own, in whatever is called next.
 
     They are checked on another thread, so one call that succeeds does not show that all have raised.

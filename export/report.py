@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ms_ascend_ops.export.find import Found
+from ms_ascend_ops.export.graph import Graph
+
 __all__ = ["Difference", "Entry", "Report"]
 
 
@@ -35,31 +38,45 @@ class Difference:
 class Report:
     """The result of `optimize`: what was replaced, what was recognised but left, and what that changed."""
 
+    level: str = "O2"
     entries: list[Entry] = field(default_factory=list)
     outputs: Difference | None = None
     gradients: Difference | None = None
     rolled_back: str = ""
+    undone: bool = False
     undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    graphs: list[tuple[str, Graph, list[Found]]] = field(default_factory=list, repr=False)
 
     @property
     def replaced(self) -> list[Entry]:
         """The places that hold a fused cell now."""
-        return [entry for entry in self.entries if entry.replaced] if self.undo else []
+        return [] if self.undone else [entry for entry in self.entries if entry.replaced]
 
     @property
     def skipped(self) -> list[Entry]:
         """The places that were recognised and left, each with the reason."""
         return [entry for entry in self.entries if not entry.replaced]
 
+    def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
+        """Keep the graph of a place, and what was replaced in it, for the page."""
+        if graph is not None:
+            self.graphs.append((place, graph, found))
+
     def restore(self) -> None:
-        """Put every stock cell back into its place. Trained parameters stay as they are."""
+        """Give every cell its own construct back. Trained parameters stay as they are."""
         for step in reversed(self.undo):
             step()
         self.undo.clear()
+        self.undone = True
+
+    def roll_back(self, reason: str) -> None:
+        """Undo everything for a reason that the report then tells."""
+        self.rolled_back = reason
+        self.restore()
 
     def __str__(self) -> str:
         header = ("place", "pattern", "engine", "result")
-        rows = [header, *((e.place, e.pattern, e.engine, self._result(e)) for e in _grouped(self.entries))]
+        rows = [header, *((e.place, e.pattern, e.engine, self.result(e)) for e in self.grouped())]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         lines = ["  ".join([*(text.ljust(w) for text, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
         lines.insert(1, "-" * max(map(len, lines)))
@@ -73,18 +90,18 @@ class Report:
             lines.append(f"rolled back: {self.rolled_back}")
         return "\n".join(lines)
 
-    def _result(self, entry: Entry) -> str:
+    def result(self, entry: Entry) -> str:
+        """What became of a place, in words."""
         if not entry.replaced:
             return f"left: {entry.text}"
-        word = "replaced" if self.undo else "replaced, then restored"
+        word = "replaced, then restored" if self.undone else "replaced"
         return f"{word} ({entry.text})" if entry.text else word
 
-
-def _grouped(entries: list[Entry]) -> Iterator[Entry]:
-    """Places that differ in a number only, as the layers of a decoder do, become one: layers.*.mlp x4."""
-    groups: dict[tuple[str, str, str, bool, str], list[Entry]] = {}
-    for entry in entries:
-        place = re.sub(r"\b\d+\b", "*", entry.place)
-        groups.setdefault((place, entry.pattern, entry.engine, entry.replaced, entry.text), []).append(entry)
-    for (place, *rest), members in groups.items():
-        yield members[0] if len(members) == 1 else Entry(f"{place} x{len(members)}", *rest)  # type: ignore[arg-type]
+    def grouped(self) -> Iterator[Entry]:
+        """Places that differ in a number only, as the layers of a decoder do, become one: layers.*.mlp x4."""
+        groups: dict[tuple[str, str, str, bool, str], list[Entry]] = {}
+        for entry in self.entries:
+            place = re.sub(r"\b\d+\b", "*", entry.place)
+            groups.setdefault((place, entry.pattern, entry.engine, entry.replaced, entry.text), []).append(entry)
+        for (place, *rest), members in groups.items():
+            yield members[0] if len(members) == 1 else Entry(f"{place} x{len(members)}", *rest)  # type: ignore[arg-type]

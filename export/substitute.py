@@ -6,22 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindspore as ms
-import numpy as np
-from mindspore import Tensor, nn, ops
-from ms_ascend_ops.export.modes import evaluating, pynative
-from ms_ascend_ops.export.outcome import Match, Skip
-from ms_ascend_ops.export.patterns import PATTERNS, Pattern
-from ms_ascend_ops.export.probe import Array, dtype_name, read, sub_cells
-from ms_ascend_ops.export.report import Difference, Entry, Report
+from mindspore import Parameter, Tensor, nn
+from ms_ascend_ops.export import rewrite_engine
+from ms_ascend_ops.export.cell_engine import Analysis, analyse
+from ms_ascend_ops.export.find import check_level
+from ms_ascend_ops.export.generated import is_generated
+from ms_ascend_ops.export.measure import Measured, measure
+from ms_ascend_ops.export.modes import pynative
+from ms_ascend_ops.export.observe import Observed, observe_calls
+from ms_ascend_ops.export.patterns import PATTERNS, Row
+from ms_ascend_ops.export.probe import dtype_name, sub_cells
+from ms_ascend_ops.export.report import Entry, Report
 
 __all__ = ["optimize"]
 
-_Values = list[tuple[str, Array]]
-
-_ENGINE = "cell"
-
-# How far the outputs may move, as a share of their largest magnitude: the rounding errors of a deep network.
-_TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+ENGINES = ("cell", "rewrite")
 
 
 def optimize(
@@ -30,95 +29,184 @@ def optimize(
     verify: Sequence[Tensor] | None = None,
     gradients: bool = False,
     tolerance: float | None = None,
-    patterns: Sequence[Pattern] = PATTERNS,
+    level: str = "O2",
+    engines: Sequence[str] = ("cell",),
+    patterns: Sequence[Row] = PATTERNS,
 ) -> Report:
-    """Replace, in place, the cells of `net` that compute what a fused operator computes.
+    """Replace, in place, what the cells of `net` compute and a fused operator computes as well.
 
-    A cell is judged by what it computes, not by its class or name. Parameters stay the same objects under the same
-    names: checkpoints, optimizers and gradients go on as before. Graphs that MindSpore has compiled in this process are
-    dropped and compiled again on their next call, since they may hold the old cells.
+    A cell is judged by what it computes, not by its class or name. Each stays the object that it is, with its
+    parameters, and gets a class with another `construct`: checkpoints, optimizers and gradients go on as before. Graphs
+    that MindSpore has compiled in this process are dropped and compiled again on their next call, since they may hold
+    the old constructs.
 
     Args:
         net: the network.
         verify: inputs of `net`. When given, it runs on them before and after, in evaluation mode, and the report says
-            how much the outputs differ; beyond the tolerance everything is put back.
+            how much the outputs differ; beyond the tolerance everything is put back. They also show what its blocks are
+            called with, so that larger ones are looked at.
         gradients: compare also the gradients of the parameters for those inputs.
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
+        level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
+            operator in place of several layers, as residual add and norm.
+        engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
+            single statements of a construct with `mindspore.rewrite`, which takes seconds per class, and needs `verify`.
         patterns: what to look for.
 
     Returns:
         A report that prints as a table; `report.restore()` undoes everything.
 
     Raises:
-        TypeError: `net` is not a Cell, or `gradients` is asked for without `verify`.
+        TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is asked for without `verify`.
+        ValueError: `level` or `engines` names something that there is not.
     """
     if not isinstance(net, nn.Cell):
         raise TypeError(f"optimize: net must be a mindspore.nn.Cell, got {type(net).__name__}")
     if gradients and verify is None:
         raise TypeError("optimize: gradients=True needs the inputs to compare them for (verify=inputs)")
-    before = None if verify is None else _measure(net, verify, gradients)
-    report = Report()
-    with pynative():
-        replacements = _find(net, patterns, report)
-    _swap(net, replacements, report)
-    if before is None or not report.undo:
-        return report
+    check_level(level, "optimize")
+    for engine in engines:
+        if engine not in ENGINES:
+            raise ValueError(f"optimize: engines must be of {', '.join(ENGINES)}, got {engine!r}")
+    if "rewrite" in engines and verify is None:
+        raise TypeError("optimize: the engine 'rewrite' needs inputs to prove its changes with (verify=inputs)")
 
-    try:
-        after = _measure(net, verify or (), gradients)
-    except Exception as error:
-        report.rolled_back = f"the network fails with the fused operators: {error}"
-    else:
-        report.outputs = _difference(before[0], after[0])
-        report.gradients = _difference(before[1], after[1]) if gradients else None
-        limit = _TOLERANCES[_coarsest(before[0])] if tolerance is None else tolerance
-        for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
-            if found is not None and not found.relative <= limit:
-                report.rolled_back = f"the {what} differ by {found.relative:.2e}, more than {limit:g}"
-    if report.rolled_back:
-        report.restore()
+    report = Report(level=level)
+    before = None if verify is None else measure(net, verify, gradients)
+    observed = Observed() if verify is None else observe_calls(net, verify)
+    if level != "O0":
+        with pynative():
+            _Walk(patterns, level, observed, engines, report).visit(net, "")
+    if report.undo:
+        report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
+        ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
+        if before is not None:
+            _prove(net, verify or (), gradients, tolerance, before, report)
     return report
 
 
-def _find(net: nn.Cell, patterns: Sequence[Pattern], report: Report) -> dict[int, tuple[nn.Cell, nn.Cell]]:
-    """Walk the tree and enter every recognised cell in the report. Returns (old, new) by the id of the old."""
-    replacements: dict[int, tuple[nn.Cell, nn.Cell]] = {}
-    seen: dict[int, str] = {}
+def _prove(
+    net: nn.Cell,
+    inputs: Sequence[Tensor],
+    gradients: bool,
+    tolerance: float | None,
+    before: Measured,
+    report: Report,
+) -> None:
+    """Measure what has changed, and put everything back if that is too much."""
+    try:
+        after = measure(net, inputs, gradients)
+    except Exception as error:
+        report.roll_back(f"the network fails with the fused operators: {error}")
+        return
+    report.outputs, report.gradients = before.difference(after)
+    limit = before.tolerance if tolerance is None else tolerance
+    for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
+        if found is not None and not found.relative <= limit:
+            report.roll_back(f"the {what} differ by {found.relative:.2e}, more than {limit:g}")
+            return
 
-    def visit(cell: nn.Cell, place: str) -> None:
-        if type(cell).__module__.startswith("ms_ascend_ops."):
+
+class _Walk:
+    """Goes through the tree of cells and exchanges what can be. Cells that are made alike are judged once."""
+
+    def __init__(
+        self, patterns: Sequence[Row], level: str, observed: Observed, engines: Sequence[str], report: Report
+    ) -> None:
+        self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
+        self.engines = engines
+        self._rewritten: dict[Any, rewrite_engine.Rewritten] = {}
+        self._known: dict[Any, Analysis] = {}
+        self._places: dict[int, str] = {}
+        self._contained: set[str] = set()
+
+    def visit(self, cell: nn.Cell, place: str) -> None:
+        if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
+            if id(cell) in self._places:  # a cell that is used in two places
+                known = [e for e in self.report.entries if e.place == self._places[id(cell)]]
+                self.report.entries.extend(Entry(place, e.pattern, e.engine, e.replaced, e.text) for e in known)
             return
-        if id(cell) in seen:  # a cell that is used in two places
-            known = [entry for entry in report.entries if entry.place == seen[id(cell)]]
-            report.entries.extend(Entry(place, e.pattern, e.engine, e.replaced, e.text) for e in known)
+        if id(cell) in self._places:
             return
-        seen[id(cell)] = place
-        for pattern in patterns:
-            outcome = pattern.match(cell)
-            if outcome is None:
-                continue
-            reason = outcome.reason if isinstance(outcome, Skip) else _obstacle(cell, place)
-            if isinstance(outcome, Match) and not reason:
-                new = pattern.build(cell, outcome)
-                _take_over(cell, new)
-                replacements[id(cell)] = (cell, new)
-                report.entries.append(Entry(place, pattern.name, _ENGINE, True, outcome.note))
-                return
-            report.entries.append(Entry(place, pattern.name, _ENGINE, False, reason))
+        self._places[id(cell)] = place
+        self._contained |= {f"{place}.{name}" if place else name for name in self._exchange(cell, place)}
         for name, child in sub_cells(cell).items():
-            visit(child, f"{place}.{name}" if place else name)
+            path = f"{place}.{name}" if place else name
+            if path not in self._contained:  # in a fused operator, as an activation may be, or a norm
+                self.visit(child, path)
 
-    visit(net, "")
-    return replacements
+    def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
+        """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
+        calls = self.observed.calls.get(id(cell), [])
+        key = _likeness(cell), repr(calls)
+        if key not in self._known:
+            self._known[key] = analyse(cell, self.patterns, self.level, calls, self.observed.returns)
+        found = self._known[key]
+        name = place or "the network"
+        if "rewrite" in self.engines and found.swap is None and found.found and calls:
+            if key not in self._rewritten:
+                self._rewritten[key] = rewrite_engine.rewrite(cell, self.patterns, self.level, self.observed)
+            return self._give(cell, name, "rewrite", self._rewritten[key].as_analysis())
+        if "cell" in self.engines:
+            return self._give(cell, name, "cell", found)
+        return set()
+
+    def _give(self, cell: nn.Cell, name: str, engine: str, found: Analysis) -> set[str]:
+        """Give a cell the class that was made for it, and enter in the report what that changes."""
+        obstacle = _obstacle(cell) if found.swap else ""
+        if found.swap is None or obstacle:
+            reasons = [(f.row.name, obstacle) for f in found.swap.found] if found.swap else found.left
+            self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(reasons))
+            return set()
+        stock = type(cell)
+        object.__setattr__(cell, "__class__", found.swap.kind)
+        self.report.undo.append(_class_setter(cell, stock))
+        for item in found.swap.found:
+            note = "; ".join([item.fused.note, *found.swap.notes] if item.fused.note else found.swap.notes)
+            self.report.entries.append(Entry(name, item.row.name, engine, True, note))
+        self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(found.left))
+        self.report.add_graph(name, found.graph, found.found)
+        return {n.origin.name for item in found.swap.found for n in item.inside if n.origin is not None}
 
 
-def _obstacle(cell: nn.Cell, place: str) -> str:
+def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
+    return lambda: object.__setattr__(cell, "__class__", kind)
+
+
+_INTERNAL = frozenset(nn.Cell().__dict__)
+
+
+def _likeness(cell: nn.Cell) -> Any:
+    """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
+    own = []
+    for name, value in cell.__dict__.items():
+        if name in _INTERNAL:
+            continue
+        if isinstance(value, (int, float, str, bool, type(None))):
+            own.append((name, type(value).__name__, value))
+        elif isinstance(value, dict) and all(isinstance(v, (int, float, str, bool)) for v in value.values()):
+            own.append((name, "dict", tuple(sorted(value.items()))))
+        elif isinstance(value, ms.ops.Primitive):
+            own.append((name, type(value).__name__, str(value)))
+        elif isinstance(value, (nn.Cell, Parameter)):
+            continue
+        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
+            own.append((name, "sequence", tuple(value)))
+        elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):
+            own.append((name, "cells", len(value)))
+        else:
+            own.append((name, "object", id(value)))
+    parameters = [(n, p.shape, dtype_name(p.dtype)) for n, p in cell._params.items() if p is not None]
+    children = [(n, _likeness(c)) for n, c in sub_cells(cell).items()]
+    return type(cell), tuple(own), tuple(parameters), tuple(children)
+
+
+def _obstacle(cell: nn.Cell) -> str:
     """Why a cell that computes a pattern must stay all the same."""
-    if not place:
-        return "it is the network itself: only cells inside a network can be swapped"
     hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
-    if any(getattr(cell, name) for name in hooks):
+    inside = [c for c in sub_cells(cell).values() if not list(c.get_parameters())]
+    if any(getattr(c, name) for c in (cell, *inside) for name in hooks):
         return "a hook is registered on it"
     if cell._shard_fn or cell._in_strategy or cell._out_strategy:
         return "it has a parallel strategy"
@@ -128,79 +216,3 @@ def _obstacle(cell: nn.Cell, place: str) -> str:
     if cell.mixed_precision_type or any(flags.get(name) for name in ("fp16", "bf16", "fp32")):
         return "it casts its inputs (to_float or automatic mixed precision)"
     return ""
-
-
-def _take_over(old: nn.Cell, new: nn.Cell) -> None:
-    """Give a new cell the state that MindSpore keeps for the old one besides parameters and sub-cells."""
-    for name in ("requires_grad", "_param_prefix", "_scope", "_phase", "_has_config_recompute"):
-        object.__setattr__(new, name, getattr(old, name))
-    new.add_flags(training=old.training)
-
-
-def _swap(net: nn.Cell, replacements: dict[int, tuple[nn.Cell, nn.Cell]], report: Report) -> None:
-    """Put the new cells wherever the old ones are referred to: as sub-cells, and in attributes that list sub-cells."""
-
-    def new(value: Any) -> Any:
-        return replacements[id(value)][1] if id(value) in replacements else value
-
-    def put(target: Any, key: Any, value: Any) -> None:
-        old = target[key]
-        target[key] = value
-        report.undo.append(lambda: target.__setitem__(key, old))
-
-    if not replacements:
-        return
-    report.undo.append(ms.ms_memory_recycle)  # restore() goes backwards: this comes last
-    for _, cell in list(net.cells_and_names()):
-        for name, child in list(cell._cells.items()):
-            if id(child) in replacements:
-                put(cell._cells, name, new(child))
-        for name, value in list(cell.__dict__.items()):
-            # SequentialCell, for one, calls the cells of a list of its own.
-            if type(value) in (list, tuple) and any(id(item) in replacements for item in value):
-                put(cell.__dict__, name, type(value)(map(new, value)))
-    ms.ms_memory_recycle()  # drops compiled graphs, which hold the old cells
-
-
-def _measure(net: nn.Cell, inputs: Sequence[Tensor], gradients: bool) -> tuple[_Values, _Values]:
-    """Outputs, and gradients of the parameters for fixed random gradients of the outputs."""
-    with evaluating(net):
-        outputs = net(*inputs)
-        values = _values(outputs)
-        if not gradients:
-            return values, []
-        random = np.random.default_rng(4)
-        gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
-        return values, _values(gradient(*inputs, _map(outputs, lambda out: _noise(out, random))))
-
-
-def _noise(like: Tensor, random: np.random.Generator) -> Tensor:
-    return Tensor(random.standard_normal(like.shape).astype(np.float32)).astype(like.dtype)
-
-
-def _map(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    return tuple(_map(v, function) for v in value) if isinstance(value, (tuple, list)) else function(value)
-
-
-def _values(value: Any) -> _Values:
-    """Every tensor of nested tuples, as (dtype name, values)."""
-    if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in _values(item)]
-    return [(dtype_name(value.dtype), read(value))] if isinstance(value, Tensor) else []
-
-
-def _difference(before: _Values, after: _Values) -> Difference:
-    """Tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts."""
-    absolute = relative = 0.0
-    for (_, old), (_, new) in zip(before, after, strict=True):
-        error = float(np.abs(new - old).max(initial=0.0))
-        scale = float(np.abs(old).max(initial=0.0))
-        absolute = max(absolute, error)
-        # A NaN stays one: it is not below any tolerance.
-        relative = float(np.maximum(relative, error / scale if scale > 0 else error))
-    return Difference(absolute, relative)
-
-
-def _coarsest(values: _Values) -> str:
-    dtypes = {dtype for dtype, _ in values}
-    return next((dtype for dtype in ("bfloat16", "float16") if dtype in dtypes), "float32")

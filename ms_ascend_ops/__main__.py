@@ -17,6 +17,7 @@ COMMANDS = {
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
     "new": "Write the files of a new operator: a working example to start from.",
     "operators": "Print the table of operators, or renew it in the README.",
+    "optimize": "Put fused operators into a MindIR, and report what was replaced.",
     "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
 }
 

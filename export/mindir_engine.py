@@ -1,0 +1,99 @@
+"""Engine 3: a MindIR file in, a MindIR file with fused operators out.
+
+Nothing is run, and the Python of the network is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+from ms_ascend_ops.export.find import check_level, find
+from ms_ascend_ops.export.load import InputSpec, load
+from ms_ascend_ops.export.measure import measured
+from ms_ascend_ops.export.mindir_graph import graphs_of
+from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, write_file
+from ms_ascend_ops.export.patterns import PATTERNS, Row
+from ms_ascend_ops.export.report import Entry, Report
+
+__all__ = ["optimize_mindir", "verify_mindir"]
+
+
+def optimize_mindir(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    level: str = "O2",
+    patterns: Sequence[Row] = PATTERNS,
+) -> Report:
+    """Write a copy of a MindIR file in which fused operators stand where their formulas stood.
+
+    Args:
+        source: a file that `export_mindir` or `mindspore.export` wrote. It is not changed.
+        output: where to write; files with the parameters of a large network are copied beside it.
+        level: as in `optimize`.
+        patterns: what to look for.
+
+    Returns:
+        A report that prints as a table.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no MindIR, it is cut short, or `level` is none.
+    """
+    check_level(level, "optimize_mindir")
+    path, target = Path(source), Path(output)
+    if not path.is_file():
+        raise FileNotFoundError(f"optimize_mindir: there is no file {path}")
+    if not target.absolute().parent.is_dir():
+        raise ValueError(f"optimize_mindir: output must be in a folder that exists, got {target}")
+    model = read_model(path, "optimize_mindir")
+    files = parameter_files(model, path, "optimize_mindir")
+    report = Report(level=level)
+    for graph in graphs_of(model):
+        found, left = find(graph.graph, patterns, level)
+        for item in found:
+            report.entries.append(Entry(graph.place_of(item.root), item.row.name, "mindir", True, item.fused.note))
+        for place in left:
+            report.entries.append(Entry(graph.place_of(place.root), place.row.name, "mindir", False, place.reason))
+        report.add_graph(graph.proto.name, graph.graph, found)
+        if found:
+            graph.replace(found)
+    content = model.SerializeToString()
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"optimize_mindir: {target} would have {len(content)} bytes, more than a protobuf can have")
+    for location, file in files.items():
+        copy = target.absolute().parent / location
+        if copy.resolve() != file:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+    write_file(target.absolute(), content)
+    return report
+
+
+def verify_mindir(source: str | os.PathLike[str], output: str | os.PathLike[str], report: Report) -> None:
+    """Run both files on the same random inputs, and enter the difference in the report.
+
+    A dim that the file leaves open is 3. Beyond the tolerance for the dtypes of the outputs, `output` is deleted and
+    the report says so.
+    """
+    before, after = load(source), load(output)
+    inputs = [_random(spec, number) for number, spec in enumerate(before.inputs)]
+    stock = measured(before(*inputs))
+    report.outputs, _ = stock.difference(measured(after(*inputs)))
+    if not report.outputs.relative <= stock.tolerance:
+        Path(output).unlink()
+        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {stock.tolerance:g}")
+
+
+def _random(spec: InputSpec, seed: int) -> Tensor:
+    shape = tuple(3 if size < 0 else size for size in spec.shape)
+    random = np.random.default_rng(seed)
+    if spec.dtype in (ms.float32, ms.float16, ms.bfloat16, ms.float64):
+        return Tensor(random.standard_normal(shape), spec.dtype)
+    return Tensor(random.integers(0, 2, shape), spec.dtype)

@@ -1,0 +1,303 @@
+"""The graphs of a MindIR file as `Graph`, and fused operators put into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from ms_ascend_ops.export.find import Found
+from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.model import graphs
+from ms_ascend_ops.export.retarget import write_fused
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.custom import FusedPrimitive
+from ms_ascend_ops.shapes import infer_shapes, infer_types
+
+__all__ = ["MindIRGraph", "graphs_of"]
+
+_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
+_NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
+_NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+
+# What keeps its inputs alive though nobody reads its output.
+_SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
+
+
+def _dtype(data_type: int) -> str:
+    name = TensorProto.DataType.Name(data_type)
+    return _DTYPES.get(name, name.lower())
+
+
+def _decode(attribute: AttributeProto) -> Any:
+    """A constant or an attribute as a Python object; None for what is no data."""
+    kind = AttributeProto.AttributeType.Name(attribute.type)
+    if kind in ("TUPLE", "LIST"):
+        return tuple(_decode(value) for value in attribute.values)
+    if kind == "TENSORS" and len(attribute.tensors) == 1:
+        tensor = attribute.tensors[0]
+        dtype = _NUMPY.get(TensorProto.DataType.Name(tensor.data_type))
+        size = int(np.prod(tensor.dims, dtype=np.int64))
+        if dtype is None or len(tensor.raw_data) != size * np.dtype(dtype).itemsize:
+            return None
+        return np.frombuffer(tensor.raw_data, dtype).reshape(tuple(tensor.dims))
+    if kind in ("FLOAT", "DOUBLE"):  # inside a tuple, a number stands in a list of one
+        return next(iter([*attribute.floats, *attribute.doubles]), attribute.f if kind == "FLOAT" else attribute.d)
+    if kind == "BOOL" or kind.startswith(("INT", "UINT")):
+        value = attribute.ints[0] if attribute.ints else attribute.i
+        return bool(value) if kind == "BOOL" else int(value)
+    return attribute.s.decode(errors="replace") if kind == "STRING" else None
+
+
+def _constant(proto: NodeProto) -> Node:
+    value = _decode(proto.attribute[0]) if proto.attribute else None
+    made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
+    if isinstance(value, np.ndarray):
+        made.shape, made.dtype = value.shape, str(value.dtype)
+    return made
+
+
+def _table(parameter: TensorProto) -> Any:
+    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
+    dims = tuple(parameter.dims)
+    if (
+        not 2 <= len(dims) <= 4
+        or dims[-1] > 512
+        or parameter.data_type != TensorProto.FLOAT
+        or parameter.ByteSize() > 2**24
+    ):
+        return None
+    values = np.frombuffer(parameter.raw_data, np.float32)
+    return values.reshape(dims) if values.size == np.prod(dims) else None
+
+
+def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
+    """Shape and dtype of a node with one output, as MindSpore has inferred them."""
+    for attribute in proto.attribute:
+        if attribute.name == "shape" and len(attribute.tensors) == 1:
+            dims = tuple(attribute.tensors[0].dims)
+            return (None if -2 in dims else dims), _dtype(attribute.tensors[0].data_type)
+    return None, ""
+
+
+def graphs_of(model: ModelProto) -> list[MindIRGraph]:
+    """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
+    protos = list(graphs(model))
+    primitives = {p.name: p for p in model.primitives}
+    shared = _names_used_by_several(protos)
+    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
+    made = []
+    for proto in protos:
+        made.append(MindIRGraph(proto, model, primitives, shared, outside))
+        outside.update(
+            {
+                name: Node(INPUT, (), n.name, n.shape, n.dtype)
+                for name, n in made[-1].nodes.items()
+                if n.kind != CONSTANT
+            }
+        )
+    return made
+
+
+def _uses(node: NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
+    return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
+
+
+def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
+    """Values that another graph than their own uses: of those there is one user more than their graph shows."""
+    outside = set()
+    for proto in protos:
+        own = (
+            {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
+        )
+        outside |= {name for node in proto.node for name in _uses(node) if name not in own}
+    return outside
+
+
+class MindIRGraph:
+    """One graph of a MindIR, and what is needed to change it."""
+
+    def __init__(
+        self,
+        proto: GraphProto,
+        model: ModelProto,
+        primitives: Mapping[str, Any],
+        shared: set[str],
+        outside: Mapping[str, Node],
+    ) -> None:
+        self.proto, self.model, self.shared = proto, model, shared
+        self._fused: dict[tuple[Any, ...], str] = {}
+        nodes: dict[str, Node] = {}
+        self.nodes = nodes
+        decoded = {p.name: {a.name: _decode(a) for a in p.attribute} for p in primitives.values()}
+
+        def known(name: str) -> Node:
+            return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
+
+        for value in proto.input:
+            tensor = value.tensor[0] if len(value.tensor) == 1 else None
+            shape = tuple(tensor.dims) if tensor is not None else None
+            shape = None if shape is None or -2 in shape else shape
+            nodes[value.name] = Node(INPUT, (), value.name, shape, _dtype(tensor.data_type) if tensor else "")
+        for parameter in proto.parameter:
+            name = parameter.ref_key or parameter.name.rpartition(":")[2]
+            nodes[parameter.name] = Node(
+                PARAMETER,
+                (),
+                name,
+                tuple(parameter.dims),
+                _dtype(parameter.data_type),
+                value=_table(parameter),
+                origin=parameter.name,
+            )
+        order = []
+        for node in proto.node:
+            name = node.output[0]
+            if node.op_type == "Constant":
+                made = outside[name]
+            else:
+                reference = node.op_type.removeprefix("REF::")
+                primitive = primitives.get(reference)
+                shape, dtype = _described(node)
+                kind = primitive.op_type if primitive else node.op_type
+                called = [reference] if reference in nodes else []
+                inputs = tuple(known(i) for i in [*node.input, *called])
+                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}), origin=node)
+            nodes[name] = made
+            order.append(made)
+        outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]
+        self.graph = Graph(order, outputs)
+
+    def place_of(self, found_root: Node) -> str:
+        """Where a node is, for the reader: the layer whose parameters it takes, or the name of the value."""
+        stack, seen = [found_root], set()
+        while stack and len(seen) < 40:  # the parameters of a pattern are near its end
+            node = stack.pop(0)
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if node.kind == PARAMETER:
+                if len(node.shape or ()) <= 1:
+                    return node.name.rpartition(".")[0] or node.name
+                continue
+            if node.kind in ("MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "BiasAdd"):
+                continue
+            stack.extend(node.inputs)
+        return found_root.name.rpartition("_construct_")[2] or found_root.name
+
+    def replace(self, found: Iterable[Found]) -> None:
+        """Put the fused operators in, and drop what nobody needs any more."""
+        protos = {node.output[0]: node for node in self.proto.node}
+        for number, item in enumerate(found):
+            for node in self._nodes_for(item, number):
+                protos[node.output[0]] = node
+        ordered = self._ordered(protos)
+        del self.proto.node[:]
+        self.proto.node.extend(ordered)
+
+    def _nodes_for(self, found: Found, number: int) -> list[NodeProto]:
+        fused = found.fused
+        signature = registry.signature(fused.op)
+        attributes = signature.check_attributes(fused.attributes)
+        root = found.root.origin
+        name = f"{self.proto.name}:{fused.op}_{number}"
+        multiple = len(signature.outputs) > 1
+        made = NodeProto(
+            op_type=f"REF::{self._primitive(fused.op, attributes)}",
+            input=[i.origin.output[0] if isinstance(i.origin, NodeProto) else i.origin or i.name for i in found.inputs],
+            output=[name if multiple else root.output[0]],
+            name=name if multiple else root.output[0],
+            domain=f"{root.domain.rpartition('/')[0]}/Custom-{fused.op}{number}",
+            node_attr=root.node_attr,
+        )
+        described = made.attribute.add(name="shape")
+        tensors = self._described(fused)
+        if not multiple:
+            described.type = AttributeProto.TENSORS
+            described.tensors.append(tensors[0])
+            return [made]
+        described.type = AttributeProto.TUPLE
+        described.seq_info.is_dyn_len = False
+        for tensor in tensors:
+            described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
+        return [made, *self._items(made, found)]
+
+    def _items(self, tuple_node: NodeProto, found: Found) -> Iterable[NodeProto]:
+        """TupleGetItem nodes under the names of the values that they replace."""
+        getter = self._by_type("TupleGetItem")
+        for index, value in found.outputs.items():
+            position = NodeProto(op_type="Constant", name=f"{tuple_node.name}_index_{index}")
+            position.output.append(position.name)
+            position.attribute.add(name="value", i=index, type=AttributeProto.INT64)
+            yield position
+            old = value.origin
+            item = NodeProto(
+                op_type=f"REF::{getter}",
+                input=[tuple_node.output[0], position.name],
+                output=old.output,
+                name=old.name,
+                domain=f"{old.domain.rpartition('/')[0]}/TupleGetItem-{old.name}",
+                node_attr=old.node_attr,
+            )
+            item.attribute.extend(a for a in old.attribute if a.name == "shape")
+            yield item
+
+    def _described(self, fused: Any) -> list[TensorProto]:
+        signature = registry.signature(fused.op)
+        shapes = infer_shapes(signature, [e.shape for e in fused.inputs], signature.check_attributes(fused.attributes))
+        dtypes = infer_types(signature, [e.dtype for e in fused.inputs])
+        return [TensorProto(dims=s, data_type=_NAMES[d]) for s, d in zip(shapes, dtypes, strict=True)]
+
+    def _primitive(self, op: str, attributes: Mapping[str, Any]) -> str:
+        """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export."""
+        key = (op, *attributes.items())
+        if key not in self._fused:
+            signature = registry.signature(op)
+            live = FusedPrimitive(signature, dict(attributes), None)
+            primitive = self.model.primitives.add(
+                name=f"Custom:{op}:{len(self.model.primitives)}", op_type="Custom", prim_type=1, instance_name=""
+            )
+            write_fused(primitive, live)
+            self._fused[key] = primitive.name
+        return self._fused[key]
+
+    def _by_type(self, op_type: str) -> str:
+        for primitive in self.model.primitives:
+            if primitive.op_type == op_type:
+                return str(primitive.name)
+        name = f"{op_type}:{len(self.model.primitives)}"
+        self.model.primitives.add(name=name, op_type=op_type, prim_type=1, instance_name="")
+        return name
+
+    def _ordered(self, protos: Mapping[str, NodeProto]) -> list[NodeProto]:
+        """The nodes that are needed, each after its inputs, otherwise in the order in which they were."""
+        kinds = {p.name: p.op_type for p in self.model.primitives}
+        roots = [o.name for o in self.proto.output] + sorted(self.shared & set(protos))
+        roots += [n for n, p in protos.items() if kinds.get(p.op_type.removeprefix("REF::"), "") in _SIDE_EFFECTS]
+        done: dict[str, NodeProto] = {}
+        needed = _reachable(roots, protos)
+        for start in protos:
+            stack = [start] if start in needed else []
+            while stack:
+                name = stack[-1]
+                missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
+                if missing:
+                    stack.extend(missing)
+                    continue
+                stack.pop()
+                done.setdefault(name, protos[name])
+        return list(done.values())
+
+
+def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str]:
+    seen: set[str] = set()
+    stack = [name for name in roots if name in protos]
+    while stack:
+        name = stack.pop()
+        if name not in seen:
+            seen.add(name)
+            stack.extend(i for i in _uses(protos[name]) if i in protos)
+    return seen

@@ -1,0 +1,182 @@
+"""Engine 2: single statements inside a user's construct, and inside the functions that it calls.
+
+`mindspore.rewrite` brings the construct into a form where every statement does one thing. That form runs while it is
+watched, as in engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything
+else of the construct, its conditions and shapes included, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore import nn
+from ms_ascend_ops.export.cell_engine import (
+    TOLERANCES,
+    Analysis,
+    Swap,
+    conditions_of,
+    drawn,
+    error_of,
+    of_one_sub_cell,
+    stored_dtype,
+)
+from ms_ascend_ops.export.find import Found, find
+from ms_ascend_ops.export.flat import Flat, flatten, locator
+from ms_ascend_ops.export.generated import guard, with_construct
+from ms_ascend_ops.export.graph import PARAMETER, Node
+from ms_ascend_ops.export.observe import Observed
+from ms_ascend_ops.export.patterns import Row
+from ms_ascend_ops.export.trace import Trace, trace
+
+from ms_ascend_ops import registry
+
+__all__ = ["Rewritten", "rewrite"]
+
+
+class Rewritten:
+    """What came of one class of cells: a class for it, what was replaced in it, and what was left, with reasons."""
+
+    def __init__(self) -> None:
+        self.kind: type | None = None
+        self.found: list[Found] = []
+        self.left: list[tuple[str, str]] = []
+        self.seen: Trace | None = None
+
+    def as_analysis(self) -> Analysis:
+        """The same as engine 1 says it."""
+        swap = Swap(self.kind, self.found, []) if self.kind else None
+        return Analysis(swap, self.left, self.seen.graph if self.seen else None, self.found)
+
+
+def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observed) -> Rewritten:
+    """Rewrite the construct of one cell, whose calls have been observed. The cell itself stays as it is."""
+    result = Rewritten()
+    inputs = observed.calls[id(cell)][0]
+    try:
+        flat = flatten(cell)
+        copy = flat.kind(cell)
+    except Exception as error:  # mindspore.rewrite raises anything for what it does not take
+        result.left.append(("any", f"mindspore.rewrite does not take its construct ({_first_line(error)})"))
+        return result
+    stored = stored_dtype(cell)
+    seen = trace(copy, drawn(inputs, stored, stored), returns=observed.returns, locate=locator(flat))
+    if isinstance(seen, str):
+        result.left.append(("any", f"it cannot be watched ({seen})"))
+        return result
+    result.seen = seen
+    found, left = find(seen.graph, patterns, level)
+    result.left = [(p.row.name, p.reason) for p in left if p.root.origin is None]
+    found = [f for f in found if not of_one_sub_cell(f)]
+    edits = _Edits(flat, seen)
+    for item in found:
+        reason = edits.add(item)
+        if reason:
+            result.left.append((item.row.name, reason))
+        else:
+            result.found.append(item)
+    if not result.found:
+        return result
+    try:
+        edited = flat.edited(cell, edits.lines, edits.removable())
+    except (SyntaxError, NameError, ImportError) as error:
+        result.left += [(f.row.name, f"the new source does not load ({error})") for f in result.found]
+        return result
+    error = error_of(
+        cell, inputs, stored, stored, _stock(cell, inputs, stored, observed), edited.kind.construct, observed.returns
+    )
+    if not error <= TOLERANCES[stored]:
+        result.left += [(f.row.name, f"its result is {error:.1e} away from the fused operator's") for f in result.found]
+        return result
+    result.kind = _class(cell, inputs, edited, stored)
+    return result
+
+
+def _stock(cell: nn.Cell, inputs: Any, stored: str, observed: Observed) -> Trace:
+    seen = trace(cell, drawn(inputs, stored, stored), returns=observed.returns)
+    assert isinstance(seen, Trace)
+    return seen
+
+
+def _class(cell: nn.Cell, inputs: Any, edited: Flat, stored: str) -> type:
+    """The class with the edited construct. What was watched is one dtype and one choice of optional inputs."""
+    stock = type(cell)
+    conditions = conditions_of(cell, inputs, [stored], stored)
+    function = next(
+        f
+        for f in edited._functions
+        if f.name == "construct" and f.lineno == edited.kind.construct.__code__.co_firstlineno
+    )
+    first = function.body[0].lineno
+    edited = edited.inserted(cell, first, [line.replace("    ", "        ", 1) for line in guard(stock, conditions)])
+    return with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
+
+
+class _Edits:
+    """Which lines of the flat source become what."""
+
+    def __init__(self, flat: Flat, seen: Trace) -> None:
+        self.flat, self.seen = flat, seen
+        self.lines: dict[int, str] = {}
+        self._inside: set[int] = set()
+
+    def add(self, found: Found) -> str:
+        """Plan the lines for one place; a text says why that cannot be."""
+        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
+        if any(not chain for chain in chains):
+            return "a part of it is not in the source of the construct"
+        depth = _common_depth(chains)
+        fused = found.fused
+        if any(found.inputs[i].kind == PARAMETER for i in fused.constant):
+            return "a gradient may be needed that the operator does not give"
+        outputs = {self.seen.places[id(node)][depth]: index for index, node in found.outputs.items()}
+        frames = sorted(outputs, key=lambda frame: frame.line)
+        names = [self.flat.targets(frame.line) for frame in frames]
+        if any(len(n) != 1 for n in names) or any(frame.line in self.lines for frame in frames):
+            return "its statement assigns something else, too"
+        arguments = []
+        for i in found.inputs:
+            text = _name(i, frames[0].variables)
+            if text is None:
+                return "a value that it needs has no name there"
+            arguments.append(text)
+        keywords = fused.attributes if fused.keywords is None else fused.keywords
+        arguments += [f"{name}={value!r}" for name, value in keywords.items()]
+        call = f"fused.{fused.op}({', '.join(arguments)})"
+        if len(registry.signature(fused.op).outputs) == 1:
+            self.lines[frames[0].line] = f"{names[0][0]} = {call}"
+        else:
+            result = f"fused_{frames[0].line}"
+            for frame, (name,) in zip(frames, names, strict=True):
+                self.lines[frame.line] = f"{name} = {result}[{outputs[frame]}]"
+            self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
+        self._inside |= {id(n) for n in found.inside}
+        return ""
+
+    def removable(self) -> set[int]:
+        """Lines under which nothing ran but what is replaced."""
+        ran: dict[int, bool] = {}
+        for node in self.seen.graph.nodes:
+            for frame in self.seen.places.get(id(node), ()):
+                ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
+        return {line for line, only in ran.items() if only}
+
+
+def _name(node: Node, variables: dict[str, Node]) -> str | None:
+    """How a value is called in a function with these variables."""
+    if node.kind == PARAMETER:
+        return f"self.{node.name}"
+    return next((name for name, value in variables.items() if value is node), None)
+
+
+def _common_depth(chains: Sequence[Any]) -> int:
+    """How deep the innermost function lies that all of the chains of calls go through."""
+    depth = 0
+    while all(len(c) > depth + 1 for c in chains) and len({(c[depth].function, c[depth].line) for c in chains}) == 1:
+        depth += 1
+    return depth
