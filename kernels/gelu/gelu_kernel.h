@@ -1,8 +1,8 @@
 /*!
  * y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
  *
- * Plan: every core takes consecutive tiles of at least 16 KiB a tensor, in double-buffered queues, and calculates them
- * in pieces, as large as the float temporaries leave room for.
+ * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 23 KiB a tensor, is as large as the
+ * float temporaries leave room for.
  * Bound: memory with the tanh form. The erf form takes 25 vector instructions an element forward and 30 in the
  * gradient, casts not counted, against 4 to 12 bytes moved: expected to be bound by the vector unit, as it is on a CPU.
  */
@@ -18,12 +18,12 @@
 
 namespace ms_ascend_ops {
 
-// Float temporaries of a piece, one after the other in one buffer.
-class GeluPieces {
+// Float temporaries of a tile, one after the other in one buffer.
+class GeluTemporaries {
 public:
     __aicore__ inline void Init(uint32_t count, const GeluTilingData& tiling, AscendC::TPipe& pipe)
     {
-        stride_ = tiling.pieceLength;
+        stride_ = tiling.tileLength;
         pipe.InitBuffer(buffer_, count * stride_ * sizeof(float));
         ones_ = BlockOfOnes(onesBuf_, pipe);
     }
@@ -33,11 +33,6 @@ public:
     }
     __aicore__ inline uint32_t Stride() const { return stride_; }
     __aicore__ inline const AscendC::LocalTensor<float>& Ones() const { return ones_; }
-    // Of a tile of `count` elements, the length of the piece that begins at `offset`.
-    __aicore__ inline uint32_t LengthAt(uint32_t offset, uint32_t count) const
-    {
-        return count - offset < stride_ ? count - offset : stride_;
-    }
 
 private:
     uint32_t stride_ = 0;
@@ -55,7 +50,7 @@ public:
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), tiling.size);
         pipe.InitBuffer(inQueueX_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(outQueueY_, 2, tiling.tileLength * sizeof(T));
-        pieces_.Init(4, tiling, pipe);
+        temporaries_.Init(4, tiling, pipe);
     }
 
     __aicore__ inline void Tile(uint64_t offset, uint32_t count)
@@ -63,20 +58,18 @@ public:
         LoadTile(inQueueX_, xGm_[offset], count);
         AscendC::LocalTensor<T> x = inQueueX_.template DeQue<T>();
         AscendC::LocalTensor<T> y = outQueueY_.template AllocTensor<T>();
-        for (uint32_t begin = 0; begin < count; begin += pieces_.Stride()) {
-            Piece(y[begin], x[begin], pieces_.LengthAt(begin, count));
-        }
+        Compute(y, x, count);
         inQueueX_.FreeTensor(x);
         outQueueY_.EnQue(y);
         StoreTile(yGm_[offset], outQueueY_, count);
     }
 
 private:
-    __aicore__ inline void Piece(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& x, uint32_t count)
+    __aicore__ inline void Compute(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& x, uint32_t count)
     {
-        const AscendC::LocalTensor<float> xFloat = ToFloat(x, pieces_.At(0), count);
-        const AscendC::LocalTensor<float> yFloat = FloatTarget(y, pieces_.At(1));
-        ACTIVATION::Forward(yFloat, pieces_.At(2), pieces_.Stride(), xFloat, pieces_.Ones(),
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, temporaries_.At(0), count);
+        const AscendC::LocalTensor<float> yFloat = FloatTarget(y, temporaries_.At(1));
+        ACTIVATION::Forward(yFloat, temporaries_.At(2), temporaries_.Stride(), xFloat, temporaries_.Ones(),
                             static_cast<int32_t>(count));
         FromFloat(y, yFloat, count);
     }
@@ -85,7 +78,7 @@ private:
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
-    GeluPieces pieces_;
+    GeluTemporaries temporaries_;
 };
 
 // dx = dy * slope(x)
@@ -101,7 +94,7 @@ public:
         pipe.InitBuffer(inQueueDy_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(inQueueX_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(outQueueDx_, 2, tiling.tileLength * sizeof(T));
-        pieces_.Init(7, tiling, pipe);
+        temporaries_.Init(7, tiling, pipe);
     }
 
     __aicore__ inline void Tile(uint64_t offset, uint32_t count)
@@ -111,9 +104,7 @@ public:
         AscendC::LocalTensor<T> dy = inQueueDy_.template DeQue<T>();
         AscendC::LocalTensor<T> x = inQueueX_.template DeQue<T>();
         AscendC::LocalTensor<T> dx = outQueueDx_.template AllocTensor<T>();
-        for (uint32_t begin = 0; begin < count; begin += pieces_.Stride()) {
-            Piece(dx[begin], dy[begin], x[begin], pieces_.LengthAt(begin, count));
-        }
+        Compute(dx, dy, x, count);
         inQueueDy_.FreeTensor(dy);
         inQueueX_.FreeTensor(x);
         outQueueDx_.EnQue(dx);
@@ -121,14 +112,14 @@ public:
     }
 
 private:
-    __aicore__ inline void Piece(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<T>& dy,
-                                 const AscendC::LocalTensor<T>& x, uint32_t count)
+    __aicore__ inline void Compute(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<T>& dy,
+                                   const AscendC::LocalTensor<T>& x, uint32_t count)
     {
-        const AscendC::LocalTensor<float> xFloat = ToFloat(x, pieces_.At(0), count);
-        const AscendC::LocalTensor<float> dyFloat = ToFloat(dy, pieces_.At(1), count);
-        const AscendC::LocalTensor<float> slope = FloatTarget(dx, pieces_.At(2));
-        ACTIVATION::Backward(pieces_.At(3), slope, pieces_.At(4), pieces_.Stride(), xFloat, pieces_.Ones(),
-                             static_cast<int32_t>(count));
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, temporaries_.At(0), count);
+        const AscendC::LocalTensor<float> dyFloat = ToFloat(dy, temporaries_.At(1), count);
+        const AscendC::LocalTensor<float> slope = FloatTarget(dx, temporaries_.At(2));
+        ACTIVATION::Backward(temporaries_.At(3), slope, temporaries_.At(4), temporaries_.Stride(), xFloat,
+                             temporaries_.Ones(), static_cast<int32_t>(count));
         AscendC::Mul(slope, slope, dyFloat, static_cast<int32_t>(count));
         FromFloat(dx, slope, count);
     }
@@ -139,7 +130,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
-    GeluPieces pieces_;
+    GeluTemporaries temporaries_;
 };
 
 template <typename T, class ACTIVATION>

@@ -122,12 +122,20 @@ def _gradient_inputs(
     values: Mapping[str, Any],
 ) -> tuple[list[Shape], list[str]]:
     """By name what the forward has, `d...` of its outputs; of the rest what follows from the definition."""
+    same_rule = {t.rule.text: known_shapes[t.name] for t in gradient.inputs if t.name in known_shapes}
+    known_shapes = {t.name: same_rule[t.rule.text] for t in gradient.inputs if t.rule.text in same_rule} | dict(
+        known_shapes
+    )
     known = [tensor for tensor in gradient.inputs if tensor.name in known_shapes]
     others = [tensor for tensor in gradient.inputs if tensor.name not in known_shapes]
     reordered = replace(gradient, inputs=(*known, *others))
     names = [tensor.name for tensor in reordered.inputs]
     shapes = dict(zip(names, complete_shapes(reordered, [known_shapes[t.name] for t in known], values), strict=True))
-    row = next(row for row in gradient.types if all(row.get(t.dtype, t.dtype) == known_dtypes[t.name] for t in known))
+    row = next(
+        row
+        for row in gradient.types
+        if all(row.get(t.dtype, t.dtype) == known_dtypes.get(t.name, row.get(t.dtype, t.dtype)) for t in known)
+    )
     dtypes = {t.name: row.get(t.dtype, t.dtype) for t in gradient.inputs}
     return [shapes[t.name] for t in gradient.inputs], [dtypes[t.name] for t in gradient.inputs]
 
