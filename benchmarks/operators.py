@@ -16,7 +16,7 @@ from ms_ascend_ops.benchmarks import ops
 
 from ms_ascend_ops import registry
 
-__all__ = ["DTYPES", "SHAPES", "Call", "Draw", "Node", "Operator", "names", "operator"]
+__all__ = ["DTYPES", "SHAPES", "Call", "Draw", "Node", "Operator", "names", "operator", "unmeasured"]
 
 DTYPES = {
     "float32": np.dtype(np.float32),
@@ -115,6 +115,11 @@ class Operator:
 def names() -> tuple[str, ...]:
     """Names of the operators that are measured."""
     return tuple(sorted(module.name for module in iter_modules(ops.__path__)))
+
+
+def unmeasured() -> list[str]:
+    """Names of the operators that have no file in ops/."""
+    return [name for name in registry.names() if name not in names()]
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ __all__ = [
 _FLOATS = ("float32", "float16", "bfloat16")
 
 # How far the fused construct may be from the stock one, as a share of the largest magnitude of a row.
-TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+# Stock formulas with tanh are 1e-4 off by themselves; GELU's two forms, say, are 5e-4 apart.
+TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
 
 @dataclass
@@ -135,7 +136,7 @@ def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> 
 
     def value(spec: Any, number: int) -> Any:
         if isinstance(spec, Spec):
-            return Spec(spec.shape, dtype if spec.dtype == stored else spec.dtype).draw(number)
+            return replace(spec, dtype=dtype if spec.dtype == stored else spec.dtype).draw(number)
         return tuple(value(s, number + 1 + i) for i, s in enumerate(spec)) if isinstance(spec, tuple) else spec
 
     return {name: value(spec, 100 * seed + 10 * i) for i, (name, spec) in enumerate(inputs.items())}
@@ -190,7 +191,7 @@ def _varies(
     if other.left:
         return f"for inputs of another shape {other.left[0][1]}"
     larger = {
-        n: Spec((s.shape[0] + 1, *s.shape[1:]), s.dtype) if _has_batch(s, inputs) else s for n, s in inputs.items()
+        n: replace(s, shape=(s.shape[0] + 1, *s.shape[1:])) if _has_batch(s, inputs) else s for n, s in inputs.items()
     }
     again = _version(cell, larger, stored, patterns, level, returns)
     if isinstance(again, _Version) and again.statements != version.statements:

@@ -213,19 +213,21 @@ def _layer_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
         epsilon = _value(node, inputs, 5, "epsilon", 1e-7)
     if axes is None:
         return None
-    return Expr("layer_norm", (x, gamma, beta), {"axes": axes, "epsilon": float(epsilon)}, node)
+    return Expr("tuple:layer_norm", (x, gamma, beta), {"axes": axes, "epsilon": float(epsilon)}, node)
 
 
 def _group_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     groups, epsilon = _value(node, inputs, 1, "num_groups"), _value(node, inputs, 4, "eps", 1e-5)
     if not isinstance(groups, int) or len(inputs) < 4:
         return None
-    return Expr("group_norm", (inputs[0], inputs[2], inputs[3]), {"groups": groups, "epsilon": float(epsilon)}, node)
+    return Expr(
+        "tuple:group_norm", (inputs[0], inputs[2], inputs[3]), {"groups": groups, "epsilon": float(epsilon)}, node
+    )
 
 
 def _rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     epsilon = float(_value(node, inputs, 2, "epsilon", 1e-6))
-    return Expr("rms_norm", tuple(inputs[:2]), {"epsilon": epsilon, "scheme": "llama"}, node)
+    return Expr("tuple:rms_norm", tuple(inputs[:2]), {"epsilon": epsilon, "scheme": "llama"}, node)
 
 
 def _add_rms_norm(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
@@ -252,11 +254,12 @@ def _custom(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
         return None
     spec = registry.signature(name)
     known = {a.name: node.attributes[a.name] for a in spec.attributes if a.name in node.attributes}
-    return Expr(f"fused:{name}", tuple(inputs), known, node)
+    several = "tuple:" if len(spec.outputs) > 1 else ""
+    return Expr(f"{several}fused:{name}", tuple(inputs), known, node)
 
 
 def _split(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """Into equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor(x, size, axis), SplitWithSize(x, sizes, axis)."""
+    """Into equal parts: Split(x, axis, n), Chunk(x, n, axis), SplitTensor or SplitWithSize(x, sizes, axis)."""
     kind, x = node.kind.removesuffix("View"), inputs[0]
     if kind == "Split":
         axis, count = _value(node, inputs, 1, "axis", 0), _value(node, inputs, 2, "output_num", 1)
@@ -286,9 +289,8 @@ def _item(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
         return Expr("half", source.inputs, {"axis": source.attributes["axis"], "which": which}, node)
     if source.op == "unstack" and index in (0, 1) and source.attributes["count"] == 2:
         return Expr("pick", source.inputs, {"axis": source.attributes["axis"], "index": index}, node)
-    norms = ("layer_norm", "group_norm", "rms_norm", "fused:rms_norm", "fused:layer_norm", "fused:group_norm")
-    if source.op in norms and index == 0:
-        return Expr(source.op, source.inputs, source.attributes, node)
+    if source.op.startswith("tuple:") and index == 0:
+        return Expr(source.op.removeprefix("tuple:"), source.inputs, source.attributes, node)
     if source.op == "add_rms_norm" and index in (0, 2):
         return Expr("rms_norm_of_sum" if index == 0 else "sum", source.inputs, source.attributes, node)
     if source.op == "tuple" and isinstance(index, int) and index < len(source.inputs):
@@ -309,11 +311,11 @@ def _strided_slice(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | Non
     cuts = []
     for axis, (start, stop, step) in enumerate(zip(begin, end, strides, strict=True)):
         size = x.shape[axis]
-        start = 0 if masks[0] >> axis & 1 else start
-        stop = size if masks[1] >> axis & 1 else stop
-        if (start, step) == (0, 1) and (stop == size or (size < 0 and masks[1] >> axis & 1)):
+        first = 0 if masks[0] >> axis & 1 else start
+        last = size if masks[1] >> axis & 1 else stop
+        if (first, step) == (0, 1) and (last == size or (size < 0 and masks[1] >> axis & 1)):
             continue
-        cuts.append((axis - len(x.shape), start, stop, step))
+        cuts.append((axis - len(x.shape), first, last, step))
     return cut(x, *cuts[0], node) if len(cuts) == 1 else None
 
 
@@ -400,7 +402,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
     **{name: _elementwise(op) for name, op in (
         ("Square", "square"), ("Rsqrt", "rsqrt"), ("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Erf", "erf"),
-        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"),
+        ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"), ("Cos", "cos"), ("Sin", "sin"),
     )},
     "Sqrt": _sqrt,
     "Reciprocal": _reciprocal,

@@ -1,4 +1,7 @@
-"""Looking for the patterns of the table in a graph. What is found, and what may be replaced, is decided here for all engines."""
+"""Looking for the patterns of the table in a graph.
+
+What is found, and what of it may be replaced, is decided here for all engines.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def check_level(level: str, caller: str) -> str:
 
 
 def find(graph: Graph, patterns: Sequence[Row], level: str) -> tuple[list[Found], list[Place]]:
-    """Where the patterns fit, from the end of the graph to its begin, so that the larger of two nested ones comes first."""
+    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first."""
     search = _Search(graph, level)
     present = set(registry.names())
     rows = [row for row in patterns if row.op in present]
@@ -142,20 +145,18 @@ def _inside(roots: Iterable[Node], leaves: set[int], expressions: Expressions, b
 def _breaks_definition(fused: Fused) -> str:
     """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
     signature = registry.signature(fused.op)
+    if any(e.shape is None or not e.dtype for e in fused.inputs):
+        return "the shape or the dtype of an input is not known"
     try:
         attributes = signature.check_attributes(fused.attributes)
-        dtypes = [e.dtype for e in fused.inputs]
-        results = infer_types(signature, dtypes) if all(dtypes) else None
-        shapes = [e.shape for e in fused.inputs]
-        sizes = (
-            infer_shapes(signature, [s for s in shapes if s is not None], attributes) if None not in shapes else None
-        )
+        results = infer_types(signature, [e.dtype for e in fused.inputs])
+        sizes = infer_shapes(signature, [e.shape for e in fused.inputs if e.shape is not None], attributes)
     except (TypeError, ValueError) as error:
         return f"the operator does not take it ({error})"
     for index, value in fused.outputs.items():
-        if results and value.dtype and results[index] != value.dtype:
+        if value.dtype and results[index] != value.dtype:
             return f"it returns {value.dtype} where the operator returns {results[index]}"
-        if sizes and value.shape is not None and not _agree(sizes[index], value.shape):
+        if value.shape is not None and not _agree(sizes[index], value.shape):
             return f"it returns the shape {value.shape} where the operator returns {tuple(sizes[index])}"
     return ""
 

@@ -32,7 +32,9 @@ class Flat:
 
     def __init__(self, cell: nn.Cell, source: str) -> None:
         with _unchanged_path():
-            self.module = load_source(f"flat_{type(cell).__name__}", source)
+            # mindspore.rewrite copies imports, but not the other names that the module of the cell defines.
+            names = vars(sys.modules[type(cell).__module__])
+            self.module = load_source(f"flat_{type(cell).__name__}", source, names)
         file = self.module.__file__
         assert file is not None
         self.file = file
@@ -88,7 +90,7 @@ class Flat:
         last = span.end_lineno or span.lineno
         tree = ast.parse("\n".join(lines))
         function = next(f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.lineno == span.lineno)
-        ends = {name: last for name in names}
+        ends = dict.fromkeys(names, last)
         for new in replaced:
             if line < new <= last:
                 ends.update({name: min(new, ends[name]) for name in self.targets(new) if name in ends})

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -41,8 +41,8 @@ def folder() -> Path:
     return Path(_folder().name)
 
 
-def load_source(name: str, source: str) -> ModuleType:
-    """Import `source` as a module of its own."""
+def load_source(name: str, source: str, names: Mapping[str, Any] | None = None) -> ModuleType:
+    """Import `source` as a module of its own, in which `names` are known besides."""
     plain = re.sub(r"\W", "_", name)
     module_name = f"ms_ascend_ops_{plain}_{next(_NUMBERS)}"
     path = folder() / f"{module_name}.py"
@@ -51,6 +51,7 @@ def load_source(name: str, source: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    vars(module).update({k: v for k, v in (names or {}).items() if not k.startswith("__")})
     sys.modules[module_name] = module
     spec.loader.exec_module(module)
     return module

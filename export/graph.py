@@ -46,7 +46,14 @@ class Graph:
     outputs: list[Node]
 
     def users(self) -> Counter[int]:
-        """How many inputs of other nodes, and outputs, each node is; by id."""
-        count = Counter(id(i) for node in self.nodes for i in node.inputs)
-        count.update(id(node) for node in self.outputs)
+        """How many inputs of nodes that matter, and outputs, each node is; by id."""
+        count = Counter(id(node) for node in self.outputs)
+        seen: set[int] = set()
+        stack = list(self.outputs)
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                count.update(id(i) for i in node.inputs)
+                stack.extend(node.inputs)
         return count

@@ -13,7 +13,7 @@ from typing import Any as Object
 
 from ms_ascend_ops.export.expressions import Expr, number
 
-__all__ = ["Any", "Near", "Number", "Op", "OneOf", "Optional", "Pattern", "matches"]
+__all__ = ["Any", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "matches"]
 
 Bindings = Mapping[str, Expr]
 

@@ -1,5 +1,6 @@
-"""Engine 3: a MindIR file in, a MindIR file with fused operators out. Nothing is run, and the Python of the network is not
-needed.
+"""Engine 3: a MindIR file in, a MindIR file with fused operators out.
+
+Nothing is run, and the Python of the network is not needed.
 """
 
 from __future__ import annotations

@@ -51,6 +51,28 @@ def _decode(attribute: AttributeProto) -> Any:
     return attribute.s.decode(errors="replace") if kind == "STRING" else None
 
 
+def _constant(proto: NodeProto) -> Node:
+    value = _decode(proto.attribute[0]) if proto.attribute else None
+    made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
+    if isinstance(value, np.ndarray):
+        made.shape, made.dtype = value.shape, str(value.dtype)
+    return made
+
+
+def _table(parameter: TensorProto) -> Any:
+    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
+    dims = tuple(parameter.dims)
+    if (
+        not 2 <= len(dims) <= 4
+        or dims[-1] > 512
+        or parameter.data_type != TensorProto.FLOAT
+        or parameter.ByteSize() > 2**24
+    ):
+        return None
+    values = np.frombuffer(parameter.raw_data, np.float32)
+    return values.reshape(dims) if values.size == np.prod(dims) else None
+
+
 def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
     """Shape and dtype of a node with one output, as MindSpore has inferred them."""
     for attribute in proto.attribute:
@@ -65,7 +87,23 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
     shared = _names_used_by_several(protos)
-    return [MindIRGraph(proto, model, primitives, shared) for proto in protos]
+    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
+    made = []
+    for proto in protos:
+        made.append(MindIRGraph(proto, model, primitives, shared, outside))
+        outside.update(
+            {
+                name: Node(INPUT, (), n.name, n.shape, n.dtype)
+                for name, n in made[-1].nodes.items()
+                if n.kind != CONSTANT
+            }
+        )
+    return made
+
+
+def _uses(node: NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
+    return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
 
 
 def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
@@ -75,21 +113,29 @@ def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
         own = (
             {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
         )
-        outside |= {name for node in proto.node for name in node.input if name not in own}
+        outside |= {name for node in proto.node for name in _uses(node) if name not in own}
     return outside
 
 
 class MindIRGraph:
     """One graph of a MindIR, and what is needed to change it."""
 
-    def __init__(self, proto: GraphProto, model: ModelProto, primitives: Mapping[str, Any], shared: set[str]) -> None:
+    def __init__(
+        self,
+        proto: GraphProto,
+        model: ModelProto,
+        primitives: Mapping[str, Any],
+        shared: set[str],
+        outside: Mapping[str, Node],
+    ) -> None:
         self.proto, self.model, self.shared = proto, model, shared
         self._fused: dict[tuple[Any, ...], str] = {}
         nodes: dict[str, Node] = {}
+        self.nodes = nodes
         decoded = {p.name: {a.name: _decode(a) for a in p.attribute} for p in primitives.values()}
 
         def known(name: str) -> Node:
-            return nodes.setdefault(name, Node(INPUT, name=name))
+            return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
 
         for value in proto.input:
             tensor = value.tensor[0] if len(value.tensor) == 1 else None
@@ -99,24 +145,27 @@ class MindIRGraph:
         for parameter in proto.parameter:
             name = parameter.ref_key or parameter.name.rpartition(":")[2]
             nodes[parameter.name] = Node(
-                PARAMETER, (), name, tuple(parameter.dims), _dtype(parameter.data_type), origin=parameter.name
+                PARAMETER,
+                (),
+                name,
+                tuple(parameter.dims),
+                _dtype(parameter.data_type),
+                value=_table(parameter),
+                origin=parameter.name,
             )
         order = []
         for node in proto.node:
             name = node.output[0]
             if node.op_type == "Constant":
-                value = _decode(node.attribute[0]) if node.attribute else None
-                made = Node(CONSTANT, (), name, value=value)
-                if isinstance(value, np.ndarray):
-                    made.shape, made.dtype = value.shape, str(value.dtype)
+                made = outside[name]
             else:
                 reference = node.op_type.removeprefix("REF::")
                 primitive = primitives.get(reference)
                 shape, dtype = _described(node)
                 kind = primitive.op_type if primitive else node.op_type
-                inputs = tuple(known(i) for i in node.input)
-                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}))
-            made.origin = node
+                called = [reference] if reference in nodes else []
+                inputs = tuple(known(i) for i in [*node.input, *called])
+                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}), origin=node)
             nodes[name] = made
             order.append(made)
         outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]
@@ -234,7 +283,7 @@ class MindIRGraph:
             stack = [start] if start in needed else []
             while stack:
                 name = stack[-1]
-                missing = [i for i in protos[name].input if i in protos and i not in done] if name not in done else []
+                missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
                 if missing:
                     stack.extend(missing)
                     continue
@@ -250,5 +299,5 @@ def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str
         name = stack.pop()
         if name not in seen:
             seen.add(name)
-            stack.extend(i for i in protos[name].input if i in protos)
+            stack.extend(i for i in _uses(protos[name]) if i in protos)
     return seen

@@ -14,6 +14,8 @@ from ms_ascend_ops.export.report import Report
 
 __all__ = ["write_page"]
 
+# ruff: noqa: E501  (style and script are not Python)
+
 # A larger graph is shown around each replaced place, and not as a whole.
 _MOST_NODES = 400
 _MOST_PLACES = 60

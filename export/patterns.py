@@ -13,9 +13,9 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.expressions import Expr, number
-from ms_ascend_ops.export.match import Any, Bindings, Near, Number, Op, Optional, OneOf, Pattern
+from ms_ascend_ops.export.match import Any, Bindings, Near, Number, OneOf, Op, Optional, Pattern
 
-__all__ = ["LEVELS", "PATTERNS", "Fused", "Match", "Row", "Skip"]
+__all__ = ["LEVELS", "PATTERNS", "Fused", "Match", "Row", "Skip", "repeats"]
 
 # What each level adds; they mean the same in every engine.
 LEVELS = {
@@ -138,7 +138,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
-    """Whether half precision rounds where the fused RMSNorm does: float32 up to x * rstd (llama) or to the end (gemma)."""
+    """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
     return "primitive" in m or ("up" in m and ("down" in m) == (arguments["scheme"] == "llama"))
 
 
@@ -404,6 +404,40 @@ _ROTARY = OneOf(
 )
 
 
+# What leaves the last axis as it is.
+_ALONG_ROWS = frozenset({"cos", "sin", "cast", "mul", "expand_dims", "slice", "other:StridedSlice", "other:Gather"})
+
+
+def _holds_angles_twice(table: Expr, mode: str) -> bool:
+    """Whether each angle is known to stand twice in a table of full width, of which the operator reads one."""
+    while table.op in _ALONG_ROWS and table.shape and table.inputs[0].shape:
+        if table.shape[-1] != table.inputs[0].shape[-1]:
+            return False
+        table = table.inputs[0]
+    if table.op == "concat":
+        parts = table.inputs
+        return mode == "half" and table.attributes["axis"] == -1 and len(parts) == 2 and parts[0] is parts[1]
+    if table.op == "reshape" and table.inputs[0].op == "stack":
+        parts = table.inputs[0].inputs
+        return mode == "interleave" and table.inputs[0].attributes["axis"] == -1 and parts[0] is parts[1]
+    if table.node is None:
+        return False
+    value = table.node.value
+    if isinstance(value, np.ndarray) and value.ndim:
+        return repeats(value) in (mode, "both")
+    return table.node.attributes.get("repeats") in (mode, "both")
+
+
+def repeats(values: Object) -> str:
+    """Which mode of the rotary embedding a table of full width is for: its halves are equal, its neighbours, or both."""
+    if values.ndim == 0 or values.shape[-1] % 2 or not values.size:
+        return ""
+    half = values.shape[-1] // 2
+    halves = np.array_equal(values[..., :half], values[..., half:])
+    pairs = np.array_equal(values[..., 0::2], values[..., 1::2])
+    return "both" if halves and pairs else "half" if halves else "interleave" if pairs else ""
+
+
 def _build_rotary(m: Match) -> Fused | Skip | None:
     x, cos, sin = m["x"], m["cos"], m["sin"]
     if x.shape is None or len(x.shape) != 4:
@@ -413,9 +447,7 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
     mode = "half" if "half_mode" in m else "interleave"
     # The axis of the sequence is the one where the tables follow x, besides that of the angles.
     table = (1,) * (4 - len(cos.shape)) + cos.shape
-    if len(cos.shape) == 4 and table[1] == 1 != table[2]:
-        layout, tables = "BNSD", (cos, sin)
-    elif len(cos.shape) == 2:
+    if (len(cos.shape) == 4 and table[1] == 1 != table[2]) or len(cos.shape) == 2:
         layout, tables = "BNSD", (cos, sin)
     elif table[2] == 1 and cos.op == sin.op == "expand_dims" and cos.inputs[0].shape is not None:
         layout, tables = "BSND", (cos.inputs[0], sin.inputs[0])
@@ -429,6 +461,8 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
         return Skip("cos and sin lie in another way than the operator takes")
     if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
         return None
+    if cos.shape[-1] == x.shape[-1] and not all(_holds_angles_twice(t, mode) for t in (cos, sin)):
+        return Skip("its cos and sin are not known to hold every angle twice, of which the operator reads one")
     attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0}
     keywords = {"mode": mode, "layout": layout}
     inputs = (x, *tables)

@@ -127,7 +127,7 @@ class _Edits:
 
     def add(self, found: Found) -> str:
         """Plan the lines for one place; a text says why that cannot be."""
-        chains = [self.seen.places.get(id(n), ()) for n in found.inside]
+        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
         if any(not chain for chain in chains):
             return "a part of it is not in the source of the construct"
         depth = _common_depth(chains)

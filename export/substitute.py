@@ -119,6 +119,7 @@ class _Walk:
         self._rewritten: dict[Any, rewrite_engine.Rewritten] = {}
         self._known: dict[Any, Analysis] = {}
         self._places: dict[int, str] = {}
+        self._contained: set[str] = set()
 
     def visit(self, cell: nn.Cell, place: str) -> None:
         if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
@@ -129,12 +130,14 @@ class _Walk:
         if id(cell) in self._places:
             return
         self._places[id(cell)] = place
-        replaced = self._exchange(cell, place)
+        self._contained |= {f"{place}.{name}" if place else name for name in self._exchange(cell, place)}
         for name, child in sub_cells(cell).items():
-            if not (replaced and not list(child.get_parameters())):  # an activation that the fused operator contains
-                self.visit(child, f"{place}.{name}" if place else name)
+            path = f"{place}.{name}" if place else name
+            if path not in self._contained:  # in a fused operator, as an activation may be, or a norm
+                self.visit(child, path)
 
-    def _exchange(self, cell: nn.Cell, place: str) -> bool:
+    def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
+        """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
         calls = self.observed.calls.get(id(cell), [])
         key = _likeness(cell), repr(calls)
         if key not in self._known:
@@ -147,15 +150,15 @@ class _Walk:
             return self._give(cell, name, "rewrite", self._rewritten[key].as_analysis())
         if "cell" in self.engines:
             return self._give(cell, name, "cell", found)
-        return False
+        return set()
 
-    def _give(self, cell: nn.Cell, name: str, engine: str, found: Analysis) -> bool:
+    def _give(self, cell: nn.Cell, name: str, engine: str, found: Analysis) -> set[str]:
         """Give a cell the class that was made for it, and enter in the report what that changes."""
         obstacle = _obstacle(cell) if found.swap else ""
         if found.swap is None or obstacle:
             reasons = [(f.row.name, obstacle) for f in found.swap.found] if found.swap else found.left
             self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(reasons))
-            return False
+            return set()
         stock = type(cell)
         object.__setattr__(cell, "__class__", found.swap.kind)
         self.report.undo.append(_class_setter(cell, stock))
@@ -164,7 +167,7 @@ class _Walk:
             self.report.entries.append(Entry(name, item.row.name, engine, True, note))
         self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(found.left))
         self.report.add_graph(name, found.graph, found.found)
-        return True
+        return {n.origin.name for item in found.swap.found for n in item.inside if n.origin is not None}
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:

@@ -17,7 +17,9 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
+from ms_ascend_ops.export.cpu_builtins import BY_PRIMITIVE
 from ms_ascend_ops.export.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
+from ms_ascend_ops.export.patterns import repeats
 from ms_ascend_ops.export.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
 
 __all__ = ["Spec", "Trace", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
@@ -29,12 +31,18 @@ class Spec:
 
     shape: tuple[int, ...]
     dtype: str
+    repeats: str = ""  # for a table of a rotary embedding: what `patterns.repeats` says of it
 
     def draw(self, seed: int) -> Tensor:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
         if self.dtype in ("float32", "float16", "bfloat16"):
-            return tensor(random.standard_normal(self.shape), self.dtype)
+            values = random.standard_normal(self.shape)
+            if self.repeats in ("half", "both"):
+                values[..., self.shape[-1] // 2 :] = values[..., : self.shape[-1] // 2]
+            if self.repeats in ("interleave", "both"):
+                values[..., 1::2] = values[..., 0::2]
+            return tensor(values, self.dtype)
         if self.dtype == "bool":
             return Tensor(random.random(self.shape) < 0.5)
         return Tensor(np.ones(self.shape, np.int64), getattr(ms, self.dtype))
@@ -43,7 +51,8 @@ class Spec:
 def spec_of(value: Any) -> Any:
     """A value with its tensors described instead of held."""
     if isinstance(value, Tensor):
-        return Spec(tuple(value.shape), dtype_name(value.dtype))
+        dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and value.size <= 2**20
+        return Spec(tuple(value.shape), dtype, repeats(read(value)) if small and "float" in dtype else "")
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)
     return value
@@ -143,13 +152,15 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
 
 
 def _execute(func: Any, args: Any) -> Any:
-    """Run a primitive; in float32, with its results rounded to bfloat16, where the CPU has no kernel for bfloat16."""
+    """Run a primitive; one without a kernel here by our operator, or in float32 with results rounded to bfloat16."""
     try:
         result = func(*args)
         _read(result)  # an operator that does not fit raises now, and not later
         return result
     except Exception:
         settle()
+        if func.name in BY_PRIMITIVE:
+            return BY_PRIMITIVE[func.name](*(args[2] if isinstance(args[0], ms.ops.Primitive) else args))
         if not any(isinstance(a, Tensor) and a.dtype == ms.bfloat16 for a in _flat(args)):
             raise
     return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)
@@ -292,7 +303,9 @@ def trace(
         recorder.add(parameter, Node(PARAMETER, (), path, shape, dtype))
     for name, value in inputs.items():
         if isinstance(value, Tensor):
-            recorder.add(value, Node(INPUT, (), name, tuple(value.shape), dtype_name(value.dtype)))
+            described = spec_of(value)
+            attributes = {"repeats": described.repeats}
+            recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
     try:
         with _indexing_recorded(recorder), recorder:
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)

@@ -91,6 +91,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         for primitive in (self, getattr(self, "custom_pyboost", None)):
             if primitive is not None:
                 primitive.add_prim_attr(VERSION, signature.version)
+                if signature.writes:
+                    primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
                 for name, value in attributes.items():
                     primitive.add_prim_attr(name, value)
 

@@ -89,7 +89,7 @@ def bench(
     from ms_ascend_ops.benchmarks.cases import all_cases
     from ms_ascend_ops.benchmarks.harness import Effort, measure
     from ms_ascend_ops.benchmarks.operators import names as operator_names
-    from ms_ascend_ops.benchmarks.operators import operator
+    from ms_ascend_ops.benchmarks.operators import operator, unmeasured
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
     measured = [name + "_grad" * gradient for name in operator_names() for gradient in operator(name).passes]
@@ -106,6 +106,8 @@ def bench(
     with reported():
         old = comparison.read(compare) if compare else None
     console = Console()
+    if not ops and (missing := unmeasured()):
+        console.print(f"not measured: {', '.join(missing)} (no file in benchmarks/ops/)", style="yellow")
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     load = os.getloadavg()[0]

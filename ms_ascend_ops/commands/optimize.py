@@ -16,7 +16,7 @@ __all__ = ["optimize"]
     "--level",
     type=click.Choice(["O0", "O1", "O2", "O3"]),
     default="O2",
-    help="O0 nothing, O1 exact replacements, O2 also with other rounding in half precision, O3 also over several layers.",
+    help="O0 nothing, O1 exact replacements, O2 also rounding elsewhere in half precision, O3 also several layers.",
 )
 @click.option("--report", "page", type=click.Path(path_type=Path), help="Write the report here, as a web page.")
 @click.option(

@@ -246,3 +246,79 @@ class Holder(nn.Cell):
 
     def construct(self, x):
         return self.part(x) + 0
+
+
+def rotate_half(x):
+    half = x.shape[-1] // 2
+    return ops.cat((-x[..., half:], x[..., :half]), -1)
+
+
+def rotate_pairs(x):
+    return ops.stack((-x[..., 1::2], x[..., 0::2]), -1).reshape(x.shape)
+
+
+class Attention(nn.Cell):
+    """One block of a decoder: its rotary embedding and its softmax are statements of `construct` or of functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = 2
+        self.query, self.key, self.value, self.out = (dense(HIDDEN, HIDDEN) for _ in range(4))
+        self.norm = PowMeanNorm()
+        self.gate = nn.Dense(HIDDEN, HIDDEN)
+
+    def split(self, x):
+        return x.reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+
+    def construct(self, x, cos, sin, mask=None):
+        query, key, value = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        query = query * cos + rotate_half(query) * sin
+        key = key * cos + rotate_half(key) * sin
+        scores = ops.matmul(query, key.swapaxes(2, 3)) / (HIDDEN // 2) ** 0.5
+        if mask is not None:
+            scores = scores + mask
+        mixed = ops.matmul(ops.softmax(scores, -1), value).transpose(0, 2, 1, 3)
+        x = x + self.out(mixed.reshape(x.shape))
+        y = self.norm(x)
+        return x + ops.silu(self.gate(y)) * y
+
+
+class Tables(nn.Cell):
+    """A network that makes the tables of its rotary embedding itself."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+        self.frequencies = Tensor(1.0 / 10 ** np.arange(0, 1, 4 / HIDDEN), ms.float32)
+
+    def construct(self, x, positions, mask):
+        angles = positions.expand_dims(1) * self.frequencies
+        angles = ops.cat((angles, angles), -1)
+        return self.attention(x, ops.cos(angles), ops.sin(angles), mask)
+
+
+class TanhGelu(nn.Cell):
+    def construct(self, x):
+        return 0.5 * x * (1 + ops.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+
+
+class TanhGeluFactored(nn.Cell):
+    def construct(self, x):
+        return x * 0.5 * (1.0 + ops.tanh(x * 0.7978845608 * (1 + 0.044715 * x * x)))
+
+
+class ErfGelu(nn.Cell):
+    def construct(self, x):
+        return x * 0.5 * (1 + ops.erf(x / 2**0.5))
+
+
+class GegluMLP(PackedMLP):
+    def construct(self, x):
+        gate, up = ops.chunk(self.gate_up_proj(x), 2, -1)
+        return self.down_proj(ops.gelu(gate, approximate="tanh") * up)
+
+
+class ExpSiluMLP(SeparateMLP):
+    def construct(self, x):
+        gate = self.gate_proj(x)
+        return self.down_proj(gate / (1 + ops.exp(-gate)) * self.up_proj(x))

@@ -3,7 +3,7 @@ from dataclasses import replace
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export import cell_engine
 from ms_ascend_ops.export.patterns import PATTERNS
 

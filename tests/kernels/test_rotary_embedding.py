@@ -96,9 +96,7 @@ def test_empty(shape, mode):
 def test_cann_bench(case):
     rng = np.random.default_rng(case["case_id"])
     ranges = case["value_range"]
-    _, k, cos, sin = (
-        draw_range(rng, shape, bounds) for shape, bounds in zip(case["input_shape"], ranges, strict=True)
-    )
+    _, k, cos, sin = (draw_range(rng, shape, bounds) for shape, bounds in zip(case["input_shape"], ranges, strict=True))
     mode = {"half": "half", "interleaved": "interleave"}[case["attrs"]["rotaryMode"]]
     attributes = {"mode": mode, "seq_axis": 1 + case["attrs"]["layout"]}
     (y,), exact = launch("rotary_embedding", [k, cos, sin], case["dtype"][1:], **attributes)

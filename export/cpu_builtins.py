@@ -1,0 +1,114 @@
+"""MindSpore's fused functions that have no CPU kernel, on our operators: models written with them run on any machine.
+
+One row per function. A row whose operator is not there is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, mint
+from mindspore import ops as ms_ops
+
+from ms_ascend_ops import ops, registry
+
+__all__ = ["BY_PRIMITIVE", "cpu_builtins"]
+
+
+def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
+    """In the place of `mindspore.ops.rms_norm`."""
+    return ops.rms_norm(x, gamma, epsilon)
+
+
+def add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
+    """In the place of `mindspore.ops.add_rms_norm`."""
+    return ops.add_rms_norm(x1, x2, gamma, epsilon)
+
+
+def swiglu(input: Tensor, dim: int = -1) -> Tensor:  # the name that MindSpore has
+    """In the place of `mindspore.ops.swiglu`."""
+    return ops.swiglu(input, dim)
+
+
+def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
+    """In the place of `mindspore.ops.rotary_position_embedding`: tables of four dims, the first two or the third 1."""
+    kind = "interleave" if mode == 1 else "half"
+    if cos.shape[2] == 1:  # (batch, sequence, heads, d)
+        return ops.rotary_embedding(x, cos.squeeze(2), sin.squeeze(2), kind, "BSND")
+    return ops.rotary_embedding(x, cos, sin, kind, "BNSD")
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """In the place of `mindspore.mint.nn.functional.gelu`."""
+    return ops.gelu(input, approximate)
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """In the place of `mindspore.mint.nn.functional.layer_norm`."""
+    gamma = ms_ops.ones(tuple(normalized_shape), input.dtype) if weight is None else weight
+    beta = ms_ops.zeros(tuple(normalized_shape), input.dtype) if bias is None else bias
+    return ops.layer_norm(input, gamma, beta, eps)[0]
+
+
+def _gelu_ext(x: Tensor, approximate: int = 0) -> Tensor:
+    return ops.gelu(x, "tanh" if approximate == 1 else "none")
+
+
+def _layer_norm_ext(x: Tensor, shape: Any, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Any:
+    return ops.layer_norm(x, gamma, beta, epsilon)
+
+
+# Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that.
+_ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any]], ...] = (
+    ("rms_norm", ms_ops.rms_norm, rms_norm, "RmsNorm", rms_norm),
+    ("add_rms_norm", ms_ops.add_rms_norm, add_rms_norm, "AddRmsNorm", add_rms_norm),
+    ("swiglu", ms_ops.swiglu, swiglu, "Swiglu", swiglu),
+    (
+        "rotary_embedding",
+        ms_ops.rotary_position_embedding,
+        rotary_position_embedding,
+        "RotaryPositionEmbedding",
+        rotary_position_embedding,
+    ),
+    ("gelu", mint.nn.functional.gelu, gelu, "GeluExt", _gelu_ext),
+    ("layer_norm", mint.nn.functional.layer_norm, layer_norm, "LayerNormExt", _layer_norm_ext),
+)
+
+_PRESENT = [row for row in _ROWS if row[0] in registry.names()]
+
+# What computes a primitive that has no kernel here.
+BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT}
+
+
+@contextmanager
+def cpu_builtins() -> Iterator[None]:
+    """Within the block, MindSpore's functions without a CPU kernel are ours: `ops.rms_norm`, `ops.swiglu` and others.
+
+    Models that call them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
+    the block, and goes on working outside. Every module that has imported such a function sees ours; a function that
+    was stored in an attribute of an object before is not seen. On another target than a CPU nothing changes.
+    """
+    if ms.get_context("device_target") != "CPU":
+        yield
+        return
+    stock = {id(function): ours for _, function, ours, _, _ in _PRESENT}
+    changed = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or getattr(module, "__name__", "") == __name__:
+            continue
+        for name, value in list(names.items()):
+            if id(value) in stock:
+                names[name] = stock[id(value)]
+                changed.append((names, name, value))
+    try:
+        yield
+    finally:
+        for names, name, value in changed:
+            names[name] = value

@@ -1,0 +1,71 @@
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Parameter, Tensor, mint, nn, ops
+
+from ms_ascend_ops import cpu_builtins, export_mindir, load, optimize
+from ms_ascend_ops import ops as fused
+from tests.inputs import draw
+from tests.modes import MODES, run
+from tests.tensors import numpy, tensor
+
+
+class BuiltIn(nn.Cell):
+    """A layer as somebody writes it who has an NPU only."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(Tensor(np.linspace(0.5, 1.5, 8).astype(np.float32)), name="weight")
+
+    def construct(self, x):
+        y, _ = ops.rms_norm(x, self.weight, 1e-5)
+        z, _, total = ops.add_rms_norm(x, y, self.weight)
+        return mint.nn.functional.gelu(total) + z, ops.swiglu(z, -1)
+
+
+@pytest.fixture
+def x():
+    return tensor(draw(np.random.default_rng(0), (2, 3, 8)), "float32")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_models_written_for_the_npu_run(mode, x):
+    net = BuiltIn()
+    y, _ = fused.rms_norm(x, net.weight, 1e-5)
+    z, _, total = fused.add_rms_norm(x, y, net.weight)
+    with cpu_builtins():
+        first, second = run(mode, net, (x,))
+    np.testing.assert_allclose(numpy(first), numpy(fused.gelu(total) + z), rtol=1e-6)
+    np.testing.assert_allclose(numpy(second), numpy(fused.swiglu(z)), rtol=1e-6)
+
+
+def test_they_train_and_export(x, tmp_path):
+    net = BuiltIn()
+    with cpu_builtins():
+        gradient = ms.grad(lambda x: net(x)[0].sum(), None, net.trainable_params())(x)
+        path = export_mindir(net, x, path=tmp_path / "net")
+        expected = numpy(net(x)[1])
+    assert np.abs(numpy(gradient[0])).max() > 0
+    np.testing.assert_allclose(numpy(load(path)(x)[1]), expected, rtol=1e-6)
+
+
+def test_afterwards_everything_is_as_before():
+    before = ops.rms_norm, ops.swiglu, mint.nn.functional.gelu
+    with cpu_builtins():
+        assert ops.rms_norm is not before[0]
+    assert (ops.rms_norm, ops.swiglu, mint.nn.functional.gelu) == before
+
+
+def test_a_cell_with_a_built_in_is_exchanged(x):
+    class Norm(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.weight = Parameter(Tensor(np.linspace(0.5, 1.5, 8).astype(np.float32)), name="weight")
+
+        def construct(self, x):
+            return ops.rms_norm(x, self.weight, 1e-5)[0]
+
+    net = Norm()
+    (entry,) = optimize(net).replaced
+    assert entry.pattern == "RMSNorm"
+    np.testing.assert_allclose(numpy(net(x)), numpy(fused.rms_norm(x, net.weight, 1e-5)[0]), rtol=1e-6)

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops import optimize
+from tests.export.spellings import HIDDEN, Attention
+from tests.inputs import draw
+from tests.modes import MODES, run
+from tests.tensors import numpy, tensor
+
+
+@pytest.fixture
+def inputs():
+    random = np.random.default_rng(0)
+    angles = np.tile(random.uniform(0, 6, (3, HIDDEN // 4)), 2)
+    mask = np.where(np.tri(3), 0, -1e9)
+    return [tensor(v, "float32") for v in (draw(random, (2, 3, HIDDEN)), np.cos(angles), np.sin(angles), mask)]
+
+
+def test_statements_of_an_attention(inputs):
+    net = Attention()
+    without_mask = numpy(net(*inputs[:3]))
+    longer = [
+        tensor(np.tile(numpy(v), n), "float32")
+        for v, n in zip(inputs, ((2, 2, 1), (2, 1), (2, 1), (2, 2)), strict=True)
+    ]
+    expected = [numpy(net(*inputs)), numpy(net(*longer))]
+    parameters = [(p.name, id(p)) for p in net.get_parameters()]
+    report = optimize(net, verify=inputs, gradients=True, level="O3", engines=["cell", "rewrite"])
+    assert sorted((e.pattern, e.engine) for e in report.replaced) == [
+        ("SwiGLU", "rewrite"),
+        ("add + RMSNorm", "rewrite"),
+        ("rotary embedding", "rewrite"),
+        ("rotary embedding", "rewrite"),
+        ("scale + mask + softmax", "rewrite"),
+    ]
+    assert report.rolled_back == ""
+    assert report.gradients.relative < 1e-4
+    assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected[0], atol=1e-5)
+        np.testing.assert_allclose(numpy(run(mode, net, longer)), expected[1], atol=1e-5)
+    # A call without the mask was not observed: it goes to the stock construct.
+    np.testing.assert_array_equal(numpy(net(*inputs[:3])), without_mask)
+    report.restore()
+    assert type(net) is Attention
