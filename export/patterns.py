@@ -139,7 +139,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
     """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
-    return "primitive" in m or ("up" in m and ("down" in m) == (arguments["scheme"] == "llama"))
+    return "primitive" in m or ("up" in m and ("down" in m) is bool(arguments["scheme"] == "llama"))
 
 
 def _build_rms_norm(m: Match) -> Fused | Skip | None:
@@ -429,7 +429,7 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
 
 
 def repeats(values: Object) -> str:
-    """Which mode of the rotary embedding a table of full width is for: its halves are equal, its neighbours, or both."""
+    """Which mode of the rotary embedding a table of full width is for: equal halves, equal neighbours, or both."""
     if values.ndim == 0 or values.shape[-1] % 2 or not values.size:
         return ""
     half = values.shape[-1] // 2

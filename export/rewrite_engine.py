@@ -82,11 +82,13 @@ def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observ
     except (SyntaxError, NameError, ImportError) as error:
         result.left += [(f.row.name, f"the new source does not load ({error})") for f in result.found]
         return result
-    error = error_of(
+    difference = error_of(
         cell, inputs, stored, stored, _stock(cell, inputs, stored, observed), edited.kind.construct, observed.returns
     )
-    if not error <= TOLERANCES[stored]:
-        result.left += [(f.row.name, f"its result is {error:.1e} away from the fused operator's") for f in result.found]
+    if not difference <= TOLERANCES[stored]:
+        result.left += [
+            (f.row.name, f"its result is {difference:.1e} away from the fused operator's") for f in result.found
+        ]
         return result
     result.kind = _class(cell, inputs, edited, stored)
     return result
