@@ -114,11 +114,20 @@ bench() {
     python -m ms_ascend_ops bench "$@"
 }
 
+# The kernel tests on the checked library, and the tests of the checks. `--mutations`: the mutation suite instead.
 check() {
+    export MS_ASCEND_OPS_SOURCE="$PWD" MS_ASCEND_OPS_WRONG_KERNELS="$PWD/build/check/wrong_kernels"
+    export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
     stage check -DMS_ASCEND_OPS_OBSERVER=checked
+    cmake --build .. --target wrong_kernels
+    if [ "${1:-}" = --mutations ]; then
+        python -m tests.kernels.checked.mutate "${@:2}"
+        return
+    fi
+    rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
-    python -m pytest tests/kernels --ignore tests/kernels/codegen --ignore tests/kernels/host -m "not slow" -n 2 \
-        --capture=sys "$@"
+    python -m pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" -n 2 --capture=sys "$@"
+    echo "Notes (performance, options of the compiler): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
 run_tests() {

@@ -3,13 +3,21 @@
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
 from ms_ascend_ops.cells.geglu import GEGLU
 from ms_ascend_ops.cells.gelu import GELU
+from ms_ascend_ops.cells.group_norm import GroupNorm
+from ms_ascend_ops.cells.kv_cache import KVCache
+from ms_ascend_ops.cells.layer_norm import LayerNorm
 from ms_ascend_ops.cells.rms_norm import RMSNorm
+from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
 from ms_ascend_ops.cells.swiglu import SwiGLU
 
 __all__ = [
     "GEGLU",
     "GELU",
     "AddRMSNorm",
+    "GroupNorm",
+    "KVCache",
+    "LayerNorm",
     "RMSNorm",
+    "RotaryEmbedding",
     "SwiGLU",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Number
-from typing import Any
+from typing import Any, TypeAlias
 
 import mindspore as ms
 from mindspore import Parameter, Tensor
@@ -13,7 +13,7 @@ from mindspore.common.initializer import Initializer, initializer
 __all__ = ["Init", "make_parameter", "one_size"]
 
 # What an initial value may be: a value, the name of an initializer, an Initializer, a Tensor, or a Parameter.
-Init = str | Number | Initializer | Tensor | Parameter
+Init: TypeAlias = str | Number | Initializer | Tensor | Parameter
 
 
 def make_parameter(

@@ -53,28 +53,8 @@ def read_model(path: Path, caller: str, label: str | None = None) -> ModelProto:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short ({error})") from error
-    if not model.IsInitialized():
-        missing = ", ".join(model.FindInitializationErrors()[:3])
-        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it has no {missing})")
-    # mind_ir_version is written last
-    if not model.graph.node or not model.graph.output or not model.HasField("mind_ir_version"):
-        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short (it holds no whole graph)")
-    if not _is_text(model):
-        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is damaged (a name in it is no text)")
-    for kind, attributes in operators(model):
-        if not all(map(_is_consistent, attributes)):
-            raise ValueError(f"{caller}: {label} is damaged (an attribute of a {kind} lacks its value)")
-    known = {p.name for p in model.primitives} | {g.name for g in model.functions} | {model.graph.name}
-    known |= {name for graph in graphs(model) for node in graph.node for name in node.output}  # a function as a value
-    for graph in graphs(model):
-        for node in graph.node:
-            if node.op_type == "Constant" and not node.attribute:
-                raise ValueError(f"{caller}: {label} is damaged (the constant {node.name} has no value)")
-            if node.op_type.startswith("REF::") and node.op_type.removeprefix("REF::") not in known:
-                raise ValueError(f"{caller}: {label} is cut short (it has no {node.op_type.removeprefix('REF::')})")
-    for parameter in model.graph.parameter:
-        if not parameter.HasField("external_data") and not _is_whole(parameter):
-            raise ValueError(f"{caller}: {label} is cut short (the data of parameter {parameter.ref_key} is not whole)")
+    if fault := _fault(model):
+        raise ValueError(f"{caller}: {label} is not a MindIR file, or it is cut short or damaged ({fault})")
     return model
 
 
@@ -145,6 +125,32 @@ def parameter_files(model: ModelProto, source: Path, caller: str, label: str | N
     return files
 
 
+def _fault(model: ModelProto) -> str:
+    """What is missing or inconsistent, if anything. MindSpore takes all of this for granted, and may abort."""
+    if not model.IsInitialized():
+        return f"it has no {', '.join(model.FindInitializationErrors()[:3])}"
+    # mind_ir_version is written last
+    if not model.graph.node or not model.graph.output or not model.HasField("mind_ir_version"):
+        return "it holds no whole graph"
+    if not _is_text(model):
+        return "a name in it is no text"
+    for kind, attributes in operators(model):
+        if not all(map(_is_consistent, attributes)):
+            return f"an attribute of a {kind} lacks its value"
+    known = {p.name for p in model.primitives} | {g.name for g in model.functions} | {model.graph.name}
+    known |= {name for graph in graphs(model) for node in graph.node for name in node.output}  # a function as a value
+    for graph in graphs(model):
+        for node in graph.node:
+            if node.op_type == "Constant" and not node.attribute:
+                return f"the constant {node.name} has no value"
+            if node.op_type.startswith("REF::") and node.op_type.removeprefix("REF::") not in known:
+                return f"it has no {node.op_type.removeprefix('REF::')}"
+    for parameter in model.graph.parameter:
+        if not parameter.HasField("external_data") and not _is_whole(parameter):
+            return f"the data of parameter {parameter.ref_key} is not whole"
+    return ""
+
+
 def _is_text(model: ModelProto) -> bool:
     """Whether what is used as text can be: protobuf hands out bytes that are no UTF-8 as they are."""
     names = [model.model_version, *(text for p in model.primitives for text in (p.name, p.op_type))]
@@ -161,7 +167,7 @@ def _is_text(model: ModelProto) -> bool:
 
 
 def _is_consistent(attribute: AttributeProto) -> bool:
-    """Whether an attribute has what its type says: MindSpore takes that for granted, and aborts."""
+    """Whether an attribute has what its type says."""
     if attribute.type in _OF_TENSORS and not attribute.tensors:
         return False
     return all(map(_is_consistent, attribute.values))

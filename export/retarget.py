@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, PrimitiveProto
+from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, PrimitiveProto
 from ms_ascend_ops.export.model import graphs, operators, texts
 
 from ms_ascend_ops import registry
@@ -163,33 +163,43 @@ def _attribute(name: str, value: Any) -> AttributeProto:
         attribute.type, attribute.i = kinds.Value("INT64"), value
     elif isinstance(value, float):
         attribute.type, attribute.f = kinds.Value("FLOAT"), value
+    elif isinstance(value, list):
+        attribute.type = kinds.Value("LIST")
+        # MindSpore holds the texts of a list so, and has no others for operators.
+        attribute.values.extend(AttributeProto(type=kinds.Value("STRING"), strings=[text.encode()]) for text in value)
     else:
-        attribute.type = kinds.Value("LIST" if isinstance(value, list) else "TUPLE")
-        attribute.values.extend(_attribute("", item) for item in value)
+        raise TypeError(f"the attribute {name} is a {type(value).__name__}, which a MindIR cannot hold")
     return attribute
 
 
 def _set_inputs(graph: GraphProto, made: Mapping[str, FusedPrimitive], tensors: Mapping[str, int], label: str) -> None:
     """Let every fused node take its tensors, then the constants of its primitive."""
-    nodes = []
-    changed = False
+    nodes: list[tuple[NodeProto, bool]] = []  # with whether it was written here
+    written: set[str] = set()
+    dropped: set[str] = set()
     for node in graph.node:
         name = node.op_type.removeprefix("REF::")
         if name in made:
-            if len(node.input) < tensors[name]:
-                count = f"{len(node.input)} of {tensors[name]} tensors"
-                raise ValueError(f"load: {label} is refused: the node {node.name} has {count}")
-            constants = made[name].constants
-            if constants or len(node.input) > tensors[name]:
-                changed = True
-            del node.input[tensors[name] :]
-            for position, value in enumerate(constants):
-                constant = f"{node.name}:attribute{position}"
-                nodes.append(graph.node.add(name=constant, op_type="Constant", output=[constant]))
-                nodes[-1].attribute.append(_attribute("value", value))
-                node.input.append(constant)
-        nodes.append(node)
-    if changed:
-        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
+            count = tensors[name]
+            if len(node.input) < count:
+                found = f"{len(node.input)} of {count} tensors"
+                raise ValueError(f"load: {label} is refused: the node {node.name} has {found}")
+            dropped.update(node.input[count:])
+            del node.input[count:]
+            for position, value in enumerate(made[name].constants):
+                constant = NodeProto(name=f"{node.name}:attribute{position}", op_type="Constant")
+                constant.output.append(constant.name)
+                constant.attribute.append(_attribute("value", value))
+                node.input.append(constant.name)
+                nodes.append((constant, True))
+                written.add(constant.name)
+        nodes.append((node, False))
+    if not dropped and not written:
+        return
+    used = {name for node, _ in nodes for name in node.input} | {value.name for value in graph.output}
+    obsolete = written | (dropped - used)  # of the file, those are gone or replaced
+    kept = [
+        NodeProto.FromString(node.SerializeToString()) for node, is_new in nodes if is_new or node.name not in obsolete
+    ]
+    del graph.node[:]
+    graph.node.extend(kept)

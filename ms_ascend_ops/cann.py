@@ -1,4 +1,4 @@
-"""What of CANN there is on this machine: the toolkit, the driver, packages of custom operators. Reads files only."""
+"""What of CANN there is on this machine: the toolkit and the driver. Reads files only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mindspore as ms
 
-__all__ = ["cann_home", "cann_version", "chip_name", "custom_packages", "driver_version"]
+__all__ = ["cann_home", "cann_version", "chip_name", "driver_version"]
 
 _DRIVER = Path("/usr/local/Ascend/driver")
 _VERSION = re.compile(r"^Version\s*=\s*\[?([\w.]+)", re.MULTILINE | re.IGNORECASE)
@@ -34,15 +34,6 @@ def cann_version() -> str | None:
 def driver_version() -> str | None:
     """The version of the NPU driver; None if there is none."""
     return _version_of(_DRIVER / "version.info")
-
-
-def custom_packages() -> list[Path]:
-    """Folders of installed custom-operator packages, in the order in which they are searched."""
-    folders = [Path(folder) for folder in os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(":") if folder]
-    opp = os.environ.get("ASCEND_OPP_PATH") or (cann_home() and str(cann_home()) + "/opp")
-    if opp:
-        folders += sorted(path for path in Path(opp, "vendors").glob("*") if path.is_dir())
-    return list(dict.fromkeys(folders))
 
 
 def chip_name() -> str:

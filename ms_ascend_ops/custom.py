@@ -52,7 +52,7 @@ Bprop = Callable[..., Any]
 # ranks (-2,).
 ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
 
-# How the registration information of an aclnn operator names the types of attributes; a choice is the index of its text.
+# How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
 
@@ -91,6 +91,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         for primitive in (self, getattr(self, "custom_pyboost", None)):
             if primitive is not None:
                 primitive.add_prim_attr(VERSION, signature.version)
+                if signature.writes:
+                    primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
                 for name, value in attributes.items():
                     primitive.add_prim_attr(name, value)
 

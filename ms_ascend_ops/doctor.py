@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ms_ascend_ops import registry
-from ms_ascend_ops.cann import cann_home, cann_version, custom_packages, driver_version
+from ms_ascend_ops import ascend, registry
+from ms_ascend_ops.cann import cann_home, cann_version, driver_version
 from ms_ascend_ops.library import LIBRARY
 from ms_ascend_ops.version import __version__
 
 __all__ = ["Check", "examine"]
 
 _REBUILD = "run `pip install .` (or `bash build.sh host`) in the source tree"
+_BUILD_PACKAGE = "run `bash build.sh ascend --soc CHIP --install PATH` in the source tree, then source its set_env.bash"
 _NPU_DEVICES = "/dev/davinci[0-9]*"
 
 # What a new process finds out about the library: a crash of it is a finding, not the end of the examination.
@@ -35,6 +36,7 @@ y, rstd = np.full_like(x, np.nan), np.full((4, 1), np.nan, np.float32)
 _C.launch("rms_norm", [x, np.ones(16, np.float32)], [y, rstd], {"epsilon": 1e-6, "scheme": "llama"})
 error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)).max())
 print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
+                  "vector_unit": _C.vector_unit(),
                   "signatures": [signature["name"] for signature in _C.signatures()]}))
 """
 
@@ -112,7 +114,7 @@ def _library(part: str) -> Check:
             remedy = f"it was built for another CPU: {_REBUILD} on this machine, or with MS_ASCEND_OPS_PORTABLE=1"
             return Check(part, "error", f"{LIBRARY} holds instructions that this CPU does not have", remedy)
         return Check(part, "error", f"{LIBRARY} does not run: {failure}", _REBUILD)
-    text = f"{found['version']} at {found['path']}, {found['threads']} threads"
+    text = f"{found['version']} at {found['path']}, {found['threads']} threads, built for {_cpu(found)}"
     if found["version"] != __version__:
         return Check(part, "error", f"{text}, but the package has {__version__}", _REBUILD)
     defined = {signature.name for op in registry.names() for signature in registry.op_spec(op).signatures}
@@ -160,19 +162,23 @@ def _cann(part: str) -> Check:
 
 
 def _custom_package(part: str) -> Check:
-    packages = custom_packages()
-    entries = [signature.entry for op in registry.names() for signature in registry.op_spec(op).signatures]
-    for package in packages:
-        headers = {header.stem for header in Path(package, "op_api", "include").glob("aclnn_*.h")}
-        ours = {entry for entry in entries if any(_same_operator(header, entry) for header in headers)}
-        if ours == set(entries):
-            return Check(part, "ok", f"{package}, {len(ours)} operators")
-        if ours:
-            missing = sorted(set(entries) - ours)
-            return Check(part, "error", f"{package} lacks {', '.join(missing)}", "build and install it again")
-    if not _has_npu():
-        return Check(part, "absent", "not installed; needed on an NPU only")
-    return Check(part, "error", "not installed", "build it with `bash build.sh ascend` and run what that makes")
+    found = [(package, package.chips()) for package in ascend.packages()]
+    ours = [(package, chips) for package, chips in found if any(package.operators(chip) for chip in chips)]
+    needed = {signature.cann_type for op in registry.names() for signature in registry.op_spec(op).signatures}
+    if not ours:
+        if not _has_npu():
+            return Check(part, "absent", "not installed; needed on an NPU only")
+        return Check(part, "error", "not installed", _BUILD_PACKAGE)
+    package, chips = ours[0]
+    text = f"{package.folder} for {', '.join(chips)}"
+    for chip in chips:
+        if missing := sorted(needed - package.operators(chip)):
+            return Check(part, "error", f"{text} lacks {', '.join(missing)} for {chip}", _BUILD_PACKAGE)
+    versions = {package.version(operator) for operator in needed}
+    if versions != {__version__}:
+        others = ", ".join(sorted(version or "(unknown)" for version in versions))
+        return Check(part, "error", f"{text} has version {others}, the package {__version__}", _BUILD_PACKAGE)
+    return Check(part, "ok", f"{text}, {len(needed)} operators")
 
 
 def _compiler(part: str) -> Check:
@@ -234,6 +240,11 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
 }
 
 
+def _cpu(found: dict[str, Any]) -> str:
+    unit = found["vector_unit"]
+    return "this CPU" if unit == "native" else f"any CPU ({unit} chosen)"
+
+
 def _installed(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
@@ -257,10 +268,6 @@ def _cann_supported() -> list[str]:
         return [str(version) for version in AscendEnvChecker("").version]
     except Exception:
         return []
-
-
-def _same_operator(header: str, entry: str) -> bool:
-    return header.removeprefix("aclnn_").replace("_", "").lower().endswith(entry.lower())
 
 
 def _run(code: str) -> tuple[dict[str, Any] | None, str]:

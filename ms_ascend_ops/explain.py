@@ -13,11 +13,13 @@ from functools import cache
 from typing import Any
 
 from ms_ascend_ops.library import LIBRARY, native
+from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.shapes import complete_shapes, infer_shapes, infer_types
 
-__all__ = ["TARGETS", "Explanation", "Target", "explain", "find_target"]
+__all__ = ["Explanation", "Target", "explain", "find_target"]
 
+_OF_FAMILY = {"ascend910b": "ascend910b2"}
 _MANY_CORES = 65535  # what a launch may ask for at most
 _BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
 
@@ -33,11 +35,6 @@ class Target:
     @property
     def is_host(self) -> bool:
         return self.name == "cpu"
-
-
-# Vector cores and Unified Buffer of the chips, from the platform descriptions of CANN 8.1.
-_UB_BYTES = 192 * 1024 - 8 * 1024 - 256
-TARGETS = {"ascend910b": 48, "ascend910b1": 48, "ascend910b2": 48, "ascend910b3": 40, "ascend910b4": 40}
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,20 @@ class Explanation:
 def find_target(name: str) -> Target:
     """A chip by its name, or "cpu": the host library with its present number of threads.
 
+    "ascend910b", as CANN calls the family, stands for its largest, the 910B2.
+
     Raises:
         ValueError: there is no such target.
     """
+    family = load_chip(_OF_FAMILY["ascend910b"])
     if name.lower() == "cpu":
-        return Target("cpu", native().get_thread_num(), _UB_BYTES)
-    if name.lower() not in TARGETS:
-        raise ValueError(f"there is no target '{name}'; the targets are cpu, {', '.join(sorted(TARGETS))}")
-    return Target(name.lower(), TARGETS[name.lower()], _UB_BYTES)
+        return Target("cpu", native().get_thread_num(), family.ub_bytes)  # kernels have the buffer of that chip there
+    chips = chip_names()
+    if name.lower() not in (*chips, *_OF_FAMILY):
+        known = ", ".join(sorted({*chips, *_OF_FAMILY}))
+        raise ValueError(f"there is no target '{name}'; the targets are cpu, {known}")
+    chip = load_chip(_OF_FAMILY.get(name.lower(), name.lower()))
+    return Target(name.lower(), chip.cores, chip.ub_bytes)
 
 
 def explain(

@@ -37,7 +37,20 @@ DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in ker
 
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(
-    ("name", "summary", "version", "attributes", "types", "reasons", "positive", "forward", "gradient", "cann")
+    (
+        "name",
+        "summary",
+        "version",
+        "attributes",
+        "types",
+        "reasons",
+        "positive",
+        "writes",
+        "multiples",
+        "forward",
+        "gradient",
+        "cann",
+    )
 ) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
@@ -63,6 +76,7 @@ class AttributeSpec:
     default: int | float | bool | str
     choices: tuple[str, ...] = ()
     exclusive_minimum: float | None = None
+    axes: tuple[int, ...] = ()  # of a string that names an axis: where each choice puts it
 
     def check(self, op: str, value: Any, name: str = "") -> Any:
         """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
@@ -86,6 +100,8 @@ class AttributeSpec:
         if self.type == "int":
             if not -(2**63) <= value < 2**63:
                 raise ValueError(f"{subject} must fit in 64 bits, got {value}")
+            if self.exclusive_minimum is not None and not value > self.exclusive_minimum:
+                raise ValueError(f"{subject} must be > {self.exclusive_minimum:g}, got {value}")
             return int(value)
         if self.choices and value not in self.choices:
             raise ValueError(f"{subject} must be {_one_of(self.choices)}, got {value!r}")
@@ -103,7 +119,9 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
+    multiples: Mapping[str, str] = field(default_factory=dict)  # symbol: the int attribute it is a multiple of
     version: int = 1  # raised when old nodes of a MindIR would mean something else
+    writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
 
     @property
     def entry(self) -> str:
@@ -185,9 +203,13 @@ def load(path: Path) -> OpSpec:
         if bad := sorted({dtype for row in types for dtype in row.values()} - set(DTYPES)):
             raise ValueError(f"unknown dtypes {bad}")
         reasons, positive = dict(data.get("reasons") or {}), frozenset(data.get("positive") or ())
+        multiples = dict(data.get("multiples") or {})
         version = data.get("version", 1)
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
+        writes = tuple(data.get("writes") or ())
+        if others := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
+            raise ValueError(f"'writes' must name inputs, got {others}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
@@ -195,7 +217,9 @@ def load(path: Path) -> OpSpec:
                 for side in ("inputs", "outputs")
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
-            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, reasons, positive, version)
+            changed = writes if key == "forward" else ()
+            fixed = reasons, positive, multiples, version, changed
+            made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, *fixed)
             _check_signature(made)
             return made
 
@@ -267,7 +291,10 @@ def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
         data["default"],
         tuple(data.get("choices", ())),
         data.get("exclusive_minimum"),
+        tuple(data.get("axes", ())),
     )
+    if spec.axes and len(spec.axes) != len(spec.choices):
+        raise ValueError(f"attribute '{name}': 'axes' must give an axis for each choice")
     if spec.type == "string" and not spec.choices:
         raise ValueError(f"attribute '{name}': a string needs choices")
     spec.check(op, spec.default)
@@ -302,10 +329,31 @@ def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> 
     return tuple(row for i, row in enumerate(rows) if row not in rows[:i])
 
 
+def _check_sizes(signature: Signature) -> None:
+    """Multiples, and rules with several '*' tokens next to each other."""
+    bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
+    told = {token.symbol for tensor in signature.inputs if tensor.rule.plain for token in tensor.rule.tokens}
+    positive = {a.name for a in signature.attributes if a.type == "int" and a.exclusive_minimum == 0}
+    for symbol, divisor in signature.multiples.items():
+        if symbol not in bound or divisor not in positive:
+            raise ValueError(
+                f"{signature.name}: multiples: '{divisor}' must be an int attribute > 0, '{symbol}' a symbol"
+            )
+    for tensor in signature.inputs:
+        for side in (tensor.rule.before, tensor.rule.after):
+            runs = [token for token in side if token.star]
+            if len(runs) > 1 and sum(token.symbol not in told for token in runs) > 1:
+                raise ValueError(
+                    f"{signature.name}: no other input tells the lengths of the '*' tokens of {tensor.name}"
+                )
+
+
 def _check_signature(signature: Signature) -> None:
     bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
     stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    axes = integers | {attribute.name for attribute in signature.attributes if attribute.axes}
+    _check_sizes(signature)
     earlier: set[str] = set()
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
@@ -315,8 +363,10 @@ def _check_signature(signature: Signature) -> None:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and token.star != (token.symbol in stars):
                 raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
-            if token.attribute and token.attribute not in integers:
+            if token.attribute and token.attribute not in axes:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
+            if token.size and token.size not in integers:
+                raise ValueError(f"{signature.name}: '={token.size}' must name an int attribute")
         earlier |= {token.symbol for token in tensor.rule.tokens if token.star and not token.broadcasts}
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:

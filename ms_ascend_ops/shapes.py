@@ -4,13 +4,16 @@ A rule is a blank-separated list of tokens, one definition of which serves Pytho
 
     *b        any number of dims, also none          d        one dim
     ~b        dims that broadcast to those of *b     1        one dim of that size
-    2*d       one dim, twice the size of d
-    2*d@axis  the dim that the integer attribute `axis` names (negative counts from the end)
+    2*d       one dim, twice the size of d           =groups  one dim, whose size is the integer attribute `groups`
+    ones(b)   as many dims of size 1 as *b has dims
+    2*d@axis  the dim that the attribute `axis` names: an integer (negative counts from the end), or a string whose
+              choices the definition gives an axis each
 
-The same symbol stands for the same size(s) everywhere in a signature. Dims broadcast as in NumPy: aligned at the end,
-each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is -1, and a tensor
-of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the same interpreter
-in C++; the tests compare the two, messages included.
+The same symbol stands for the same size(s) everywhere in a signature. A rule may have several tokens of any length next
+to each other, as `*b *d` has, if other inputs tell the lengths of all but one. Dims broadcast as in NumPy: aligned at
+the end, each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is
+-1, and a tensor of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the
+same interpreter in C++; the tests compare the two, messages included.
 """
 
 from __future__ import annotations
@@ -32,18 +35,21 @@ UNKNOWN_DIM = -1
 UNKNOWN_RANK: Shape = (-2,)
 
 _TOKEN = re.compile(
-    r"(?:(?P<star>[*~])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?|(?P<literal>\d+)"
+    r"(?:(?P<star>[*~])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
+    r"|(?P<literal>\d+)|=(?P<size>[a-z]\w*)|ones\((?P<ones>[a-z]\w*)\)"
 )
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a rule. A literal has no symbol, and its size as factor."""
+    """One token of a rule. A literal has no symbol, and its size as factor; `=size` has neither."""
 
     symbol: str
     factor: int = 1
-    star: bool = False
+    star: bool = False  # any number of dims
     attribute: str = ""
+    ones: bool = False  # with star: dims of size 1
+    size: str = ""
     broadcasts: bool = False
 
 
@@ -67,23 +73,23 @@ class ShapeRule:
             if match is None or (match["star"] and match["attribute"]):
                 raise ValueError(f"shape rule '{text}': cannot read the token '{word}'")
             factor = int(match["literal"] or match["factor"] or 1)
-            tokens.append(
-                Token(
-                    match["symbol"] or "", factor, bool(match["star"]), match["attribute"] or "", match["star"] == "~"
-                )
-            )
+            symbol, star, ones = match["symbol"] or match["ones"] or "", bool(match["star"]), bool(match["ones"])
+            attribute, size, broadcasts = match["attribute"] or "", match["size"] or "", match["star"] == "~"
+            tokens.append(Token(symbol, factor, star or ones, attribute, ones, size, broadcasts))
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")
         split = anchors[0] if anchors else len(tokens)
-        rule = cls(text, tuple(tokens[:split]), tokens[split] if anchors else None, tuple(tokens[split + 1 :]))
-        if any(sum(token.star for token in side) > 1 for side in (rule.before, rule.after)):
-            raise ValueError(f"shape rule '{text}': at most one '*' token on either side of an anchored token")
-        return rule
+        return cls(text, tuple(tokens[:split]), tokens[split] if anchors else None, tuple(tokens[split + 1 :]))
 
     @property
     def tokens(self) -> tuple[Token, ...]:
         return self.before + ((self.anchor,) if self.anchor else ()) + self.after
+
+    @property
+    def plain(self) -> bool:
+        """Whether the lengths of all tokens follow from the shape alone."""
+        return all(sum(token.star for token in side) <= 1 for side in (self.before, self.after))
 
 
 @dataclass
@@ -100,7 +106,10 @@ class _Matcher:
 
     def __init__(self, signature: Signature, attributes: Mapping[str, Any]):
         self.signature = signature
-        self.attributes = attributes
+        self.attributes = {**attributes}
+        for attribute in signature.attributes:
+            if attribute.axes and attribute.name in attributes:
+                self.attributes[attribute.name] = attribute.axes[attribute.choices.index(attributes[attribute.name])]
         self.bindings: dict[str, _Binding] = {}
 
     def error(self, text: str) -> ValueError:
@@ -138,9 +147,19 @@ class _Matcher:
 
     def _match_side(self, tensor: TensorSpec, shape: Shape, tokens: Sequence[Token], begin: int, end: int) -> None:
         rank, position = len(shape), begin
+        # One run of dims takes what the others leave: the one that is not known, or else the first.
+        runs = [token for token in tokens if token.star]
+        free = [token for token in runs if token.symbol not in self.bindings]
+        if len(runs) > 1 and len(free) > 1:
+            return  # a tensor of unknown rank would have told
+        elastic = (free or runs)[0] if runs else None
+        known = sum(len(self.bindings[token.symbol].dims) for token in runs if token is not elastic)
+        left = end - begin - known - (len(tokens) - len(runs))
+        if left < 0:
+            raise self.error(f"{tensor.name} must have at least {_dims(rank - left)}, got shape {shape}")
         for i, token in enumerate(tokens):
             if token.star:
-                stop = end - (len(tokens) - 1 - i)
+                stop = position + (left if token is elastic else len(self.bindings[token.symbol].dims))
                 self._match_star(tensor, shape, token, position, stop)
                 position = stop
             else:
@@ -152,8 +171,9 @@ class _Matcher:
     def _match_dim(self, tensor: TensorSpec, shape: Shape, token: Token, position: int, index: int) -> None:
         size, place = shape[position], f"{tensor.name}.shape[{index}]"
         if not token.symbol:
-            if size not in (token.factor, UNKNOWN_DIM):
-                raise self.error(f"{place} must be {token.factor}, got {shape}")
+            expected = self.attributes[token.size] if token.size else token.factor
+            if size not in (expected, UNKNOWN_DIM):
+                raise self.error(f"{place} must be {token.size + ' ' if token.size else ''}{expected}, got {shape}")
             return
         if size == UNKNOWN_DIM:
             self.bindings.setdefault(token.symbol, _Binding([UNKNOWN_DIM], place, token.factor))
@@ -164,6 +184,9 @@ class _Matcher:
             rule = "even" if token.factor == 2 else f"a multiple of {token.factor}"
             reason = self.signature.reasons.get(f"{token.factor}*{token.symbol}")
             raise self.error(f"{place} must be {rule}{f' ({reason})' if reason else ''}, got {shape}")
+        multiple = self.signature.multiples.get(token.symbol, "")
+        if multiple and (size // token.factor) % self.attributes[multiple]:
+            raise self.error(f"{place} must be a multiple of {multiple} ({self.attributes[multiple]}), got {shape}")
         known = self.bindings.get(token.symbol)
         if known is None or known.dims == [UNKNOWN_DIM]:
             self.bindings[token.symbol] = _Binding([size // token.factor], place, token.factor)
@@ -180,6 +203,13 @@ class _Matcher:
         if (begin, end) != (0, rank):
             place += f"[{begin or ''}:{end - rank if end < rank else ''}]"
         known = self.bindings.get(token.symbol)
+        if token.ones:
+            count = len(dims) if known is None else len(known.dims)
+            if len(dims) != count or any(size not in (1, UNKNOWN_DIM) for size in dims):
+                raise self.error(f"{place} must be {(1,) * count}, got {shape}")
+            return
+        if 0 in dims and token.symbol in self.signature.positive:
+            raise self.error(f"{place} must have no dim of size 0, got {shape}")
         if token.broadcasts:
             if known is not None and not _broadcasts(dims, known.dims):
                 raise self.error(f"{place} must broadcast to {known.place} {tuple(known.dims)}, got {shape}")
@@ -198,13 +228,13 @@ class _Matcher:
         shape: list[int] = []
         for token in tensor.rule.tokens:
             if not token.symbol:
-                shape.append(token.factor)
+                shape.append(self.attributes[token.size] if token.size else token.factor)
                 continue
             known = self.bindings.get(token.symbol)
             if token.star:
                 if known is None:
                     return UNKNOWN_RANK
-                shape.extend(known.dims)
+                shape.extend([1] * len(known.dims) if token.ones else known.dims)
             elif known is None or known.dims[0] == UNKNOWN_DIM:
                 shape.append(UNKNOWN_DIM)
             else:
@@ -219,7 +249,8 @@ def infer_shapes(signature: Signature, shapes: Sequence[Shape], attributes: Mapp
         ValueError: a shape breaks the rule; the message names the tensor, the rule and the shape.
     """
     matcher = _Matcher(signature, attributes)
-    for tensor, shape in zip(signature.inputs, shapes, strict=True):
+    given = list(zip(signature.inputs, shapes, strict=True))
+    for tensor, shape in sorted(given, key=lambda pair: not pair[0].rule.plain):
         matcher.match(tensor, tuple(shape))
     return [matcher.shape_of(tensor) for tensor in signature.outputs]
 

@@ -6,8 +6,9 @@ STORAGE = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(np.uint16),
     "float32": np.dtype(np.float32),
+    "int32": np.dtype(np.int32),
 }
-FLOATS = tuple(STORAGE)
+FLOATS = ("float16", "bfloat16", "float32")
 # The largest finite and the smallest normal number.
 LARGEST = {"float16": 65504.0, "bfloat16": float(np.float32(3.3895314e38)), "float32": float(np.finfo(np.float32).max)}
 SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126}
@@ -34,5 +35,7 @@ def decode(array, dtype):
 
 
 def poisoned(shape, dtype):
-    """An output buffer full of NaN: what a kernel does not write shows."""
+    """An output buffer full of NaN, or of the least int32: what a kernel does not write shows."""
+    if dtype == "int32":
+        return np.full(shape, -(2**31), np.int32)
     return np.full(shape, encode(np.nan, dtype), STORAGE[dtype])

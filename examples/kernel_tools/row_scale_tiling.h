@@ -23,8 +23,8 @@ inline ms_ascend_ops::LaunchConfig RowScaleTiling(uint64_t rows, uint32_t cols, 
     tiling.stride = static_cast<uint32_t>(ms_ascend_ops::RoundUp(cols, 8));
     tiling.rowsPerCore = ms_ascend_ops::CeilDiv(rows, platform.coreNum);
     const uint64_t fitting = std::max<uint64_t>(1, TILE_BYTES / (tiling.stride * sizeof(float)));
-    tiling.tileRows = static_cast<uint32_t>(
-        std::min<uint64_t>({fitting, tiling.rowsPerCore, ms_ascend_ops::MAX_REPEAT_TIMES - 7}));
+    tiling.tileRows =
+        static_cast<uint32_t>(std::min<uint64_t>({fitting, tiling.rowsPerCore, ms_ascend_ops::MAX_REPEAT_TIMES - 7}));
     ms_ascend_ops::LaunchConfig config;
     config.blockDim = static_cast<uint32_t>(ms_ascend_ops::CeilDiv(rows, tiling.rowsPerCore));
     return config;

@@ -1,12 +1,12 @@
 /*!
  * x = x1 + x2, then RMSNorm of x over the last axis, in one pass; and its gradient, which is the same for x1 and x2.
- * Plan and bound: primitives/rms_norm_forward.h and primitives/rms_norm_backward.h.
+ * Plan and bound: primitives/rms_norm_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H
 #define MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H
 
 #include "add_rms_norm_tiling.h"
-#include "primitives/rms_norm_backward.h"
+#include "primitives/norm_backward.h"
 #include "primitives/rms_norm_forward.h"
 
 namespace ms_ascend_ops {
@@ -26,7 +26,17 @@ __aicore__ inline void AddRmsNormGradKernel(GM_ADDR dy, GM_ADDR drstd, GM_ADDR d
                                             GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR workspace,
                                             const AddRmsNormGradTilingData& tiling)
 {
-    RunRmsNormBackward<T, G, true>(dy, drstd, dresidual, x, rstd, gamma, dx, dgamma, workspace, tiling);
+    NormGradTensors tensors;
+    tensors.dy = dy;
+    tensors.drstd = drstd;
+    tensors.dresidual = dresidual;
+    tensors.x = x;
+    tensors.rstd = rstd;
+    tensors.gamma = gamma;
+    tensors.dx = dx;
+    tensors.dgamma = dgamma;
+    tensors.workspace = workspace;
+    RunNormBackward<T, G, false, true>(tensors, tiling);
 }
 
 }  // namespace ms_ascend_ops

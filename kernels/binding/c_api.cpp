@@ -140,6 +140,11 @@ const char* MsAscendOpsPath(void)
     return path.c_str();
 }
 
+const char* MsAscendOpsVectorUnit(void)
+{
+    return AscendC::host::VectorUnitName();
+}
+
 const char* MsAscendOpsSignatures(void)
 {
     static const std::string json = [] {

@@ -49,6 +49,8 @@ typedef struct {
 
 const char* MsAscendOpsVersion(void);
 const char* MsAscendOpsPath(void);
+// Which copy of the vector unit runs: "native", or the level of x86-64 that a portable build chose.
+const char* MsAscendOpsVectorUnit(void);
 // The signatures of all operators as a JSON list.
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);

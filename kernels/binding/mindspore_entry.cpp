@@ -22,26 +22,34 @@ private:
     std::vector<AttributeValue> values_;
 };
 
+// MindSpore stores this attribute of any primitive under another name (kOpAttrNameReplaceMap in its sources).
+const std::string& StoredName(const std::string& name)
+{
+    static const std::string format = "format";
+    return name == "data_format" ? format : name;
+}
+
 std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
 {
     std::vector<AttributeValue> values;
     for (const AttributeDef& attribute : op.Def().attributes) {
-        if (extra == nullptr || !extra->HasAttr(attribute.name)) {
+        const std::string& name = StoredName(attribute.name);
+        if (extra == nullptr || !extra->HasAttr(name)) {
             throw std::invalid_argument(op.Def().name + ": the attribute " + attribute.name + " is missing");
         }
         AttributeValue value;
         switch (attribute.kind) {
             case AttributeKind::INT:
-                value.integer = extra->GetAttrInt(attribute.name);
+                value.integer = extra->GetAttrInt(name);
                 break;
             case AttributeKind::FLOAT:
-                value.real = extra->GetAttrFloat(attribute.name);
+                value.real = extra->GetAttrFloat(name);
                 break;
             case AttributeKind::BOOL:
-                value.integer = extra->GetAttrBool(attribute.name) ? 1 : 0;
+                value.integer = extra->GetAttrBool(name) ? 1 : 0;
                 break;
             case AttributeKind::STRING:
-                value = ParseChoice(op.Def().name, attribute, extra->GetAttrStr(attribute.name));
+                value = ParseChoice(op.Def().name, attribute, extra->GetAttrStr(name));
                 break;
         }
         op.CheckAttribute(attribute, value);

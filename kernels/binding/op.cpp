@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "host/observe.h"
@@ -144,11 +145,16 @@ std::vector<Shape> Op::InferShapes(const std::vector<Shape>& shapes, const std::
 {
     ShapeMatcher::Attributes integers;
     for (size_t i = 0; i < values.size(); ++i) {
-        integers[def_.attributes[i].name] = values[i].integer;
+        const AttributeDef& attribute = def_.attributes[i];
+        integers[attribute.name] = attribute.axes.empty() ? values[i].integer : attribute.axes[values[i].integer];
     }
-    ShapeMatcher matcher(def_.name, def_.reasons, def_.positive, integers);
-    for (size_t i = 0; i < inputRules_.size(); ++i) {
-        matcher.Match(def_.inputs[i].name, inputRules_[i], shapes[i]);
+    ShapeMatcher matcher(def_.name, def_.reasons, def_.positive, def_.multiples, integers);
+    for (const bool plain : {true, false}) {  // plain rules tell the lengths that the others need
+        for (size_t i = 0; i < inputRules_.size(); ++i) {
+            if (inputRules_[i].IsPlain() == plain) {
+                matcher.Match(def_.inputs[i].name, inputRules_[i], shapes[i]);
+            }
+        }
     }
     std::vector<Shape> outputs;
     for (const ShapeRule& rule : outputRules_) {
@@ -160,6 +166,12 @@ std::vector<Shape> Op::InferShapes(const std::vector<Shape>& shapes, const std::
 void Op::CheckAttribute(const AttributeDef& attribute, const AttributeValue& value) const
 {
     const std::string subject = def_.name + ": " + attribute.name + " must be ";
+    if (attribute.kind == AttributeKind::INT && attribute.hasMinimum &&
+        !(static_cast<double>(value.integer) > attribute.exclusiveMinimum)) {
+        std::ostringstream text;
+        text << subject << "> " << attribute.exclusiveMinimum << ", got " << value.integer;
+        throw std::invalid_argument(text.str());
+    }
     if (attribute.kind == AttributeKind::FLOAT) {
         const auto stored = static_cast<float>(value.real);
         if (!std::isfinite(stored)) {

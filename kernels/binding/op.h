@@ -43,6 +43,7 @@ struct AttributeDef {
     std::vector<std::string> choices;
     bool hasMinimum = false;
     double exclusiveMinimum = 0.0;
+    std::vector<int64_t> axes = {};  // of a string that names an axis: where each choice puts it
 };
 
 struct TensorDef {
@@ -73,8 +74,9 @@ struct OpDef {
     std::vector<AttributeDef> attributes;
     std::vector<std::map<std::string, std::string>> types;  // rows of the definition: dtype variable -> dtype name
     std::map<std::string, std::string> reasons;
-    std::set<std::string> positive;  // symbols that may not be 0
-    std::string json;                // the signature, for ms_ascend_ops._C
+    std::set<std::string> positive;                // symbols that may not be 0
+    std::map<std::string, std::string> multiples;  // symbol: the int attribute it is a multiple of
+    std::string json;                              // the signature, for ms_ascend_ops._C
 
     // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, of outputBytes in all.
     void (*launch)(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,

@@ -221,6 +221,8 @@ PYBIND11_MODULE(_C, module)
     module.doc() = "The kernel library on NumPy arrays, without MindSpore.";
     module.def("version", &MsAscendOpsVersion, "Version of the loaded library.");
     module.def("library_path", &MsAscendOpsPath, "File the loaded library comes from.");
+    module.def("vector_unit", &MsAscendOpsVectorUnit,
+               "Which vector unit runs: \"native\", or the level of x86-64 that a portable build chose.");
     module.def(
         "signatures", [] { return py::module_::import("json").attr("loads")(MsAscendOpsSignatures()); },
         "The kernels of the library: a list of dicts with name, entry, inputs, outputs, attributes and types.");

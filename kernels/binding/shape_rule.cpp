@@ -13,6 +13,16 @@ namespace {
 Token ParseToken(std::string word)
 {
     Token token;
+    if (word[0] == '=') {
+        token.size = word.substr(1);
+        return token;
+    }
+    if (word.compare(0, 5, "ones(") == 0) {
+        token.star = true;
+        token.ones = true;
+        token.symbol = word.substr(5, word.size() - 6);
+        return token;
+    }
     if (const size_t at = word.find('@'); at != std::string::npos) {
         token.attribute = word.substr(at + 1);
         word.resize(at);
@@ -66,6 +76,18 @@ ShapeRule ShapeRule::Parse(const std::string& text)
         }
     }
     return rule;
+}
+
+bool ShapeRule::IsPlain() const
+{
+    int32_t runs = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        runs = static_cast<int32_t>(i) == anchor ? 0 : runs + (tokens[i].star ? 1 : 0);
+        if (runs > 1) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // As Python prints a tuple: messages of both interpreters are the same.
@@ -135,11 +157,39 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
 void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end)
 {
     const auto rank = static_cast<int64_t>(subject.shape.size());
+    // One run of dims takes what the others leave: the one that is not known, or else the first.
+    const auto lengthOf = [this](const Token& token) {
+        return static_cast<int64_t>(bindings_.at(token.symbol).dims.size());
+    };
+    int64_t runs = 0;
+    int64_t unknown = 0;
+    auto elastic = last;
+    for (auto token = first; token != last; ++token) {
+        if (!token->star) {
+            continue;
+        }
+        const bool isUnknown = bindings_.count(token->symbol) == 0;
+        if (runs == 0 || (isUnknown && unknown == 0)) {
+            elastic = token;
+        }
+        ++runs;
+        unknown += isUnknown ? 1 : 0;
+    }
+    if (runs > 1 && unknown > 1) {
+        return;  // a tensor of unknown rank would have told
+    }
+    int64_t left = end - begin - (last - first - runs);
+    for (auto token = first; token != last; ++token) {
+        left -= token->star && token != elastic ? lengthOf(*token) : 0;
+    }
+    if (left < 0) {
+        Fail(subject.tensor + " must have at least " + Dims(rank - left) + ", got shape " + ToString(subject.shape));
+    }
     int64_t position = begin;
     bool afterStar = false;
     for (auto token = first; token != last; ++token) {
         if (token->star) {
-            const int64_t stop = end - (last - token - 1);
+            const int64_t stop = position + (token == elastic ? left : lengthOf(*token));
             MatchStar(subject, *token, position, stop);
             position = stop;
             afterStar = true;
@@ -157,8 +207,9 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
     const std::string place = subject.tensor + ".shape[" + std::to_string(index) + "]";
     const std::string got = ", got " + ToString(subject.shape);
     if (token.symbol.empty()) {
-        if (size != token.factor && size != UNKNOWN_DIM) {
-            Fail(place + " must be " + std::to_string(token.factor) + got);
+        const int64_t expected = token.size.empty() ? token.factor : attributes_.at(token.size);
+        if (size != expected && size != UNKNOWN_DIM) {
+            Fail(place + " must be " + (token.size.empty() ? "" : token.size + " ") + std::to_string(expected) + got);
         }
         return;
     }
@@ -175,6 +226,12 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
         Fail(place + " must be " + rule + (reason == reasons_.end() ? "" : " (" + reason->second + ")") + got);
     }
     const int64_t value = size / token.factor;
+    if (const auto multiple = multiples_.find(token.symbol); multiple != multiples_.end()) {
+        const int64_t divisor = attributes_.at(multiple->second);
+        if (value % divisor != 0) {
+            Fail(place + " must be a multiple of " + multiple->second + " (" + std::to_string(divisor) + ")" + got);
+        }
+    }
     const auto known = bindings_.find(token.symbol);
     if (known == bindings_.end() || known->second.dims[0] == UNKNOWN_DIM) {
         bindings_[token.symbol] = {{value}, place, token.factor};
@@ -197,6 +254,19 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
     if (begin != 0 || end != rank) {
         place +=
             "[" + (begin > 0 ? std::to_string(begin) : "") + ":" + (end < rank ? std::to_string(end - rank) : "") + "]";
+    }
+    if (token.ones) {
+        const auto same = bindings_.find(token.symbol);
+        const size_t count = same == bindings_.end() ? dims.size() : same->second.dims.size();
+        const bool fits =
+            std::all_of(dims.begin(), dims.end(), [](int64_t size) { return size == 1 || size == UNKNOWN_DIM; });
+        if (dims.size() != count || !fits) {
+            Fail(place + " must be " + ToString(Shape(count, 1)) + ", got " + ToString(subject.shape));
+        }
+        return;
+    }
+    if (positive_.count(token.symbol) > 0 && std::count(dims.begin(), dims.end(), 0) > 0) {
+        Fail(place + " must have no dim of size 0, got " + ToString(subject.shape));
     }
     if (token.broadcasts) {
         const auto to = bindings_.find(token.symbol);
@@ -224,7 +294,7 @@ Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
     Shape shape;
     for (const Token& token : rule.tokens) {
         if (token.symbol.empty()) {
-            shape.push_back(token.factor);
+            shape.push_back(token.size.empty() ? token.factor : attributes_.at(token.size));
             continue;
         }
         const auto known = bindings_.find(token.symbol);
@@ -232,7 +302,12 @@ Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
             if (known == bindings_.end()) {
                 return {UNKNOWN_RANK};
             }
-            shape.insert(shape.end(), known->second.dims.begin(), known->second.dims.end());
+            const Shape& dims = known->second.dims;
+            if (token.ones) {
+                shape.insert(shape.end(), dims.size(), 1);
+            } else {
+                shape.insert(shape.end(), dims.begin(), dims.end());
+            }
         } else if (known == bindings_.end() || known->second.dims[0] == UNKNOWN_DIM) {
             shape.push_back(UNKNOWN_DIM);
         } else {

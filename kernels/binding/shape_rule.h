@@ -24,12 +24,16 @@ struct Token {
     bool star = false;
     bool broadcasts = false;  // ~b: a star whose dims broadcast to those of *b
     std::string attribute;
+    bool ones = false;  // with star: dims of size 1
+    std::string size;   // the attribute that is the dim's size
 };
 
 struct ShapeRule {
     std::vector<Token> tokens;
     int32_t anchor = -1;  // index of the token that stands at an attribute, or -1
 
+    // Whether the lengths of all tokens follow from the shape alone.
+    bool IsPlain() const;
     static ShapeRule Parse(const std::string& text);
 };
 
@@ -41,10 +45,11 @@ class ShapeMatcher {
 public:
     using Attributes = std::map<std::string, int64_t>;
     using Reasons = std::map<std::string, std::string>;
+    using Multiples = std::map<std::string, std::string>;
 
     ShapeMatcher(std::string op, const Reasons& reasons, const std::set<std::string>& positive,
-                 const Attributes& attributes)
-        : op_(std::move(op)), reasons_(reasons), positive_(positive), attributes_(attributes)
+                 const Multiples& multiples, const Attributes& attributes)
+        : op_(std::move(op)), reasons_(reasons), positive_(positive), multiples_(multiples), attributes_(attributes)
     {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
@@ -70,6 +75,7 @@ private:
     std::string op_;
     const Reasons& reasons_;
     const std::set<std::string>& positive_;
+    const Multiples& multiples_;
     const Attributes& attributes_;
     std::map<std::string, Binding> bindings_;
 };

@@ -112,6 +112,7 @@ def op_def(signature: Signature, launch: str, tiling: str) -> str:
     {{{", ".join(_pairs(row) for row in signature.types)}}},
     {_pairs(signature.reasons)},
     {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
+    {_pairs(signature.multiples)},
     {cpp.quote(_json(signature))},
     {launch}, {tiling}}}"""
 
@@ -183,7 +184,9 @@ def _attribute(attribute: AttributeSpec) -> str:
     choices = ", ".join(cpp.quote(choice) for choice in attribute.choices)
     minimum = attribute.exclusive_minimum
     limit = "false, 0.0" if minimum is None else f"true, {float(minimum)!r}"
-    return f"{{{cpp.quote(attribute.name)}, AttributeKind::{attribute.type.upper()}, {value}, {{{choices}}}, {limit}}}"
+    axes = ", ".join(str(axis) for axis in attribute.axes)
+    kind = f"AttributeKind::{attribute.type.upper()}"
+    return f"{{{cpp.quote(attribute.name)}, {kind}, {value}, {{{choices}}}, {limit}, {{{axes}}}}}"
 
 
 def _pairs(mapping: object) -> str:

@@ -7,6 +7,9 @@
 #include <memory>
 #include <new>
 
+#include "observe.h"
+#include "observed/execution.h"
+
 namespace AscendC {
 namespace host {
 
@@ -180,6 +183,7 @@ void Core::Leave()
 
 void Core::Take()
 {
+    HOST_OBSERVED(if (!Executes()) { return; })
     if (known_ == nullptr) {
         if (count_ == MAX_REQUESTS) {
             EndProgram();

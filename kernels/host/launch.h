@@ -22,6 +22,9 @@ ms_ascend_ops::Platform HostPlatform();
 uint32_t GetThreadNum();
 void SetThreadNum(uint32_t count);
 
+// The vector unit of this library that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
+const char* VectorUnitName();
+
 using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
 // What Trap throws: ends the kernel on this core.

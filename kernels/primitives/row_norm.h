@@ -76,6 +76,39 @@ private:
     AscendC::LocalTensor<float> float_;  // for 16-bit G
 };
 
+// A few values for each of some rows, in one buffer: a TPosition has event ids for 8 buffers.
+class RowStates {
+public:
+    static constexpr uint32_t MAX_VALUES = 4;
+
+    __aicore__ inline void Init(uint32_t values, uint32_t rows8, AscendC::TPipe& pipe)
+    {
+        rows8_ = rows8;
+        pipe.InitBuffer(queue_, 1, values * rows8 * sizeof(float));
+    }
+    __aicore__ inline void SetSource(uint32_t value, GM_ADDR address, uint64_t rows)
+    {
+        gm_[value].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(address), rows);
+    }
+    __aicore__ inline void Load(uint32_t values, uint64_t row, uint32_t rows)
+    {
+        local_ = queue_.AllocTensor<float>();
+        for (uint32_t value = 0; value < values; ++value) {
+            LoadRows(local_[value * rows8_], gm_[value][row], {1, rows, rows8_, rows}, true);
+        }
+        queue_.EnQue(local_);
+        local_ = queue_.DeQue<float>();
+    }
+    __aicore__ inline AscendC::LocalTensor<float> Local(uint32_t value) const { return local_[value * rows8_]; }
+    __aicore__ inline void Free() { queue_.FreeTensor(local_); }
+
+private:
+    uint32_t rows8_ = 0;
+    AscendC::GlobalTensor<float> gm_[MAX_VALUES];
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> queue_;
+    AscendC::LocalTensor<float> local_;
+};
+
 // The rows that a norm is taken of: x, or with ADD x1 + x2, which is rounded to T and handed out as the sum.
 template <typename T, bool ADD>
 class NormInput {

@@ -50,7 +50,7 @@ namespace row_norm {
 
 constexpr uint32_t SHORT_ROW = 1024;        // elements: up to here several rows share an instruction
 constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
-constexpr uint32_t ROW_STATE_BYTES = 2 * 256 + 12 * 4 + 3 * 32;  // a row's lane sums, scalars and broadcast blocks
+constexpr uint32_t ROW_STATE_BYTES = 2 * 256 + 12 * 4 + 4 * 32;  // a row's lane sums, scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 4096;                           // rounding of the small buffers to blocks
 constexpr uint32_t SPLIT_STATE_ROWS = 8;                         // rows that a gradient in column tiles takes at a time
 constexpr uint32_t REDUCE_COLS = 512;
@@ -205,6 +205,27 @@ inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bo
     return PlanBackward(x, x.LastDim(), SizeOf(gamma.dtype),
                         {tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4}, tensors, 1,
                         gemma, platform, tiling);
+}
+
+// As RmsForward, with beta besides gamma; `gamma` has the shape that is normalized over.
+inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon,
+                                 const Platform& platform, RowNormTilingData& tiling)
+{
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint32_t tensors = add ? 4 : 2;
+    return PlanForward(x, gamma.Size(), {tensors * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))},
+                       tensors, epsilon, false, platform, tiling);
+}
+
+// As RmsBackward, with dbeta besides dgamma.
+inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, const Platform& platform,
+                                  RowNormGradTilingData& tiling)
+{
+    const uint32_t bytes = SizeOf(x.dtype);
+    const uint32_t tensors = add ? 4 : 3;
+    return PlanBackward(x, gamma.Size(), SizeOf(gamma.dtype),
+                        {tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8}, tensors, 2,
+                        false, platform, tiling);
 }
 
 }  // namespace row_norm

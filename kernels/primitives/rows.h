@@ -144,10 +144,28 @@ __aicore__ inline void MultiplyRows(const AscendC::LocalTensor<float>& dst, cons
     WithRows<MulOf>(dst, src, factor, block);
 }
 
+__aicore__ inline void SubtractRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                    const AscendC::LocalTensor<float>& value, const RowBlock& block)
+{
+    WithRows<SubOf>(dst, src, value, block);
+}
+
+__aicore__ inline void AddRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                               const AscendC::LocalTensor<float>& value, const RowBlock& block)
+{
+    WithRows<AddOf>(dst, src, value, block);
+}
+
 __aicore__ inline void MultiplyColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                        const AscendC::LocalTensor<float>& vector, const RowBlock& block)
 {
     WithColumns<MulOf>(dst, src, vector, block);
+}
+
+__aicore__ inline void AddColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                  const AscendC::LocalTensor<float>& vector, const RowBlock& block)
+{
+    WithColumns<AddOf>(dst, src, vector, block);
 }
 
 __aicore__ inline void SumColumns(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,

@@ -1,11 +1,11 @@
 /*!
  * RMSNorm over the last axis, and its gradient. Plan and bound: primitives/rms_norm_forward.h and
- * primitives/rms_norm_backward.h.
+ * primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_RMS_NORM_KERNEL_H
 #define MS_ASCEND_OPS_RMS_NORM_KERNEL_H
 
-#include "primitives/rms_norm_backward.h"
+#include "primitives/norm_backward.h"
 #include "primitives/rms_norm_forward.h"
 #include "rms_norm_tiling.h"
 
@@ -25,7 +25,16 @@ template <typename T, typename G>
 __aicore__ inline void RmsNormGradKernel(GM_ADDR dy, GM_ADDR drstd, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx,
                                          GM_ADDR dgamma, GM_ADDR workspace, const RmsNormGradTilingData& tiling)
 {
-    RunRmsNormBackward<T, G, false>(dy, drstd, nullptr, x, rstd, gamma, dx, dgamma, workspace, tiling);
+    NormGradTensors tensors;
+    tensors.dy = dy;
+    tensors.drstd = drstd;
+    tensors.x = x;
+    tensors.rstd = rstd;
+    tensors.gamma = gamma;
+    tensors.dx = dx;
+    tensors.dgamma = dgamma;
+    tensors.workspace = workspace;
+    RunNormBackward<T, G, false, false>(tensors, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -75,7 +75,8 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, int64_t seq
         if (tableDim == 1 && tables == 1) {
             inner *= xDim;
         } else if (tableDim != 1) {
-            if (sequences != 0 && tables * inner != x.Product(axis - i + 1, axis)) {
+            const uint64_t below = x.Product(axis - i + 1, axis);
+            if (sequences != 0 && tables * inner != below) {
                 throw std::invalid_argument("rotary_embedding: cos may not broadcast between dims that it has");
             }
             tables *= tableDim;

@@ -1,7 +1,7 @@
 /*!
  * Tiling of scaled_masked_softmax and its gradient. Plain C++.
  *
- * Rows of x are split over cores and tiles as primitives/softmax_rows_tiling.h says. Which row of the mask a row of x takes:
+ * Rows of x are split over cores and tiles as primitives/softmax_rows_tiling.h says. Which mask row a row of x takes:
  * the leading dims, merged where they lie in memory as one, are groups of (dim, mask rows from one to the next), the
  * innermost first. A tile stays within the innermost group, where mask rows are either consecutive or all the same.
  */

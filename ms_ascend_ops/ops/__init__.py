@@ -1,10 +1,15 @@
 """The operators as functions."""
 
 from ms_ascend_ops.ops.add import add
+from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
+from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
+from ms_ascend_ops.ops.group_norm import group_norm
+from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
+from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
@@ -14,11 +19,17 @@ from ms_ascend_ops.ops.swiglu import swiglu
 
 __all__ = [
     "add",
+    "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "cross_entropy",
     "geglu",
     "gelu",
     "gelu_mul",
+    "group_norm",
+    "kv_cache_append",
+    "kv_cache_update",
+    "layer_norm",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
@@ -13,7 +14,6 @@ from ms_ascend_ops.custom import FusedPrimitive, Selector
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
 
 _MAX_DIM = 3072  # a head and its tables, with all temporaries, fit the Unified Buffer
-_SEQ_AXIS = {"BSND": 1, "BNSD": 2}
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
@@ -45,6 +45,14 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         )
 
 
+# Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
+@ms.constexpr  # type: ignore[untyped-decorator]
+def _seq_axis(layout: str) -> int:
+    if layout not in ("BSND", "BNSD"):
+        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
+    return 1 if layout == "BSND" else 2
+
+
 _select = Selector("rotary_embedding", _bprop, _check)
 
 
@@ -69,10 +77,10 @@ def rotary_embedding(
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",
             (batch, heads, seq, d).
-        cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w), where w is r
-            / 2, or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in mode
-            "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them out of a
-            longer table for decoding.
+        cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w). w is
+            r / 2, or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in
+            mode "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them
+            out of a longer table for decoding.
         sin: as cos.
         mode: "half" or "interleave".
         layout: "BSND" or "BNSD".
@@ -91,11 +99,13 @@ def rotary_embedding(
 
     Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021.
     """
-    if layout not in _SEQ_AXIS:
-        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
-    if layout == "BNSD" and cos.ndim == 3 and sin.ndim == 3:
-        cos, sin = cos.expand_dims(1), sin.expand_dims(1)
-    return _select(x, cos, sin, _SEQ_AXIS[layout], mode, rotary_dim)(x, cos, sin)  # type: ignore[no-any-return]
+    seq_axis = _seq_axis(layout)
+    if seq_axis == 2 and isinstance(cos, Tensor) and isinstance(sin, Tensor) and cos.ndim == 3 and sin.ndim == 3:
+        if cos.dtype == ms.bfloat16:  # stock MindSpore cannot reshape it on a CPU
+            cos, sin = cos.astype(ms.float32), sin.astype(ms.float32)
+        cos = cos.reshape((-1, 1, cos.shape[1], cos.shape[2]))
+        sin = sin.reshape((-1, 1, sin.shape[1], sin.shape[2]))
+    return _select(x, cos, sin, seq_axis, mode, rotary_dim)(x, cos, sin)  # type: ignore[no-any-return]
 
 
 def apply_rotary_pos_emb(

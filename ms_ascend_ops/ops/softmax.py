@@ -41,8 +41,8 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         TypeError: x is no tensor or has a dtype there is no kernel for; axis is no int.
         ValueError: x has no dim, or no such axis.
 
-    A slice that holds NaN or +inf, or nothing but -inf, becomes NaN as a whole, as in PyTorch; others are not touched by
-    it. -inf among numbers gives 0. An empty x gives an empty y.
+    A slice that holds NaN or +inf, or nothing but -inf, becomes NaN as a whole, as in PyTorch; others are not touched
+    by it. -inf among numbers gives 0. An empty x gives an empty y.
 
     Computed in float32 and rounded once.
     """

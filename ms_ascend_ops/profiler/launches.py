@@ -101,10 +101,7 @@ class Case:
                 known_dtypes.setdefault(name, dtype)
         if not self.gradient:
             return shapes, dtypes, values
-        wanted = registry.signature(self.kernel).inputs
-        if strange := [tensor.name for tensor in wanted if tensor.name not in known_shapes]:
-            raise ValueError(f"{self.kernel}: nothing says what {strange[0]} is")
-        return [known_shapes[t.name] for t in wanted], [known_dtypes[t.name] for t in wanted], values
+        return *_gradient_inputs(registry.signature(self.kernel), known_shapes, known_dtypes, values), values
 
     def _dtypes(self, forward: registry.Signature) -> list[str]:
         """All inputs have the dtype, as far as the operator takes them so."""
@@ -116,6 +113,23 @@ class Case:
             infer_types(forward, fallback)  # says what is wrong
             raise TypeError(f"{self.operator}: there is no kernel for {', '.join(fallback)}")
         return max(fitting, key=lambda row: row.count(self.dtype))
+
+
+def _gradient_inputs(
+    gradient: registry.Signature,
+    known_shapes: Mapping[str, Shape],
+    known_dtypes: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> tuple[list[Shape], list[str]]:
+    """By name what the forward has, `d...` of its outputs; of the rest what follows from the definition."""
+    known = [tensor for tensor in gradient.inputs if tensor.name in known_shapes]
+    others = [tensor for tensor in gradient.inputs if tensor.name not in known_shapes]
+    reordered = replace(gradient, inputs=(*known, *others))
+    names = [tensor.name for tensor in reordered.inputs]
+    shapes = dict(zip(names, complete_shapes(reordered, [known_shapes[t.name] for t in known], values), strict=True))
+    row = next(row for row in gradient.types if all(row.get(t.dtype, t.dtype) == known_dtypes[t.name] for t in known))
+    dtypes = {t.name: row.get(t.dtype, t.dtype) for t in gradient.inputs}
+    return [shapes[t.name] for t in gradient.inputs], [dtypes[t.name] for t in gradient.inputs]
 
 
 def _first(signature: registry.Signature, count: int) -> registry.Signature:
@@ -134,16 +148,17 @@ class Profile:
     difference: float  # of the outputs from those of the reference, in roundings (worker.difference)
 
 
-def profile(case: Case, recorder: Recorder, is_reference: bool = False) -> Profile:
+def profile(case: Case, recorder: Recorder, executes: bool = False, is_reference: bool = False) -> Profile:
     """Record a launch and run it through the model.
 
-    With `is_reference`, its outputs are what those of later cases are compared with.
+    With `executes`, the kernel calculates; otherwise its calls are only counted, which is quicker and needs no memory.
+    With `is_reference` as well, its outputs are what those of later cases are compared with.
 
     Raises:
         ChipError, RecordError, ProgramError, ValueError, TypeError: see there.
     """
     chip = load_chip(case.chip)
-    trace, difference = recorder.run_compared(replace(case.request(chip), is_reference=is_reference))
+    trace, difference = recorder.run_compared(replace(case.request(chip), executes=executes, is_reference=is_reference))
     prediction, runs = predict(trace, chip, case.warm)
     return Profile(case, chip, trace, runs, prediction, difference)
 

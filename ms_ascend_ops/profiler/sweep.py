@@ -60,7 +60,7 @@ def sweep(
     known = [*_PLATFORM, *base.trace.tiling]
     if unknown := [name for name in axes if name not in known]:
         raise ValueError(f"{base.case.kernel}: nothing is called {unknown[0]}; there are {', '.join(known)}")
-    profile(base.case, recorder, is_reference=True)
+    profile(base.case, recorder, executes=True, is_reference=True)
     attempts = []
     for case in cases(base.case, axes):
         attempts.append(_attempt(case, base, recorder))
@@ -70,7 +70,7 @@ def sweep(
 
 def _attempt(case: Case, base: Profile, recorder: Recorder) -> Attempt:
     try:
-        found = profile(case, recorder)
+        found = profile(case, recorder, executes=True)
     except (RecordError, ProgramError, ValueError) as error:
         return Attempt(case, None, str(error))
     if found.difference > _ROUNDINGS:

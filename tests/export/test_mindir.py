@@ -6,6 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
+from mindspore.train.mind_ir_pb2 import ModelProto
 
 from ms_ascend_ops import export_mindir, load
 from ms_ascend_ops.library import library_path
@@ -295,4 +296,24 @@ def test_parameters_that_are_cut_short(small_limit, network, values, tmp_path):
     data.chmod(0o600)
     data.write_bytes(data.read_bytes()[:-64])
     with pytest.raises(ValueError, match=r"the parameters of .* are cut short"):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda model: model.graph.node[0].attribute.pop(), r"the constant .* has no value"),
+        (
+            lambda model: setattr(model.primitives[0].attribute.add(), "type", 19),
+            r"an attribute of a \w+ lacks its value",
+        ),
+        (lambda model: model.graph.input[0].tensor[0].quant_params.add(), r"it has no graph\.input\[0\]"),
+    ],
+)
+def test_what_would_abort_mindspore_is_refused(file, function, message):
+    """Found by damage at random (mutations.py)."""
+    model = ModelProto.FromString(file.read_bytes())
+    function(model)
+    file.write_bytes(model.SerializePartialToString())
+    with pytest.raises(ValueError, match=message):
         load(file)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
 from tests.dtypes import FLOATS
@@ -87,8 +88,6 @@ def test_extremes(dtype):
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_threads_do_not_change_the_result(axis):
-    from ms_ascend_ops.library import native
-
     x, before = np.random.default_rng(0).normal(size=(300, 700)), native().get_thread_num()
     try:
         results = []

@@ -62,7 +62,12 @@ def test_entries_of_the_gradient():
             "every row of 'types' must name the same variables, at least one, in the same order",
         ),
         ("type: float,", "type: double,", "attribute 'factor': type must be 'int', 'float', 'bool' or 'string'"),
+        ("types:", "writes: [y]\ntypes:", "'writes' must name inputs, got ['y']"),
         ("default: 2.0", "default: 0.0", "scale: factor must be > 0 in float32, got 0.0"),
+        ("x: T[*b d]", "x: T[*b *d]", "scale: no other input tells the lengths of the '*' tokens of x"),
+        ("y: T[*b d]", "y: T[*b =factor]", "scale: '=factor' must name an int attribute"),
+        ("types:", "multiples: {d: factor}\ntypes:", "scale: multiples: 'factor' must be an int attribute > 0"),
+        ("exclusive_minimum: 0", "axes: [1]", "attribute 'factor': 'axes' must give an axis for each choice"),
     ],
 )
 def test_wrong_definitions(tmp_path, old, new, message):

@@ -12,24 +12,43 @@ dims = st.sampled_from([-1, 0, 1, 2, 3, 4, 8])
 shapes = st.lists(dims, max_size=MAX_RANK + 1).map(tuple) | st.just(UNKNOWN_RANK)
 
 
+def sizes_of(token, sizes, runs, attributes):
+    """The dims that a token stands for."""
+    if token.star:
+        return [1] * len(runs[token.symbol]) if token.ones else runs[token.symbol]
+    if token.size:
+        return [attributes[token.size]]
+    return [sizes[token.symbol] * token.factor if token.symbol else token.factor]
+
+
 @st.composite
 def calls(draw):
     """A signature with shapes, dtypes and attributes that fit often, and often nearly."""
     signature = draw(st.sampled_from(SIGNATURES))
-    sizes = {symbol: draw(st.integers(0, 4)) for symbol in "dnv"}
-    runs = {symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for symbol in "abcs"}
-    attributes = {"axis": draw(st.integers(-5, 5))} if "axis" in {a.name for a in signature.attributes} else {}
+    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
+    sizes = {token.symbol: draw(st.integers(0, 4)) for token in tokens}
+    runs = {token.symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for token in tokens}
+    attributes = {}
+    for attribute in signature.attributes:
+        if attribute.type == "int":
+            low = -5 if attribute.exclusive_minimum is None else int(attribute.exclusive_minimum) + 1
+            attributes[attribute.name] = draw(st.integers(low, 5))
+        elif attribute.axes:
+            attributes[attribute.name] = draw(st.sampled_from(attribute.choices))
+    for symbol, divisor in signature.multiples.items():
+        sizes[symbol] *= attributes[divisor] if draw(st.integers(0, 3)) else 1
+    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
     row = draw(st.sampled_from(signature.types))
     input_shapes, dtypes = [], []
     for tensor in signature.inputs:
         shape = []
         for token in tensor.rule.tokens:
-            run = runs[token.symbol] if token.star else [sizes.get(token.symbol, 1) * token.factor]
+            run = sizes_of(token, sizes, runs, attributes)
             if token.broadcasts:
                 run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
             shape += run
-        if tensor.rule.anchor and draw(st.booleans()):
-            attributes[tensor.rule.anchor.attribute] = len(runs["a"])
+        if tensor.rule.anchor and tensor.rule.anchor.attribute in integers and draw(st.booleans()):
+            attributes[tensor.rule.anchor.attribute] = sum(len(runs[t.symbol]) for t in tensor.rule.before if t.star)
         if shape and draw(st.integers(0, 3)) == 0:
             shape[draw(st.integers(0, len(shape) - 1))] = draw(dims)
         if draw(st.integers(0, 7)) == 0:
@@ -137,7 +156,7 @@ def test_broadcast(mask, problem):
 
 
 @pytest.mark.parametrize(
-    "text", ["~b *c", "~b@axis", "*b *c", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "*b x *c y@axis"]
+    "text", ["~b@axis", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)"]
 )
 def test_malformed_rules(text):
     with pytest.raises(ValueError, match=r"^shape rule "):
@@ -152,3 +171,63 @@ def test_dtype_messages():
     with pytest.raises(TypeError) as error:
         infer_types(signature, ["float16", "float32", "float32", "float32", "float16"])
     assert str(error.value) == "rms_norm_grad: x.dtype must be float16 when dy.dtype is float16, got float32"
+
+
+NORM = """
+name: norm
+summary: Uses every kind of token.
+attributes:
+  groups: {type: int, default: 1, exclusive_minimum: 0}
+  layout: {type: string, default: NCHW, choices: [NCHW, NHWC], axes: [1, -1]}
+types: [{T: float32}]
+positive: [c, s]
+multiples: {c: groups}
+forward:
+  inputs:
+    x: T[n *s c@layout *t]
+    gamma: T[c]
+    z: T[*b *d]
+    beta: T[*d]
+  outputs:
+    y: T[n *s c@layout *t]
+    mean: T[n =groups]
+    z_mean: T[*b ones(d)]
+"""
+
+
+@pytest.fixture(scope="module")
+def norm(tmp_path_factory):
+    path = tmp_path_factory.mktemp("definition") / "norm.yaml"
+    path.write_text(NORM)
+    return registry.load(path).forward
+
+
+@pytest.mark.parametrize(
+    ("shapes", "layout", "outputs"),
+    [
+        ([(2, 6, 4, 5), (6,), (3, 7, 8), (7, 8)], "NCHW", [(2, 6, 4, 5), (2, 3), (3, 1, 1)]),
+        ([(2, 4, 5, 6), (6,), (3, 7, 8), (8,)], "NHWC", [(2, 4, 5, 6), (2, 3), (3, 7, 1)]),
+        ([(2, 6), (6,), (3,), (3,)], "NHWC", [(2, 6), (2, 3), (1,)]),
+        ([(2, -1, 5), (6,), (-1, 3), (-1,)], "NCHW", [(2, 6, 5), (2, 3), (-1, 1)]),
+        # How many dims z has cannot be split before the rank of beta is known.
+        ([UNKNOWN_RANK, (6,), (3, 4), UNKNOWN_RANK], "NCHW", [UNKNOWN_RANK, (-1, 3), UNKNOWN_RANK]),
+    ],
+)
+def test_tokens_of_norms(norm, shapes, layout, outputs):
+    assert infer_shapes(norm, shapes, {"groups": 3, "layout": layout}) == outputs
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([(2, 7, 4), (7,), (8,), (8,)], "norm: x.shape[1] must be a multiple of groups (3), got (2, 7, 4)"),
+        ([(2, 6, 4), (3,), (8,), (8,)], "norm: gamma.shape[0] must equal x.shape[1] (6), got (3,)"),
+        ([(2, 6, 4), (6,), (4, 8), (7,)], "norm: z.shape[1:] must equal beta.shape (7,), got (4, 8)"),
+        ([(2, 6, 4), (6,), (8,), (7, 8)], "norm: z must have at least 2 dims, got shape (8,)"),
+        ([(2, 0, 4), (0,), (8,), (8,)], "norm: x.shape[1] must be at least 1, got (2, 0, 4)"),
+    ],
+)
+def test_messages_of_norms(norm, shapes, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
+        infer_shapes(norm, shapes, {"groups": 3, "layout": "NCHW"})
+    assert str(error.value) == message

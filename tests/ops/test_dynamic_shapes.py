@@ -8,7 +8,9 @@ from mindspore import Tensor
 from ms_ascend_ops import ops
 from tests.acceptance import assert_accurate
 from tests.modes import Caller, graph_mode
+from tests.reference import cross_entropy as cross_entropy_reference
 from tests.reference import rms_norm as rms_norm_reference
+from tests.reference import rotary_embedding as rotary_reference
 from tests.reference import silu_mul as silu_mul_reference
 from tests.reference import softmax as softmax_reference
 from tests.reference import swiglu as swiglu_reference
@@ -87,6 +89,31 @@ def test_scaled_masked_softmax(mask_shape):
         x, mask = (tensor(rng.normal(size=dims), "float32") for dims in (shape, (shape[0], 1, 8)))
         golden = softmax_reference.masked(numpy(x), numpy(mask), 0.5)
         assert_accurate(numpy(net(x, mask)), golden, "float32")
+
+
+@pytest.mark.parametrize("x_shape", [(None, None, None, None), (None, None, 2, 8)], ids=str)
+@pytest.mark.parametrize("layout", ["BSND", "BNSD"])
+def test_rotary_embedding(x_shape, layout):
+    net = network(ops.rotary_embedding, [x_shape, (None, None), (None, None)], "half", layout)
+    rng, axis = np.random.default_rng(0), 1 if layout == "BSND" else 2
+    for shape in [(2, 2, 2, 8), (1, 5, 2, 8)]:
+        x = tensor(rng.normal(size=shape), "float32")
+        cos, sin = (tensor(rng.normal(size=(shape[axis], 4)), "float32") for _ in range(2))
+        exact = numpy(x), numpy(cos), numpy(sin), "half", axis
+        golden, terms = (f(*exact) for f in (rotary_reference.forward, rotary_reference.terms))
+        assert_accurate(numpy(net(x, cos, sin)), golden, "float32", terms)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_cross_entropy(reduction):
+    net = Caller(ops.cross_entropy, -100, reduction)
+    net.set_inputs(unknown((None, None)), Tensor(shape=(None,), dtype=ms.int32))
+    for rows in (1, 5):
+        logits = tensor(np.random.default_rng(0).normal(size=(rows, 9)), "float32")
+        labels = np.arange(rows) % 9
+        golden, _ = cross_entropy_reference.forward(numpy(logits), labels)
+        loss = numpy(net(logits, Tensor(labels, ms.int32)))
+        assert_accurate(loss, golden.mean() if reduction == "mean" else golden, "float32")
 
 
 def test_gradient():

@@ -29,7 +29,7 @@ def generate(
     data = f"{operator}TilingData"
     definitions = "".join(f"TILING_DATA_FIELD_DEF({kind}, {name});\n" for kind, name in fields)
     setters = "".join(f"        data.set_{name}(tiling.{name});\n" for _, name in fields)
-    return f"""{cpp.banner(spec)}#include "op_host.h"
+    return f"""{cpp.banner(spec)}#include "ascend_op_host.h"
 #include "{spec.name}_tiling.h"
 
 // Read from the built package: which version of the operator it has.

@@ -142,19 +142,19 @@ def _write_kernel(kernel: Kernel, source: Source, generated: Path, host: Path, d
     (host / file).write_text(text, encoding="utf-8")
     for path in _kernel_files(spec, source).values():
         is_tiling = path.name.endswith("_tiling.h")
-        text = sources.tiling_structs(path) if is_tiling else sources.flat(path, [source.kernels])
-        (device / path.name).write_text(text, encoding="utf-8")
-    headers = sorted(path.name for path in (source.kernels / spec.name).glob("*_kernel.h"))
+        text = sources.tiling_structs(path, [source.kernels]) if is_tiling else sources.flat(path, [source.kernels])
+        (device / sources.flat_name(path)).write_text(text, encoding="utf-8")
+    headers = sorted(sources.flat_name(path) for path in (source.kernels / spec.name).glob("*_kernel.h"))
     text = op_kernel.generate(spec, signature, headers, fields, kernel.synchronizes)
     (device / file).write_text(text, encoding="utf-8")
 
 
 def _copy_host(start: Path, source: Source, generated: Path, host: Path) -> None:
     for path in sources.reachable(start, [source.kernels, generated]).values():
-        (host / path.name).write_text(sources.flat(path, [source.kernels, generated]), encoding="utf-8")
+        (host / sources.flat_name(path)).write_text(sources.flat(path, [source.kernels, generated]), encoding="utf-8")
         implementation = path.with_suffix(".cpp")
         if path.suffix == ".h" and implementation.is_file():
-            (host / implementation.name).write_text(
+            (host / sources.flat_name(implementation)).write_text(
                 sources.flat(implementation, [source.kernels, generated]), encoding="utf-8"
             )
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["device_files", "entry_body", "flat", "reachable", "tiling_structs"]
+__all__ = ["device_files", "entry_body", "flat", "flat_name", "reachable", "tiling_structs"]
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 _TILING_STRUCT = re.compile(r"^struct \w+TilingData \{.*?^\};\n", re.MULTILINE | re.DOTALL)
 _TILING_ALIAS = re.compile(r"^using \w+TilingData = \w+;\n", re.MULTILINE)
-# Comes from the toolkit or the host layer.
-_FROM_TOOLKIT = frozenset({"kernel_operator.h"})
+# Come from the toolkit, or belong to builds of the host layer only.
+_FOREIGN = frozenset({"kernel_operator.h", "observed/hooks.h"})
 
 
 def device_files(start: Path, folders: Sequence[Path]) -> dict[str, Path]:
@@ -21,17 +21,12 @@ def device_files(start: Path, folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def reachable(start: Path, folders: Sequence[Path], *, only_tiling: bool = False) -> dict[str, Path]:
-    """The files that `start` includes, and theirs, by name, `start` itself too.
-
-    Raises:
-        ValueError: two files of different folders have the same name.
-    """
+    """The files that `start` includes, and theirs, `start` itself too, by the name that they have in a project."""
     found: dict[str, Path] = {}
     todo = [start.resolve()]
     while todo:
         path = todo.pop()
-        if found.setdefault(path.name, path) != path:
-            raise ValueError(f"{path} and {found[path.name]} must have different names: a CANN project has one folder")
+        found[flat_name(path)] = path
         for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
             if only_tiling and path.name.endswith("_tiling.h") and not name.endswith("_tiling.h"):
                 continue
@@ -46,16 +41,23 @@ def flat(path: Path, folders: Sequence[Path]) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         included = _locate(match[1], path.parent, folders)
-        return match[0] if included is None else f'#include "{included.name}"\n'
+        return match[0] if included is None else f'#include "{flat_name(included)}"\n'
 
     return _INCLUDE.sub(replaced, path.read_text(encoding="utf-8"))
 
 
-def tiling_structs(path: Path) -> str:
+def flat_name(path: Path) -> str:
+    """The name of a file in a project: softmax/softmax_tiling.h keeps its own, primitives/tile.h takes its folder's."""
+    folder = path.parent.name
+    return path.name if path.name.startswith(f"{folder}_") or folder == "generated" else f"{folder}_{path.name}"
+
+
+def tiling_structs(path: Path, folders: Sequence[Path]) -> str:
     """What a kernel needs of a tiling header: the structs. The functions are for the host."""
     text = path.read_text(encoding="utf-8")
-    guard = f"MS_ASCEND_OPS_DEVICE_{path.stem.upper()}_H"
-    includes = [f'#include "{Path(name).name}"\n' for name in _INCLUDE.findall(text) if name.endswith("_tiling.h")]
+    guard = f"MS_ASCEND_OPS_DEVICE_{Path(flat_name(path)).stem.upper()}_H"
+    found = [_locate(name, path.parent, folders) for name in _INCLUDE.findall(text) if name.endswith("_tiling.h")]
+    includes = [f'#include "{flat_name(included)}"\n' for included in found if included is not None]
     structs = [match[0] for pattern in (_TILING_STRUCT, _TILING_ALIAS) for match in pattern.finditer(text)]
     return f"""// The structs of {path.name} of ms_ascend_ops, taken out by kernels/codegen. Changes here are lost.
 #ifndef {guard}
@@ -87,7 +89,7 @@ def entry_body(files: dict[str, Path], entry: str) -> str:
 
 
 def _locate(name: str, own: Path, folders: Sequence[Path]) -> Path | None:
-    if Path(name).name in _FROM_TOOLKIT:
+    if name in _FOREIGN:
         return None
     for candidate in (folder / name for folder in (own, *folders)):
         if candidate.is_file():

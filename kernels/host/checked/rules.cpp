@@ -102,7 +102,7 @@ const RuleText& TextOf(Rule rule)
 
 const char* ShortPath(const char* file)
 {
-    for (const char* folder : {"/kernels/", "/tests/"}) {
+    for (const char* folder : {"/tests/kernels/", "/kernels/"}) {
         const char* found = nullptr;
         for (const char* at = std::strstr(file, folder); at != nullptr; at = std::strstr(at + 1, folder)) {
             found = at;

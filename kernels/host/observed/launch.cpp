@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "observed/execution.h"
 #include "observed/hooks.h"
 #include "observed/run.h"
 #include "observed/settings.h"
@@ -153,6 +154,20 @@ uint32_t BufferCount(uint32_t core)
 const char* UnifiedBuffer(uint32_t core)
 {
     return g_cores[core].core->UnifiedBuffer();
+}
+
+namespace {
+bool g_executes = true;
+}
+
+bool Executes()
+{
+    return g_executes;
+}
+
+void SetExecutes(bool executes)
+{
+    g_executes = executes;
 }
 
 Settings& TheSettings()

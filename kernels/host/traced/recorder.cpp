@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launch.h"
+#include "observed/execution.h"
 #include "observed/observer.h"
 #include "observed/settings.h"
 
@@ -235,6 +236,12 @@ void MsAscendTraceSetPlatform(uint32_t coreNum, uint32_t ubBytes, uint32_t minBy
     settings.minBytesPerCore = minBytesPerCore;
     settings.queueBuffers = queueBuffers;
     settings.tiling.clear();
+}
+
+// 0: launches only count, and leave memory alone.
+void MsAscendTraceSetExecutes(int executes)
+{
+    AscendC::host::SetExecutes(executes != 0);
 }
 
 void MsAscendTraceSetTiling(const char* field, int64_t value)

@@ -16,19 +16,26 @@ attributes:
   factor: {type: float, default: 0.5, exclusive_minimum: 0}
   fast: {type: bool, default: true}
   mode: {type: string, default: first-half, choices: [first-half, other]}
+  parts: {type: int, default: 1, exclusive_minimum: 0}
+  layout: {type: string, default: first, choices: [first, last], axes: [0, -1]}
 types:
   - {T: float16, I: int32}
   - {T: float32, I: int64}
 reasons:
   3*d: it holds "three" parts
 positive: [d]
+multiples: {e: parts}
 forward:
   inputs:
     x: T[*a 3*d@axis *c]
     index: I[2 *b]
+    scale: T[*f e@layout *g]
+    shift: T[*b *h]
+    bias: T[*h]
   outputs:
     y: T[*a d@axis *c]
     count: int32[1]
+    mean: float32[=parts ones(h)]
 """
 
 TILING = """
@@ -53,7 +60,8 @@ KERNEL = """
 #include "blend_all_tiling.h"
 namespace ms_ascend_ops {
 template <typename T, typename I>
-__aicore__ inline void BlendAllKernel(GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, const BlendAllTilingData&)
+__aicore__ inline void BlendAllKernel(GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR,
+                                      const BlendAllTilingData&)
 {
 }
 }

@@ -23,9 +23,9 @@ def test_what_follows_from_the_first_input():
     assert found.instance == "RmsNormGradKernel<bfloat16, bfloat16>"
 
 
-@pytest.mark.parametrize("name", [s.name for op in registry.names() for s in registry.op_spec(op).signatures])
+@pytest.mark.parametrize("name", ["rms_norm", "rms_norm_grad", "silu_mul", "swiglu", "swiglu_grad"])
 def test_the_tiling_is_that_of_the_launch(name):
-    """For the host, and every operator: at least its kernel and the plan of its tiling are known."""
+    """For the host; the plan of the kernel and of its tiling are known, also those that primitives/ has."""
     signature = registry.signature(name)
     found = explained(name, (64, 256), target="cpu")
     direct = native().tiling(name, [i[2] for i in found.inputs], [i[1] for i in found.inputs], dict(found.attributes))

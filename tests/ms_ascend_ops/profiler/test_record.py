@@ -128,3 +128,23 @@ def test_a_tiling_that_changes_the_results_is_out(recorder, forward):
 def test_a_sweep_over_something_else_is_refused(recorder, forward):
     with pytest.raises(ValueError, match="nothing is called tilerows; there are cores, ub_bytes, buffers, rows"):
         sweep(forward, {"tilerows": [1]}, recorder)
+
+
+# ---- counting without calculating
+
+
+def test_calculating_changes_nothing_about_the_prediction(recorder, forward):
+    executed = profile(Case("rms_norm", SHAPE), recorder, executes=True)
+    assert executed.prediction == forward.prediction
+
+
+def test_large_tensors_are_never_touched(recorder):
+    """2 GiB each, of which the first tiles are made."""
+    case = Case("silu_mul", (2**15, 2**15), "float16", cores=1, tiling={"tiles": 8, "tilesPerCore": 8})
+    assert profile(case, recorder).prediction.minimal_bytes == 3 * 2**31
+
+
+def test_a_kernel_with_scalar_writes_is_counted_alike(recorder):
+    """The gradient of interleaved SwiGLU writes a few offsets by hand."""
+    case = Case("swiglu", (48, 256), gradient=True, attributes={"interleaved": True})
+    assert profile(case, recorder).prediction == profile(case, recorder, executes=True).prediction

@@ -1,17 +1,19 @@
 /*!
- * Gradient of RMSNorm, and of RMSNorm after an addition. With xhat = x * rstd, g = dy * gamma (or dy * (1 + gamma))
- * and n columns:
- *   dx     = rstd * (g - xhat * (sum(g * xhat) + drstd * rstd) / n) + dresidual
- *   dgamma = sum over rows of dy * xhat
+ * Gradient of RMSNorm and LayerNorm, also after an addition. With xhat = x * rstd (RMSNorm) or (x - mean) * rstd,
+ * g = dy * gamma (or dy * (1 + gamma)) and n columns:
+ *   inner  = (sum(g * xhat) + drstd * rstd) / n
+ *   outer  = (rstd * sum(g) - dmean) / n, for LayerNorm; else 0
+ *   dx     = rstd * (g - xhat * inner) - outer + dresidual
+ *   dgamma = sum over rows of dy * xhat,  dbeta = sum over rows of dy
  * dresidual comes in through the sum that the addition hands out; without an addition there is none.
  *
  * Plan: rows come in chunks of a size that does not depend on the number of cores. A core sums the dgamma of each of
  * its chunks in the Unified Buffer and leaves it in the workspace; after a barrier the cores share out the columns and
  * add the chunks in order, so dgamma is the same on any number of cores. Rows longer than a tile are read twice.
- * Bound: memory (dy, x and dresidual once, dx once, plus one float row per chunk twice).
+ * Bound: memory (dy, x and dresidual once, dx once, plus a float row or two per chunk twice).
  */
-#ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H
-#define MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_NORM_BACKWARD_H
+#define MS_ASCEND_OPS_PRIMITIVES_NORM_BACKWARD_H
 
 #include "kernel_operator.h"
 #include "primitives/row_norm.h"
@@ -20,49 +22,75 @@
 
 namespace ms_ascend_ops {
 
+// Addresses of what a gradient takes and gives; null where an operator does not have it.
+struct NormGradTensors {
+    GM_ADDR dy = nullptr;
+    GM_ADDR dmean = nullptr;
+    GM_ADDR drstd = nullptr;
+    GM_ADDR dresidual = nullptr;
+    GM_ADDR x = nullptr;
+    GM_ADDR mean = nullptr;
+    GM_ADDR rstd = nullptr;
+    GM_ADDR gamma = nullptr;
+    GM_ADDR dx = nullptr;
+    GM_ADDR dgamma = nullptr;
+    GM_ADDR dbeta = nullptr;
+    GM_ADDR workspace = nullptr;
+};
+
 // First stage: dx, and dgamma of each chunk.
-template <typename T, typename G, bool ADD>
-class RmsNormBackward {
+template <typename T, typename G, bool CENTER, bool ADD>
+class NormBackward {
 public:
-    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR drstd, GM_ADDR dresidual, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma,
-                                GM_ADDR dx, GM_ADDR workspace, const RowNormGradTilingData& tiling,
+    __aicore__ inline void Init(const NormGradTensors& tensors, const RowNormGradTilingData& tiling,
                                 AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         cols_ = tiling.cols;
         const uint64_t elements = tiling.rows * cols_;
-        dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy), elements);
-        drstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(drstd), tiling.rows);
-        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x), elements);
-        rstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(rstd), tiling.rows);
-        dxGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dx), elements);
-        chunkGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace),
-                                 static_cast<uint64_t>(tiling.chunks) * tiling.chunkStride);
+        const uint64_t chunkElements = static_cast<uint64_t>(tiling.chunks) * tiling.chunkStride;
+        dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dy), elements);
+        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.x), elements);
+        dxGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dx), elements);
+        chunkGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(tensors.workspace), 2 * chunkElements);
 
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         const uint32_t rows8 = RoundUpToBlock(tiling.stateRows);
-        gamma_.Init(gamma, cols_, tiling.stride, pipe);
+        gamma_.Init(tensors.gamma, cols_, tiling.stride, pipe);
+        states_.Init(STATES, rows8, pipe);
+        states_.SetSource(RSTD, tensors.rstd, tiling.rows);
+        states_.SetSource(DRSTD, tensors.drstd, tiling.rows);
         pipe.InitBuffer(inQueueDy_, tiling.buffers, tileElements * sizeof(T));
         pipe.InitBuffer(inQueueX_, tiling.buffers, tileElements * sizeof(T));
         pipe.InitBuffer(outQueueDx_, tiling.buffers, tileElements * sizeof(T));
-        if constexpr (ADD) {
-            dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dresidual), elements);
-            pipe.InitBuffer(inQueueDresidual_, tiling.buffers, tileElements * sizeof(T));
-        }
-        pipe.InitBuffer(inQueueState_, 1, 2 * rows8 * sizeof(float));
-        pipe.InitBuffer(outQueueChunk_, 1, tiling.stride * sizeof(float));
+        pipe.InitBuffer(outQueueDgamma_, 1, tiling.stride * sizeof(float));
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.stepRows * tiling.stride * sizeof(float));
         pipe.InitBuffer(laneSumBuf_, tiling.stateRows * FLOAT_LANES * sizeof(float));
         pipe.InitBuffer(sumBuf_, rows8 * sizeof(float));
         pipe.InitBuffer(rstdBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
-        pipe.InitBuffer(meanBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(innerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
         xhat_ = xhatBuf_.template Get<float>();
         product_ = productBuf_.template Get<float>();
         laneSum_ = laneSumBuf_.template Get<float>();
         sum_ = sumBuf_.template Get<float>();
         rstdBlocks_ = rstdBlockBuf_.template Get<float>();
-        meanBlocks_ = meanBlockBuf_.template Get<float>();
+        innerBlocks_ = innerBlockBuf_.template Get<float>();
+        if constexpr (CENTER) {
+            states_.SetSource(MEAN, tensors.mean, tiling.rows);
+            states_.SetSource(DMEAN, tensors.dmean, tiling.rows);
+            pipe.InitBuffer(outQueueDbeta_, 1, tiling.stride * sizeof(float));
+            pipe.InitBuffer(outerLaneSumBuf_, tiling.stateRows * FLOAT_LANES * sizeof(float));
+            pipe.InitBuffer(centerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(outerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+            outerLaneSum_ = outerLaneSumBuf_.template Get<float>();
+            centerBlocks_ = centerBlockBuf_.template Get<float>();
+            outerBlocks_ = outerBlockBuf_.template Get<float>();
+        }
+        if constexpr (ADD) {
+            dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dresidual), elements);
+            pipe.InitBuffer(inQueueDresidual_, tiling.buffers, tileElements * sizeof(T));
+        }
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(dyFloatBuf_, tileElements * sizeof(float));
             dyFloat_ = dyFloatBuf_.template Get<float>();
@@ -91,6 +119,12 @@ public:
     }
 
 private:
+    static constexpr uint32_t RSTD = 0;  // what states_ holds
+    static constexpr uint32_t DRSTD = 1;
+    static constexpr uint32_t MEAN = 2;
+    static constexpr uint32_t DMEAN = 3;
+    static constexpr uint32_t STATES = CENTER ? 4 : 2;
+
     __aicore__ inline uint64_t ChunkEnd(uint32_t chunk) const
     {
         const uint64_t end = (chunk + 1) * tiling_.chunkRows;
@@ -100,8 +134,7 @@ private:
     __aicore__ inline void ProcessWholeRows(uint32_t chunk, const AscendC::LocalTensor<float>& gamma)
     {
         const uint64_t end = ChunkEnd(chunk);
-        AscendC::LocalTensor<float> dgamma = outQueueChunk_.template AllocTensor<float>();
-        AscendC::Duplicate(dgamma, 0.0f, static_cast<int32_t>(cols_));
+        BeginChunk(cols_);
         for (uint64_t row = chunk * tiling_.chunkRows; row < end; row += tiling_.tileRows) {
             const uint32_t rows = end - row < tiling_.tileRows ? static_cast<uint32_t>(end - row) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
@@ -110,17 +143,16 @@ private:
             LoadRowState(row, rows);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
             AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
-            AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+            ClearLanes(rows);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
                 const auto dyFloat = ToFloat(dyLocal[at], dyFloat_[at], block.Elements());
                 Products(dyFloat, xLocal[at], xhat_[at], r, block);
-                SumColumns(dgamma, product_, block);
-                MultiplyColumns(product_, product_, gamma, block);
-                SumLanes(laneSum_[r * FLOAT_LANES], product_, block);
+                SumChunkColumns(dyFloat, block);
+                SumRows(dyFloat, gamma, r, block);
             }
-            ComputeMean(rows);
+            ComputeInner(rows);
             const AscendC::LocalTensor<T> dresidual = TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
@@ -135,10 +167,10 @@ private:
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
             FreeDresidual();
-            FreeRowState();
+            states_.Free();
             CopyOut(dxLocal, row * cols_, shape);
         }
-        StoreChunk(dgamma, chunk, 0, cols_);
+        EndChunk(chunk, 0, cols_);
     }
 
     // A few rows at a time: first their means, column tile by column tile, then dx and dgamma of each column tile.
@@ -149,7 +181,7 @@ private:
         for (uint64_t row = begin; row < end; row += tiling_.stateRows) {
             const uint32_t rows = end - row < tiling_.stateRows ? static_cast<uint32_t>(end - row) : tiling_.stateRows;
             LoadRowState(row, rows);
-            AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+            ClearLanes(rows);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 const RowBlock block = ColumnsAt(tiling_, column);
                 const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
@@ -157,19 +189,19 @@ private:
                     CopyIn((row + r) * cols_ + column, {1, block.cols, tiling_.stride, block.cols});
                     AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
                     AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
-                    Products(ToFloat(dyLocal, dyFloat_, block.cols), xLocal, xhat_, r, block);
-                    MultiplyColumns(product_, product_, gamma, block);
-                    SumLanes(laneSum_[r * FLOAT_LANES], product_, block);
+                    const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, block.cols);
+                    Products(dyFloat, xLocal, xhat_, r, block);
+                    SumRows(dyFloat, gamma, r, block);
                     inQueueDy_.FreeTensor(dyLocal);
                     inQueueX_.FreeTensor(xLocal);
                 }
                 gamma_.Free();
             }
-            ComputeMean(rows);
+            ComputeInner(rows);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 SplitRowsDx(chunk, row, rows, column, row > begin);
             }
-            FreeRowState();
+            states_.Free();
         }
     }
 
@@ -178,8 +210,7 @@ private:
         const RowBlock block = ColumnsAt(tiling_, column);
         const Rows shape{1, block.cols, tiling_.stride, block.cols};
         const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
-        AscendC::LocalTensor<float> dgamma = outQueueChunk_.template AllocTensor<float>();
-        AscendC::Duplicate(dgamma, 0.0f, static_cast<int32_t>(block.cols));
+        BeginChunk(block.cols);
         for (uint32_t r = 0; r < rows; ++r) {
             CopyIn((row + r) * cols_ + column, shape);
             CopyInDresidual((row + r) * cols_ + column, shape);
@@ -189,7 +220,7 @@ private:
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, block.cols);
             Products(dyFloat, xLocal, xhat_, r, block);
-            SumColumns(dgamma, product_, block);
+            SumChunkColumns(dyFloat, block);
             if constexpr (IS_FLOAT<T>) {
                 ComputeDx(dxLocal, dyFloat, dxLocal, xhat_, gamma, dresidual, r, block);
             } else {
@@ -205,7 +236,7 @@ private:
             AscendC::PipeBarrier<PIPE_MTE3>();
             AscendC::SetAtomicAdd<float>();
         }
-        StoreChunk(dgamma, chunk, column, block.cols);
+        EndChunk(chunk, column, block.cols);
         if (continues) {
             AscendC::SetAtomicNone();
         }
@@ -245,44 +276,89 @@ private:
         }
     }
 
-    // rstd and drstd of `rows` rows; rstd also as blocks.
+    // The statistics of `rows` rows and their gradients.
     __aicore__ inline void LoadRowState(uint64_t row, uint32_t rows)
     {
-        const uint32_t rows8 = RoundUpToBlock(rows);
-        const Rows shape{1, rows, rows8, rows};
-        rstdLocal_ = inQueueState_.template AllocTensor<float>();
-        LoadRows(rstdLocal_, rstdGm_[row], shape, true);
-        LoadRows(rstdLocal_[rows8], drstdGm_[row], shape, true);
-        inQueueState_.EnQue(rstdLocal_);
-        rstdLocal_ = inQueueState_.template DeQue<float>();
-        drstdLocal_ = rstdLocal_[rows8];
-        BroadcastRows(rstdBlocks_, rstdLocal_, rows);
+        states_.Load(STATES, row, rows);
+        BroadcastRows(rstdBlocks_, states_.Local(RSTD), rows);
+        if constexpr (CENTER) {
+            BroadcastRows(centerBlocks_, states_.Local(MEAN), rows);
+        }
     }
 
-    __aicore__ inline void FreeRowState() { inQueueState_.FreeTensor(rstdLocal_); }
+    __aicore__ inline void ClearLanes(uint32_t rows)
+    {
+        AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+        if constexpr (CENTER) {
+            AscendC::Duplicate(outerLaneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+        }
+    }
 
-    // xhat = x * rstd, product_ = dy * xhat, for the block whose first row is row r of the row state.
+    // xhat = x * rstd or (x - mean) * rstd, product_ = dy * xhat, for the block whose first row is row r of the state.
     __aicore__ inline void Products(const AscendC::LocalTensor<float>& dyFloat, const AscendC::LocalTensor<T>& x,
                                     const AscendC::LocalTensor<float>& xhat, uint32_t r, const RowBlock& block)
     {
-        const AscendC::LocalTensor<float> xFloat = ToFloat(x, xhat, block.Elements());
-        MultiplyRows(xhat, xFloat, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
+        AscendC::LocalTensor<float> xFloat = ToFloat(x, xhat, block.Elements());
+        // With the gaps between rows, which are read below.
+        const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
+        if constexpr (CENTER) {
+            SubtractRows(xhat, xFloat, centerBlocks_[r * FLOATS_PER_BLOCK], wide);
+            xFloat = xhat;
+        }
+        MultiplyRows(xhat, xFloat, rstdBlocks_[r * FLOATS_PER_BLOCK], wide);
         AscendC::Mul(product_, dyFloat, xhat, static_cast<int32_t>(block.Elements()));
     }
 
-    // meanBlocks_ = (sum(g * xhat) + drstd * rstd) / n of each row.
-    __aicore__ inline void ComputeMean(uint32_t rows)
+    // The block's share of dgamma and dbeta. product_ is dy * xhat.
+    __aicore__ inline void SumChunkColumns([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
+                                           const RowBlock& block)
     {
-        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        AscendC::Duplicate(sum_, 0.0f, rows8);  // Brcb reads whole blocks
-        AscendC::WholeReduceSum(sum_, laneSum_, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
-        AscendC::Mul(drstdLocal_, drstdLocal_, rstdLocal_, rows8);
-        AscendC::Add(sum_, sum_, drstdLocal_, rows8);
-        AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
-        BroadcastRows(meanBlocks_, sum_, rows);
+        SumColumns(dgamma_, product_, block);
+        if constexpr (CENTER) {
+            SumColumns(dbeta_, dyFloat, block);
+        }
     }
 
-    // dx = (dy * gamma - xhat * mean) * rstd + dresidual, calculated in `result`. xhat is scratch afterwards.
+    // The block's share of sum(g * xhat) and sum(g). product_ is dy * xhat, and scratch afterwards.
+    __aicore__ inline void SumRows([[maybe_unused]] const AscendC::LocalTensor<float>& dyFloat,
+                                   const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
+    {
+        MultiplyColumns(product_, product_, gamma, block);
+        SumLanes(laneSum_[r * FLOAT_LANES], product_, block);
+        if constexpr (CENTER) {
+            MultiplyColumns(product_, dyFloat, gamma, block);
+            SumLanes(outerLaneSum_[r * FLOAT_LANES], product_, block);
+        }
+    }
+
+    // sum_ = the sums of the rows' lanes. What follows reads whole blocks.
+    __aicore__ inline void FinishSums(const AscendC::LocalTensor<float>& lanes, uint32_t rows)
+    {
+        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));
+        AscendC::WholeReduceSum(sum_, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
+    }
+
+    // inner and outer of each row, as blocks.
+    __aicore__ inline void ComputeInner(uint32_t rows)
+    {
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
+        const AscendC::LocalTensor<float> rstd = states_.Local(RSTD);
+        const AscendC::LocalTensor<float> drstd = states_.Local(DRSTD);
+        FinishSums(laneSum_, rows);
+        AscendC::Mul(drstd, drstd, rstd, rows8);
+        AscendC::Add(sum_, sum_, drstd, rows8);
+        AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
+        BroadcastRows(innerBlocks_, sum_, rows);
+        if constexpr (CENTER) {
+            FinishSums(outerLaneSum_, rows);
+            AscendC::Mul(sum_, sum_, rstd, rows8);
+            AscendC::Sub(sum_, sum_, states_.Local(DMEAN), rows8);
+            AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
+            BroadcastRows(outerBlocks_, sum_, rows);
+        }
+    }
+
+    // dx = (dy * gamma - xhat * inner) * rstd - outer + dresidual, calculated in `result`. xhat is scratch afterwards.
     __aicore__ inline void ComputeDx(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<float>& dyFloat,
                                      const AscendC::LocalTensor<float>& result, const AscendC::LocalTensor<float>& xhat,
                                      const AscendC::LocalTensor<float>& gamma,
@@ -290,9 +366,12 @@ private:
                                      const RowBlock& block)
     {
         MultiplyColumns(result, dyFloat, gamma, block);
-        MultiplyRows(xhat, xhat, meanBlocks_[r * FLOATS_PER_BLOCK], block);
+        MultiplyRows(xhat, xhat, innerBlocks_[r * FLOATS_PER_BLOCK], block);
         AscendC::Sub(result, result, xhat, static_cast<int32_t>(block.Elements()));
         MultiplyRows(result, result, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
+        if constexpr (CENTER) {
+            SubtractRows(result, result, outerBlocks_[r * FLOATS_PER_BLOCK], block);
+        }
         if constexpr (ADD) {
             const uint32_t count = block.Elements();
             AscendC::Add(result, result, ToFloat(dresidual, product_, count), static_cast<int32_t>(count));
@@ -308,70 +387,95 @@ private:
         outQueueDx_.FreeTensor(dxLocal);
     }
 
-    __aicore__ inline void StoreChunk(AscendC::LocalTensor<float>& dgamma, uint32_t chunk, uint32_t column,
+    __aicore__ inline void BeginChunk(uint32_t count)
+    {
+        dgamma_ = outQueueDgamma_.template AllocTensor<float>();
+        AscendC::Duplicate(dgamma_, 0.0f, static_cast<int32_t>(count));
+        if constexpr (CENTER) {
+            dbeta_ = outQueueDbeta_.template AllocTensor<float>();
+            AscendC::Duplicate(dbeta_, 0.0f, static_cast<int32_t>(count));
+        }
+    }
+
+    __aicore__ inline void EndChunk(uint32_t chunk, uint32_t column, uint32_t count)
+    {
+        StoreChunk(outQueueDgamma_, dgamma_, chunk, column, count);
+        if constexpr (CENTER) {
+            StoreChunk(outQueueDbeta_, dbeta_, tiling_.chunks + chunk, column, count);
+        }
+    }
+
+    __aicore__ inline void StoreChunk(AscendC::TQue<AscendC::TPosition::VECOUT, 1>& queue,
+                                      AscendC::LocalTensor<float>& sums, uint32_t chunk, uint32_t column,
                                       uint32_t count)
     {
-        outQueueChunk_.EnQue(dgamma);
-        dgamma = outQueueChunk_.template DeQue<float>();
-        StoreRows(chunkGm_[static_cast<uint64_t>(chunk) * tiling_.chunkStride + column], dgamma,
+        queue.EnQue(sums);
+        sums = queue.template DeQue<float>();
+        StoreRows(chunkGm_[static_cast<uint64_t>(chunk) * tiling_.chunkStride + column], sums,
                   {1, count, tiling_.stride, count});
-        outQueueChunk_.FreeTensor(dgamma);
+        queue.FreeTensor(sums);
     }
 
     RowNormGradTilingData tiling_;
     uint32_t cols_ = 0;
     ColumnVector<G> gamma_;
+    RowStates states_;
     AscendC::GlobalTensor<T> dyGm_;
-    AscendC::GlobalTensor<float> drstdGm_;
     AscendC::GlobalTensor<T> xGm_;
-    AscendC::GlobalTensor<float> rstdGm_;
     AscendC::GlobalTensor<T> dresidualGm_;
     AscendC::GlobalTensor<T> dxGm_;
-    AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk
+    AscendC::GlobalTensor<float> chunkGm_;  // dgamma of each chunk, then dbeta of each chunk
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDy_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
-    // rstd, then drstd, in one buffer: the queues of VECIN may have eight in all, one for each event id of the chip.
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueState_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueDresidual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
-    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueChunk_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDgamma_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDbeta_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> dyFloatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> xhatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> laneSumBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> outerLaneSumBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> sumBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> centerBlockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> rstdBlockBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> meanBlockBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> innerBlockBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> outerBlockBuf_;
     AscendC::LocalTensor<T> dresidualLocal_;
     AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> xhat_;
     AscendC::LocalTensor<float> product_;
-    AscendC::LocalTensor<float> laneSum_;
+    AscendC::LocalTensor<float> dgamma_;
+    AscendC::LocalTensor<float> dbeta_;
+    AscendC::LocalTensor<float> laneSum_;       // of g * xhat
+    AscendC::LocalTensor<float> outerLaneSum_;  // of g
     AscendC::LocalTensor<float> sum_;
+    AscendC::LocalTensor<float> centerBlocks_;
     AscendC::LocalTensor<float> rstdBlocks_;
-    AscendC::LocalTensor<float> meanBlocks_;
-    AscendC::LocalTensor<float> rstdLocal_;
-    AscendC::LocalTensor<float> drstdLocal_;
+    AscendC::LocalTensor<float> innerBlocks_;
+    AscendC::LocalTensor<float> outerBlocks_;
 };
 
-template <typename T, typename G, bool ADD>
-__aicore__ inline void RunRmsNormBackward(GM_ADDR dy, GM_ADDR drstd, GM_ADDR dresidual, GM_ADDR x, GM_ADDR rstd,
-                                          GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR workspace,
-                                          const RowNormGradTilingData& tiling)
+template <typename T, typename G, bool CENTER, bool ADD>
+__aicore__ inline void RunNormBackward(const NormGradTensors& tensors, const RowNormGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     {
-        RmsNormBackward<T, G, ADD> kernel;
-        kernel.Init(dy, drstd, dresidual, x, rstd, gamma, dx, workspace, tiling, pipe);
+        NormBackward<T, G, CENTER, ADD> kernel;
+        kernel.Init(tensors, tiling, pipe);
         kernel.Process();
     }
     AscendC::SyncAll();
     pipe.Reset();
     SumChunks<G, RowNormGradTilingData> sum;
     sum.Init(tiling, pipe);
-    sum.Process(dgamma, workspace);
+    sum.Process(tensors.dgamma, tensors.workspace);
+    if constexpr (CENTER) {
+        const uint64_t dgammaBytes = static_cast<uint64_t>(tiling.chunks) * tiling.chunkStride * sizeof(float);
+        sum.Process(tensors.dbeta, tensors.workspace + dgammaBytes);
+    }
 }
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_BACKWARD_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_NORM_BACKWARD_H

@@ -1,0 +1,221 @@
+/*!
+ * Gradient of cross entropy: dlogits = (exp(logits - lse) - onehot(label)) * dloss, 0 for ignored rows, all in float.
+ *
+ * Plan: as the forward; one pass, since lse is known. In long rows the label's element gets its -1 by an instruction on
+ * its block alone.
+ * Bound: memory (logits once, dlogits once).
+ */
+#ifndef MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H
+#define MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H
+
+#include "cross_entropy_tiling.h"
+#include "kernel_operator.h"
+#include "label_rows.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+template <typename T>
+class CrossEntropyBackward {
+public:
+    __aicore__ inline void Init(GM_ADDR dloss, GM_ADDR logits, GM_ADDR labels, GM_ADDR lse, GM_ADDR dlogits,
+                                const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        cols_ = tiling.cols;
+        rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
+        rowEnd_ = rowBegin_ + tiling.rowsPerCore < tiling.rows ? rowBegin_ + tiling.rowsPerCore : tiling.rows;
+        dlossGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(dloss), tiling.rows);
+        lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse), tiling.rows);
+        logitsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(logits), tiling.rows * cols_);
+        dlogitsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dlogits), tiling.rows * cols_);
+        const uint32_t rows8 = LabelRows::RoundUp8(tiling.batchRows);
+        const uint32_t elements = tiling.packed != 0 ? tiling.batchRows * tiling.stride : tiling.tileCols;
+        pipe.InitBuffer(inQueue_, 2, elements * sizeof(T));
+        pipe.InitBuffer(outQueue_, 2, elements * sizeof(T));
+        pipe.InitBuffer(inQueueValues_, 1, 2 * rows8 * sizeof(float));
+        pipe.InitBuffer(valueBuf_, 2 * rows8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, 2 * rows8 * AscendC::ONE_BLK_SIZE);
+        value_ = valueBuf_.template Get<float>();
+        block_ = blockBuf_.template Get<float>();
+        AscendC::Duplicate(value_, 0.0f, static_cast<int32_t>(2 * rows8));  // Brcb reads whole blocks
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(floatBuf_, elements * sizeof(float));
+            float_ = floatBuf_.template Get<float>();
+        }
+        labels_.Init(labels, tiling, pipe);
+        if (tiling.packed != 0) {
+            pipe.InitBuffer(workBuf_, elements * sizeof(float));
+            work_ = workBuf_.template Get<float>();
+        } else {
+            pipe.InitBuffer(unitBuf_, FLOATS_PER_BLOCK * AscendC::ONE_BLK_SIZE);
+            units_ = unitBuf_.template Get<float>();
+            FillUnits(pipe);
+        }
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);
+        for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.batchRows) {
+            const uint64_t left = rowEnd_ - row;
+            const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
+            labels_.Load(row, rows);
+            LoadValues(row, rows, second);
+            const AscendC::LocalTensor<float> lse = block_;
+            const AscendC::LocalTensor<float> dloss = block_[second * FLOATS_PER_BLOCK];
+            if (tiling_.packed != 0) {
+                PackedRows(lse, dloss, row, rows);
+            } else {
+                for (uint32_t r = 0; r < rows; ++r) {
+                    LongRow(lse[r * FLOATS_PER_BLOCK], dloss[r * FLOATS_PER_BLOCK], row + r);
+                }
+            }
+            labels_.Free();
+        }
+    }
+
+private:
+    // lse and dloss (0 where ignored) of the rows, each 8 times.
+    __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
+    {
+        AscendC::LocalTensor<float> local = inQueueValues_.template AllocTensor<float>();
+        const Rows shape{1, rows, LabelRows::RoundUp8(rows), rows};
+        LoadRows(local, lseGm_[row], shape);
+        LoadRows(local[second], dlossGm_[row], shape);
+        inQueueValues_.EnQue(local);
+        local = inQueueValues_.template DeQue<float>();
+        AscendC::Muls(value_, local, 1.0f, static_cast<int32_t>(rows));
+        AscendC::Muls(value_[second], local[second], 1.0f, static_cast<int32_t>(rows));
+        inQueueValues_.FreeTensor(local);
+        labels_.Keep(value_[second], rows);
+        BroadcastRows(block_, value_, rows);
+        BroadcastRows(block_[second * FLOATS_PER_BLOCK], value_[second], rows);
+    }
+
+    __aicore__ inline void PackedRows(const AscendC::LocalTensor<float>& lse, const AscendC::LocalTensor<float>& dloss,
+                                      uint64_t row, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows * tiling_.stride);
+        const Rows shape{rows, cols_, tiling_.stride, cols_};
+        const RowBlock block{rows, tiling_.stride, tiling_.stride};
+        AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
+        LoadRows(local, logitsGm_[row * cols_], shape, true);
+        inQueue_.EnQue(local);
+        local = inQueue_.template DeQue<T>();
+        AscendC::LocalTensor<T> outLocal = outQueue_.template AllocTensor<T>();
+        const AscendC::LocalTensor<float> x = ToFloat(local, float_, static_cast<uint32_t>(count));
+        const AscendC::LocalTensor<float> y = Target(outLocal);
+        WithRows<SubOf>(y, x, lse, block);
+        AscendC::Exp(y, y, count);
+        labels_.Elsewhere(work_, rows);
+        AscendC::Adds(work_, work_, -1.0f, count);  // -1 in the label's column
+        AscendC::Add(y, y, work_, count);
+        WithRows<MulOf>(y, y, dloss, block);
+        FromFloat(outLocal, y, static_cast<uint32_t>(count));
+        inQueue_.FreeTensor(local);
+        CopyOut(outLocal, row * cols_, shape);
+    }
+
+    __aicore__ inline void LongRow(const AscendC::LocalTensor<float>& lse, const AscendC::LocalTensor<float>& dloss,
+                                   uint64_t row)
+    {
+        const int32_t label = labels_.At(row);
+        const bool marked = labels_.Counts(label) && labels_.IsColumn(label);
+        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
+            const uint32_t left = cols_ - column;
+            const uint32_t cols = left < tiling_.tileCols ? left : tiling_.tileCols;
+            const RowBlock block{1, cols, tiling_.tileCols};
+            const Rows shape{1, cols, tiling_.tileCols, cols};
+            AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
+            LoadRows(local, logitsGm_[row * cols_ + column], shape);
+            inQueue_.EnQue(local);
+            local = inQueue_.template DeQue<T>();
+            AscendC::LocalTensor<T> outLocal = outQueue_.template AllocTensor<T>();
+            const AscendC::LocalTensor<float> x = ToFloat(local, float_, cols);
+            const AscendC::LocalTensor<float> y = Target(outLocal);
+            WithRows<SubOf>(y, x, lse, block);
+            AscendC::Exp(y, y, static_cast<int32_t>(cols));
+            const uint32_t at = static_cast<uint32_t>(label) - column;
+            if (marked && static_cast<uint32_t>(label) >= column && at < cols) {
+                const uint32_t begin = at / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+                const uint32_t count = cols - begin < FLOATS_PER_BLOCK ? cols - begin : FLOATS_PER_BLOCK;
+                AscendC::Sub(y[begin], y[begin], units_[(at - begin) * FLOATS_PER_BLOCK], static_cast<int32_t>(count));
+            }
+            WithRows<MulOf>(y, y, dloss, block);
+            FromFloat(outLocal, y, cols);
+            inQueue_.FreeTensor(local);
+            CopyOut(outLocal, row * cols_ + column, shape);
+        }
+    }
+
+    __aicore__ inline AscendC::LocalTensor<float> Target(const AscendC::LocalTensor<T>& outLocal)
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return outLocal;
+        } else {
+            return float_;
+        }
+    }
+
+    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& outLocal, uint64_t offset, const Rows& shape)
+    {
+        outQueue_.EnQue(outLocal);
+        outLocal = outQueue_.template DeQue<T>();
+        StoreRows(dlogitsGm_[offset], outLocal, shape);
+        outQueue_.FreeTensor(outLocal);
+    }
+
+    // Block i has its 1 at place i.
+    __aicore__ inline void FillUnits(AscendC::TPipe& pipe)
+    {
+        AscendC::Duplicate(units_, 0.0f, static_cast<int32_t>(FLOATS_PER_BLOCK * FLOATS_PER_BLOCK));
+        const int32_t zeros = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::V_S));
+        AscendC::SetFlag<AscendC::HardEvent::V_S>(zeros);
+        AscendC::WaitFlag<AscendC::HardEvent::V_S>(zeros);
+        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
+            units_.SetValue(i * (FLOATS_PER_BLOCK + 1), 1.0f);
+        }
+        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
+        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
+        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
+    }
+
+    CrossEntropyTilingData tiling_;
+    uint32_t cols_ = 0;
+    uint64_t rowBegin_ = 0;
+    uint64_t rowEnd_ = 0;
+    AscendC::GlobalTensor<float> dlossGm_;
+    AscendC::GlobalTensor<float> lseGm_;
+    AscendC::GlobalTensor<T> logitsGm_;
+    AscendC::GlobalTensor<T> dlogitsGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueValues_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> valueBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> unitBuf_;
+    LabelRows labels_;
+    AscendC::LocalTensor<float> value_;
+    AscendC::LocalTensor<float> block_;
+    AscendC::LocalTensor<float> float_;  // for 16-bit T
+    AscendC::LocalTensor<float> work_;   // of short rows
+    AscendC::LocalTensor<float> units_;  // of long rows
+};
+
+template <typename T>
+__aicore__ inline void CrossEntropyGradKernel(GM_ADDR dloss, GM_ADDR logits, GM_ADDR labels, GM_ADDR lse,
+                                              GM_ADDR dlogits, [[maybe_unused]] GM_ADDR workspace,
+                                              const CrossEntropyGradTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    CrossEntropyBackward<T> kernel;
+    kernel.Init(dloss, logits, labels, lse, dlogits, tiling, pipe);
+    kernel.Process();
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H

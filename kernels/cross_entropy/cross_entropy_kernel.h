@@ -1,0 +1,226 @@
+/*!
+ * Cross entropy with class indices: lse = log(sum(exp(logits))), loss = lse - logits[label], all in float; rows whose
+ * label is ignoreIndex have no loss.
+ *
+ * Plan: short rows are packed several to a tile, and the label's logit is found by whole-tile instructions (a row
+ * number minus the label is 0 in one column). Long rows go by in tiles of columns once: maximum and sum are corrected
+ * from tile to tile, the label's logit is loaded by itself, and logarithms are taken for a batch of rows. The softmax
+ * is nowhere. Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
+ */
+#ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
+#define MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
+
+#include "cross_entropy_tiling.h"
+#include "kernel_operator.h"
+#include "label_rows.h"
+#include "primitives/row_values.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+template <typename T>
+class CrossEntropyForward {
+public:
+    __aicore__ inline void Init(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse,
+                                const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        cols_ = tiling.cols;
+        rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
+        rowEnd_ = rowBegin_ + tiling.rowsPerCore < tiling.rows ? rowBegin_ + tiling.rowsPerCore : tiling.rows;
+        logitsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(logits), tiling.rows * cols_);
+        lossGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(loss), tiling.rows);
+        lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse), tiling.rows);
+        const uint32_t rows8 = LabelRows::RoundUp8(tiling.batchRows);
+        const uint32_t elements = tiling.packed != 0 ? tiling.batchRows * tiling.stride : tiling.tileCols;
+        pipe.InitBuffer(inQueue_, 2, elements * sizeof(T));
+        pipe.InitBuffer(workBuf_, elements * sizeof(float));
+        pipe.InitBuffer(outQueueLoss_, 1, rows8 * sizeof(float));
+        pipe.InitBuffer(outQueueLse_, 1, rows8 * sizeof(float));
+        work_ = workBuf_.template Get<float>();
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(floatBuf_, elements * sizeof(float));
+            float_ = floatBuf_.template Get<float>();
+        }
+        rows_.Init(tiling.batchRows, pipe);
+        labels_.Init(labels, tiling, pipe);
+        if (tiling.packed == 0) {
+            pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
+            pipe.InitBuffer(maximaBuf_, (tiling.batchRows + 3) * AscendC::ONE_BLK_SIZE + FLOAT_LANES * sizeof(float));
+            maxima_ = maximaBuf_.template Get<float>();
+        }
+    }
+
+    __aicore__ inline void Process()
+    {
+        for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.batchRows) {
+            const uint64_t left = rowEnd_ - row;
+            const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
+            labels_.Load(row, rows);
+            AscendC::LocalTensor<float> loss = outQueueLoss_.template AllocTensor<float>();
+            AscendC::LocalTensor<float> lse = outQueueLse_.template AllocTensor<float>();
+            if (tiling_.packed != 0) {
+                PackedRows(loss, lse, row, rows);
+            } else {
+                LongRows(loss, lse, row, rows);
+            }
+            // loss holds the label's logit.
+            AscendC::Sub(loss, lse, loss, static_cast<int32_t>(rows));
+            labels_.Refuse(loss, rows);
+            labels_.Keep(loss, rows);
+            labels_.Free();
+            CopyOut(outQueueLoss_, lossGm_, loss, row, rows);
+            CopyOut(outQueueLse_, lseGm_, lse, row, rows);
+        }
+    }
+
+private:
+    static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
+
+    __aicore__ inline void PackedRows(const AscendC::LocalTensor<float>& chosen, const AscendC::LocalTensor<float>& lse,
+                                      uint64_t row, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        const uint32_t elements = rows * tiling_.stride;
+        const RowBlock block{rows, cols_, tiling_.stride};
+        AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
+        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, true);
+        inQueue_.EnQue(local);
+        local = inQueue_.template DeQue<T>();
+        const AscendC::LocalTensor<float> x = ToFloat(local, float_, elements);
+        rows_.StartLanes(LOWEST_FLOAT, rows);
+        FoldLanes<MaxOf>(rows_.lanes, x, block);
+        rows_.MaxOfLanes(rows);
+        rows_.Spread(rows);
+        AscendC::Maxs(lse, rows_.values, LOWEST_FLOAT, count);  // a copy
+        WithRows<SubOf>(work_, x, rows_.blocks, {rows, tiling_.stride, tiling_.stride});
+        AscendC::Exp(work_, work_, static_cast<int32_t>(elements));
+        rows_.StartLanes(0.0f, rows);
+        FoldLanes<AddOf>(rows_.lanes, work_, block);
+        rows_.SumOfLanes(rows);
+        AscendC::Ln(rows_.values, rows_.values, count);
+        AscendC::Add(lse, lse, rows_.values, count);
+        // x - inf everywhere but in the label's column.
+        labels_.Elsewhere(work_, rows);
+        LabelRows::Infinite(work_, static_cast<int32_t>(elements));
+        AscendC::Sub(work_, x, work_, static_cast<int32_t>(elements));
+        rows_.StartLanes(-__builtin_inff(), rows);
+        FoldLanes<MaxOf>(rows_.lanes, work_, block);
+        rows_.MaxOfLanes(rows);
+        AscendC::Muls(chosen, rows_.values, 1.0f, count);
+        inQueue_.FreeTensor(local);
+    }
+
+    __aicore__ inline void LongRows(const AscendC::LocalTensor<float>& chosen, const AscendC::LocalTensor<float>& lse,
+                                    uint64_t row, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        AscendC::LocalTensor<T> slots = inQueueChosen_.template AllocTensor<T>();
+        for (uint32_t r = 0; r < rows; ++r) {
+            const int32_t label = labels_.At(row + r);
+            const uint32_t column = labels_.IsColumn(label) ? static_cast<uint32_t>(label) : 0;
+            LoadRows(slots[r * PER_BLOCK], logitsGm_[(row + r) * cols_ + column], {1, 1, PER_BLOCK, 1}, true);
+        }
+        inQueueChosen_.EnQue(slots);
+        rows_.StartLanes(0.0f, rows);
+        for (uint32_t r = 0; r < rows; ++r) {
+            LongRow(row + r, r);
+        }
+        rows_.SumOfLanes(rows);
+        AscendC::Ln(lse, rows_.values, count);
+        // One of the 8 equal maxima of each row; then the label's logits, one a block.
+        AscendC::WholeReduceMax(rows_.values, maxima_, static_cast<int32_t>(FLOATS_PER_BLOCK), count, 1, 1, 1,
+                                AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+        AscendC::Add(lse, lse, rows_.values, count);
+        slots = inQueueChosen_.template DeQue<T>();
+        const AscendC::LocalTensor<float> wide = ToFloat(slots, chosenBuf_.template Get<float>(), rows * PER_BLOCK);
+        AscendC::WholeReduceSum(chosen, wide, 1, count, 1, 1, static_cast<int32_t>(PER_BLOCK / FLOATS_PER_BLOCK));
+        inQueueChosen_.FreeTensor(slots);
+    }
+
+    // Maximum and sums of row r of the batch, from tile to tile.
+    __aicore__ inline void LongRow(uint64_t row, uint32_t r)
+    {
+        const AscendC::LocalTensor<float> lanes = rows_.lanes[r * FLOAT_LANES];
+        const AscendC::LocalTensor<float> maximum = maxima_[r * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> now = maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> factor = now[FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> single = now[2 * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> maxLanes = now[3 * FLOATS_PER_BLOCK];
+        const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
+        AscendC::Duplicate(maximum, LOWEST_FLOAT, blockCount);
+        AscendC::Duplicate(single, LOWEST_FLOAT, blockCount);
+        AscendC::Duplicate(maxLanes, LOWEST_FLOAT, static_cast<int32_t>(FLOAT_LANES));
+        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
+            const uint32_t left = cols_ - column;
+            const RowBlock block{1, left < tiling_.tileCols ? left : tiling_.tileCols, tiling_.tileCols};
+            AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
+            LoadRows(local, logitsGm_[row * cols_ + column], {1, block.cols, tiling_.tileCols, block.cols});
+            inQueue_.EnQue(local);
+            local = inQueue_.template DeQue<T>();
+            const AscendC::LocalTensor<float> x = ToFloat(local, float_, block.cols);
+            FoldLanes<MaxOf>(maxLanes, x, block);
+            AscendC::WholeReduceMax(single, maxLanes, static_cast<int32_t>(FLOAT_LANES), 1, 1, 1, 8,
+                                    AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+            BroadcastRows(rows_.blocks, single, 1);
+            if (column > 0) {
+                AscendC::Sub(factor, maximum, rows_.blocks, blockCount);
+                AscendC::Exp(factor, factor, blockCount);
+                MulOf::Counter(lanes, lanes, factor, FLOAT_LANES, {1, 1, 0, 8, 8, 0});
+            }
+            AscendC::Maxs(maximum, rows_.blocks, LOWEST_FLOAT, blockCount);
+            WithRows<SubOf>(work_, x, rows_.blocks, block);
+            AscendC::Exp(work_, work_, static_cast<int32_t>(block.cols));
+            FoldLanes<AddOf>(lanes, work_, block);
+            inQueue_.FreeTensor(local);
+        }
+    }
+
+    template <class QUEUE>
+    __aicore__ inline void CopyOut(QUEUE& queue, const AscendC::GlobalTensor<float>& gm,
+                                   AscendC::LocalTensor<float>& values, uint64_t row, uint32_t rows)
+    {
+        queue.EnQue(values);
+        values = queue.template DeQue<float>();
+        StoreRows(gm[row], values, {1, rows, LabelRows::RoundUp8(rows), rows});
+        queue.FreeTensor(values);
+    }
+
+    CrossEntropyTilingData tiling_;
+    uint32_t cols_ = 0;
+    uint64_t rowBegin_ = 0;
+    uint64_t rowEnd_ = 0;
+    AscendC::GlobalTensor<T> logitsGm_;
+    AscendC::GlobalTensor<float> lossGm_;
+    AscendC::GlobalTensor<float> lseGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueChosen_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueLoss_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueLse_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> chosenBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> maximaBuf_;
+    RowValues rows_;
+    LabelRows labels_;
+    AscendC::LocalTensor<float> work_;
+    AscendC::LocalTensor<float> float_;   // logits in float, for 16-bit T
+    AscendC::LocalTensor<float> maxima_;  // of long rows, a block each; then scratch
+};
+
+template <typename T>
+__aicore__ inline void CrossEntropyKernel(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse,
+                                          [[maybe_unused]] GM_ADDR workspace, const CrossEntropyTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    CrossEntropyForward<T> kernel;
+    kernel.Init(logits, labels, loss, lse, tiling, pipe);
+    kernel.Process();
+}
+
+}  // namespace ms_ascend_ops
+
+#include "cross_entropy_grad_kernel.h"
+
+#endif  // MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H

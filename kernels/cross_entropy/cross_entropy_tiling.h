@@ -1,0 +1,80 @@
+/*!
+ * Tiling of cross_entropy and its gradient. Plain C++.
+ *
+ * Rows are split over cores. Short rows are packed several to a tile; longer ones are walked through in tiles of
+ * columns, and the values of a row are held for a batch of rows.
+ */
+#ifndef MS_ASCEND_OPS_CROSS_ENTROPY_TILING_H
+#define MS_ASCEND_OPS_CROSS_ENTROPY_TILING_H
+
+#include "cross_entropy_params.h"
+#include "primitives/row_plan.h"
+
+namespace ms_ascend_ops {
+
+struct CrossEntropyTilingData {
+    uint64_t rows;
+    uint64_t rowsPerCore;
+    uint32_t cols;
+    uint32_t packed;     // 1: short rows
+    uint32_t batchRows;  // rows of a tile when packed, else rows whose values are held
+    uint32_t tileCols;   // elements of a tile when not packed
+    uint32_t stride;     // from a row to the next in the Unified Buffer
+    int32_t ignoreIndex;
+};
+
+using CrossEntropyGradTilingData = CrossEntropyTilingData;
+
+namespace cross_entropy {
+
+constexpr uint32_t BATCH_ROWS = 64;
+constexpr uint32_t TILE_COLS = 8192;
+constexpr uint32_t STATE_BYTES = MAX_REPEAT_TIMES * 96;  // values a row beyond what PlanRows counts
+
+inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
+                         const Platform& platform, CrossEntropyTilingData& tiling)
+{
+    const uint64_t cols = logits.LastDim();
+    const uint64_t rows = logits.Product(0, logits.rank - 1);
+    const uint32_t bytes = SizeOf(logits.dtype);
+    Platform smaller = platform;
+    smaller.ubBytes -= STATE_BYTES;
+    // Column numbers, once.
+    const RowPlan plan = PlanRows(rows, cols, bytes, bytesPerElement, 0, sizeof(float), smaller);
+    tiling.rows = rows;
+    tiling.cols = static_cast<uint32_t>(cols);
+    tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);
+    tiling.packed = plan.stride <= SHORT_ROW ? 1 : 0;
+    tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, BATCH_ROWS));
+    tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(TILE_COLS, RoundUp(cols, 128)));
+    tiling.stride = plan.stride;
+    LaunchConfig config;
+    config.blockDim = CoresFor(rows, rows * cols * bytesMoved, platform);
+    // Whole blocks of the values of rows for each core.
+    tiling.rowsPerCore = SplitRows(rows, sizeof(float), sizeof(float), config);
+    return config;
+}
+
+}  // namespace cross_entropy
+
+inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const Platform& platform,
+                                       CrossEntropyTilingData& tiling)
+{
+    // logits in two buffers, a float copy unless they are float, one temporary.
+    const uint32_t bytes = SizeOf(params.logits.dtype);
+    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes, platform,
+                               tiling);
+}
+
+inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params, const Platform& platform,
+                                           CrossEntropyGradTilingData& tiling)
+{
+    // logits and their gradient in two buffers each, a float copy unless they are float, one temporary.
+    const uint32_t bytes = SizeOf(params.logits.dtype);
+    return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes,
+                               platform, tiling);
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_CROSS_ENTROPY_TILING_H

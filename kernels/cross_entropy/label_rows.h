@@ -1,0 +1,155 @@
+/*!
+ * Labels of a batch of rows: which rows count, and where each label stands in its row, without scalars.
+ */
+#ifndef MS_ASCEND_OPS_CROSS_ENTROPY_LABEL_ROWS_H
+#define MS_ASCEND_OPS_CROSS_ENTROPY_LABEL_ROWS_H
+
+#include "cross_entropy_tiling.h"
+#include "kernel_operator.h"
+#include "primitives/rows.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+class LabelRows {
+public:
+    __aicore__ inline void Init(GM_ADDR labels, const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        cols_ = tiling.cols;
+        stride_ = tiling.stride;
+        ignoreIndex_ = tiling.ignoreIndex;
+        const uint32_t rows8 = RoundUp8(tiling.batchRows);
+        labelsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(labels), tiling.rows);
+        pipe.InitBuffer(inQueue_, 1, rows8 * sizeof(int32_t));
+        pipe.InitBuffer(floatBuf_, rows8 * sizeof(float));
+        pipe.InitBuffer(keepBuf_, rows8 * sizeof(int32_t));
+        pipe.InitBuffer(intBuf_, rows8 * sizeof(int32_t));
+        labelFloat_ = floatBuf_.Get<float>();
+        keep_ = keepBuf_.Get<int32_t>();
+        ints_ = intBuf_.Get<int32_t>();
+        AscendC::Duplicate(labelFloat_, 0.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
+        if (tiling.packed != 0) {
+            pipe.InitBuffer(blockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(columnBuf_, RoundUp8(tiling.stride) * sizeof(float));
+            blocks_ = blockBuf_.Get<float>();
+            columns_ = columnBuf_.Get<float>();
+            FillColumns(RoundUp8(tiling.stride), pipe);
+        }
+    }
+
+    __aicore__ inline void Load(uint64_t row, uint32_t rows)
+    {
+        labels_ = inQueue_.AllocTensor<int32_t>();
+        LoadRows(labels_, labelsGm_[row], {1, rows, RoundUp8(rows), rows});
+        inQueue_.EnQue(labels_);
+        labels_ = inQueue_.DeQue<int32_t>();
+        const int32_t count = static_cast<int32_t>(rows);
+        // All ones where label - ignoreIndex is not 0, else zeros.
+        AscendC::Adds(ints_, labels_, -ignoreIndex_, count);
+        NotZero(ints_, count);
+        AscendC::Cast(keep_, labelFloat_, AscendC::RoundMode::CAST_RINT, rows);
+        AscendC::Muls(keep_, keep_, -1, count);
+    }
+
+    __aicore__ inline void Free() { inQueue_.FreeTensor(labels_); }
+
+    // values = values where the row counts, else 0, whatever they are.
+    __aicore__ inline void Keep(const AscendC::LocalTensor<float>& values, uint32_t rows)
+    {
+        const AscendC::LocalTensor<uint16_t> bits = values.ReinterpretCast<uint16_t>();
+        AscendC::And(bits, bits, keep_.ReinterpretCast<uint16_t>(), static_cast<int32_t>(2 * rows));
+    }
+
+    // values += inf where the label is no column.
+    __aicore__ inline void Refuse(const AscendC::LocalTensor<float>& values, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        // In [-1, cols]: -1 and cols, at the ends of the interval, stand for all that is outside.
+        AscendC::Maxs(ints_, labels_, -1, count);
+        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_), count);
+        AscendC::Adds(ints_, ints_, 1, count);
+        AscendC::Cast(labelFloat_, ints_, AscendC::RoundMode::CAST_RINT, rows);
+        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1), count);
+        AscendC::Abs(labelFloat_, labelFloat_, count);
+        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1) + 0.5f, count);
+        AscendC::Maxs(labelFloat_, labelFloat_, 0.0f, count);  // 0.5 outside, else 0
+        Infinite(labelFloat_, count);
+        AscendC::Add(values, values, labelFloat_, count);
+    }
+
+    // dst = 0 in the column of each row's label, else 1, for rows of a tile.
+    __aicore__ inline void Elsewhere(const AscendC::LocalTensor<float>& dst, uint32_t rows)
+    {
+        AscendC::Cast(labelFloat_, labels_, AscendC::RoundMode::CAST_RINT, rows);
+        BroadcastRows(blocks_, labelFloat_, rows);
+        const uint8_t row = static_cast<uint8_t>(stride_ / FLOATS_PER_BLOCK);
+        for (uint32_t column = 0; column < stride_; column += FLOAT_LANES) {
+            SubOf::Repeat(dst[column], columns_[column], blocks_, LanesAt(column, stride_), rows, {1, 1, 0, row, 0, 1});
+        }
+        const int32_t count = static_cast<int32_t>(rows * stride_);
+        AscendC::Abs(dst, dst, count);
+        AscendC::Mins(dst, dst, 1.0f, count);
+    }
+
+    // 0 stays 0, positive numbers become inf.
+    static __aicore__ inline void Infinite(const AscendC::LocalTensor<float>& values, int32_t count)
+    {
+        constexpr float LARGE = 3.0e38f;
+        AscendC::Muls(values, values, LARGE, count);
+        AscendC::Muls(values, values, LARGE, count);
+    }
+
+    static __aicore__ inline uint32_t RoundUp8(uint32_t count)
+    {
+        return (count + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+    }
+
+    __aicore__ inline int32_t At(uint64_t row) const { return labelsGm_.GetValue(row); }
+    __aicore__ inline bool Counts(int32_t label) const { return label != ignoreIndex_; }
+    __aicore__ inline bool IsColumn(int32_t label) const { return label >= 0 && static_cast<uint32_t>(label) < cols_; }
+
+private:
+    // labelFloat_ = 1 where ints is not 0, else 0.
+    __aicore__ inline void NotZero(const AscendC::LocalTensor<int32_t>& ints, int32_t count)
+    {
+        AscendC::Cast(labelFloat_, ints, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+        AscendC::Abs(labelFloat_, labelFloat_, count);
+        AscendC::Mins(labelFloat_, labelFloat_, 1.0f, count);
+    }
+
+    // 0, 1, 2 ...: the first block by hand, then each stretch from the one before it.
+    __aicore__ inline void FillColumns(uint32_t count, AscendC::TPipe& pipe)
+    {
+        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
+            columns_.SetValue(i, static_cast<float>(i));
+        }
+        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
+        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
+        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
+        for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
+            const uint32_t now = count - done < done ? count - done : done;
+            AscendC::Adds(columns_[done], columns_, static_cast<float>(done), static_cast<int32_t>(now));
+        }
+    }
+
+    uint32_t cols_ = 0;
+    uint32_t stride_ = 0;
+    int32_t ignoreIndex_ = 0;
+    AscendC::GlobalTensor<int32_t> labelsGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> keepBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> intBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> columnBuf_;
+    AscendC::LocalTensor<int32_t> labels_;
+    AscendC::LocalTensor<float> labelFloat_;  // scratch
+    AscendC::LocalTensor<int32_t> keep_;      // bits
+    AscendC::LocalTensor<int32_t> ints_;      // scratch
+    AscendC::LocalTensor<float> blocks_;
+    AscendC::LocalTensor<float> columns_;  // the numbers of the columns
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_CROSS_ENTROPY_LABEL_ROWS_H

@@ -1,0 +1,452 @@
+/*!
+ * GroupNorm: y = act((x - mean) * rstd * gamma + beta), mean and rstd over the D = C / num_groups channels of a group
+ * and all positions; act is nothing or SiLU. Channels first (N, C, ...) or last (N, ..., C), both as they lie.
+ *
+ * Plan, in three stages. (1) Sum: of every channel (or piece of one) the sums of c = x - K and c^2, where K is the mean
+ * of the channel's first elements, so that nothing cancels (primitives/layer_norm_forward.h). (2) Combine: the channels
+ * of a group to mean and rstd; from these, gamma and beta the factors of y = (x - K) * A + B for every channel.
+ * (3) Apply. Channel values go through the workspace, where D needs no alignment: groups of any number of channels are
+ * packed many to a tile. When there are groups enough for the cores, a core takes batches of its groups through all
+ * stages, so that x is in the cache when it is read again; else the cores share each stage, with barriers between.
+ * The arithmetic is the same. One value a channel (no spatial dims): stage 2 alone, from x to y.
+ * Bound: memory (x twice, the second time from the L2 cache where it fits; y once).
+ */
+#ifndef MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
+#define MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
+
+#include "group_norm_groups.h"
+#include "group_norm_tiles.h"
+#include "group_norm_tiling.h"
+#include "kernel_operator.h"
+#include "primitives/silu.h"
+
+namespace ms_ascend_ops {
+
+// Arrays of channel values in the workspace. K, sum of c and sum of c^2 of piece p are PIECES + 3 p and the next two.
+struct GroupNormArrays {
+    static constexpr uint32_t A = 0;
+    static constexpr uint32_t B = 1;
+    static constexpr uint32_t PIECES = 2;
+    static constexpr uint32_t SUMS = 3;
+};
+
+// Stages 1 and 3.
+template <typename T, bool LAST>
+class GroupNormData {
+public:
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, const GroupNormTilingData& tiling,
+                                AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
+        walk_.Init(tiling);
+        values_.Init(workspace, tiling, 3, pipe);
+        sums_.Init(workspace, tiling, GroupNormArrays::SUMS, pipe);
+        const uint32_t tileElements = tiling.tileRows * tiling.stride;
+        const uint32_t stepElements = tiling.stepRows * tiling.stride;
+        pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
+        pipe.InitBuffer(outQueueY_, 2, tileElements * sizeof(T));
+        pipe.InitBuffer(workBuf_, 2 * stepElements * sizeof(float));
+        pipe.InitBuffer(partBuf_, FLOAT_LANES * sizeof(float));
+        work_ = workBuf_.template Get<float>();
+        square_ = work_[stepElements];
+        part_ = partBuf_.template Get<float>();
+        AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(2 * stepElements));  // the gaps between rows are read
+    }
+
+    // Stage 1 on items [begin, end).
+    __aicore__ inline void Sum(uint64_t begin, uint64_t end)
+    {
+        walk_.Begin(begin, end);
+        while (walk_.NextUnit()) {
+            sums_.Begin();
+            if (LAST || tiling_.pieces > 1) {
+                LoadProbe();
+            }
+            while (walk_.NextTile()) {
+                AscendC::LocalTensor<T> xLocal = CopyIn(walk_.offset, walk_.shape);
+                if (!LAST && tiling_.pieces == 1) {
+                    for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
+                        ProbeRows(xLocal[r * tiling_.stride], r, walk_.BlockOf(r));
+                    }
+                    SetShift();
+                }
+                for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
+                    const RowBlock block = walk_.BlockOf(r);
+                    const AscendC::LocalTensor<float> xFloat =
+                        ToFloat(xLocal[r * tiling_.stride], work_, block.Elements());
+                    values_.template Apply<SubOf>(work_, xFloat, 0, r, block);
+                    AscendC::Mul(square_, work_, work_, static_cast<int32_t>(block.Elements()));
+                    sums_.Add(1, work_, r, block);
+                    sums_.Add(2, square_, r, block);
+                }
+                inQueueX_.FreeTensor(xLocal);
+            }
+            sums_.End(1, GroupNormArrays::PIECES + walk_.piece * GroupNormArrays::SUMS, walk_.state, walk_.channels);
+        }
+    }
+
+    // Stage 3 on items [begin, end).
+    __aicore__ inline void Apply(uint64_t begin, uint64_t end)
+    {
+        walk_.Begin(begin, end);
+        while (walk_.NextUnit()) {
+            values_.Load(GroupNormArrays::A, 3, walk_.state, walk_.channels);
+            while (walk_.NextTile()) {
+                AscendC::LocalTensor<T> xLocal = CopyIn(walk_.offset, walk_.shape);
+                AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+                for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
+                    const uint32_t at = r * tiling_.stride;
+                    ApplyBlock(yLocal[at], xLocal[at], r, walk_.BlockOf(r));
+                }
+                inQueueX_.FreeTensor(xLocal);
+                outQueueY_.EnQue(yLocal);
+                yLocal = outQueueY_.template DeQue<T>();
+                StoreRows(yGm_[walk_.offset], yLocal, walk_.shape);
+                outQueueY_.FreeTensor(yLocal);
+            }
+            values_.Free();
+        }
+    }
+
+private:
+    __aicore__ inline AscendC::LocalTensor<T> CopyIn(uint64_t offset, const Rows& shape)
+    {
+        AscendC::LocalTensor<T> local = inQueueX_.template AllocTensor<T>();
+        LoadRows(local, xGm_[offset], shape, shape.rows > 1);
+        inQueueX_.EnQue(local);
+        return inQueueX_.template DeQue<T>();
+    }
+
+    // K of a unit whose tiles do not begin with the channels' first elements.
+    __aicore__ inline void LoadProbe()
+    {
+        const uint32_t rows = LAST ? tiling_.probe : 1;
+        const uint32_t cols = LAST ? walk_.channels : tiling_.probe;
+        const RowBlock block{rows, cols, tiling_.stride};
+        AscendC::LocalTensor<T> xLocal = CopyIn(walk_.probe, {rows, cols, tiling_.stride, tiling_.channels});
+        if constexpr (LAST) {
+            SumColumns(sums_.Of(0), ToFloat(xLocal, work_, block.Elements()), block);
+        } else {
+            ProbeRows(xLocal, 0, block);
+        }
+        inQueueX_.FreeTensor(xLocal);
+        SetShift();
+    }
+
+    // The sum of the first elements of each row of a block.
+    __aicore__ inline void ProbeRows(const AscendC::LocalTensor<T>& x, uint32_t r, const RowBlock& block)
+    {
+        const AscendC::LocalTensor<float> sum = sums_.Of(0)[r];
+        if (tiling_.probe > FLOAT_LANES) {  // one long row
+            const int32_t repeats = static_cast<int32_t>(tiling_.probe / FLOAT_LANES);
+            AscendC::WholeReduceSum(part_, ToFloat(x, work_, tiling_.probe), static_cast<int32_t>(FLOAT_LANES), repeats,
+                                    1, 1, 8);
+            AscendC::WholeReduceSum(sum, part_, repeats, 1, 1, 1, 8);
+        } else {
+            AscendC::WholeReduceSum(sum, ToFloat(x, work_, block.Elements()), static_cast<int32_t>(tiling_.probe),
+                                    static_cast<int32_t>(block.rows), 1, 1,
+                                    block.rows == 1 ? 8 : static_cast<int32_t>(block.stride / FLOATS_PER_BLOCK));
+        }
+    }
+
+    __aicore__ inline void SetShift()
+    {
+        AscendC::Muls(sums_.Of(0), sums_.Of(0), tiling_.inverseProbe, static_cast<int32_t>(walk_.channels));
+        values_.Set(sums_.Of(0), walk_.channels);
+    }
+
+    // y = act((x - K) * A + B). SiLU uses neither scratch nor ones on the way forward.
+    __aicore__ inline void ApplyBlock(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& x, uint32_t r,
+                                      const RowBlock& block)
+    {
+        const uint32_t count = block.Elements();
+        values_.template Apply<SubOf>(work_, ToFloat(x, work_, count), 2, r, block);
+        values_.template Apply<MulOf>(work_, work_, 0, r, block);
+        if (tiling_.silu != 0) {
+            values_.template Apply<AddOf>(work_, work_, 1, r, block);
+            if constexpr (IS_FLOAT<T>) {
+                Silu::Forward(y, work_, 0, work_, work_, static_cast<int32_t>(count));
+            } else {
+                Silu::Forward(square_, work_, 0, work_, work_, static_cast<int32_t>(count));
+                FromFloat(y, square_, count);
+            }
+            return;
+        }
+        if constexpr (IS_FLOAT<T>) {
+            values_.template Apply<AddOf>(y, work_, 1, r, block);
+        } else {
+            values_.template Apply<AddOf>(work_, work_, 1, r, block);
+            FromFloat(y, work_, count);
+        }
+    }
+
+    GroupNormTilingData tiling_;
+    ChannelWalk<LAST> walk_;
+    ChannelValues<LAST> values_;
+    ChannelSums<LAST> sums_;
+    AscendC::GlobalTensor<T> xGm_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> partBuf_;
+    AscendC::LocalTensor<float> work_;    // of one block
+    AscendC::LocalTensor<float> square_;  // of one block
+    AscendC::LocalTensor<float> part_;
+};
+
+// Stage 2; with DIRECT, from x to y.
+template <typename T, typename G, bool DIRECT>
+class GroupNormCombine : public GroupTiles<G> {
+public:
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean, GM_ADDR rstd,
+                                GM_ADDR workspace, const GroupNormTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        this->InitTiles(gamma, beta, workspace, tiling, pipe);
+        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
+        meanGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(mean), tiling.groups);
+        rstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(rstd), tiling.groups);
+        const uint32_t groups8 = this->groups8_;
+        pipe.InitBuffer(outQueueMean_, 1, groups8 * sizeof(float));
+        pipe.InitBuffer(outQueueRstd_, 1, groups8 * sizeof(float));
+        pipe.InitBuffer(workBuf_, 4 * this->elements_ * sizeof(float));
+        pipe.InitBuffer(stateBuf_, 5 * groups8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, 3 * groups8 * AscendC::ONE_BLK_SIZE);
+        rest_ = workBuf_.template Get<float>();
+        sum_ = rest_[this->elements_];
+        square_ = rest_[2 * this->elements_];
+        work_ = rest_[3 * this->elements_];
+        shift_ = stateBuf_.template Get<float>();
+        delta_ = shift_[groups8];
+        variance_ = shift_[2 * groups8];
+        ones_ = shift_[3 * groups8];
+        part_ = shift_[4 * groups8];
+        shiftBlocks_ = blockBuf_.template Get<float>();
+        deltaBlocks_ = shiftBlocks_[groups8 * FLOATS_PER_BLOCK];
+        rstdBlocks_ = shiftBlocks_[2 * groups8 * FLOATS_PER_BLOCK];
+        AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(groups8));
+    }
+
+    __aicore__ inline void Process(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t group = begin; this->SetTile(group, end); group += this->groups_) {
+            const uint32_t channels = this->tiling_.groupChannels;
+            const uint32_t step = this->tiling_.tileChannels;
+            for (uint32_t column = 0; column < channels; column += step) {
+                AddChannels(column);
+            }
+            ComputeStatistics();
+            for (uint32_t column = 0; column < channels; column += step) {
+                if (step < channels) {
+                    LoadRest(column);
+                }
+                ComputeFactors(column);
+            }
+        }
+    }
+
+private:
+    // rest_ = K - k, with k the mean of K over the group's first channels.
+    __aicore__ inline void LoadRest(uint32_t column)
+    {
+        const RowBlock block = this->BlockOf(column);
+        if constexpr (DIRECT) {
+            const AscendC::GlobalTensor<T> from = xGm_[this->group_ * this->tiling_.groupChannels + column];
+            AscendC::LocalTensor<T> local = this->template LoadTile<T>(from, block);
+            SubtractShift(ToFloat(local, square_, block.Elements()), column, block);
+            this->inQueue_.FreeTensor(local);
+        } else {
+            AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::PIECES, column);
+            SubtractShift(local, column, block);
+            this->inQueue_.FreeTensor(local);
+        }
+    }
+
+    __aicore__ inline void SubtractShift(const AscendC::LocalTensor<float>& src, uint32_t column, const RowBlock& block)
+    {
+        if (column == 0) {
+            this->SumGroups(shift_, src, block, 1.0f / static_cast<float>(block.cols));
+            BroadcastRows(shiftBlocks_, shift_, block.rows);
+        }
+        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(block.Elements()));  // the gaps between groups are read
+        SubtractRows(rest_, src, shiftBlocks_, block);
+    }
+
+    // delta_ += the sums of channel mean - k; variance_ += those of the squares from k. A channel's sum of squares from
+    // its own mean is s2 - s1^2 / S.
+    __aicore__ inline void AddChannels(uint32_t column)
+    {
+        const RowBlock block = this->BlockOf(column);
+        const int32_t count = static_cast<int32_t>(block.Elements());
+        LoadRest(column);
+        if constexpr (DIRECT) {
+            AscendC::Mul(square_, rest_, rest_, count);
+            SumInto(delta_, rest_, column, block, this->tiling_.inverseChannels);
+        } else {
+            const float size = static_cast<float>(this->tiling_.size);
+            this->SumPieces(sum_, GroupNormArrays::PIECES + 1, GroupNormArrays::SUMS, column);
+            this->SumPieces(square_, GroupNormArrays::PIECES + 2, GroupNormArrays::SUMS, column);
+            AscendC::Mul(work_, sum_, sum_, count);
+            AscendC::Muls(work_, work_, this->tiling_.inverseSize, count);
+            AscendC::Sub(square_, square_, work_, count);
+            AscendC::Muls(sum_, sum_, this->tiling_.inverseSize, count);
+            AscendC::Add(sum_, sum_, rest_, count);
+            AscendC::Mul(work_, sum_, sum_, count);
+            AscendC::Muls(work_, work_, size, count);
+            AscendC::Add(square_, square_, work_, count);
+            SumInto(delta_, sum_, column, block, this->tiling_.inverseChannels);
+        }
+        SumInto(variance_, square_, column, block, this->tiling_.inverseCount);
+    }
+
+    __aicore__ inline void SumInto(const AscendC::LocalTensor<float>& total, const AscendC::LocalTensor<float>& src,
+                                   uint32_t column, const RowBlock& block, float factor)
+    {
+        if (column == 0) {
+            this->SumGroups(total, src, block, factor);
+            return;
+        }
+        this->SumGroups(part_, src, block, factor);
+        AscendC::Add(total, total, part_, static_cast<int32_t>(this->groups8_));
+    }
+
+    __aicore__ inline void ComputeStatistics()
+    {
+        const int32_t groups8 = static_cast<int32_t>(this->groups8_);
+        const uint32_t groups = this->groups_;
+        AscendC::LocalTensor<float> meanLocal = outQueueMean_.template AllocTensor<float>();
+        AscendC::LocalTensor<float> rstdLocal = outQueueRstd_.template AllocTensor<float>();
+        AscendC::Mul(rstdLocal, delta_, delta_, groups8);
+        AscendC::Sub(variance_, variance_, rstdLocal, groups8);
+        AscendC::Abs(variance_, variance_, groups8);  // rounding may leave a variance of 0 below 0
+        AscendC::Adds(variance_, variance_, this->tiling_.epsilon, groups8);
+        AscendC::Sqrt(variance_, variance_, groups8);
+        AscendC::Div(rstdLocal, ones_, variance_, groups8);
+        AscendC::Add(meanLocal, shift_, delta_, groups8);
+        BroadcastRows(deltaBlocks_, delta_, groups);
+        BroadcastRows(rstdBlocks_, rstdLocal, groups);
+        const Rows shape{1, groups, this->groups8_, groups};
+        outQueueMean_.EnQue(meanLocal);
+        outQueueRstd_.EnQue(rstdLocal);
+        meanLocal = outQueueMean_.template DeQue<float>();
+        rstdLocal = outQueueRstd_.template DeQue<float>();
+        StoreRows(meanGm_[this->group_], meanLocal, shape);
+        StoreRows(rstdGm_[this->group_], rstdLocal, shape);
+        outQueueMean_.FreeTensor(meanLocal);
+        outQueueRstd_.FreeTensor(rstdLocal);
+    }
+
+    // A = gamma * rstd, B = beta + (K - mean) * A, with K - mean = rest_ - delta.
+    __aicore__ inline void ComputeFactors(uint32_t column)
+    {
+        const RowBlock block = this->BlockOf(column);
+        const int32_t count = static_cast<int32_t>(block.Elements());
+        this->LoadFactors(column, true);
+        this->RepeatFactor(sum_, this->gamma_, block);
+        MultiplyRows(sum_, sum_, rstdBlocks_, block);
+        SubtractRows(rest_, rest_, deltaBlocks_, block);
+        AscendC::Mul(rest_, rest_, sum_, count);
+        AddColumns(rest_, rest_, this->beta_, this->SamplesOf(block));
+        if constexpr (DIRECT) {
+            AscendC::LocalTensor<T> y = this->outQueue_.template AllocTensor<T>();
+            AscendC::LocalTensor<float> result = rest_;
+            if (this->tiling_.silu != 0) {
+                Silu::Forward(square_, rest_, 0, rest_, rest_, count);  // without scratch and ones
+                result = square_;
+            }
+            if constexpr (IS_FLOAT<T>) {
+                AscendC::Muls(y, result, 1.0f, count);
+            }
+            FromFloat(y, result, block.Elements());
+            const AscendC::GlobalTensor<T> to = yGm_[this->group_ * this->tiling_.groupChannels + column];
+            this->template StoreTile<T>(to, y, block);
+        } else {
+            StoreCopy(GroupNormArrays::A, sum_, column, count);
+            StoreCopy(GroupNormArrays::B, rest_, column, count);
+        }
+    }
+
+    __aicore__ inline void StoreCopy(uint64_t array, const AscendC::LocalTensor<float>& src, uint32_t column,
+                                     int32_t count)
+    {
+        AscendC::LocalTensor<float> local = this->outQueue_.template AllocTensor<float>();
+        AscendC::Muls(local, src, 1.0f, count);
+        this->StoreArray(array, column, local);
+    }
+
+    AscendC::GlobalTensor<T> xGm_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::GlobalTensor<float> meanGm_;
+    AscendC::GlobalTensor<float> rstdGm_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueMean_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueRstd_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> stateBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::LocalTensor<float> rest_;
+    AscendC::LocalTensor<float> sum_;
+    AscendC::LocalTensor<float> square_;
+    AscendC::LocalTensor<float> work_;
+    AscendC::LocalTensor<float> shift_;  // k
+    AscendC::LocalTensor<float> delta_;  // mean - k
+    AscendC::LocalTensor<float> variance_;
+    AscendC::LocalTensor<float> ones_;
+    AscendC::LocalTensor<float> part_;
+    AscendC::LocalTensor<float> shiftBlocks_;
+    AscendC::LocalTensor<float> deltaBlocks_;
+    AscendC::LocalTensor<float> rstdBlocks_;
+};
+
+template <typename T, typename G, bool LAST>
+__aicore__ inline void RunGroupNorm(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean, GM_ADDR rstd,
+                                    GM_ADDR workspace, const GroupNormTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    GroupNormData<T, LAST> data;
+    GroupNormCombine<T, G, false> combine;
+    data.Init(x, y, workspace, tiling, pipe);
+    combine.Init(x, gamma, beta, y, mean, rstd, workspace, tiling, pipe);
+    const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
+    if (tiling.batchGroups == 0) {
+        const CoreShare items = ShareOf(tiling.items, tiling.itemsPerCore);
+        data.Sum(items.begin, items.end);
+        AscendC::SyncAll();
+        combine.Process(groups.begin, groups.end);
+        AscendC::SyncAll();
+        data.Apply(items.begin, items.end);
+        return;
+    }
+    const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
+    for (uint64_t begin = groups.begin; begin < groups.end; begin += tiling.batchGroups) {
+        const uint64_t end = begin + tiling.batchGroups < groups.end ? begin + tiling.batchGroups : groups.end;
+        data.Sum(begin * itemsOfGroup, end * itemsOfGroup);
+        WaitForStores(pipe);
+        combine.Process(begin, end);
+        WaitForStores(pipe);
+        data.Apply(begin * itemsOfGroup, end * itemsOfGroup);
+    }
+}
+
+template <typename T, typename G>
+__aicore__ inline void GroupNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean, GM_ADDR rstd,
+                                       GM_ADDR workspace, const GroupNormTilingData& tiling)
+{
+    if (tiling.size == 1) {
+        AscendC::TPipe pipe;
+        GroupNormCombine<T, G, true> combine;
+        combine.Init(x, gamma, beta, y, mean, rstd, workspace, tiling, pipe);
+        const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
+        combine.Process(groups.begin, groups.end);
+    } else if (tiling.channelsLast != 0) {
+        RunGroupNorm<T, G, true>(x, gamma, beta, y, mean, rstd, workspace, tiling);
+    } else {
+        RunGroupNorm<T, G, false>(x, gamma, beta, y, mean, rstd, workspace, tiling);
+    }
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_GROUP_NORM_KERNEL_H

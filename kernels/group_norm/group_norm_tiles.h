@@ -1,0 +1,269 @@
+/*!
+ * How the stages of group_norm that touch data walk over it: tiles of channels, values that each channel has, and sums
+ * over each channel.
+ *
+ * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
+ * its row. Channels last: a unit of work is a chunk of rows, tile by tile; a channel's value acts on its column.
+ */
+#ifndef MS_ASCEND_OPS_GROUP_NORM_TILES_H
+#define MS_ASCEND_OPS_GROUP_NORM_TILES_H
+
+#include "group_norm_tiling.h"
+#include "kernel_operator.h"
+#include "primitives/row_norm.h"
+
+namespace ms_ascend_ops {
+
+// Items or groups of this core.
+struct CoreShare {
+    uint64_t begin;
+    uint64_t end;
+};
+
+__aicore__ inline CoreShare ShareOf(uint64_t total, uint64_t perCore)
+{
+    const uint64_t begin = perCore * AscendC::GetBlockIdx();
+    const uint64_t end = begin + perCore < total ? begin + perCore : total;
+    return {begin < end ? begin : end, end};
+}
+
+// What this core has written to the workspace can be read by it afterwards.
+__aicore__ inline void WaitForStores(AscendC::TPipe& pipe)
+{
+    const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::MTE3_MTE2));
+    AscendC::SetFlag<AscendC::HardEvent::MTE3_MTE2>(event);
+    AscendC::WaitFlag<AscendC::HardEvent::MTE3_MTE2>(event);
+}
+
+// Units of work, and the tiles of a unit.
+template <bool LAST>
+class ChannelWalk {
+public:
+    uint64_t state = 0;      // index of the unit's first channel among the channel values
+    uint32_t channels = 0;   // of the unit
+    uint32_t piece = 0;      // of those channels
+    uint64_t probe = 0;      // where the unit's probe lies
+    uint64_t offset = 0;     // where the tile lies
+    Rows shape{0, 0, 0, 0};  // of the tile
+
+    __aicore__ inline void Init(const GroupNormTilingData& tiling) { tiling_ = tiling; }
+
+    __aicore__ inline void Begin(uint64_t begin, uint64_t end)
+    {
+        next_ = begin;
+        end_ = end;
+    }
+
+    __aicore__ inline bool NextUnit()
+    {
+        if (next_ >= end_) {
+            return false;
+        }
+        if constexpr (LAST) {
+            const uint64_t chunk = next_ / tiling_.columnTiles;
+            const uint32_t column = static_cast<uint32_t>(next_ - chunk * tiling_.columnTiles) * tiling_.tileCols;
+            const uint64_t sample = chunk / tiling_.pieces;
+            const uint32_t left = tiling_.channels - column;
+            piece = static_cast<uint32_t>(chunk - sample * tiling_.pieces);
+            channels = left < tiling_.tileCols ? left : tiling_.tileCols;
+            state = sample * tiling_.channelStride + column;
+            probe = sample * tiling_.size * tiling_.channels + column;
+            rowBegin_ = static_cast<uint64_t>(piece) * tiling_.chunkRows;
+            const uint64_t rowEnd = rowBegin_ + tiling_.chunkRows;
+            rowEnd_ = rowEnd < tiling_.size ? rowEnd : tiling_.size;
+            ++next_;
+        } else {
+            state = next_ / tiling_.pieces;
+            piece = static_cast<uint32_t>(next_ - state * tiling_.pieces);
+            channels = end_ - next_ < tiling_.step ? static_cast<uint32_t>(end_ - next_) : tiling_.step;
+            probe = state * tiling_.size;
+            rowBegin_ = 0;
+            rowEnd_ = channels;
+            next_ += channels;
+        }
+        return true;
+    }
+
+    __aicore__ inline bool NextTile()
+    {
+        if (rowBegin_ >= rowEnd_) {
+            return false;
+        }
+        const uint64_t left = rowEnd_ - rowBegin_;
+        const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
+        if constexpr (LAST) {
+            offset = probe + rowBegin_ * tiling_.channels;
+            shape = {rows, channels, tiling_.stride, tiling_.channels};
+        } else {
+            const uint64_t column = static_cast<uint64_t>(piece) * tiling_.tileCols;
+            const uint64_t cols = tiling_.size - column;
+            offset = probe + column;
+            shape = {rows, cols < tiling_.tileCols ? static_cast<uint32_t>(cols) : tiling_.tileCols, tiling_.stride,
+                     tiling_.size};
+        }
+        rowBegin_ += rows;
+        return true;
+    }
+
+    // The block of the tile that begins with row r.
+    __aicore__ inline RowBlock BlockOf(uint32_t r) const
+    {
+        const uint32_t left = shape.rows - r;
+        return {left < tiling_.stepRows ? left : tiling_.stepRows, shape.cols, tiling_.stride};
+    }
+
+private:
+    GroupNormTilingData tiling_;
+    uint64_t next_ = 0;
+    uint64_t end_ = 0;
+    uint64_t rowBegin_ = 0;
+    uint64_t rowEnd_ = 0;
+};
+
+// Values of a unit's channels, and what they do to a block.
+template <bool LAST>
+class ChannelValues {
+public:
+    __aicore__ inline void Init(GM_ADDR workspace, const GroupNormTilingData& tiling, uint32_t values,
+                                AscendC::TPipe& pipe)
+    {
+        arrayStride_ = tiling.arrayStride;
+        length_ = LAST ? tiling.stride : RoundUpToBlock(tiling.step);
+        gm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
+        pipe.InitBuffer(queue_, 1, values * length_ * sizeof(float));
+        if constexpr (!LAST) {
+            pipe.InitBuffer(blockBuf_, values * length_ * AscendC::ONE_BLK_SIZE);
+            blocks_ = blockBuf_.template Get<float>();
+        }
+    }
+
+    // Loads `values` arrays of the workspace, from array `first` on, at the unit's channels.
+    __aicore__ inline void Load(uint32_t first, uint32_t values, uint64_t state, uint32_t channels)
+    {
+        local_ = queue_.template AllocTensor<float>();
+        LoadRows(local_, gm_[first * arrayStride_ + state], {values, channels, length_, arrayStride_}, true);
+        queue_.EnQue(local_);
+        local_ = queue_.template DeQue<float>();
+        if constexpr (!LAST) {
+            for (uint32_t value = 0; value < values; ++value) {
+                BroadcastRows(blocks_[value * length_ * FLOATS_PER_BLOCK], local_[value * length_], channels);
+            }
+            queue_.FreeTensor(local_);
+        }
+    }
+
+    __aicore__ inline void Free()
+    {
+        if constexpr (LAST) {
+            queue_.FreeTensor(local_);
+        }
+    }
+
+    // Value 0, calculated here instead of loaded. `vector` lives as long as it is used.
+    __aicore__ inline void Set(const AscendC::LocalTensor<float>& vector, [[maybe_unused]] uint32_t channels)
+    {
+        if constexpr (LAST) {
+            local_ = vector;
+        } else {
+            BroadcastRows(blocks_, vector, channels);
+        }
+    }
+
+    // dst = src op value, on the block that begins with row r of the tile.
+    template <class INSTRUCTION>
+    __aicore__ inline void Apply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                 uint32_t value, [[maybe_unused]] uint32_t r, const RowBlock& block)
+    {
+        if constexpr (LAST) {
+            WithColumns<INSTRUCTION>(dst, src, local_[value * length_], block);
+        } else {
+            WithRows<INSTRUCTION>(dst, src, blocks_[(value * length_ + r) * FLOATS_PER_BLOCK], block);
+        }
+    }
+
+private:
+    uint64_t arrayStride_ = 0;
+    uint32_t length_ = 0;
+    AscendC::GlobalTensor<float> gm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> queue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::LocalTensor<float> local_;
+    AscendC::LocalTensor<float> blocks_;
+};
+
+// Sums over a unit's channels, which it leaves in the workspace.
+template <bool LAST>
+class ChannelSums {
+public:
+    __aicore__ inline void Init(GM_ADDR workspace, const GroupNormTilingData& tiling, uint32_t sums,
+                                AscendC::TPipe& pipe)
+    {
+        arrayStride_ = tiling.arrayStride;
+        sums_ = sums;
+        tileRows_ = tiling.tileRows;
+        length_ = LAST ? tiling.stride : RoundUpToBlock(tiling.step);
+        withLanes_ = !LAST && tiling.tileCols > FLOAT_LANES;
+        gm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
+        pipe.InitBuffer(queue_, 1, sums * length_ * sizeof(float));
+        if (withLanes_) {
+            pipe.InitBuffer(laneBuf_, sums * tileRows_ * FLOAT_LANES * sizeof(float));
+            lanes_ = laneBuf_.template Get<float>();
+        }
+    }
+
+    __aicore__ inline void Begin()
+    {
+        local_ = queue_.template AllocTensor<float>();
+        AscendC::Duplicate(local_, 0.0f, static_cast<int32_t>(sums_ * length_));
+        if (withLanes_) {
+            AscendC::Duplicate(lanes_, 0.0f, static_cast<int32_t>(sums_ * tileRows_ * FLOAT_LANES));
+        }
+    }
+
+    __aicore__ inline AscendC::LocalTensor<float> Of(uint32_t sum) const { return local_[sum * length_]; }
+
+    // Adds a block that begins with row r of the tile.
+    __aicore__ inline void Add(uint32_t sum, const AscendC::LocalTensor<float>& src, [[maybe_unused]] uint32_t r,
+                               const RowBlock& block)
+    {
+        if constexpr (LAST) {
+            SumColumns(Of(sum), src, block);
+        } else if (withLanes_) {
+            SumLanes(lanes_[(sum * tileRows_ + r) * FLOAT_LANES], src, block);
+        } else {
+            AscendC::WholeReduceSum(Of(sum)[r], src, static_cast<int32_t>(block.cols), static_cast<int32_t>(block.rows),
+                                    1, 1, static_cast<int32_t>(block.stride / FLOATS_PER_BLOCK));
+        }
+    }
+
+    // Of sums [first, last): finishes them. All go to the arrays from `array` on, at the unit's channels.
+    __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
+    {
+        if (withLanes_) {
+            for (uint32_t sum = first; sum < sums_; ++sum) {
+                AscendC::WholeReduceSum(Of(sum), lanes_[sum * tileRows_ * FLOAT_LANES],
+                                        static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(channels), 1, 1, 8);
+            }
+        }
+        queue_.EnQue(local_);
+        local_ = queue_.template DeQue<float>();
+        StoreRows(gm_[array * arrayStride_ + state], local_, {sums_, channels, length_, arrayStride_});
+        queue_.FreeTensor(local_);
+    }
+
+private:
+    uint64_t arrayStride_ = 0;
+    uint32_t sums_ = 0;
+    uint32_t tileRows_ = 0;
+    uint32_t length_ = 0;
+    bool withLanes_ = false;
+    AscendC::GlobalTensor<float> gm_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> queue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> laneBuf_;
+    AscendC::LocalTensor<float> local_;
+    AscendC::LocalTensor<float> lanes_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_GROUP_NORM_TILES_H

@@ -1,0 +1,246 @@
+/*!
+ * Tiling of group_norm and group_norm_grad. Plain C++.
+ *
+ * x is N x C x S (channels first) or N x S x C (channels last). Tiles hold channels: rows of S elements, or pieces of
+ * them, when channels come first; columns of a chunk of rows when they come last. What is calculated of a tile depends
+ * on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
+ */
+#ifndef MS_ASCEND_OPS_GROUP_NORM_TILING_H
+#define MS_ASCEND_OPS_GROUP_NORM_TILING_H
+
+#include "group_norm_params.h"
+#include "primitives/split.h"
+
+namespace ms_ascend_ops {
+
+struct GroupNormTilingData {
+    uint64_t items;         // pieces of work of the stages on data
+    uint64_t itemsPerCore;  // a multiple of `step`
+    uint64_t groups;        // N * num_groups
+    uint64_t groupsPerCore;
+    uint64_t batchGroups;    // 0: cores share all stages; else each core takes its groups through all of them, so many
+                             // at a time
+    uint64_t arrayStride;    // elements from one array of channel values in the workspace to the next
+    uint64_t size;           // S
+    uint32_t channels;       // C
+    uint32_t channelStride;  // elements from a sample's channel values to the next sample's
+    uint32_t numGroups;      // of a sample
+    uint32_t groupChannels;  // D = C / numGroups
+    uint32_t pieces;         // of a channel
+    uint32_t step;           // items of a tile
+    uint32_t columnTiles;    // channels last: tiles that the channels are split into
+    uint32_t chunkRows;      // channels last: rows in a piece
+    uint32_t tileRows;       // rows of a tile in the Unified Buffer
+    uint32_t stepRows;       // rows one instruction handles
+    uint32_t tileCols;
+    uint32_t stride;        // elements from a row to the next in the Unified Buffer
+    uint32_t probe;         // elements of a channel whose mean the variance is shifted by
+    uint32_t groupStride;   // elements from a group's channel values to the next in the Unified Buffer
+    uint32_t tileGroups;    // groups whose channel values are combined at a time
+    uint32_t tileChannels;  // their channels: D, or less if a group does not fit
+    uint32_t channelsLast;
+    uint32_t silu;
+    uint32_t chunks;  // second stage of dgamma and dbeta: the samples (primitives/sum_chunks.h)
+    uint32_t chunkStride;
+    uint32_t cols;
+    uint32_t reduceCols;
+    uint32_t reduceRows;
+    float epsilon;
+    float inverseSize;  // 1 / S
+    float inverseProbe;
+    float inverseChannels;  // 1 / D
+    float inverseCount;     // 1 / (D * S)
+};
+
+using GroupNormGradTilingData = GroupNormTilingData;
+
+namespace group_norm {
+
+constexpr uint32_t SHORT_ROW = 1024;         // elements: up to here several rows share an instruction
+constexpr uint32_t TILE_BYTES = 32 * 1024;   // of x in one buffer
+constexpr uint32_t COMBINE_ELEMENTS = 1024;  // channel values combined at a time
+constexpr uint32_t MAX_ROWS = 248;           // multiple of 8 within the 255 repeats of an instruction
+constexpr uint32_t PROBE_ROWS = 8;           // channels last
+constexpr uint32_t MAX_PROBE = 4096;         // channels first: 64 sums of 64
+constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums cost as much as a row or two
+constexpr uint32_t MAX_CHUNKS = 96;          // two for each core of a 48-core chip
+constexpr uint32_t BATCH_BYTES = 128 * 1024;
+constexpr uint32_t LINE_ELEMENTS = 128;
+constexpr uint32_t REDUCE_COLS = 512;
+constexpr uint32_t REDUCE_BYTES = 48 * 1024;
+constexpr uint32_t COMBINE_BUFFERS = 11;  // of COMBINE_ELEMENTS floats
+constexpr uint32_t COMBINE_GROUPS = 64;
+constexpr uint32_t FIXED_BYTES = 20 * 1024;  // small buffers of the groups, rounding
+
+// What a kernel keeps in the Unified Buffer and in the workspace.
+struct Demand {
+    uint32_t queues;   // tensors that go in and out
+    uint32_t works;    // float temporaries of a tile
+    uint32_t vectors;  // values of a channel that a tile needs
+    uint32_t sums;     // values of a channel that a tile leaves
+    uint32_t arrays;   // arrays of channel values, without the sums of pieces
+};
+
+struct Shape {
+    uint64_t samples;
+    uint64_t size;
+    uint64_t channels;
+};
+
+inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
+{
+    const uint64_t channels = x.dims[channelsLast ? x.rank - 1 : 1];
+    return {static_cast<uint64_t>(x.dims[0]), x.Product(1, x.rank) / channels, channels};
+}
+
+// Channels first: rows of S elements. Sets tileRows, stepRows, tileCols, stride, pieces, step, probe.
+inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand,
+                      GroupNormTilingData& tiling)
+{
+    const uint64_t perElement = 2 * demand.queues * bytes + 4 * demand.works;  // one row has all temporaries
+    const uint64_t stride = RoundUp(shape.size, BLOCK_BYTES / bytes);
+    const bool isShort = stride <= SHORT_ROW;
+    const bool lanes = shape.size > FLOATS_PER_REPEAT;
+    const uint64_t perRow =
+        demand.sums * ((lanes ? 256 : 0) + 4) + demand.vectors * (BLOCK_BYTES + 4) + BLOCK_BYTES + 8;
+    const uint64_t capacity = std::min<uint64_t>(TILE_BYTES / bytes, (ub - 16 * perRow) / perElement);
+    tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, capacity));
+    if (tiling.pieces > 1) {
+        const uint64_t cols = RoundUp(CeilDiv(shape.size, tiling.pieces), LINE_ELEMENTS);
+        tiling.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
+        tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, tiling.tileCols));
+        tiling.stride = tiling.tileCols;
+        tiling.tileRows = 1;
+        tiling.stepRows = 1;
+    } else {
+        tiling.tileCols = static_cast<uint32_t>(shape.size);
+        tiling.stride = static_cast<uint32_t>(stride);
+        const uint64_t oneRow = isShort ? 0 : stride * 4 * demand.works;
+        const uint64_t fit = (ub - oneRow) / (stride * perElement - oneRow + perRow);
+        const uint64_t wanted = TILE_BYTES / (stride * bytes);
+        uint64_t rows = std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), MAX_ROWS});
+        rows = rows > 8 ? rows / 8 * 8 : rows;
+        tiling.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, rows));
+        tiling.stepRows = isShort ? tiling.tileRows : 1;
+    }
+    tiling.step = tiling.pieces > 1 ? 1 : tiling.tileRows;
+    tiling.columnTiles = 1;
+    const uint64_t most = std::min<uint64_t>(tiling.tileCols, isShort ? FLOATS_PER_REPEAT : MAX_PROBE);
+    tiling.probe =
+        static_cast<uint32_t>(most > FLOATS_PER_REPEAT ? most / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT : most);
+    tiling.items = shape.samples * shape.channels * tiling.pieces;
+}
+
+// Channels last: chunks of rows, columns in tiles.
+inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand, GroupNormTilingData& tiling)
+{
+    const uint64_t perElement = 2 * demand.queues * bytes + 4 * demand.works;
+    const uint64_t align = BLOCK_BYTES / bytes;
+    tiling.columnTiles = static_cast<uint32_t>(CeilDiv(shape.channels, SHORT_ROW));
+    const uint64_t cols = tiling.columnTiles == 1 ? shape.channels : SHORT_ROW;
+    tiling.tileCols = static_cast<uint32_t>(cols);
+    tiling.stride = static_cast<uint32_t>(RoundUp(cols, align));
+    const uint64_t perColumn = 4 * (demand.vectors + demand.sums) + 8;
+    const uint64_t fit = (ub - tiling.stride * perColumn) / (tiling.stride * perElement);
+    const uint64_t wanted = TILE_BYTES / (tiling.stride * bytes);
+    tiling.chunkRows = static_cast<uint32_t>(std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(shape.size, MAX_CHUNKS)));
+    tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, tiling.chunkRows));
+    const uint64_t rows =
+        std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), MAX_ROWS, tiling.chunkRows, shape.size});
+    tiling.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, rows));
+    tiling.stepRows = tiling.tileRows;
+    tiling.step = 1;
+    tiling.probe = static_cast<uint32_t>(std::min<uint64_t>({PROBE_ROWS, tiling.tileRows, shape.size}));
+    tiling.items = shape.samples * tiling.pieces * tiling.columnTiles;
+}
+
+inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numGroups, bool channelsLast, bool silu,
+                         float epsilon, const Demand& demand, const Platform& platform, GroupNormTilingData& tiling)
+{
+    const Shape shape = ShapeOf(x, channelsLast);
+    const uint32_t bytes = SizeOf(x.dtype);
+    tiling.size = shape.size;
+    tiling.channels = static_cast<uint32_t>(shape.channels);
+    tiling.numGroups = static_cast<uint32_t>(numGroups);
+    tiling.groupChannels = static_cast<uint32_t>(shape.channels / numGroups);
+    tiling.groups = shape.samples * numGroups;
+    tiling.silu = silu ? 1 : 0;
+    tiling.epsilon = epsilon;
+    // Without spatial dims both formats are the same, and a channel is one value: rows of channels suit it better.
+    tiling.channelsLast = channelsLast || shape.size == 1 ? 1 : 0;
+
+    // Groups: as many as fit, but whole samples, or parts of one.
+    const uint64_t groupStride = RoundUp(tiling.groupChannels, 16);
+    tiling.tileChannels = static_cast<uint32_t>(std::min<uint64_t>(tiling.groupChannels, COMBINE_ELEMENTS));
+    tiling.groupStride = static_cast<uint32_t>(std::min<uint64_t>(groupStride, COMBINE_ELEMENTS));
+    uint64_t tileGroups = std::min<uint64_t>(COMBINE_ELEMENTS / tiling.groupStride, COMBINE_GROUPS);
+    if (tileGroups > numGroups) {
+        tileGroups = tileGroups / numGroups * numGroups;
+    }
+    const uint64_t combineBytes = static_cast<uint64_t>(COMBINE_ELEMENTS) * 4 * COMBINE_BUFFERS;
+    const uint64_t ub = platform.ubBytes - FIXED_BYTES - combineBytes;
+    if (tiling.channelsLast != 0) {
+        PlanLast(shape, bytes, ub, demand, tiling);
+        tiling.channelStride = static_cast<uint32_t>(RoundUp(shape.channels, 8));
+        if (tiling.channelStride != shape.channels) {
+            tileGroups = std::min<uint64_t>(tileGroups, numGroups);  // samples do not lie side by side
+        }
+    } else {
+        PlanFirst(shape, bytes, ub, demand, tiling);
+        tiling.channelStride = tiling.channels;
+    }
+    tiling.tileGroups = static_cast<uint32_t>(tileGroups);
+    tiling.inverseSize = 1.0f / static_cast<float>(shape.size);
+    tiling.inverseProbe = 1.0f / static_cast<float>(tiling.probe);
+    tiling.inverseChannels = 1.0f / static_cast<float>(tiling.groupChannels);
+    tiling.inverseCount = 1.0f / static_cast<float>(tiling.groupChannels * shape.size);
+
+    LaunchConfig config;
+    const uint64_t elements = shape.samples * shape.channels * shape.size;
+    const uint64_t tiles = CeilDiv(tiling.items, tiling.step);
+    config.blockDim = CoresFor(std::max<uint64_t>(1, tiles), demand.queues * elements * bytes, platform);
+    tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
+    tiling.groupsPerCore = CeilDiv(tiling.groups, config.blockDim);
+    // Whole groups for each core, if that leaves no core idle for long: they stay in its cache.
+    const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
+    if (tiling.channelsLast == 0 && tiling.groupsPerCore * config.blockDim * 8 <= tiling.groups * 9) {
+        tiling.batchGroups = std::max<uint64_t>(1, BATCH_BYTES / std::max<uint64_t>(1, groupBytes));
+    }
+    tiling.arrayStride = RoundUp(shape.samples * tiling.channelStride, LINE_ELEMENTS);
+    config.workspaceBytes =
+        (demand.arrays + static_cast<uint64_t>(demand.sums) * tiling.pieces) * tiling.arrayStride * 4;
+
+    tiling.chunks = static_cast<uint32_t>(shape.samples);
+    tiling.chunkStride = tiling.channelStride;
+    tiling.cols = tiling.channels;
+    tiling.reduceCols = static_cast<uint32_t>(
+        std::min<uint64_t>(RoundUp(CeilDiv(shape.channels, config.blockDim), 512 / gammaBytes), REDUCE_COLS));
+    tiling.reduceRows =
+        std::max(1u, std::min({tiling.chunks, MAX_REPEAT_TIMES, REDUCE_BYTES / (tiling.reduceCols * 4)}));
+    return config;
+}
+
+}  // namespace group_norm
+
+// x and y; the shifted values and one temporary; A, B and K of a channel; K and two sums of each piece.
+inline LaunchConfig GroupNormTiling(const GroupNormParams& params, const Platform& platform,
+                                    GroupNormTilingData& tiling)
+{
+    return group_norm::Plan(
+        params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
+        params.activation == GroupNormActivation::SILU, params.epsilon, {2, 2, 3, 3, 2}, platform, tiling);
+}
+
+// dy, x and dx; temporaries; five values of a channel; two sums of each piece; seven arrays.
+inline LaunchConfig GroupNormGradTiling(const GroupNormGradParams& params, const Platform& platform,
+                                        GroupNormGradTilingData& tiling)
+{
+    return group_norm::Plan(params.x, SizeOf(params.gamma.dtype), params.num_groups,
+                            params.data_format == GroupNormDataFormat::NHWC,
+                            params.activation == GroupNormActivation::SILU, params.epsilon,
+                            {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7}, platform, tiling);
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_GROUP_NORM_TILING_H

@@ -1,0 +1,287 @@
+/*!
+ * LayerNorm: y = (x - mean) * rstd * gamma + beta over rows, rstd = 1 / sqrt(var + epsilon), of x or of x = x1 + x2.
+ *
+ * The variance neither cancels nor takes a pass of its own. A row is shifted by k, the mean of its first columns (the
+ * probe, a sixteenth of them), and c = x - k and c^2 are summed: mean = k + d with d = sum(c) / n, and var =
+ * sum(c^2) / n - d^2. A part of p of the values lies at most std * sqrt(1 / p - 1) from the mean of all, so d^2 is at
+ * most 1 / p - 1 times var: whatever the values, the subtraction costs at most log2(1 / p) bits. y is (c - d) * rstd,
+ * so it is accurate even where float cannot hold the mean to more than the values' deviation.
+ *
+ * Plan: as primitives/rms_norm_forward.h; c stays in the Unified Buffer. Rows longer than a tile are read twice.
+ * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_LAYER_NORM_FORWARD_H
+#define MS_ASCEND_OPS_PRIMITIVES_LAYER_NORM_FORWARD_H
+
+#include "kernel_operator.h"
+#include "primitives/row_norm.h"
+#include "primitives/row_norm_tiling.h"
+
+namespace ms_ascend_ops {
+
+// With ADD the input is x1 + x2, which goes to `sum`; without it x2 and sum are null.
+template <typename T, typename G, bool ADD>
+class LayerNormForward {
+public:
+    __aicore__ inline void Init(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean,
+                                GM_ADDR rstd, GM_ADDR sum, const RowNormTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        cols_ = tiling.cols;
+        rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
+        rowEnd_ = rowBegin_ + tiling.rowsPerCore < tiling.rows ? rowBegin_ + tiling.rowsPerCore : tiling.rows;
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), tiling.rows * cols_);
+        meanGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(mean), tiling.rows);
+        rstdGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(rstd), tiling.rows);
+
+        const uint32_t rows8 = RoundUpToBlock(tiling.tileRows);
+        input_.Init(x1, x2, sum, tiling, pipe);
+        gamma_.Init(gamma, cols_, tiling.stride, pipe);
+        beta_.Init(beta, cols_, tiling.stride, pipe);
+        pipe.InitBuffer(outQueueY_, tiling.buffers, tiling.tileRows * tiling.stride * sizeof(T));
+        pipe.InitBuffer(outQueueMean_, 1, rows8 * sizeof(float));
+        pipe.InitBuffer(outQueueRstd_, 1, rows8 * sizeof(float));
+        pipe.InitBuffer(squareBuf_, tiling.stepRows * tiling.stride * sizeof(float));
+        pipe.InitBuffer(laneSumBuf_, (2 * tiling.tileRows + 2) * FLOAT_LANES * sizeof(float));
+        pipe.InitBuffer(stateBuf_, 4 * rows8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, 3 * rows8 * AscendC::ONE_BLK_SIZE);
+        square_ = squareBuf_.template Get<float>();
+        laneSum_ = laneSumBuf_.template Get<float>();
+        laneSquare_ = laneSum_[tiling.tileRows * FLOAT_LANES];
+        totalLanes_ = laneSum_[2 * tiling.tileRows * FLOAT_LANES];
+        const AscendC::LocalTensor<float> state = stateBuf_.template Get<float>();
+        shift_ = state;
+        rest_ = state[rows8];
+        variance_ = state[2 * rows8];
+        ones_ = state[3 * rows8];
+        shiftBlocks_ = blockBuf_.template Get<float>();
+        restBlocks_ = shiftBlocks_[rows8 * FLOATS_PER_BLOCK];
+        rstdBlocks_ = shiftBlocks_[2 * rows8 * FLOATS_PER_BLOCK];
+        AscendC::Duplicate(ones_, 1.0f, static_cast<int32_t>(rows8));
+    }
+
+    __aicore__ inline void Process()
+    {
+        if (rowBegin_ >= rowEnd_) {
+            return;
+        }
+        if (tiling_.tileCols == cols_) {
+            ProcessWholeRows();
+        } else {
+            ProcessSplitRows();
+        }
+    }
+
+private:
+    __aicore__ inline void ProcessWholeRows()
+    {
+        const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_);
+        const AscendC::LocalTensor<float> beta = beta_.Load(0, cols_);
+        for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.tileRows) {
+            const uint64_t left = rowEnd_ - row;
+            const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
+            const Rows shape{rows, cols_, tiling_.stride, cols_};
+            input_.Begin(row * cols_, shape, true);
+            ClearLanes(laneSum_, rows);
+            for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
+                RowBlock block = BlockAt(tiling_, r, rows);
+                block.cols = tiling_.probe;
+                Probe(r * tiling_.stride, r, block);
+            }
+            ComputeShift(rows);
+            ClearLanes(laneSum_, rows);
+            ClearLanes(laneSquare_, rows);
+            AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+            for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
+                const RowBlock block = BlockAt(tiling_, r, rows);
+                const uint32_t at = r * tiling_.stride;
+                const AscendC::LocalTensor<float> x = input_.Take(at, block.Elements(), square_);
+                const AscendC::LocalTensor<float> shifted = Shifted(yLocal[at], x);
+                // With the gaps between rows, which are read below.
+                const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
+                SubtractRows(shifted, x, shiftBlocks_[r * FLOATS_PER_BLOCK], wide);
+                AscendC::Mul(square_, shifted, shifted, static_cast<int32_t>(block.Elements()));
+                SumLanes(laneSum_[r * FLOAT_LANES], shifted, block);
+                SumLanes(laneSquare_[r * FLOAT_LANES], square_, block);
+            }
+            ComputeStatistics(row, rows);
+            for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
+                const uint32_t at = r * tiling_.stride;
+                Normalize(yLocal[at], Shifted(yLocal[at], input_.Taken(at)), r, gamma, beta, BlockAt(tiling_, r, rows));
+            }
+            input_.End(row * cols_, shape);
+            CopyOut(yLocal, row * cols_, shape);
+        }
+        gamma_.Free();
+        beta_.Free();
+    }
+
+    __aicore__ inline void ProcessSplitRows()
+    {
+        for (uint64_t row = rowBegin_; row < rowEnd_; ++row) {
+            ClearLanes(laneSum_, 1);
+            const RowBlock first = ColumnsAt(tiling_, 0);
+            const Rows firstShape{1, first.cols, tiling_.stride, first.cols};
+            input_.Begin(row * cols_, firstShape, false);
+            Probe(0, 0, first);
+            input_.End(row * cols_, firstShape);
+            ComputeShift(1);
+            ClearLanes(totalLanes_, 2);
+            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
+                const RowBlock block = ColumnsAt(tiling_, column);
+                const Rows shape{1, block.cols, tiling_.stride, block.cols};
+                input_.Begin(row * cols_ + column, shape, false);
+                const AscendC::LocalTensor<float> x = input_.Take(0, block.cols, square_);
+                SubtractRows(square_, x, shiftBlocks_, block);
+                ClearLanes(laneSum_, 2);  // and laneSquare_
+                SumLanes(laneSum_, square_, block);
+                AscendC::Mul(square_, square_, square_, static_cast<int32_t>(block.cols));
+                SumLanes(laneSquare_, square_, block);
+                AscendC::Add(totalLanes_, totalLanes_, laneSum_, static_cast<int32_t>(2 * FLOAT_LANES));
+                input_.End(row * cols_ + column, shape);
+            }
+            AscendC::Adds(laneSum_, totalLanes_, 0.0f, static_cast<int32_t>(2 * FLOAT_LANES));
+            ComputeStatistics(row, 1);
+            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
+                NormalizeColumns(row, column);
+            }
+        }
+    }
+
+    __aicore__ inline void NormalizeColumns(uint64_t row, uint32_t column)
+    {
+        const RowBlock block = ColumnsAt(tiling_, column);
+        const Rows shape{1, block.cols, tiling_.stride, block.cols};
+        const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols);
+        const AscendC::LocalTensor<float> beta = beta_.Load(column, block.cols);
+        input_.Begin(row * cols_ + column, shape, true);
+        const AscendC::LocalTensor<float> x = input_.Take(0, block.cols, square_);
+        AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+        const AscendC::LocalTensor<float> shifted = Shifted(yLocal, x);
+        SubtractRows(shifted, x, shiftBlocks_, block);
+        Normalize(yLocal, shifted, 0, gamma, beta, block);
+        input_.End(row * cols_ + column, shape);
+        gamma_.Free();
+        beta_.Free();
+        CopyOut(yLocal, row * cols_ + column, shape);
+    }
+
+    // Where c = x - k is kept: in y's place, or in x's float copy.
+    __aicore__ inline AscendC::LocalTensor<float> Shifted([[maybe_unused]] const AscendC::LocalTensor<T>& y,
+                                                          [[maybe_unused]] const AscendC::LocalTensor<float>& x) const
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return y;
+        } else {
+            return x;
+        }
+    }
+
+    __aicore__ inline void ClearLanes(const AscendC::LocalTensor<float>& lanes, uint32_t rows)
+    {
+        AscendC::Duplicate(lanes, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+    }
+
+    // Sums the probe of a block's rows, the first of which is row r.
+    __aicore__ inline void Probe(uint32_t at, uint32_t r, const RowBlock& block)
+    {
+        SumLanes(laneSum_[r * FLOAT_LANES], input_.Take(at, block.Elements(), square_), block);
+    }
+
+    // dst = the sums of the rows' lanes, times `factor`. What follows reads whole blocks.
+    __aicore__ inline void FinishSums(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& lanes,
+                                      uint32_t rows, float factor)
+    {
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
+        AscendC::Duplicate(dst, 0.0f, rows8);
+        AscendC::WholeReduceSum(dst, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
+        AscendC::Muls(dst, dst, factor, rows8);
+    }
+
+    __aicore__ inline void ComputeShift(uint32_t rows)
+    {
+        FinishSums(shift_, laneSum_, rows, tiling_.inverseProbe);
+        BroadcastRows(shiftBlocks_, shift_, rows);
+    }
+
+    // d, mean and rstd of the tile's rows; the latter two to global memory.
+    __aicore__ inline void ComputeStatistics(uint64_t row, uint32_t rows)
+    {
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
+        FinishSums(rest_, laneSum_, rows, tiling_.inverseCols);
+        FinishSums(variance_, laneSquare_, rows, tiling_.inverseCols);
+        BroadcastRows(restBlocks_, rest_, rows);
+        AscendC::LocalTensor<float> meanLocal = outQueueMean_.template AllocTensor<float>();
+        AscendC::LocalTensor<float> rstdLocal = outQueueRstd_.template AllocTensor<float>();
+        AscendC::Mul(rstdLocal, rest_, rest_, rows8);
+        AscendC::Sub(variance_, variance_, rstdLocal, rows8);
+        AscendC::Abs(variance_, variance_, rows8);  // rounding may leave a variance of 0 below 0
+        AscendC::Adds(variance_, variance_, tiling_.epsilon, rows8);
+        AscendC::Sqrt(variance_, variance_, rows8);
+        AscendC::Div(rstdLocal, ones_, variance_, rows8);
+        AscendC::Add(meanLocal, shift_, rest_, rows8);
+        BroadcastRows(rstdBlocks_, rstdLocal, rows);
+        const Rows shape{1, rows, static_cast<uint32_t>(rows8), rows};
+        outQueueMean_.EnQue(meanLocal);
+        outQueueRstd_.EnQue(rstdLocal);
+        meanLocal = outQueueMean_.template DeQue<float>();
+        rstdLocal = outQueueRstd_.template DeQue<float>();
+        StoreRows(meanGm_[row], meanLocal, shape);
+        StoreRows(rstdGm_[row], rstdLocal, shape);
+        outQueueMean_.FreeTensor(meanLocal);
+        outQueueRstd_.FreeTensor(rstdLocal);
+    }
+
+    // y = (c - d) * rstd * gamma + beta on a block of rows, the first of which is row r.
+    __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& shifted,
+                                     uint32_t r, const AscendC::LocalTensor<float>& gamma,
+                                     const AscendC::LocalTensor<float>& beta, const RowBlock& block)
+    {
+        SubtractRows(shifted, shifted, restBlocks_[r * FLOATS_PER_BLOCK], block);
+        MultiplyRows(shifted, shifted, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
+        MultiplyColumns(shifted, shifted, gamma, block);
+        AddColumns(shifted, shifted, beta, block);
+        FromFloat(y, shifted, block.Elements());
+    }
+
+    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& yLocal, uint64_t offset, const Rows& shape)
+    {
+        outQueueY_.EnQue(yLocal);
+        yLocal = outQueueY_.template DeQue<T>();
+        StoreRows(yGm_[offset], yLocal, shape);
+        outQueueY_.FreeTensor(yLocal);
+    }
+
+    RowNormTilingData tiling_;
+    uint32_t cols_ = 0;
+    uint64_t rowBegin_ = 0;
+    uint64_t rowEnd_ = 0;
+    NormInput<T, ADD> input_;
+    ColumnVector<G> gamma_;
+    ColumnVector<G> beta_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::GlobalTensor<float> meanGm_;
+    AscendC::GlobalTensor<float> rstdGm_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueMean_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueRstd_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> squareBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> laneSumBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> stateBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
+    AscendC::LocalTensor<float> square_;
+    AscendC::LocalTensor<float> laneSum_;     // 64 partial sums a row, of c
+    AscendC::LocalTensor<float> laneSquare_;  // and of c^2
+    AscendC::LocalTensor<float> totalLanes_;  // of both, over the column tiles of a row: short sums stay accurate
+    AscendC::LocalTensor<float> shift_;       // k
+    AscendC::LocalTensor<float> rest_;        // d
+    AscendC::LocalTensor<float> variance_;
+    AscendC::LocalTensor<float> ones_;
+    AscendC::LocalTensor<float> shiftBlocks_;  // blocks of 8 equal values a row
+    AscendC::LocalTensor<float> restBlocks_;
+    AscendC::LocalTensor<float> rstdBlocks_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_LAYER_NORM_FORWARD_H

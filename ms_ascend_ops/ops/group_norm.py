@@ -1,0 +1,72 @@
+"""Group normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore import Tensor
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["group_norm"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma, beta)
+
+    return bprop
+
+
+_select = Selector("group_norm", _bprop)
+
+
+def group_norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Normalize groups of channels to a mean of 0 and a variance of 1, scale and shift, and activate.
+
+    .. math::
+        y = \mathrm{act}\left(\frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \gamma + \beta\right)
+
+    Mean and variance (with divisor n) are those of the C / num_groups channels of a group and of all positions of a
+    sample. One group is layer normalization of the sample, C groups are instance normalization. Differentiable in `x`,
+    `gamma` and `beta`, through all three outputs.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (N, C, ...), or (N, ..., C) with data_format "NHWC"; any number
+            of spatial dimensions, also none.
+        gamma: Tensor[dtype of x | float32], shape (C,).
+        beta: Tensor[dtype of gamma], shape (C,).
+        num_groups: number of groups, a divisor of C.
+        epsilon: added to the variance, inside the root; > 0.
+        activation: "none", or "silu" for z * sigmoid(z).
+        data_format: "NCHW": channels are axis 1; "NHWC": the last axis. Neither is transposed.
+
+    Returns:
+        y: Tensor[dtype of x], shape of x.
+        mean: Tensor[float32], shape (N, num_groups).
+        rstd: Tensor[float32], shape (N, num_groups): 1 / sqrt(var + epsilon).
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
+        ValueError: gamma or beta does not have the size of the channel axis; num_groups does not divide it; a channel
+            or spatial dimension is 0; epsilon, activation or data_format is not allowed.
+
+    Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
+    mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
+    gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its group NaN, its mean NaN
+    or infinite, and touches no other group; so do values whose squared distance from the mean float32 cannot hold. A
+    group of equal values gives act(beta).
+
+    Source: Wu and He, Group Normalization, 2018; CANN's GroupNorm and GroupNormSilu.
+    """
+    attributes = num_groups, epsilon, activation, data_format
+    return _select(x, gamma, beta, *attributes)(x, gamma, beta)  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""Writing new keys and values into a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops.custom import Selector
+
+__all__ = ["kv_cache_append", "kv_cache_update"]
+
+
+def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+    cache = shapes[2]
+    if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] >= 2**31:
+        raise ValueError(f"kv_cache_update: the cache must have fewer than 2^31 slots, got key_cache of shape {cache}")
+
+
+_select = Selector("kv_cache_update", None, _check)
+
+
+def kv_cache_update(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Write the keys and values of new tokens to their slots in a paged cache, in place.
+
+    Nothing but the new tokens is written. Slot i is row i % block_size of block i // block_size; negative slots are
+    skipped; slots of different tokens must differ.
+
+    Args:
+        key: Tensor[float16 | bfloat16 | float32], shape (tokens, heads, d), or any number of dims instead of tokens.
+        value: Tensor[dtype of key], shape (tokens, heads, e).
+        key_cache: Tensor[dtype of key], shape (blocks, block_size, heads, d); in a graph a Parameter.
+        value_cache: Tensor[dtype of key], shape (blocks, block_size, heads, e); in a graph a Parameter.
+        slot_mapping: Tensor[int32], shape (tokens,).
+
+    Returns:
+        key_cache and value_cache, changed. In a graph, use these: they are what keeps the update in it, before whatever
+        reads them.
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
+        ValueError: the shapes do not fit.
+        RuntimeError: a slot lies beyond the cache; MindSpore reports it when a result is read. Nothing is written.
+
+    Bits are copied: NaN, Inf, denormals and -0 stay what they are.
+
+    Source: the paged cache of Kwon et al., Efficient Memory Management for Large Language Model Serving with
+    PagedAttention, 2023; CANN's reshape_and_cache.
+    """
+    status = _select(key, value, key_cache, value_cache, slot_mapping)(key, value, key_cache, value_cache, slot_mapping)
+    return stock.depend(key_cache, status), stock.depend(value_cache, status)
+
+
+def kv_cache_append(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, position: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Write the keys and values of new tokens into a contiguous cache from a position on, in place.
+
+    Args:
+        key: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d).
+        value: Tensor[dtype of key], shape (batch, seq, heads, e).
+        key_cache: Tensor[dtype of key], shape (batch, max_seq, heads, d); in a graph a Parameter.
+        value_cache: Tensor[dtype of key], shape (batch, max_seq, heads, e); in a graph a Parameter.
+        position: Tensor[int32], shape (1,) or (batch,): where the first new token of each sequence goes.
+
+    Returns:
+        key_cache and value_cache, changed; see `kv_cache_update`.
+
+    Raises:
+        TypeError: as `kv_cache_update`.
+        ValueError: as `kv_cache_update`.
+        RuntimeError: a token lies before or beyond its sequence. Nothing is written then.
+    """
+    batch, seq = key.shape[:2]
+    rows, length = key_cache.shape[:2]
+    if rows != batch:
+        raise ValueError(
+            f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {key_cache.shape}"
+        )
+    positions = position.reshape((-1, 1)) + stock.arange(0, seq).astype(ms.int32)  # (1 or batch, seq)
+    slots = positions + (stock.arange(0, batch) * length).astype(ms.int32).reshape((-1, 1))
+    inside = stock.logical_and(positions >= 0, positions < length)
+    slots = stock.where(inside, slots, stock.full_like(slots, batch * length))
+    return kv_cache_update(key, value, key_cache, value_cache, slots.astype(ms.int32))

@@ -1,0 +1,74 @@
+"""Layer normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, ops
+
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["layer_norm"]
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    def bprop(x, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
+        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma)
+
+    return bprop
+
+
+_select = Selector("layer_norm", _bprop)
+
+
+def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tuple[Tensor, Tensor]:
+    """gamma and beta, ones and zeros in place of None; without both, of the size of the last axis of x."""
+    if gamma is None and beta is None and isinstance(x, Tensor) and len(x.shape) > 0:
+        gamma = ops.ones(x.shape[-1:], ms.float32)
+    if gamma is None and beta is not None:
+        gamma = ops.ones_like(beta)
+    if beta is None and gamma is not None:
+        beta = ops.zeros_like(gamma)
+    return gamma, beta
+
+
+def layer_norm(
+    x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Normalize over trailing axes to a mean of 0 and a variance of 1, scale and shift.
+
+    .. math::
+        y = \frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \gamma + \beta, \qquad
+        \mathrm{rstd} = \frac{1}{\sqrt{\mathrm{var} + \epsilon}}
+
+    Mean and variance (with divisor n) are those of the trailing axes that gamma has. Differentiable in `x`, `gamma` and
+    `beta`, through all three outputs.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (*b, *d).
+        gamma: Tensor[dtype of x | float32], shape (*d,): the trailing axes to normalize over, at least one. None: ones.
+        beta: Tensor[dtype of gamma], shape of gamma. None: zeros. With neither gamma nor beta, the last axis is
+            normalized over.
+        epsilon: added to the variance, inside the root; > 0.
+
+    Returns:
+        y: Tensor[dtype of x], shape of x.
+        mean: Tensor[float32], shape (*b, 1, ..., 1).
+        rstd: Tensor[float32], shape (*b, 1, ..., 1).
+
+    Raises:
+        TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
+        ValueError: the shapes of gamma and beta are not the trailing axes of x, or have a 0; epsilon is not allowed.
+
+    Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
+    mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
+    gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its row NaN, its mean NaN or
+    infinite, and touches no other row; so do values whose squared distance from the mean float32 cannot hold. A row of
+    equal values gives beta.
+
+    Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's LayerNorm.
+    """
+    gamma, beta = scale_and_shift(x, gamma, beta)
+    return _select(x, gamma, beta, epsilon)(x, gamma, beta)  # type: ignore[no-any-return]

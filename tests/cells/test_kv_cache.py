@@ -1,0 +1,157 @@
+"""In place, in every mode, and in a MindIR in a process that imports MindSpore only."""
+
+import subprocess
+import sys
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+
+from ms_ascend_ops import KVCache, ops
+from tests.modes import MODES, graph_mode
+
+HEADS, DIM = 2, 4
+
+
+class Step(nn.Cell):
+    """A decoding step: reads the cache before, updates it, and reads it after."""
+
+    def __init__(self, contiguous):
+        super().__init__()
+        self.cache = KVCache(2, 3, HEADS, DIM, ms.float32, contiguous)
+
+    def construct(self, key, value, where):
+        before = self.cache.key_cache.sum()
+        keys, values = self.cache(key, value, where)
+        return before, keys * 1.0, values * 1.0
+
+
+def tokens(rng, shape):
+    return [rng.normal(size=(*shape, HEADS, DIM)).astype(np.float32) for _ in range(2)]
+
+
+def paged(step):
+    """Tokens, slots and the places they belong to."""
+    slots = [[4, 0], [1, -1], [5, 3]][step]
+    return (2,), slots, [(i, slot) for i, slot in enumerate(slots) if slot >= 0]
+
+
+def contiguous(step):
+    position = [[0], [1], [2, 2]][step]
+    return (2, 1), position, [(i, 3 * i + step) for i in range(2)]
+
+
+def play(run, form, before=lambda total: None):
+    """Three steps of `run(key, value, where)` against caches in NumPy."""
+    rng = np.random.default_rng(0)
+    expected = [np.zeros((6, HEADS, DIM), np.float32) for _ in range(2)]
+    for step in range(3):
+        shape, where, places = form(step)
+        new = tokens(rng, shape)
+        total = expected[0].sum()
+        for cache, values in zip(expected, new, strict=True):
+            for token, slot in places:
+                cache[slot] = values.reshape(2, HEADS, DIM)[token]
+        was, keys, values = run(*new, np.array(where, np.int32))
+        assert np.isclose(was, total, atol=1e-5)
+        assert np.array_equal(keys.reshape(6, HEADS, DIM), expected[0])
+        assert np.array_equal(values.reshape(6, HEADS, DIM), expected[1])
+    return expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("form", [paged, contiguous])
+def test_in_place(mode, form):
+    network = Step(form is contiguous)
+    if mode == "jit":
+        network.construct = ms.jit(network.construct)
+
+    def run(*arrays):
+        return [value.asnumpy() for value in network(*map(Tensor, arrays))]
+
+    if mode == "graph":
+        with graph_mode():
+            expected = play(run, form)
+    else:
+        expected = play(run, form)
+    for parameter, cache in zip((network.cache.key_cache, network.cache.value_cache), expected, strict=True):
+        assert np.array_equal(parameter.asnumpy().reshape(cache.shape), cache)
+
+
+RUN = """
+import sys
+import mindspore as ms
+import numpy as np
+
+ms.set_context(mode=ms.GRAPH_MODE)
+network = ms.nn.GraphCell(ms.load("step.mindir"))
+for i in range(3):
+    outputs = network(*(ms.Tensor(np.load(f"{name}{i}.npy")) for name in ("key", "value", "where")))
+    for name, value in zip(("was", "keys", "values"), outputs):
+        np.save(f"{name}{i}.npy", value.asnumpy())
+assert "ms_ascend_ops" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("form", [paged, contiguous])
+def test_mindir_in_a_fresh_process(tmp_path, form):
+    rng = np.random.default_rng(0)  # the tokens of play()
+    for step in range(3):
+        shape, where, _ = form(step)
+        where = where if form is paged or len(where) == 2 else where * 2
+        for name, array in zip(
+            ("key", "value", "where"), (*tokens(rng, shape), np.array(where, np.int32)), strict=True
+        ):
+            np.save(f"{name}{step}.npy", array)
+    with graph_mode():
+        network = Step(form is contiguous)
+        ms.export(
+            network,
+            *(Tensor(np.load(f"{name}0.npy")) for name in ("key", "value", "where")),
+            file_name="step",
+            file_format="MINDIR",
+        )
+    subprocess.run([sys.executable, "-c", RUN], check=True)
+    steps = iter(range(3))
+
+    def saved(*_):
+        step = next(steps)
+        return [np.load(f"{name}{step}.npy") for name in ("was", "keys", "values")]
+
+    play(saved, form)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("form", "where"),
+    [(paged, [0, 6]), (contiguous, [3]), (contiguous, [-1])],
+    ids=["slot", "beyond", "before"],
+)
+def test_beyond_the_cache(mode, form, where):
+    """An error, and nothing is written."""
+    network = Step(form is contiguous)
+    if mode == "jit":
+        network.construct = ms.jit(network.construct)
+    key, value = tokens(np.random.default_rng(0), form(0)[0])
+
+    def run():
+        with pytest.raises(RuntimeError):
+            network(Tensor(key), Tensor(value), Tensor(np.array(where, np.int32)))[1].asnumpy()
+
+    if mode == "graph":
+        with graph_mode():
+            run()
+    else:
+        run()
+    assert not network.cache.key_cache.asnumpy().any()
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match=r"^KVCache: blocks, block_size, heads and head_dim must be >= 1, got \(0, 3"):
+        KVCache(0, 3, HEADS, DIM)
+    key, cache = Tensor(np.ones((2, HEADS, DIM), np.float32)), Tensor(np.ones((2, 3, HEADS, 5), np.float32))
+    with pytest.raises(
+        ValueError, match=r"^kv_cache_update: key_cache.shape\[3\] must equal key.shape\[-1\] \(4\), got"
+    ):
+        ops.kv_cache_update(key, key, cache, cache, Tensor([0, 1], ms.int32))

@@ -1,0 +1,628 @@
+/*!
+ * Small kernels for the tests of the checked build: y = x + 1 on 512 floats, spelled right and in many wrong ways.
+ *
+ *     wrong_kernels            prints the names
+ *     wrong_kernels <name>     runs one; with "ok" after it, the correct twin
+ *
+ * A name is a rule, or a rule and what is special.
+ */
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host/kernel_operator.h"
+
+using namespace AscendC;
+
+namespace {
+
+constexpr uint32_t COUNT = 512;
+constexpr uint32_t BYTES = COUNT * sizeof(float);
+
+// What a kernel works with. `x` and `y` have COUNT floats.
+struct Kernel {
+    Kernel(GM_ADDR xIn, GM_ADDR yIn, GM_ADDR workspaceIn, bool wrongIn) : wrong(wrongIn), workspaceAddress(workspaceIn)
+    {
+        x.SetGlobalBuffer(reinterpret_cast<float*>(xIn), COUNT);
+        y.SetGlobalBuffer(reinterpret_cast<float*>(yIn), COUNT);
+        workspace.SetGlobalBuffer(reinterpret_cast<float*>(workspaceIn), COUNT);
+        pipe.InitBuffer(in, 2, BYTES);
+        pipe.InitBuffer(out, 2, BYTES);
+        pipe.InitBuffer(calc, BYTES);
+    }
+    LocalTensor<float> Load(uint32_t offset = 0, uint32_t count = COUNT)
+    {
+        LocalTensor<float> local = in.AllocTensor<float>();
+        DataCopy(local, x[offset], count);
+        in.EnQue(local);
+        return in.DeQue<float>();
+    }
+    void Store(LocalTensor<float> local, uint32_t offset = 0, uint32_t count = COUNT)
+    {
+        out.EnQue(local);
+        local = out.DeQue<float>();
+        DataCopy(y[offset], local, count);
+        out.FreeTensor(local);
+    }
+    // The whole task, with `compute(y, x)` in its middle.
+    void Run(const std::function<void(LocalTensor<float>&, LocalTensor<float>&)>& compute)
+    {
+        LocalTensor<float> loaded = Load();
+        LocalTensor<float> result = out.AllocTensor<float>();
+        compute(result, loaded);
+        in.FreeTensor(loaded);
+        Store(result);
+    }
+    void Finish()
+    {
+        Run([](auto& result, auto& loaded) { Adds(result, loaded, 1.0f, COUNT); });
+    }
+    // This core's share of the task.
+    void FinishShare(uint32_t first, uint32_t count)
+    {
+        LocalTensor<float> loaded = Load(first, count);
+        LocalTensor<float> result = out.AllocTensor<float>();
+        Adds(result, loaded, 1.0f, static_cast<int32_t>(count));
+        in.FreeTensor(loaded);
+        Store(result, first, count);
+    }
+
+    bool wrong;
+    GM_ADDR workspaceAddress;
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> in;
+    TQue<TPosition::VECOUT, 1> out;
+    TBuf<TPosition::VECCALC> calc;
+    GlobalTensor<float> x;
+    GlobalTensor<float> y;
+    GlobalTensor<float> workspace;
+};
+
+using Body = std::function<void(Kernel&)>;
+
+const std::map<std::string, Body>& OneCore()
+{
+    static const std::map<std::string, Body> kernels = {
+        {"ub-capacity",
+         [](Kernel& k) {
+             TBuf<TPosition::VECCALC> more;
+             k.pipe.InitBuffer(more, k.wrong ? host::UB_BYTES : 1024);
+             k.Finish();
+         }},
+        {"buffer-count",
+         [](Kernel& k) {
+             std::vector<TBuf<TPosition::VECCALC>> more(k.wrong ? 60 : 50);
+             for (auto& buffer : more) {
+                 k.pipe.InitBuffer(buffer, 32);
+             }
+             k.Finish();
+         }},
+        {"queue-buffers",
+         [](Kernel& k) {
+             TQue<TPosition::VECIN, 1> more;
+             k.pipe.InitBuffer(more, k.wrong ? 7 : 6, 32);
+             k.Finish();
+         }},
+        {"ub-bounds",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded, 1.0f, k.wrong ? COUNT + 8 : COUNT); });
+         }},
+        {"ub-bounds of a repeat",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 Adds(result, loaded, 1.0f, 64, 8, {1, 1, 8, static_cast<uint8_t>(k.wrong ? 9 : 8)});
+             });
+         }},
+        {"ub-bounds of another buffer",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded[k.wrong ? COUNT : 0], 1.0f, COUNT); });
+         }},
+        {"ub-freed",
+         [](Kernel& k) {
+             LocalTensor<float> loaded = k.Load();
+             LocalTensor<float> result = k.out.AllocTensor<float>();
+             if (k.wrong) {
+                 k.in.FreeTensor(loaded);
+             }
+             Adds(result, loaded, 1.0f, COUNT);
+             if (!k.wrong) {
+                 k.in.FreeTensor(loaded);
+             }
+             k.Store(result);
+         }},
+        {"ub-freed by Reset",
+         [](Kernel& k) {
+             LocalTensor<float> before = k.calc.Get<float>();
+             k.Finish();
+             k.pipe.Reset();
+             TBuf<TPosition::VECCALC> after;
+             k.pipe.InitBuffer(after, BYTES);
+             Duplicate(k.wrong ? before : after.Get<float>(), 0.0f, 8);
+         }},
+        {"ub-uninitialized",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded, 1.0f, k.wrong ? COUNT - 8 : COUNT); });
+         }},
+        {"ub-uninitialized padding",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             // 63 columns of 8 rows; the last column of each is 0, or nothing
+             DataCopyPad(local, k.x, {8, 63 * 4, 4, 0, 0}, {!k.wrong, 0, static_cast<uint8_t>(k.wrong ? 0 : 1), 0.0f});
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             LocalTensor<float> sums = k.calc.Get<float>();
+             WholeReduceSum(sums, local, 64, 8, 1, 1, 8);
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"alignment",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch[k.wrong ? 4 : 8], 0.0f, 64);
+             k.Finish();
+         }},
+        {"dtype",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, 64);
+             LocalTensor<half> narrow = scratch[64].ReinterpretCast<half>();
+             Cast(narrow, scratch, RoundMode::CAST_RINT, 64);
+             if (k.wrong) {
+                 Cast(scratch[128].ReinterpretCast<bfloat16_t>(), narrow, RoundMode::CAST_RINT, 64);
+             } else {
+                 Cast(scratch[128], narrow, RoundMode::CAST_NONE, 64);
+             }
+             k.Finish();
+         }},
+        {"round-mode",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, 64);
+             Cast(scratch[64].ReinterpretCast<bfloat16_t>(), scratch,
+                  k.wrong ? RoundMode::CAST_NONE : RoundMode::CAST_RINT, 64);
+             k.Finish();
+         }},
+        {"repeat-times",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, COUNT);
+             WholeReduceSum(scratch[128], scratch, 8, k.wrong ? 256 : 255, 1, 1, 0);
+             k.Finish();
+         }},
+        {"mask",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 Adds(result, loaded, 1.0f, static_cast<uint64_t>(k.wrong ? 65 : 64), 7, {1, 1, 8, 8});
+                 Adds(result[448], loaded[448], 1.0f, 64);
+             });
+         }},
+        {"mask-state",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 SetMaskCount();
+                 SetVectorMask<float, MaskMode::COUNTER>(0, COUNT);
+                 if (k.wrong) {  // on the chip this ends counter mode
+                     Duplicate(k.calc.Get<float>(), 0.0f, 8);
+                 }
+                 Adds<float, false>(result, loaded, 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+                 SetMaskNorm();
+                 ResetMask();
+             });
+         }},
+        {"stride",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, COUNT);
+             WholeReduceSum(scratch, scratch, 64, 1, 1, 1, k.wrong ? -8 : 8);
+             k.Finish();
+         }},
+        {"overlap",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, COUNT);
+             Adds(scratch[k.wrong ? 8 : 256], scratch, 1.0f, 256);
+             k.Finish();
+         }},
+        {"overlap of repeats",
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             Duplicate(scratch, 1.0f, COUNT);
+             // each repeat reads what the one before wrote; only source 1 may
+             if (k.wrong) {
+                 Add(scratch, scratch, scratch[64], 64, 4, {1, 1, 1, 0, 0, 8});
+             } else {
+                 Add(scratch, scratch[64], scratch, 64, 4, {1, 1, 1, 0, 8, 0});
+             }
+             k.Finish();
+         }},
+        {"gather-offset",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 LocalTensor<int32_t> offsets = k.calc.Get<int32_t>();
+                 Duplicate(offsets, static_cast<int32_t>(k.wrong ? BYTES : BYTES - 4), COUNT);
+                 Gather(result, loaded, k.calc.Get<uint32_t>(), 0u, COUNT);
+             });
+         }},
+        {"copy-length",
+         [](Kernel& k) {
+             LocalTensor<float> loaded = k.Load(0, k.wrong ? COUNT - 1 : COUNT);
+             k.in.FreeTensor(loaded);
+             k.Finish();
+         }},
+        {"copy-params",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopyPad(local, k.x, {1, k.wrong ? 1022u : 1024u, 0, 0, 0}, {false, 0, 0, 0.0f});
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"padding",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopyPad(local, k.x, {1, 1024, 0, 0, 0}, {true, 0, static_cast<uint8_t>(k.wrong ? 16 : 8), 0.0f});
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"copy-position",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopyPad(k.wrong ? k.calc.Get<float>() : local, k.x, {1, 1024, 0, 0, 0}, {false, 0, 0, 0.0f});
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"queue-alloc",
+         [](Kernel& k) {
+             LocalTensor<float> tensors[3];
+             for (int i = 0; i < (k.wrong ? 3 : 2); ++i) {
+                 tensors[i] = k.in.AllocTensor<float>();
+             }
+             k.in.FreeTensor(tensors[0]);
+             k.in.FreeTensor(tensors[1]);
+             k.Finish();
+         }},
+        {"queue-enque",
+         [](Kernel& k) {
+             LocalTensor<float> mine = k.out.AllocTensor<float>();
+             LocalTensor<float> foreign = k.in.AllocTensor<float>();
+             Duplicate(mine, 0.0f, COUNT);
+             k.out.EnQue(k.wrong ? foreign : mine);
+             mine = k.out.DeQue<float>();
+             k.out.FreeTensor(mine);
+             k.in.FreeTensor(foreign);
+             k.Finish();
+         }},
+        {"queue-depth",
+         [](Kernel& k) {
+             LocalTensor<float> first = k.in.AllocTensor<float>();
+             k.in.EnQue(first);
+             if (!k.wrong) {
+                 first = k.in.DeQue<float>();
+             }
+             LocalTensor<float> second = k.in.AllocTensor<float>();
+             k.in.EnQue(second);
+             second = k.in.DeQue<float>();
+             k.in.FreeTensor(first);
+             k.in.FreeTensor(second);
+             k.Finish();
+         }},
+        {"queue-deque",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             if (!k.wrong) {
+                 k.in.EnQue(local);
+             }
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"queue-free",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             k.in.FreeTensor(local);
+             if (k.wrong) {
+                 k.in.FreeTensor(local);
+             }
+             k.Finish();
+         }},
+        {"queue-free while queued",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             k.in.EnQue(local);
+             if (!k.wrong) {
+                 local = k.in.DeQue<float>();
+             }
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"queue-leak",
+         [](Kernel& k) {
+             k.Finish();
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             if (!k.wrong) {
+                 k.in.FreeTensor(local);
+             }
+         }},
+        {"pipe-hazard",  // V reads what MTE2 is still writing
+         [](Kernel& k) {
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopy(local, k.x, COUNT);
+             k.in.EnQue(local);
+             LocalTensor<float> taken = k.wrong ? local : k.in.DeQue<float>();
+             LocalTensor<float> result = k.out.AllocTensor<float>();
+             Adds(result, taken, 1.0f, COUNT);
+             if (k.wrong) {
+                 taken = k.in.DeQue<float>();
+             }
+             k.in.FreeTensor(taken);
+             k.Store(result);
+         }},
+        {"pipe-hazard at the end",  // MTE3 reads what V is still writing
+         [](Kernel& k) {
+             LocalTensor<float> loaded = k.Load();
+             LocalTensor<float> result = k.out.AllocTensor<float>();
+             Adds(result, loaded, 1.0f, COUNT);
+             k.in.FreeTensor(loaded);
+             if (!k.wrong) {
+                 k.out.EnQue(result);
+                 result = k.out.DeQue<float>();
+             }
+             DataCopy(k.y, result, COUNT);
+             k.out.FreeTensor(result);
+         }},
+        {"pipe-hazard on a TBuf",  // write after read: MTE2 overwrites what V is still reading
+         [](Kernel& k) {
+             LocalTensor<float> scratch = k.calc.Get<float>();
+             LocalTensor<float> loaded = k.Load();
+             DataCopy(scratch, k.x, COUNT);
+             SetFlag<HardEvent::MTE2_V>(1);
+             WaitFlag<HardEvent::MTE2_V>(1);
+             LocalTensor<float> result = k.out.AllocTensor<float>();
+             Add(result, loaded, scratch, COUNT);
+             if (!k.wrong) {
+                 SetFlag<HardEvent::V_MTE2>(1);
+                 WaitFlag<HardEvent::V_MTE2>(1);
+             }
+             DataCopy(scratch, k.x, COUNT);
+             k.in.FreeTensor(loaded);
+             k.Store(result);
+         }},
+        {"pipe-hazard in global memory",  // MTE2 reads back what MTE3 is still writing
+         [](Kernel& k) {
+             k.Finish();
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             if (!k.wrong) {
+                 SetFlag<HardEvent::MTE3_MTE2>(1);
+                 WaitFlag<HardEvent::MTE3_MTE2>(1);
+             }
+             DataCopy(local, k.y, COUNT);
+             k.in.FreeTensor(local);
+         }},
+        {"mte-overlap",
+         [](Kernel& k) {
+             for (int i = 0; i < 2; ++i) {
+                 k.Finish();
+                 if (!k.wrong) {
+                     PipeBarrier<PIPE_MTE3>();
+                 }
+             }
+         }},
+        {"flag-pair without SetFlag",
+         [](Kernel& k) {
+             if (!k.wrong) {
+                 SetFlag<HardEvent::V_MTE3>(2);
+             }
+             WaitFlag<HardEvent::V_MTE3>(2);
+             k.Finish();
+         }},
+        {"flag-pair without WaitFlag",
+         [](Kernel& k) {
+             SetFlag<HardEvent::V_MTE3>(2);
+             if (!k.wrong) {
+                 WaitFlag<HardEvent::V_MTE3>(2);
+             }
+             k.Finish();
+         }},
+        {"flag-pair with SetFlag twice",
+         [](Kernel& k) {
+             SetFlag<HardEvent::V_MTE3>(2);
+             SetFlag<HardEvent::V_MTE3>(k.wrong ? 2 : 3);
+             WaitFlag<HardEvent::V_MTE3>(2);
+             WaitFlag<HardEvent::V_MTE3>(3);
+             k.Finish();
+         }},
+        {"event-id",
+         [](Kernel& k) {
+             SetFlag<HardEvent::V_MTE3>(k.wrong ? 8 : 7);
+             WaitFlag<HardEvent::V_MTE3>(k.wrong ? 8 : 7);
+             k.Finish();
+         }},
+        {"barrier-pipe",
+         [](Kernel& k) {
+             if (k.wrong) {
+                 PipeBarrier<PIPE_S>();
+             } else {
+                 PipeBarrier<PIPE_V>();
+             }
+             k.Finish();
+         }},
+        {"gm-bounds",
+         [](Kernel& k) {
+             GlobalTensor<float> x;  // its size is not given, so only the argument's can be broken
+             x.SetGlobalBuffer(k.x.GetPhyAddr(0));
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopy(local, x[k.wrong ? 8 : 0], COUNT);
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"gm-bounds of a GlobalTensor",
+         [](Kernel& k) {
+             GlobalTensor<float> half;
+             half.SetGlobalBuffer(k.x.GetPhyAddr(0), COUNT / 2);
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopy(local, half, k.wrong ? COUNT : COUNT / 2);
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"gm-input",
+         [](Kernel& k) {
+             LocalTensor<float> local = k.out.AllocTensor<float>();
+             Duplicate(local, 0.0f, COUNT);
+             k.out.EnQue(local);
+             local = k.out.DeQue<float>();
+             DataCopy(k.wrong ? k.x : k.workspace, local, COUNT);
+             k.out.FreeTensor(local);
+             k.Finish();
+         }},
+        {"gm-uninitialized",
+         [](Kernel& k) {
+             if (!k.wrong) {
+                 LocalTensor<float> local = k.out.AllocTensor<float>();
+                 Duplicate(local, 0.0f, COUNT);
+                 k.out.EnQue(local);
+                 local = k.out.DeQue<float>();
+                 DataCopy(k.workspace, local, COUNT);
+                 k.out.FreeTensor(local);
+                 PipeBarrier<PIPE_ALL>();
+             }
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopy(local, k.workspace, COUNT);
+             k.in.FreeTensor(local);
+             k.Finish();
+         }},
+        {"gm-unwritten", [](Kernel& k) { k.FinishShare(0, k.wrong ? COUNT - 8 : COUNT); }},
+        {"atomic-dtype",
+         [](Kernel& k) {
+             k.Finish();
+             PipeBarrier<PIPE_ALL>();
+             LocalTensor<half> local = k.out.AllocTensor<half>();
+             Duplicate(local.ReinterpretCast<float>(), 0.0f, COUNT);
+             k.out.EnQue(local);
+             local = k.out.DeQue<half>();
+             GlobalTensor<half> y;
+             y.SetGlobalBuffer(reinterpret_cast<half*>(k.y.GetPhyAddr(0)));
+             if (k.wrong) {
+                 SetAtomicAdd<float>();
+             }
+             DataCopy(y, local, COUNT);
+             SetAtomicNone();
+             k.out.FreeTensor(local);
+         }},
+        {"atomic-left",
+         [](Kernel& k) {
+             k.Finish();
+             PipeBarrier<PIPE_ALL>();
+             SetAtomicAdd<float>();
+             k.Finish();
+             if (!k.wrong) {
+                 SetAtomicNone();
+             }
+         }},
+    };
+    return kernels;
+}
+
+// Each of two cores has half of the task.
+const std::map<std::string, Body>& TwoCores()
+{
+    constexpr uint32_t HALF = COUNT / 2;
+    static const std::map<std::string, Body> kernels = {
+        {"gm-race",
+         [](Kernel& k) {
+             const auto core = static_cast<uint32_t>(GetBlockIdx());
+             k.FinishShare(core * HALF, k.wrong && core == 0 ? HALF + 8 : HALF);
+         }},
+        {"gm-race without SyncAll",
+         [](Kernel& k) {
+             const auto core = static_cast<uint32_t>(GetBlockIdx());
+             k.FinishShare(core * HALF, HALF);
+             if (!k.wrong) {
+                 SyncAll();
+             }
+             if (core == 1) {
+                 LocalTensor<float> local = k.in.AllocTensor<float>();
+                 DataCopy(local, k.y, HALF);
+                 k.in.FreeTensor(local);
+             }
+         }},
+        {"deadlock",
+         [](Kernel& k) {
+             const auto core = static_cast<uint32_t>(GetBlockIdx());
+             k.FinishShare(core * HALF, HALF);
+             if (core == 0 || !k.wrong) {
+                 SyncAll();
+             }
+         }},
+        {"atomic-order",
+         [](Kernel& k) {
+             const auto core = static_cast<uint32_t>(GetBlockIdx());
+             k.FinishShare(core * HALF, HALF);
+             SyncAll();
+             SetAtomicAdd<float>();
+             k.FinishShare(k.wrong ? 0 : core * HALF, HALF);
+             SetAtomicNone();
+         }},
+    };
+    return kernels;
+}
+
+int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
+{
+    alignas(512) static float x[COUNT];
+    alignas(512) static float y[COUNT];
+    for (uint32_t i = 0; i < COUNT; ++i) {
+        x[i] = static_cast<float>(i);
+    }
+    host::DescribeLaunch("wrong_kernels", {{"x", reinterpret_cast<const char*>(x), BYTES, host::Dtype::FLOAT, false},
+                                           {"y", reinterpret_cast<const char*>(y), BYTES, host::Dtype::FLOAT, true}});
+    host::DescribeTiling(x, tilingBytes);
+    host::Launch({cores, BYTES}, BYTES, [&](GM_ADDR workspace) {
+        Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), workspace, wrong);
+        body(kernel);
+    });
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    if (argc == 1) {
+        for (const auto* kernels : {&OneCore(), &TwoCores()}) {
+            for (const auto& [name, body] : *kernels) {
+                std::puts(name.c_str());
+            }
+        }
+        std::puts("block-dim\ntiling-size");
+        return 0;
+    }
+    std::string name = argv[1];
+    const bool wrong = argc < 3 || std::strcmp(argv[2], "ok") != 0;
+    if (OneCore().count(name) > 0) {
+        return Run(OneCore().at(name), wrong, 1);
+    }
+    if (TwoCores().count(name) > 0) {
+        return Run(TwoCores().at(name), wrong, 2);
+    }
+    if (name == "block-dim") {
+        host::SetThreadNum(1);
+        return Run([](Kernel& k) { k.Finish(); }, wrong, wrong ? 2 : 1);
+    }
+    if (name == "tiling-size") {
+        return Run([](Kernel& k) { k.Finish(); }, wrong, 1, wrong ? 12 : 16);
+    }
+    std::fprintf(stderr, "wrong_kernels: there is no %s\n", name.c_str());
+    return 2;
+}

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from tests.acceptance import assert_accurate
+from tests.dtypes import FLOATS
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import cross_entropy as reference
+
+SHAPES = [
+    (1, 1),  # one class
+    (1, 31),
+    (7, 2),
+    (300, 21),  # many short rows: the pixels of a segmentation
+    (2, 3, 64),
+    (5, 1000),
+    (5, 1025),  # the first that is walked through in tiles
+    (3, 8192),  # one tile
+    (70, 8200),  # more rows than a batch, a short second tile
+    (2, 151936),
+]
+
+
+def draw_labels(rng, shape):
+    labels = rng.integers(0, shape[-1], shape[:-1])
+    return np.where(rng.random(shape[:-1]) < 0.2, -100, labels)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward_and_gradient(shape, dtype):
+    rng = np.random.default_rng(shape[-1])
+    labels, dloss = draw_labels(rng, shape), draw(rng, shape[:-1])
+    (loss, lse), (logits, _) = launch("cross_entropy", [draw(rng, shape), labels], [dtype, "int32"])
+    golden_loss, golden_lse = reference.forward(logits, labels)
+    assert_accurate(loss, golden_loss, "float32", np.abs(golden_lse) + 5)
+    assert_accurate(lse, golden_lse, "float32")
+    inputs, dtypes = [dloss, logits, labels, lse], ["float32", dtype, "int32", "float32"]
+    (dlogits,), exact = launch("cross_entropy_grad", inputs, dtypes)
+    golden, terms = (f(exact[0], logits, labels) for f in (reference.backward, reference.backward_terms))
+    # lse has an error of half a unit in its last place, which exp turns into a relative one.
+    assert_accurate(dlogits, golden, dtype, terms * 16)
+
+
+def test_gradient_reference_is_the_derivative():
+    rng = np.random.default_rng(0)
+    logits, labels, dloss, step = rng.normal(size=(3, 5)), np.array([1, -100, 4]), rng.normal(size=3), 1e-6
+    dlogits = reference.backward(dloss, logits, labels)
+    for i in np.ndindex(logits.shape):
+        moved = np.zeros_like(logits)
+        moved[i] = step
+        change = reference.forward(logits + moved, labels)[0] - reference.forward(logits - moved, labels)[0]
+        assert np.isclose(dlogits[i], np.sum(dloss * change) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("classes", [21, 5000])
+@pytest.mark.parametrize("ignore_index", [-100, 0, 3, 2**31 - 1])
+def test_ignored_rows(ignore_index, classes):
+    """Neither a loss nor a gradient, whatever dloss is."""
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(20, classes)), np.arange(20)
+    labels[5] = ignore_index
+    attributes = {"ignore_index": ignore_index}
+    (loss, lse), (exact, _) = launch("cross_entropy", [logits, labels], ["float32", "int32"], **attributes)
+    assert_accurate(loss, reference.forward(exact, labels, ignore_index)[0], "float32")
+    assert loss[5] == 0
+    dloss = np.where(labels == ignore_index, np.nan, 1.0)
+    types = ["float32", "float32", "int32", "float32"]
+    (dlogits,), _ = launch("cross_entropy_grad", [dloss, exact, labels, lse], types, **attributes)
+    assert (dlogits[5] == 0).all()
+    assert np.isfinite(dlogits).all()
+
+
+@pytest.mark.parametrize("classes", [21, 5000])
+def test_special_values_stay_in_their_row(classes):
+    logits = np.random.default_rng(0).normal(size=(8, classes))
+    labels = np.full(8, 7)
+    logits[0, 3], logits[1, 3], logits[2, 3], logits[3, 7], logits[4] = np.nan, np.inf, -np.inf, -np.inf, -np.inf
+    labels[5], labels[6] = classes, -1  # no classes
+    (loss, lse), (exact, _) = launch("cross_entropy", [logits, labels], ["float32", "int32"])
+    golden_loss, _ = reference.forward(exact, labels)
+    finite = np.array([2, 7])
+    assert_accurate(loss[finite], golden_loss[finite], "float32")
+    assert np.isnan(loss[[0, 1, 4]]).all()
+    assert np.isposinf(loss[[3, 5, 6]]).all()
+    types = ["float32", "float32", "int32", "float32"]
+    (dlogits,), _ = launch("cross_entropy_grad", [np.ones(8), exact, labels, lse], types)
+    golden = reference.backward(np.ones(2), exact[2:4], labels[2:4])
+    assert_accurate(dlogits[2:4], golden, "float32", np.ones_like(golden) * 16)
+    assert np.isnan(dlogits[[0, 4]]).all()
+
+
+def test_large_logits_do_not_overflow():
+    logits, labels = np.array([[3e38, 3e38, 0.0], [-3e38, -3e38, -3e38]]), np.array([2, 1])
+    (loss, _), (exact, _) = launch("cross_entropy", [logits, labels], ["float32", "int32"])
+    assert_accurate(loss, reference.forward(exact, labels)[0], "float32", np.full(2, 3e38))
+
+
+def test_zero_rows():
+    (loss, lse), _ = launch("cross_entropy", [np.zeros((0, 8)), np.zeros(0)], ["float32", "int32"])
+    assert loss.shape == lse.shape == (0,)

@@ -1,0 +1,83 @@
+import re
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops import ops, registry
+from tests.acceptance import assert_accurate, assert_not_worse
+from tests.inputs import draw
+from tests.modes import MODES, run
+from tests.reference import rotary_embedding as reference
+from tests.tensors import dtype_name, numpy, tensor
+
+TYPES = [(row["T"], row["C"]) for row in registry.signature("rotary_embedding").types]
+
+
+def tables(rng, shape, dtype):
+    angles = rng.uniform(-np.pi, np.pi, shape)
+    return tensor(np.cos(angles), dtype), tensor(np.sin(angles), dtype)
+
+
+def weighted_sum(q, k, cos, sin, dq, dk, layout, mode):
+    q, k = ops.apply_rotary_pos_emb(q, k, cos, sin, layout, mode)
+    return (q.astype(ms.float32) * dq.astype(ms.float32)).sum() + (k.astype(ms.float32) * dk.astype(ms.float32)).sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pairs", ["half", "interleave"])
+@pytest.mark.parametrize("layout", ["BSND", "BNSD"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_apply_rotary_pos_emb(mode, pairs, layout, types):
+    """Grouped queries: more heads of q than of k; tables for every sequence."""
+    rng = np.random.default_rng(0)
+    axis = 1 if layout == "BSND" else 2
+    shapes = [(2, 5, heads, 20) if layout == "BSND" else (2, heads, 5, 20) for heads in (6, 2)]
+    q, k, dq, dk = (tensor(draw(rng, shape), types[0]) for shape in shapes * 2)
+    cos, sin = tables(rng, (2, 5, 10), types[1])
+    outputs = run(mode, ops.apply_rotary_pos_emb, (q, k, cos, sin), layout, pairs)
+    gradients = run(mode, ms.grad(weighted_sum, (0, 1)), (q, k, cos, sin, dq, dk), layout, pairs)
+    exact = [numpy(table) if axis == 1 else numpy(table)[:, None] for table in (cos, sin)]
+    for x, y, dy, dx in zip((q, k), outputs, (dq, dk), gradients, strict=True):
+        assert dtype_name(y) == dtype_name(dx) == types[0]
+        for source, result, golden in ((x, y, reference.forward), (dy, dx, reference.backward)):
+            arguments = numpy(source), *exact, pairs, axis
+            assert_accurate(numpy(result), golden(*arguments), types[0], reference.terms(*arguments))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_not_worse_than_stock_operators(dtype):
+    rng = np.random.default_rng(0)
+    x, (cos, sin) = tensor(draw(rng, (2, 16, 4, 64)), dtype), tables(rng, (16, 32), dtype)
+    wide = [stock.concat([table, table], -1).reshape((1, 16, 1, 64)) for table in (cos, sin)]
+    theirs = x * wide[0] + stock.concat([-x[..., 32:], x[..., :32]], -1) * wide[1]
+    ours = ops.rotary_embedding(x, cos, sin)
+    assert_not_worse(numpy(ours), numpy(theirs), reference.forward(numpy(x), numpy(cos), numpy(sin)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("x", "cos", "arguments", "message"),
+    [
+        ((2, 5, 3, 7), (5, 3), (), "x.shape[-1] must be even (its elements are turned in pairs), got (2, 5, 3, 7)"),
+        ((2, 5, 3, 8), (4, 4), (), "cos.shape[-2] must equal x.shape[1] (5), got (4, 4)"),
+        ((2, 5, 3, 8), (3, 5, 4), (), "cos.shape[:-2] must broadcast to x.shape[:-3] (2,), got (3, 5, 4)"),
+        (
+            (2, 5, 3, 8),
+            (5, 3),
+            (),
+            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are turned, got (5, 3)",
+        ),
+        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 10), "rotary_dim must be at most x.shape[-1] (8), got 10"),
+        ((2, 5, 3, 8), (5, 4), ("half", "BSND", 3), "rotary_dim must be even and at least 0, got 3"),
+        ((2, 5, 3, 8), (5, 4), ("halves",), "mode must be 'half' or 'interleave', got 'halves'"),
+        ((2, 5, 3, 8), (5, 4), ("half", "SBND"), "layout must be 'BSND' or 'BNSD', got 'SBND'"),
+        ((1, 1, 1, 4096), (1, 2048), (), "x.shape[-1] must be at most 3072, got (1, 1, 1, 4096)"),
+    ],
+)
+def test_bad_arguments(mode, x, cos, arguments, message):
+    tensors = [Tensor(np.ones(shape, np.float32)) for shape in (x, cos, cos)]
+    with pytest.raises(ValueError, match="^" + re.escape(f"rotary_embedding: {message}")):
+        run(mode, ops.rotary_embedding, tensors, *arguments)
