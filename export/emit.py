@@ -66,10 +66,10 @@ class _Writer:
 
     def _sources(self, node: Node) -> Sequence[Node]:
         if id(node) in self._fused:
-            return self._fused[id(node)][0].inputs
+            return list(self._fused[id(node)][0].inputs)
         if id(node) in self.seen.calls:
             return (self.seen.calls[id(node)][0],)
-        return node.inputs
+        return list(node.inputs)
 
     def structure(self, result: Any) -> str:
         if isinstance(result, tuple):
@@ -90,7 +90,7 @@ class _Writer:
 
     def _write(self, node: Node) -> str:  # noqa: PLR0911
         if node.kind == INPUT:
-            return node.name
+            return str(node.name)
         if node.kind == PARAMETER:
             return self._path(node.name)
         if id(node) in self._fused:

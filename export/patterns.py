@@ -169,7 +169,7 @@ def _sum() -> Pattern:
 
 def _same_shape(a: Expr, b: Expr) -> bool:
     """Known to be the same; a dim that is unknown in both counts as the same where the rest agrees."""
-    return a.shape == b.shape
+    return bool(a.shape == b.shape)
 
 
 # Norms that are almost one: recognised to say why they stay.

@@ -111,7 +111,8 @@ def _class(cell: nn.Cell, inputs: Any, edited: Flat, stored: str) -> type:
     )
     first = function.body[0].lineno
     edited = edited.inserted(cell, first, [line.replace("    ", "        ", 1) for line in guard(stock, conditions)])
-    return with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+    made: type = with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+    return made
 
 
 def _first_line(error: Exception) -> str:
