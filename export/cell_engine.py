@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import nn
-from ms_ascend_ops.export.emit import NotPortable, emit
+from ms_ascend_ops.export.emit import NotPortableError, emit
 from ms_ascend_ops.export.find import Found, Place, find
 from ms_ascend_ops.export.generated import load_source, subclass
 from ms_ascend_ops.export.graph import Graph
@@ -165,7 +165,7 @@ def _version(
         return Analysis(left=reasons, graph=seen.graph)
     try:
         statements = tuple(emit(cell, seen, own))
-    except NotPortable as error:
+    except NotPortableError as error:
         return Analysis(left=[*((f.row.name, str(error)) for f in own), *reasons], graph=seen.graph, found=own)
     return _Version(statements, own, left, seen)
 
@@ -216,7 +216,7 @@ def _in_every_dtype(
     level: str,
     returns: Mapping[int, Any],
 ) -> Analysis:
-    """The class for the cell, after comparing it with the stock one in every dtype; others go to the stock construct."""
+    """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct."""
     construct = load_source(
         type(cell).__name__,
         f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",

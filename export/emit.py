@@ -1,7 +1,7 @@
 """A watched cell with fused operators as the source of a new `construct`.
 
 Only what holds for any batch and sequence is written: sub-cells, fused operators, sums, products, conversions and
-halves. A cell that does more of its own (reshapes to given sizes, say) has no place here: `NotPortable` says what.
+halves. A cell that does more of its own (reshapes to given sizes, say) has no place here: `NotPortableError` says what.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ms_ascend_ops.export.trace import Trace, unobserved
 
 from ms_ascend_ops import registry
 
-__all__ = ["NotPortable", "emit"]
+__all__ = ["NotPortableError", "emit"]
 
 _OPERATORS = {
     **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
@@ -29,7 +29,7 @@ _HALVES = {"first": "ops.chunk({}, 2, {})[0]", "second": "ops.chunk({}, 2, {})[1
            "odd": "{}[..., 1::2]"}  # fmt: skip
 
 
-class NotPortable(Exception):
+class NotPortableError(Exception):
     """A cell that does something which cannot be written for all sizes."""
 
 
@@ -66,10 +66,10 @@ class _Writer:
 
     def _sources(self, node: Node) -> Sequence[Node]:
         if id(node) in self._fused:
-            return self._fused[id(node)][0].inputs
+            return list(self._fused[id(node)][0].inputs)
         if id(node) in self.seen.calls:
             return (self.seen.calls[id(node)][0],)
-        return node.inputs
+        return list(node.inputs)
 
     def structure(self, result: Any) -> str:
         if isinstance(result, tuple):
@@ -88,9 +88,9 @@ class _Writer:
         self.lines.append(f"t{self._count} = {expression}")
         return f"t{self._count}"
 
-    def _write(self, node: Node) -> str:
+    def _write(self, node: Node) -> str:  # noqa: PLR0911
         if node.kind == INPUT:
-            return node.name
+            return str(node.name)
         if node.kind == PARAMETER:
             return self._path(node.name)
         if id(node) in self._fused:
@@ -109,10 +109,10 @@ class _Writer:
         if key not in self._texts:
             for i in found.inputs:
                 if i.kind == CONSTANT:
-                    raise NotPortable("a tensor that is no parameter goes into the operator")
+                    raise NotPortableError("a tensor that is no parameter goes into the operator")
             arguments = [self.text(i) for i in found.inputs]
             if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
-                raise NotPortable("a gradient may be needed that the operator does not give")
+                raise NotPortableError("a gradient may be needed that the operator does not give")
             keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
             arguments += [f"{name}={value!r}" for name, value in keywords.items()]
             self._texts[key] = self._assigned(f"fused.{found.fused.op}({', '.join(arguments)})")
@@ -129,11 +129,11 @@ class _Writer:
     def _write_constant(self, node: Node) -> str:
         if node.shape is not None:
             if unobserved(node) or node.value.size != 1 or node.dtype not in ("float32", "float16", "bfloat16"):
-                raise NotPortable("it uses a tensor that is no parameter")
+                raise NotPortableError("it uses a tensor that is no parameter")
             return repr(float(node.value.reshape(()))) if node.shape == () else f"Tensor({node.value.tolist()})"
         if node.value is None or isinstance(node.value, (bool, int, float, str)):
             return repr(node.value)
-        raise NotPortable(f"it uses {node.value!r}")
+        raise NotPortableError(f"it uses {node.value!r}")
 
     def _write_other(self, node: Node) -> str:
         if node.kind == "TupleGetItem":
@@ -152,7 +152,7 @@ class _Writer:
             return self._assigned(f"{self.text(node.inputs[0])}.astype(mindspore.{node.dtype})")
         if node.kind == "MakeTuple":
             return self.structure(tuple(node.inputs))
-        raise NotPortable(f"it also executes {node.kind}, which is left to the rewrite engine")
+        raise NotPortableError(f"it also executes {node.kind}, which is left to the rewrite engine")
 
     def _path(self, path: str) -> str:
         """How a sub-cell or a parameter is reached from the cell."""

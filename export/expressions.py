@@ -1,8 +1,9 @@
 """MindSpore's primitives in a common spelling: what a pattern sees of a graph.
 
-`x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and `a * (1 / sqrt(v))`, and
-the halves of a tensor however they were taken. A row of `_PRIMITIVES` says what a primitive computes; a name that has
-no row stays an expression that no pattern knows. Spellings are put together here and nowhere else.
+`x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and
+`a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. A row of `_PRIMITIVES` says what a primitive
+computes; a name that has no row stays an expression that no pattern knows. Spellings are put together here and nowhere
+else.
 """
 
 from __future__ import annotations

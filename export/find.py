@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ms_ascend_ops.export.expressions import Expr, Expressions
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
-from ms_ascend_ops.export.match import matches
+from ms_ascend_ops.export.match import matches, roots
 from ms_ascend_ops.export.patterns import LEVELS, Fused, Match, Row, Skip
 
 from ms_ascend_ops import registry
@@ -51,7 +51,7 @@ def find(graph: Graph, patterns: Sequence[Row], level: str) -> tuple[list[Found]
     """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first."""
     search = _Search(graph, level)
     present = set(registry.names())
-    rows = [row for row in patterns if row.op in present]
+    rows = [(row, roots(row.pattern)) for row in patterns if row.op in present]
     if level != "O0":
         for node in reversed(graph.nodes):
             if node.kind not in (INPUT, PARAMETER, CONSTANT):
@@ -70,7 +70,7 @@ class _Search:
         self.left: list[Place] = []
         self.taken: set[int] = set()
 
-    def at(self, node: Node, rows: Iterable[Row]) -> None:
+    def at(self, node: Node, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> None:
         """Try every row on one node; the first that may be replaced is, and otherwise the first reason is kept."""
         expr = self.expressions(node)
         if expr.node is not node or id(node) in self.taken:
@@ -115,8 +115,10 @@ class _Search:
         return ""
 
 
-def _outcomes(expr: Expr, rows: Iterable[Row]) -> Iterator[tuple[Row, Fused | Skip]]:
-    for row in rows:
+def _outcomes(expr: Expr, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> Iterator[tuple[Row, Fused | Skip]]:
+    for row, ops in rows:
+        if ops is not None and expr.op not in ops:
+            continue
         for bound in matches(row.pattern, expr):
             outcome = row.build(Match(expr, bound))
             if outcome is not None:

@@ -57,7 +57,7 @@ def load_source(name: str, source: str, names: Mapping[str, Any] | None = None) 
     return module
 
 
-def subclass(stock: type, statements: Sequence[str], conditions: Sequence[str]) -> type:
+def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str]) -> type:
     """A class like `stock` with these statements as its construct; where a condition fails, that of `stock` runs."""
     header = inspect.signature(inspect.unwrap(stock.construct))
     header = header.replace(
@@ -70,7 +70,7 @@ def subclass(stock: type, statements: Sequence[str], conditions: Sequence[str]) 
     return with_construct(stock, load_source(stock.__name__, f"{source}\n").construct, source)
 
 
-def guard(stock: type, conditions: Sequence[str]) -> list[str]:
+def guard(stock: Any, conditions: Sequence[str]) -> list[str]:
     """The lines that send inputs for which a construct was not made to the stock one."""
     names = list(inspect.signature(inspect.unwrap(stock.construct)).parameters)[1:]
     if not conditions:
@@ -81,7 +81,7 @@ def guard(stock: type, conditions: Sequence[str]) -> list[str]:
     ]
 
 
-def with_construct(stock: type, construct: Any, source: str) -> type:
+def with_construct(stock: Any, construct: Any, source: str) -> type:
     """A class like `stock` with another construct, under the same name."""
     made: Any = type(
         stock.__name__,

@@ -8,12 +8,12 @@ A name that stands twice must stand for the same expression both times. Sums and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any as Object
 
 from ms_ascend_ops.export.expressions import Expr, number
 
-__all__ = ["Any", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "matches"]
+__all__ = ["Any", "Bindings", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "matches", "roots"]
 
 Bindings = Mapping[str, Expr]
 
@@ -129,4 +129,11 @@ class Optional(Pattern):
             yield from choice.match(expr, bound)
 
 
-Test = Callable[[Object], bool]
+def roots(pattern: Pattern) -> frozenset[str] | None:
+    """The operations that an expression of this pattern can be; None if it can be any."""
+    if isinstance(pattern, Op):
+        return frozenset({pattern.op})
+    if isinstance(pattern, (OneOf, Optional)):
+        sets = [roots(choice) for choice in pattern.choices]
+        return None if None in sets else frozenset().union(*(s for s in sets if s))
+    return None

@@ -28,7 +28,7 @@ _SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "P
 
 def _dtype(data_type: int) -> str:
     name = TensorProto.DataType.Name(data_type)
-    return _DTYPES.get(name, name.lower())
+    return str(_DTYPES.get(name, name.lower()))
 
 
 def _decode(attribute: AttributeProto) -> Any:
@@ -173,7 +173,8 @@ class MindIRGraph:
 
     def place_of(self, found_root: Node) -> str:
         """Where a node is, for the reader: the layer whose parameters it takes, or the name of the value."""
-        stack, seen = [found_root], set()
+        stack: list[Node] = [found_root]
+        seen: set[int] = set()
         while stack and len(seen) < 40:  # the parameters of a pattern are near its end
             node = stack.pop(0)
             if id(node) in seen:
@@ -181,12 +182,12 @@ class MindIRGraph:
             seen.add(id(node))
             if node.kind == PARAMETER:
                 if len(node.shape or ()) <= 1:
-                    return node.name.rpartition(".")[0] or node.name
+                    return str(node.name.rpartition(".")[0] or node.name)
                 continue
             if node.kind in ("MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "BiasAdd"):
                 continue
             stack.extend(node.inputs)
-        return found_root.name.rpartition("_construct_")[2] or found_root.name
+        return str(found_root.name.rpartition("_construct_")[2] or found_root.name)
 
     def replace(self, found: Iterable[Found]) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""

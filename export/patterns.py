@@ -139,7 +139,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
 
 def _rounds_like(m: Match, arguments: dict[str, Object]) -> bool:
     """Whether half precision rounds where the fused one does: float32 up to x * rstd (llama) or the end (gemma)."""
-    return "primitive" in m or ("up" in m and ("down" in m) == (arguments["scheme"] == "llama"))
+    return "primitive" in m or ("up" in m and ("down" in m) is bool(arguments["scheme"] == "llama"))
 
 
 def _build_rms_norm(m: Match) -> Fused | Skip | None:
@@ -169,7 +169,7 @@ def _sum() -> Pattern:
 
 def _same_shape(a: Expr, b: Expr) -> bool:
     """Known to be the same; a dim that is unknown in both counts as the same where the rest agrees."""
-    return a.shape == b.shape
+    return bool(a.shape == b.shape)
 
 
 # Norms that are almost one: recognised to say why they stay.
@@ -429,7 +429,7 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
 
 
 def repeats(values: Object) -> str:
-    """Which mode of the rotary embedding a table of full width is for: its halves are equal, its neighbours, or both."""
+    """Which mode of the rotary embedding a table of full width is for: equal halves, equal neighbours, or both."""
     if values.ndim == 0 or values.shape[-1] % 2 or not values.size:
         return ""
     half = values.shape[-1] // 2

@@ -82,11 +82,13 @@ def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observ
     except (SyntaxError, NameError, ImportError) as error:
         result.left += [(f.row.name, f"the new source does not load ({error})") for f in result.found]
         return result
-    error = error_of(
+    difference = error_of(
         cell, inputs, stored, stored, _stock(cell, inputs, stored, observed), edited.kind.construct, observed.returns
     )
-    if not error <= TOLERANCES[stored]:
-        result.left += [(f.row.name, f"its result is {error:.1e} away from the fused operator's") for f in result.found]
+    if not difference <= TOLERANCES[stored]:
+        result.left += [
+            (f.row.name, f"its result is {difference:.1e} away from the fused operator's") for f in result.found
+        ]
         return result
     result.kind = _class(cell, inputs, edited, stored)
     return result
@@ -109,7 +111,8 @@ def _class(cell: nn.Cell, inputs: Any, edited: Flat, stored: str) -> type:
     )
     first = function.body[0].lineno
     edited = edited.inserted(cell, first, [line.replace("    ", "        ", 1) for line in guard(stock, conditions)])
-    return with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+    made: type = with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+    return made
 
 
 def _first_line(error: Exception) -> str:

@@ -51,7 +51,7 @@ def optimize(
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
             operator in place of several layers, as residual add and norm.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
-            single statements of a construct with `mindspore.rewrite`, which takes seconds per class, and needs `verify`.
+            single statements of a construct with `mindspore.rewrite`; it takes seconds per class, and needs `verify`.
         patterns: what to look for.
 
     Returns:
@@ -179,7 +179,7 @@ _INTERNAL = frozenset(nn.Cell().__dict__)
 
 def _likeness(cell: nn.Cell) -> Any:
     """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
-    own = []
+    own: list[Any] = []
     for name, value in cell.__dict__.items():
         if name in _INTERNAL:
             continue
