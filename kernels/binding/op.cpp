@@ -60,8 +60,9 @@ void Describe(const OpDef& def, void* const* params, const TensorDesc* descs)
 {
     std::vector<AscendC::host::Argument> arguments;
     for (size_t i = 0; i < def.inputs.size() + def.outputs.size(); ++i) {
-        const bool output = i >= def.inputs.size();
-        const TensorDef& tensor = output ? def.outputs[i - def.inputs.size()] : def.inputs[i];
+        const bool isOutput = i >= def.inputs.size();
+        const TensorDef& tensor = isOutput ? def.outputs[i - def.inputs.size()] : def.inputs[i];
+        const bool output = isOutput || def.writes.count(tensor.name) > 0;
         arguments.push_back({tensor.name.c_str(), static_cast<const char*>(params[i]),
                              static_cast<uint64_t>(descs[i].Size()) * SizeOf(descs[i].dtype), DtypeOf(descs[i].dtype),
                              output});

@@ -76,6 +76,7 @@ struct OpDef {
     std::map<std::string, std::string> reasons;
     std::set<std::string> positive;                // symbols that may not be 0
     std::map<std::string, std::string> multiples;  // symbol: the int attribute it is a multiple of
+    std::set<std::string> writes;                  // inputs that the kernel changes in place
     std::string json;                              // the signature, for ms_ascend_ops._C
 
     // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, of outputBytes in all.

@@ -113,6 +113,7 @@ def op_def(signature: Signature, launch: str, tiling: str) -> str:
     {_pairs(signature.reasons)},
     {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
     {_pairs(signature.multiples)},
+    {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
     {launch}, {tiling}}}"""
 

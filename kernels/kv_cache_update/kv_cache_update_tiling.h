@@ -19,6 +19,7 @@ struct KvCacheUpdateTilingData {
     uint32_t keySize;     // elements of a token
     uint32_t valueSize;
     uint32_t tileSize;  // elements of a tile
+    uint32_t reserved;  // tiling data is a multiple of 8 bytes
 };
 
 namespace kv_cache {
@@ -42,6 +43,7 @@ inline LaunchConfig KvCacheUpdateTiling(const KvCacheUpdateParams& params, const
     tiling.keySize = static_cast<uint32_t>(keySize);
     tiling.valueSize = static_cast<uint32_t>(valueSize);
     tiling.tileSize = kv_cache::TILE_BYTES / bytes;
+    tiling.reserved = 0;
     LaunchConfig config;
     config.blockDim = CoresFor(tokens, 2 * tokens * (keySize + valueSize) * bytes, platform);
     tiling.tokensPerCore = static_cast<uint32_t>(CeilDiv(tokens, config.blockDim));
