@@ -59,13 +59,21 @@ AscendC::host::Dtype DtypeOf(DataType dtype)
 void Describe(const OpDef& def, void* const* params, const TensorDesc* descs)
 {
     std::vector<AscendC::host::Argument> arguments;
-    for (size_t i = 0; i < def.inputs.size() + def.outputs.size(); ++i) {
-        const bool isOutput = i >= def.inputs.size();
-        const TensorDef& tensor = isOutput ? def.outputs[i - def.inputs.size()] : def.inputs[i];
-        const bool output = isOutput || def.writes.count(tensor.name) > 0;
+    const auto add = [&](const TensorDef& tensor, size_t i, bool output) {
         arguments.push_back({tensor.name.c_str(), static_cast<const char*>(params[i]),
                              static_cast<uint64_t>(descs[i].Size()) * SizeOf(descs[i].dtype), DtypeOf(descs[i].dtype),
                              output});
+    };
+    for (size_t i = 0; i < def.inputs.size(); ++i) {
+        add(def.inputs[i], i, false);
+    }
+    for (size_t i = 0; i < def.outputs.size(); ++i) {
+        add(def.outputs[i], def.inputs.size() + i, true);
+    }
+    for (size_t i = 0; i < def.inputs.size(); ++i) {
+        if (def.writes.count(def.inputs[i].name) > 0) {  // changed in place: an output that lies on an input
+            add(def.inputs[i], i, true);
+        }
     }
     AscendC::host::DescribeLaunch(def.name.c_str(), std::move(arguments));
 }
