@@ -13,7 +13,8 @@ Commands:
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
-  check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest
+  check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest;
+            check --mutations: seed bugs into the kernels and count how many are caught
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
@@ -71,7 +72,7 @@ stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     shift
     install_build_requirements
-    python -m pip install --quiet "numpy<2" ml_dtypes pytest pytest-xdist hypothesis
+    python -m pip install --quiet "numpy<2" ml_dtypes pytest pytest-xdist hypothesis "click>=8.1"
     cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" "$@"
     cmake --build "build/$name" --parallel 2
     cmake --build "build/$name" --target host_calls

@@ -1,6 +1,7 @@
 /*!
  * The Observer of the checked build: hands each call to the checks it needs.
  */
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -91,19 +92,24 @@ public:
             return;
         }
         const uint32_t number = core.order.Number(event);
-        const bool elementwise = IsElementwise(event);
+        const bool gathers = event.accessCount > 1 && event.accesses[1].indirect;
+        const bool followed = IsElementwise(event) || std::strcmp(event.name, "GatherMask") == 0;
         bool defined = true;
         for (uint32_t i = 1; i < event.accessCount; ++i) {
             if (event.accesses[i].indirect) {
-                Gather(event, number, core, event.accesses[i], event.accesses[event.accessCount - 1]);
                 continue;
             }
             ForPieces(event.accesses[i], [&](int64_t offset, uint32_t bytes) {
-                defined &=
-                    core.memory.Read(event, number, core.order, static_cast<uint32_t>(offset), bytes, !elementwise);
+                defined &= core.memory.Read(event, number, core.order, static_cast<uint32_t>(offset), bytes, !followed);
             });
         }
-        const std::vector<bool> undefined = defined ? std::vector<bool>() : Undefined(event, core.memory);
+        std::vector<bool> undefined;
+        if (gathers) {
+            undefined = Gather(event, number, core, event.accesses[1], event.accesses[2]);
+            defined = std::find(undefined.begin(), undefined.end(), true) == undefined.end();
+        } else if (!defined) {
+            undefined = Undefined(event, core.memory);
+        }
         ForPieces(event.accesses[0], [&](int64_t offset, uint32_t bytes) {
             core.memory.Write(event, number, core.order, static_cast<uint32_t>(offset), bytes);
         });
@@ -234,9 +240,20 @@ private:
         return core;
     }
 
-    // By element: does any source hold no value there? Lanes between rows may, as long as nobody uses the result.
+    // By element of the destination: does what it comes from hold no value? Lanes between rows may, as long as nobody
+    // uses the result.
     static std::vector<bool> Undefined(const VectorEvent& event, const LocalMemory& memory)
     {
+        if (std::strcmp(event.name, "GatherMask") == 0) {  // pattern 1 takes elements 0, 2, 4 ..., pattern 2 the others
+            std::vector<bool> undefined;
+            uint32_t element = 0;
+            ForElements(event.accesses[1], [&](uint32_t offset) {
+                if (element++ % 2 == event.request.option - 1) {
+                    undefined.push_back(!memory.IsDefined(offset, SizeOf(event.accesses[1].dtype)));
+                }
+            });
+            return undefined;
+        }
         std::vector<bool> undefined(event.elements);
         for (uint32_t i = 1; i < event.accessCount; ++i) {
             size_t element = 0;
@@ -260,14 +277,13 @@ private:
         }
     }
 
-    // Gather: the offsets are in the Unified Buffer already.
-    static void Gather(const VectorEvent& event, uint32_t number, CheckedCore& core, const Access& source,
-                       const Access& offsets)
+    // Gather: the offsets are in the Unified Buffer already. By element: is there no value where it comes from?
+    static std::vector<bool> Gather(const VectorEvent& event, uint32_t number, CheckedCore& core, const Access& source,
+                                    const Access& offsets)
     {
-        core.memory.Read(event, number, core.order, offsets.offset,
-                         static_cast<uint32_t>(event.elements * sizeof(uint32_t)), true);
         const uint32_t size = SizeOf(source.dtype);
         const auto base = static_cast<uint64_t>(event.request.scalar);
+        std::vector<bool> undefined;
         for (uint64_t i = 0; i < event.elements; ++i) {
             uint32_t offset;
             std::memcpy(&offset, UnifiedBuffer(event.core) + offsets.offset + i * sizeof(offset), sizeof(offset));
@@ -276,8 +292,10 @@ private:
                 Violation(Rule::GATHER_OFFSET, event, "offset %lu of element %lu; the source has %u bytes",
                           static_cast<unsigned long>(at), static_cast<unsigned long>(i), source.bytes);
             }
-            core.memory.Read(event, number, core.order, source.offset + static_cast<uint32_t>(at), size, true);
+            undefined.push_back(
+                !core.memory.Read(event, number, core.order, source.offset + static_cast<uint32_t>(at), size, false));
         }
+        return undefined;
     }
 
     static void CheckAtomic(const SettingEvent& event)

@@ -92,10 +92,10 @@ class Workshop:
         self._run([*arguments, "-O0", "-w"])
         library = folder / "libms_ascend_ops.so"
         link = shlex.split(self.link)
-        link = [str(target) if argument == original else argument for argument in link]
         link[link.index("-o") + 1] = str(library)
-        if str(target) not in link:
-            raise click.ClickException(f"{original} is not among the linked objects")
+        link.remove(original)
+        # Before the others: of an inline function that several hold, the linker takes the first.
+        link.insert(link.index("-o"), str(target))
         self._run(link)
         return library
 
