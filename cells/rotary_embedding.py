@@ -105,7 +105,8 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
             kind = scaling.get("type")
             if kind not in _SCALING:
                 raise ValueError(f"RotaryEmbedding: scaling['type'] must be one of {', '.join(_SCALING)}, got {kind!r}")
-            if missing := [key for key in _SCALING[kind] if key not in scaling]:
+            missing = [key for key in _SCALING[kind] if key not in scaling]
+            if missing:  # no := here: MindSpore reads this source
                 raise ValueError(f"RotaryEmbedding: scaling of type '{kind}' needs {', '.join(missing)}")
             if kind == "ntk" and turned == 2:
                 raise ValueError("RotaryEmbedding: scaling of type 'ntk' needs more than one pair")

@@ -39,34 +39,45 @@ def _shapes(rng, signature, attributes, largest):
     tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens if token.symbol]
     for token in tokens:
         room //= token.factor
+    multiples = getattr(signature, "multiples", {})
     for position in rng.permutation(len(tokens)):
         token = tokens[position]
         if token.symbol in bound:
             continue
-        dims = []
+        dims, multiple = [], attributes[multiples[token.symbol]] if token.symbol in multiples else 1
         for _ in range(int(rng.integers(0, 4)) if token.star else 1):
             choices = [size for size in (*SIZES, *(LARGE if rng.random() < 0.2 else ())) if size <= max(1, room)]
-            dims.append(int(rng.choice(choices)) if rng.random() > 0.02 else 0)
-            room //= max(1, dims[-1])
+            dims.append(multiple * int(rng.choice(choices)) if rng.random() > 0.02 else 0)
+            room //= max(1, abs(dims[-1]))
         bound[token.symbol] = dims
-    return [_shape(tensor.rule, bound, attributes) for tensor in signature.inputs]
+    return [_shape(rng, tensor.rule, bound, attributes) for tensor in signature.inputs]
 
 
-def _shape(rule, bound, attributes):
+def _dims(rng, token, bound, attributes):
+    if getattr(token, "size", ""):
+        return [attributes[token.size]]
+    if not token.symbol:
+        return [token.factor]
+    dims = [token.factor * size for size in bound[token.symbol]]
+    if getattr(token, "ones", False):
+        return [1] * len(dims)
+    if token.broadcasts:  # some of them 1, and the first ones left out
+        dims = [1 if rng.random() < 0.4 else size for size in dims]
+        return dims[int(rng.integers(0, len(dims) + 1)) :] if rng.random() < 0.5 else dims
+    return dims
+
+
+def _shape(rng, rule, bound, attributes):
     def dims(tokens):
-        return [
-            token.factor * size if token.symbol else token.factor
-            for token in tokens
-            for size in (bound[token.symbol] if token.symbol else [1])
-        ]
+        return [size for token in tokens for size in _dims(rng, token, bound, attributes)]
 
     if rule.anchor is None:
         return tuple(dims(rule.before))[:MAX_RANK]
-    # The anchored dim stands where its attribute says, among those around it.
+    # The anchored dim stands where its attribute says, among those around it; one that is a text, at an end.
     around = dims(rule.before) + dims(rule.after)
     axis = attributes[rule.anchor.attribute]
     rank = len(around) + 1
-    place = axis + rank if axis < 0 else axis
+    place = (axis + rank if axis < 0 else axis) if isinstance(axis, int) else int(rng.integers(0, rank))
     place = min(max(place, 0), rank - 1)
     return tuple(around[:place] + dims([rule.anchor]) + around[place:])
 

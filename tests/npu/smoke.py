@@ -1,0 +1,237 @@
+"""The checks of `python -m tests.npu`: for any operator of the registry, on the device that MindSpore has set.
+
+The inputs come from the table of the benchmark, the float64 references from tests/reference, whose functions name their
+arguments as the definitions do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+from ms_ascend_ops.benchmarks.operators import DTYPES, Draw, Operator, operator
+
+from ms_ascend_ops import ascend, export_mindir, load, registry
+from ms_ascend_ops.version import __version__
+from tests.acceptance import assert_accurate
+
+ROWS_COLS = (65, 4097)  # of the accuracy checks: tails everywhere
+TIMED = (2048, 4096)
+WARM_UP = 10
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the report. `status` is ok, FAILED, skipped or a time."""
+
+    what: str
+    status: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status:<10} {self.what}{f': {self.detail}' if self.detail else ''}"
+
+
+class _Network(nn.Cell):
+    """A network of one operator."""
+
+    def __init__(self, function: Callable[..., Any], attributes: Mapping[str, Any]):
+        super().__init__()
+        self.function = function
+        self.attributes = dict(attributes)
+
+    def construct(self, *tensors):  # type: ignore[no-untyped-def]
+        return self.function(*tensors, **self.attributes)
+
+
+def environment(device: str) -> list[str]:
+    """What a bug report needs to know of the machine."""
+    lines = [
+        f"ms_ascend_ops {__version__}, MindSpore {ms.__version__}, NumPy {np.__version__}",
+        f"Python {platform.python_version()}, {platform.platform()}",
+        f"device {device}, MS_ASCEND_OPS_PREFER={os.environ.get('MS_ASCEND_OPS_PREFER', '')}",
+    ]
+    if device == "Ascend":
+        home = os.environ.get("ASCEND_HOME_PATH", "")
+        lines.append(f"CANN {home}; packages: {', '.join(str(p.folder) for p in ascend.packages()) or 'none'}")
+    lines += [str(ascend.chosen_implementation(name, device_target=device)) for name in registry.names()]
+    return lines
+
+
+def check(name: str, dtype: str, folder: Path, rounds: int) -> Iterator[Result]:
+    """Every check of one operator in one dtype."""
+    try:
+        table = operator(name)
+    except (ImportError, ValueError) as error:
+        yield Result(f"{name} {dtype}", "skipped", f"no row in the benchmark's table: {error}")
+        return
+    shape = ROWS_COLS if len(table.shapes[0]) == len(ROWS_COLS) else table.shapes[0]
+    for variant, attributes in table.variants.items():
+        title = f"{name}{f'[{variant}]' if variant else ''} {dtype}"
+        arrays = table.inputs(Draw(dtype), *shape)
+        tensors = [_tensor(array) for array in arrays]
+        yield _guarded(f"{title} forward", lambda: _forward(name, table, arrays, tensors, attributes))  # noqa: B023
+        if table.gradient:
+            yield _guarded(f"{title} gradient", lambda: _gradient(name, table, arrays, tensors, attributes))  # noqa: B023
+        path = folder / f"{name}-{variant}-{dtype}"
+        yield _guarded(f"{title} MindIR", lambda: _round_trip(table, tensors, attributes, path))  # noqa: B023
+    if rounds:
+        yield from _times(name, table, dtype, rounds)
+
+
+def _guarded(what: str, body: Callable[[], str]) -> Result:
+    try:
+        detail = body()
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return Result(what, "FAILED", first)
+    return Result(what, "skipped" if detail.startswith("no ") else "ok", detail)
+
+
+def _forward(
+    name: str, table: Operator, arrays: list[Any], tensors: list[Tensor], attributes: Mapping[str, Any]
+) -> str:
+    forward = _bound(name, "forward", _named(name, arrays) | _all_attributes(name, attributes))
+    if forward is None:
+        return "no float64 reference in tests/reference"
+    outputs = _flat(table.ours(*tensors, **attributes))
+    for output, golden in zip(outputs, _flat(forward()), strict=False):
+        assert_accurate(_float64(output), golden, _dtype(output))
+    return ""
+
+
+def _gradient(
+    name: str, table: Operator, arrays: list[Any], tensors: list[Tensor], attributes: Mapping[str, Any]
+) -> str:
+    def run(*inputs):  # type: ignore[no-untyped-def]
+        return _first(table.ours(*inputs, **attributes))
+
+    y = run(*tensors)
+    dy = np.random.default_rng(1).normal(size=y.shape)
+    dy_tensor = Tensor(dy.astype(np.float32)).astype(y.dtype)
+    known = _named(name, arrays) | _all_attributes(name, attributes) | {"dy": _float64(dy_tensor), "y": _float64(y)}
+    for tensor in registry.signature(f"{name}_grad").inputs:  # the other outputs have no gradient
+        known.setdefault(tensor.name, 0.0)
+    backward, terms = _bound(name, "backward", known), _bound(name, "backward_terms", known)
+    if backward is None:
+        return "no float64 reference in tests/reference"
+    _, pull = ms.vjp(run, *tensors)
+    found = [_float64(value) for value in _flat(pull(dy_tensor))]
+    goldens = _flat(backward())
+    bounds = _flat(terms()) if terms is not None else [None] * len(goldens)
+    for value, golden, bound, tensor in zip(found, goldens, bounds, tensors, strict=False):
+        assert_accurate(value, golden, _dtype(tensor), bound)
+    return ""
+
+
+def _round_trip(table: Operator, tensors: list[Tensor], attributes: Mapping[str, Any], path: Path) -> str:
+    network = _Network(table.ours, attributes)
+    loaded = load(export_mindir(network, *tensors, path=path))
+    direct, again = _flat(table.ours(*tensors, **attributes)), _flat(loaded(*tensors))
+    for one, other in zip(direct, again, strict=True):
+        assert np.array_equal(_float64(one), _float64(other), equal_nan=True), "the loaded network gives other results"
+    return ""
+
+
+def _times(name: str, table: Operator, dtype: str, rounds: int) -> Iterator[Result]:
+    """Ours, then CANN's twin where there is one for the operator's defaults."""
+    shape = TIMED if len(table.shapes[0]) == len(TIMED) else table.shapes[-1]
+    variant, attributes = next(iter(table.variants.items()))
+    tensors = [_tensor(array) for array in table.inputs(Draw(dtype), *shape)]
+    runs = {"ours": lambda: table.ours(*tensors, **attributes)}
+    twin = registry.op_spec(name).twin
+    values = _all_attributes(name, attributes)
+    if twin and ms.get_context("device_target") == "Ascend" and all(values[k] == v for k, v in twin.when.items()):
+        module, _, function = twin.function.rpartition(".")
+        builtin, constants = getattr(import_module(module), function), [values[a] for a in twin.arguments]
+        runs[f"CANN {twin.operator}"] = lambda: builtin(*tensors, *constants)
+    where = f"{name}{f'[{variant}]' if variant else ''} {dtype} {'x'.join(map(str, shape))}"
+    for label, run in runs.items():
+        try:
+            seconds, moved = _median_seconds(run, rounds), sum(t.nbytes for t in [*tensors, *_flat(run())])
+        except Exception as error:
+            yield Result(f"{where} {label}", "FAILED", str(error).strip().splitlines()[0])
+            continue
+        yield Result(f"{where} {label}", f"{seconds * 1e6:.1f} us", f"{moved / seconds / 1e9:.1f} GB/s")
+
+
+def _median_seconds(run: Callable[[], Any], rounds: int) -> float:
+    on_npu = ms.get_context("device_target") == "Ascend"
+
+    def finish(result: Any) -> None:
+        # On a CPU reading a result waits for it; there is nothing to synchronize.
+        if on_npu:
+            ms.runtime.synchronize()
+        else:
+            _flat(result)[0].asnumpy()
+
+    for _ in range(WARM_UP):
+        finish(run())
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        finish(run())
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def _bound(name: str, function: str, values: Mapping[str, Any]) -> Callable[[], Any] | None:
+    """A reference function with its arguments, if there is one and all of them are known."""
+    try:
+        reference = getattr(import_module(f"tests.reference.{name}"), function)
+    except (ImportError, AttributeError):
+        return None
+    arguments = {}
+    for parameter in inspect.signature(reference).parameters.values():
+        if parameter.name in values:
+            arguments[parameter.name] = values[parameter.name]
+        elif parameter.default is inspect.Parameter.empty:
+            return None
+    return lambda: reference(**arguments)
+
+
+def _named(name: str, arrays: list[Any]) -> dict[str, Any]:
+    """The inputs by the names of the definition, as float64."""
+    tensors = registry.op_spec(name).forward.inputs
+    return {
+        tensor.name: array if array.dtype.kind == "i" else array.astype(np.float64)
+        for tensor, array in zip(tensors, arrays, strict=False)
+    }
+
+
+def _all_attributes(name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return registry.op_spec(name).forward.check_attributes(attributes)
+
+
+def _tensor(array: Any) -> Tensor:
+    dtype = next(text for text, kind in DTYPES.items() if kind == array.dtype)
+    if array.dtype.kind == "i":
+        return Tensor(array)
+    return Tensor(array.astype(np.float32)).astype(getattr(ms, dtype))
+
+
+def _flat(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _flat(item)] if isinstance(value, (tuple, list)) else [value]
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
+def _float64(value: Tensor) -> np.ndarray:
+    return np.asarray(value.astype(ms.float32).asnumpy(), np.float64)
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).lower()

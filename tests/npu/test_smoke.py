@@ -1,0 +1,46 @@
+"""The logic of the script for a user's NPU, with the CPU as the device."""
+
+import pytest
+from click.testing import CliRunner
+
+from ms_ascend_ops import registry
+from tests.npu import smoke
+from tests.npu.__main__ import main
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_operator_passes_on_the_cpu(name, tmp_path):
+    results = list(smoke.check(name, "float32", tmp_path, rounds=0))
+    assert results
+    assert [str(result) for result in results if result.status == "FAILED"] == []
+
+
+def test_the_report_is_one_file(tmp_path):
+    report = tmp_path / "report.txt"
+    arguments = ["--device", "CPU", "--report", str(report), "--ops", "swiglu", "--dtypes", "float16", "--rounds", "2"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    text = report.read_text()
+    for line in (
+        "MindSpore 2.10",
+        "swiglu: ours",
+        "ok         swiglu float16 forward",
+        "ok         swiglu float16 MindIR",
+    ):
+        assert line in text
+    assert " GB/s" in text
+    assert text.endswith("0 failed\n")
+
+
+def test_a_wrong_result_fails(tmp_path, monkeypatch):
+    table = smoke.operator("swiglu")
+    broken = type(table)(**{**vars(table), "ours": lambda x, **attributes: table.ours(x, **attributes) * 1.5})
+    monkeypatch.setattr(smoke, "operator", lambda name: broken)
+    statuses = {result.what: result.status for result in smoke.check("swiglu", "float32", tmp_path, rounds=0)}
+    assert statuses["swiglu float32 forward"] == statuses["swiglu float32 gradient"] == "FAILED"
+
+
+def test_an_unknown_operator_is_refused():
+    done = CliRunner().invoke(main, ["--device", "CPU", "--ops", "swish"])
+    assert done.exit_code == 2
+    assert "there is no operator swish" in done.output
