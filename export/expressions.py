@@ -154,6 +154,9 @@ def _reciprocal(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
 
 
 def _sqrt(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    value = number(inputs[0])
+    if value is not None and value >= 0:
+        return Expr("constant", attributes={"value": value**0.5}, node=node)
     return Expr("sqrt", (inputs[0],), node=node)
 
 

@@ -23,6 +23,9 @@ from ms_ascend_ops.export.report import Entry, Report
 
 __all__ = ["optimize_mindir", "verify_mindir"]
 
+# A node of MindSpore 2.10 loses the attribute `data_format` on the way through a MindIR, and the kernel misses it.
+_NOT_LOADED = frozenset({"group_norm"})
+
 
 def optimize_mindir(
     source: str | os.PathLike[str],
@@ -55,8 +58,9 @@ def optimize_mindir(
     model = read_model(path, "optimize_mindir")
     files = parameter_files(model, path, "optimize_mindir")
     report = Report(level=level)
+    rows = [row for row in patterns if row.op not in _NOT_LOADED]
     for graph in graphs_of(model):
-        found, left = find(graph.graph, patterns, level)
+        found, left = find(graph.graph, rows, level)
         for item in found:
             report.entries.append(Entry(graph.place_of(item.root), item.row.name, "mindir", True, item.fused.note))
         for place in left:
@@ -85,7 +89,13 @@ def verify_mindir(source: str | os.PathLike[str], output: str | os.PathLike[str]
     before, after = load(source), load(output)
     inputs = [_random(spec, number) for number, spec in enumerate(before.inputs)]
     stock = measured(before(*inputs))
-    report.outputs, _ = stock.difference(measured(after(*inputs)))
+    try:
+        fused = measured(after(*inputs))
+    except RuntimeError as error:
+        Path(output).unlink()
+        report.roll_back(f"the network fails with the fused operators: {error}")
+        return
+    report.outputs, _ = stock.difference(fused)
     if not report.outputs.relative <= stock.tolerance:
         Path(output).unlink()
         report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {stock.tolerance:g}")
