@@ -23,9 +23,6 @@ from ms_ascend_ops.export.report import Entry, Report
 
 __all__ = ["optimize_mindir", "verify_mindir"]
 
-# A node of MindSpore 2.10 loses the attribute `data_format` on the way through a MindIR, and the kernel misses it.
-_NOT_LOADED = frozenset({"group_norm"})
-
 
 def optimize_mindir(
     source: str | os.PathLike[str],
@@ -58,9 +55,8 @@ def optimize_mindir(
     model = read_model(path, "optimize_mindir")
     files = parameter_files(model, path, "optimize_mindir")
     report = Report(level=level)
-    rows = [row for row in patterns if row.op not in _NOT_LOADED]
     for graph in graphs_of(model):
-        found, left = find(graph.graph, rows, level)
+        found, left = find(graph.graph, patterns, level)
         for item in found:
             report.entries.append(Entry(graph.place_of(item.root), item.row.name, "mindir", True, item.fused.note))
         for place in left:

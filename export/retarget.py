@@ -73,9 +73,9 @@ def read_fused(primitive: PrimitiveProto) -> tuple[registry.Signature, dict[str,
         )
     values = {}
     for spec in signature.attributes:
-        if spec.name not in stored:
+        if spec.node_name not in stored:
             raise ValueError(f"its {signature.name} has no attribute {spec.name}")
-        values[spec.name] = _value(stored[spec.name])
+        values[spec.name] = _value(stored[spec.node_name])
     try:
         return signature, signature.check_attributes(values)
     except (TypeError, ValueError) as error:

@@ -93,8 +93,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 primitive.add_prim_attr(VERSION, signature.version)
                 if signature.writes:
                     primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
-                for name, value in attributes.items():
-                    primitive.add_prim_attr(name, value)
+                for attribute in signature.attributes:
+                    primitive.add_prim_attr(attribute.node_name, attributes[attribute.name])
 
     def __call__(self, *arguments: Any) -> Any:
         with _PYNATIVE_CALL:

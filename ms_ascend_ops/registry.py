@@ -78,6 +78,11 @@ class AttributeSpec:
     exclusive_minimum: float | None = None
     axes: tuple[int, ...] = ()  # of a string that names an axis: where each choice puts it
 
+    @property
+    def node_name(self) -> str:
+        """Its name in the node of a graph. MindSpore 2.10 renames `data_format` of any primitive, and MindIR loses it."""
+        return f"{self.name}_" if self.name == "data_format" else self.name
+
     def check(self, op: str, value: Any, name: str = "") -> Any:
         """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
 

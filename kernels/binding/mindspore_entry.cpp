@@ -22,18 +22,18 @@ private:
     std::vector<AttributeValue> values_;
 };
 
-// MindSpore stores this attribute of any primitive under another name (kOpAttrNameReplaceMap in its sources).
-const std::string& StoredName(const std::string& name)
+// As AttributeSpec.node_name of ms_ascend_ops/registry.py.
+const std::string& NodeName(const std::string& name)
 {
-    static const std::string format = "format";
-    return name == "data_format" ? format : name;
+    static const std::string dataFormat = "data_format_";
+    return name == "data_format" ? dataFormat : name;
 }
 
 std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
 {
     std::vector<AttributeValue> values;
     for (const AttributeDef& attribute : op.Def().attributes) {
-        const std::string& name = StoredName(attribute.name);
+        const std::string& name = NodeName(attribute.name);
         if (extra == nullptr || !extra->HasAttr(name)) {
             throw std::invalid_argument(op.Def().name + ": the attribute " + attribute.name + " is missing");
         }
