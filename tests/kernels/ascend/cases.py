@@ -1,5 +1,7 @@
 """Random inputs for any operator of the registry, drawn from its shape rules."""
 
+from importlib import import_module
+
 import numpy as np
 
 from ms_ascend_ops.shapes import MAX_RANK, infer_shapes
@@ -9,13 +11,18 @@ SIZES = (1, 2, 7, 8, 16, 31, 64, 65, 127, 128, 255, 256, 500, 1023, 1024, 1025, 
 LARGE = (12288, 16384, 30000, 65537)
 
 
+# What the shape rules of an operator cannot say.
+RULES = {"rotary_embedding": import_module("ms_ascend_ops.ops.rotary_embedding")._check}
+
+
 def draw(rng, signature, largest):
     """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor."""
     for _ in range(1000):
         attributes = {attribute.name: _attribute(rng, attribute) for attribute in signature.attributes}
-        shapes = _shapes(rng, signature, attributes, largest)
         try:
+            shapes = _shapes(rng, signature, signature.check_attributes(attributes), largest)
             infer_shapes(signature, shapes, attributes)
+            RULES.get(signature.name.removesuffix("_grad"), lambda *_: None)(shapes, attributes)
         except ValueError:
             continue
         row = signature.types[rng.integers(len(signature.types))]

@@ -8,7 +8,8 @@ from ms_ascend_ops.shapes import infer_shapes, infer_types
 from tests.kernels.ascend import module
 from tests.kernels.ascend.cases import draw, values
 
-NAMES = sorted(module.kernels())
+# A kernel that writes where an input says needs inputs of its own: tests/kernels/test_kv_cache_update.py.
+NAMES = sorted(name for name, kernel in module.kernels().items() if not kernel.signature.writes)
 AIV_ONLY, MIX_AIV_1_0 = 1, 2
 LARGEST = 60_000  # elements of a tensor
 ROUNDS = 12
