@@ -12,7 +12,8 @@ from tests.kernels.ascend.cases import draw, values
 NAMES = sorted(name for name, kernel in module.kernels().items() if not kernel.signature.writes)
 AIV_ONLY, MIX_AIV_1_0 = 1, 2
 LARGEST = 60_000  # elements of a tensor
-ROUNDS = 12
+ROUNDS = 4
+SYNCHRONIZED_ROUNDS = 2  # dozens of threads that wait for each other are slow on a few CPUs
 
 
 def inputs_and_outputs(rng, name, shapes, attributes):
@@ -43,7 +44,7 @@ def untouched(array):
 def test_results_are_those_of_the_host_library(name, cores):
     """With the tiling of a chip and its Unified Buffer: the host layer ends the process if a kernel takes more."""
     rng, kernel = np.random.default_rng(cores), module.kernels()[name]
-    for _ in range(ROUNDS):
+    for _ in range(SYNCHRONIZED_ROUNDS if kernel.synchronizes else ROUNDS):
         shapes, _, attributes = draw(rng, kernel.signature, LARGEST)
         dtypes, inputs, outputs = inputs_and_outputs(rng, name, shapes, attributes)
         if all(output.size == 0 for output in outputs):
@@ -61,12 +62,12 @@ def test_results_are_those_of_the_host_library(name, cores):
 @pytest.mark.parametrize("name", [name for name in NAMES if not module.kernels()[name].synchronizes])
 def test_every_element_is_written_by_exactly_one_core(name):
     rng, kernel = np.random.default_rng(7), module.kernels()[name]
-    for _ in range(4):
+    for _ in range(3):
         shapes, _, attributes = draw(rng, kernel.signature, LARGEST)
         dtypes, inputs, outputs = inputs_and_outputs(rng, name, shapes, attributes)
         if all(output.size == 0 for output in outputs):
             continue
-        tiling = module.tile(name, shapes, dtypes, attributes, 48)
+        tiling = module.tile(name, shapes, dtypes, attributes, 6)
         writers = [np.zeros(output.shape, int) for output in outputs]
         for block in range(tiling.block_dim):
             fresh = [poisoned(output.shape, output.dtype) for output in outputs]
