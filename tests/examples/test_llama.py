@@ -83,6 +83,7 @@ def test_all_its_norms_and_feed_forward_layers_are_substituted(net, ids):
             for part in ("input_layernorm", "post_attention_layernorm", "mlp")
         ]
     )
-    assert report.skipped == []
+    # The rotary embedding's reshapes around it stay with its cell.
+    assert {entry.pattern for entry in report.skipped} <= {"rotary embedding"}
     assert report.outputs.relative < 1e-5
     assert report.gradients.relative < 1e-5
