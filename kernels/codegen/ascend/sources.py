@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["device_files", "entry_body", "flat", "flat_name", "reachable", "tiling_structs"]
+__all__ = ["device_files", "flat", "flat_name", "reachable", "tiling_structs"]
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 _TILING_STRUCT = re.compile(r"^struct \w+TilingData \{.*?^\};\n", re.MULTILINE | re.DOTALL)
@@ -72,20 +72,6 @@ namespace ms_ascend_ops {{
 
 #endif  // {guard}
 """
-
-
-def entry_body(files: dict[str, Path], entry: str) -> str:
-    """The text of the function `<entry>Kernel`, which a CANN entry calls.
-
-    Raises:
-        ValueError: there is none.
-    """
-    pattern = re.compile(rf"\b{entry}Kernel\([^;{{]*\)\s*\{{(.*?)^\}}", re.MULTILINE | re.DOTALL)
-    for path in files.values():
-        match = pattern.search(path.read_text(encoding="utf-8"))
-        if match is not None:
-            return match[1]
-    raise ValueError(f"no function {entry}Kernel in {', '.join(sorted(files))}")
 
 
 def _locate(name: str, own: Path, folders: Sequence[Path]) -> Path | None:
