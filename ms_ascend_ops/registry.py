@@ -80,7 +80,7 @@ class AttributeSpec:
 
     @property
     def node_name(self) -> str:
-        """Its name in the node of a graph. MindSpore 2.10 renames `data_format` of any primitive, and MindIR loses it."""
+        """Its name in the node of a graph. MindSpore 2.10 renames any `data_format`, and MindIR loses it."""
         return f"{self.name}_" if self.name == "data_format" else self.name
 
     def check(self, op: str, value: Any, name: str = "") -> Any:
