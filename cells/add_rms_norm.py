@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from mindspore import Tensor
+from ms_ascend_ops.cells.rms_norm import RMSNormCell
 
-import mindspore as ms
-from mindspore import Tensor, nn
-from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
-
-from ms_ascend_ops import registry
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 
 __all__ = ["AddRMSNorm"]
 
 
-class AddRMSNorm(nn.Cell):  # type: ignore[misc]
+class AddRMSNorm(RMSNormCell):
     r"""Residual addition and root mean square normalization of the sum, in one pass.
 
     .. math::
@@ -46,24 +42,8 @@ class AddRMSNorm(nn.Cell):  # type: ignore[misc]
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
     """
 
-    def __init__(
-        self,
-        hidden_size: int | Sequence[int],
-        eps: float = 1e-6,
-        scheme: str = "llama",
-        param_init: Init = "ones",
-        dtype: ms.dtype = ms.float32,
-    ):
-        super().__init__()
-        self.hidden_size = one_size("AddRMSNorm", "hidden_size", hidden_size)
-        signature = registry.signature("add_rms_norm")
-        self.eps = signature.attribute("epsilon").check("AddRMSNorm", eps, "eps")
-        self.scheme = signature.attribute("scheme").check("AddRMSNorm", scheme)
-        self.weight = make_parameter("AddRMSNorm", "param_init", param_init, (self.hidden_size,), dtype, "weight")
+    op = "add_rms_norm"
 
     def construct(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         y, _, x = add_rms_norm(x1, x2, self.weight, self.eps, self.scheme)
         return y, x
-
-    def extend_repr(self) -> str:
-        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"

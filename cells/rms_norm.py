@@ -14,7 +14,35 @@ from ms_ascend_ops.ops.rms_norm import rms_norm
 __all__ = ["RMSNorm"]
 
 
-class RMSNorm(nn.Cell):  # type: ignore[misc]
+class RMSNormCell(nn.Cell):  # type: ignore[misc]
+    """What the layers with a root mean square normalization share: arguments, weight and repr.
+
+    A subclass names its operator in `op`.
+    """
+
+    op: str
+
+    def __init__(
+        self,
+        hidden_size: int | Sequence[int],
+        eps: float = 1e-6,
+        scheme: str = "llama",
+        param_init: Init = "ones",
+        dtype: ms.dtype = ms.float32,
+    ):
+        super().__init__()
+        layer = type(self).__name__
+        signature = registry.signature(self.op)
+        self.hidden_size = one_size(layer, "hidden_size", hidden_size)
+        self.eps = signature.attribute("epsilon").check(layer, eps, "eps")
+        self.scheme = signature.attribute("scheme").check(layer, scheme)
+        self.weight = make_parameter(layer, "param_init", param_init, (self.hidden_size,), dtype, "weight")
+
+    def extend_repr(self) -> str:
+        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"
+
+
+class RMSNorm(RMSNormCell):
     r"""Root mean square normalization over the last axis.
 
     .. math::
@@ -43,23 +71,7 @@ class RMSNorm(nn.Cell):  # type: ignore[misc]
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
     """
 
-    def __init__(
-        self,
-        hidden_size: int | Sequence[int],
-        eps: float = 1e-6,
-        scheme: str = "llama",
-        param_init: Init = "ones",
-        dtype: ms.dtype = ms.float32,
-    ):
-        super().__init__()
-        self.hidden_size = one_size("RMSNorm", "hidden_size", hidden_size)
-        signature = registry.signature("rms_norm")
-        self.eps = signature.attribute("epsilon").check("RMSNorm", eps, "eps")
-        self.scheme = signature.attribute("scheme").check("RMSNorm", scheme)
-        self.weight = make_parameter("RMSNorm", "param_init", param_init, (self.hidden_size,), dtype, "weight")
+    op = "rms_norm"
 
     def construct(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps, self.scheme)[0]
-
-    def extend_repr(self) -> str:
-        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"

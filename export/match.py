@@ -8,6 +8,7 @@ A name that stands twice must stand for the same expression both times. Sums and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any as Object
 
@@ -20,12 +21,12 @@ Bindings = Mapping[str, Expr]
 _COMMUTATIVE = frozenset({"add", "mul"})
 
 
-class Pattern:
+class Pattern(ABC):
     """What an expression may look like."""
 
+    @abstractmethod
     def match(self, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
         """Every way to read `expr` as this pattern, with what is bound already; each with the names bound then."""
-        raise NotImplementedError
 
 
 def matches(pattern: Pattern, expr: Expr) -> Iterator[Bindings]:

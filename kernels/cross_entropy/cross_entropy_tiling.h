@@ -29,7 +29,8 @@ namespace cross_entropy {
 
 constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t TILE_COLS = 8192;
-constexpr uint32_t STATE_BYTES = MAX_REPEAT_TIMES * 96;  // values a row beyond what PlanRows counts
+constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;      // a row's lane sums, scalars, broadcast blocks
+constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
 
 inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
                          const Platform& platform, CrossEntropyTilingData& tiling)
@@ -37,10 +38,9 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     const uint64_t cols = logits.LastDim();
     const uint64_t rows = logits.Product(0, logits.rank - 1);
     const uint32_t bytes = SizeOf(logits.dtype);
-    Platform smaller = platform;
-    smaller.ubBytes -= STATE_BYTES;
     // Column numbers, once.
-    const RowPlan plan = PlanRows(rows, cols, bytes, bytesPerElement, 0, sizeof(float), smaller);
+    const RowPlan plan =
+        PlanRows(rows, cols, bytes, {0, bytesPerElement, 0, sizeof(float), ROW_STATE_BYTES, FIXED_BYTES}, platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);

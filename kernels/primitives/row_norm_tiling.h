@@ -7,7 +7,7 @@
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
 
-#include "primitives/split.h"
+#include "primitives/row_plan.h"
 
 namespace ms_ascend_ops {
 
@@ -48,30 +48,16 @@ struct RowNormGradTilingData {
 
 namespace row_norm {
 
-constexpr uint32_t SHORT_ROW = 1024;        // elements: up to here several rows share an instruction
-constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
 constexpr uint32_t ROW_STATE_BYTES = 2 * 256 + 12 * 4 + 4 * 32;  // a row's lane sums, scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 4096;                           // rounding of the small buffers to blocks
-constexpr uint32_t SPLIT_STATE_ROWS = 8;                         // rows that a gradient in column tiles takes at a time
 constexpr uint32_t REDUCE_COLS = 512;
 constexpr uint32_t REDUCE_BYTES = 48 * 1024;
 constexpr uint32_t MIN_PROBE = 64;
 
-// Bytes of Unified Buffer that a kernel wants.
-struct Demand {
-    uint32_t queue;   // in queues, for each element of a tile, in one buffer
-    uint32_t tile;    // in plain buffers, for each element of a tile
-    uint32_t step;    // for each element of the rows that one instruction handles
-    uint32_t column;  // for each column of a row
-};
-
-struct RowPlan {
-    uint32_t buffers;
-    uint32_t tileRows;
-    uint32_t stepRows;
-    uint32_t tileCols;
-    uint32_t stride;
-};
+constexpr RowDemand Demand(uint32_t queue, uint32_t tile, uint32_t step, uint32_t column)
+{
+    return {queue, tile, step, column, ROW_STATE_BYTES, FIXED_BYTES};
+}
 
 // Float copies of what is not float already.
 constexpr uint32_t FloatCopy(uint32_t elementBytes)
@@ -79,40 +65,8 @@ constexpr uint32_t FloatCopy(uint32_t elementBytes)
     return elementBytes == 4 ? 0 : 4;
 }
 
-inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, const Demand& demand,
-                        const Platform& platform)
-{
-    const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
-    const uint64_t ub = platform.ubBytes - FIXED_BYTES - SPLIT_STATE_ROWS * ROW_STATE_BYTES;
-    RowPlan plan{};
-    for (plan.buffers = 2; plan.buffers > 0; --plan.buffers) {
-        const uint64_t tileBytes = plan.buffers * demand.queue + demand.tile;
-        if (stride * (tileBytes + demand.step + demand.column) > ub) {
-            continue;
-        }
-        plan.tileCols = static_cast<uint32_t>(cols);
-        plan.stride = static_cast<uint32_t>(stride);
-        const bool isShort = stride <= SHORT_ROW;
-        const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + ROW_STATE_BYTES;
-        const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
-        const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
-        const uint64_t tileRows = std::min<uint64_t>({free / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
-        plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));
-        plan.stepRows = isShort ? plan.tileRows : 1;
-        return plan;
-    }
-    // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
-    const uint64_t perColumn = 2 * demand.queue + demand.tile + demand.step + demand.column;
-    plan.buffers = 2;
-    plan.tileCols = static_cast<uint32_t>(ub / perColumn / 128 * 128);
-    plan.tileRows = 1;
-    plan.stepRows = 1;
-    plan.stride = plan.tileCols;
-    return plan;
-}
-
-inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const Demand& demand, uint32_t moved, float epsilon,
-                                bool gemma, const Platform& platform, RowNormTilingData& tiling)
+inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDemand& demand, uint32_t moved,
+                                float epsilon, bool gemma, const Platform& platform, RowNormTilingData& tiling)
 {
     const uint64_t rows = x.Size() / cols;
     const uint32_t bytes = SizeOf(x.dtype);
@@ -134,17 +88,12 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const Demand
 
     LaunchConfig config;
     config.blockDim = CoresFor(rows, moved * rows * cols * bytes, platform);
-    uint64_t rowsPerCore = CeilDiv(rows, config.blockDim);
-    if (cols * bytes < 2048) {  // neighbouring cores share no block of the outputs when rows are short
-        rowsPerCore = RoundUp(rowsPerCore, BLOCK_BYTES / bytes);
-    }
-    tiling.rowsPerCore = rowsPerCore;
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(rows, rowsPerCore)));
+    tiling.rowsPerCore = SplitRows(rows, cols * bytes, bytes, config);
     return config;
 }
 
 // `sums`: how many vectors of column sums a chunk of rows leaves in the workspace.
-inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t gammaBytes, const Demand& demand,
+inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t gammaBytes, const RowDemand& demand,
                                  uint32_t moved, uint32_t sums, bool gemma, const Platform& platform,
                                  RowNormGradTilingData& tiling)
 {
@@ -192,7 +141,7 @@ inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, boo
 {
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t tensors = add ? 4 : 2;
-    return PlanForward(x, x.LastDim(), {tensors * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))},
+    return PlanForward(x, x.LastDim(), Demand(tensors * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))),
                        tensors, epsilon, gemma, platform, tiling);
 }
 
@@ -203,8 +152,8 @@ inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bo
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t tensors = add ? 4 : 3;
     return PlanBackward(x, x.LastDim(), SizeOf(gamma.dtype),
-                        {tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4}, tensors, 1,
-                        gemma, platform, tiling);
+                        Demand(tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4), tensors,
+                        1, gemma, platform, tiling);
 }
 
 // As RmsForward, with beta besides gamma; `gamma` has the shape that is normalized over.
@@ -213,8 +162,9 @@ inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, b
 {
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t tensors = add ? 4 : 2;
-    return PlanForward(x, gamma.Size(), {tensors * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))},
-                       tensors, epsilon, false, platform, tiling);
+    return PlanForward(x, gamma.Size(),
+                       Demand(tensors * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))), tensors,
+                       epsilon, false, platform, tiling);
 }
 
 // As RmsBackward, with dbeta besides dgamma.
@@ -224,8 +174,8 @@ inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, 
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t tensors = add ? 4 : 3;
     return PlanBackward(x, gamma.Size(), SizeOf(gamma.dtype),
-                        {tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8}, tensors, 2,
-                        false, platform, tiling);
+                        Demand(tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8), tensors,
+                        2, false, platform, tiling);
 }
 
 }  // namespace row_norm

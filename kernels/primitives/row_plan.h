@@ -1,8 +1,8 @@
 /*!
- * How rows are cut into tiles of the Unified Buffer. Plain C++.
+ * How rows are cut into tiles of the Unified Buffer and shared out over cores. Plain C++.
  *
- * As long as a row fits with all its temporaries, a tile is as many whole rows as fit a double buffer; longer rows are
- * walked through in tiles of columns.
+ * As long as a row fits with all its temporaries, a tile is as many whole rows as fit, in two buffers if they do;
+ * longer rows are walked through in tiles of columns.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_PLAN_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_PLAN_H
@@ -13,45 +13,55 @@ namespace ms_ascend_ops {
 
 constexpr uint32_t SHORT_ROW = 1024;        // elements: up to here several rows share an instruction
 constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
-constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;  // a row's lane sums, scalars and broadcast blocks
-constexpr uint32_t FIXED_BYTES = 2048;                      // rounding of the small buffers to blocks
-constexpr uint32_t SPLIT_STATE_ROWS = 8;                    // rows that a gradient in column tiles takes at a time
+constexpr uint32_t SPLIT_STATE_ROWS = 8;    // rows that a gradient in column tiles takes at a time
 
-struct RowPlan {
-    uint32_t tileRows;
-    uint32_t stepRows;
-    uint32_t tileCols;
-    uint32_t stride;
+// Bytes of Unified Buffer that a kernel wants.
+struct RowDemand {
+    uint32_t queue;   // in queues, for each element of a tile, in one buffer
+    uint32_t tile;    // in plain buffers, for each element of a tile
+    uint32_t step;    // for each element of the rows that one instruction handles
+    uint32_t column;  // for each column of a row
+    uint32_t state;   // for each row of a tile: lane sums, scalars, broadcast blocks
+    uint32_t fixed;   // rounding of the small buffers to blocks
 };
 
-// `tileBytes` per element of a tile, `stepBytes` per element of the rows one instruction handles, `columnBytes` per
-// column.
-inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, uint32_t tileBytes, uint32_t stepBytes,
-                        uint32_t columnBytes, const Platform& platform)
+struct RowPlan {
+    uint32_t buffers;   // of a queue: 2, or 1 when a row fits only so
+    uint32_t tileRows;  // rows in a tile
+    uint32_t stepRows;  // rows one instruction handles: tileRows when rows are short, else 1
+    uint32_t tileCols;  // columns in a tile: cols, or less if a row does not fit
+    uint32_t stride;    // elements from a row to the next in the Unified Buffer
+};
+
+inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, const RowDemand& demand,
+                        const Platform& platform)
 {
-    const uint32_t align = BLOCK_BYTES / elementBytes;
-    const uint64_t ub = platform.ubBytes - FIXED_BYTES;
-    const uint64_t stride = RoundUp(cols, align);
+    const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
+    const uint64_t ub = platform.ubBytes - demand.fixed - SPLIT_STATE_ROWS * demand.state;
     RowPlan plan{};
-    const uint64_t oneRow = stride * (tileBytes + stepBytes + columnBytes) + SPLIT_STATE_ROWS * ROW_STATE_BYTES;
-    if (oneRow > ub) {
-        // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
-        const uint64_t perColumn = tileBytes + stepBytes + columnBytes;
-        plan.tileCols = static_cast<uint32_t>((ub - SPLIT_STATE_ROWS * ROW_STATE_BYTES) / perColumn / 128 * 128);
-        plan.tileRows = 1;
-        plan.stepRows = 1;
-        plan.stride = plan.tileCols;
+    for (plan.buffers = 2; plan.buffers > 0; --plan.buffers) {
+        const uint64_t tileBytes = plan.buffers * demand.queue + demand.tile;
+        if (stride * (tileBytes + demand.step + demand.column) > ub) {
+            continue;
+        }
+        plan.tileCols = static_cast<uint32_t>(cols);
+        plan.stride = static_cast<uint32_t>(stride);
+        const bool isShort = stride <= SHORT_ROW;
+        const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + demand.state;
+        const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
+        const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
+        const uint64_t tileRows = std::min<uint64_t>({free / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
+        plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));
+        plan.stepRows = isShort ? plan.tileRows : 1;
         return plan;
     }
-    plan.tileCols = static_cast<uint32_t>(cols);
-    plan.stride = static_cast<uint32_t>(stride);
-    const bool isShort = stride <= SHORT_ROW;
-    const uint64_t perRow = stride * (tileBytes + (isShort ? stepBytes : 0)) + ROW_STATE_BYTES;
-    const uint64_t free = ub - stride * (columnBytes + (isShort ? 0 : stepBytes)) - SPLIT_STATE_ROWS * ROW_STATE_BYTES;
-    uint64_t tileRows = std::min<uint64_t>(free / perRow, std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes)));
-    tileRows = std::min<uint64_t>({tileRows, rows, MAX_REPEAT_TIMES - 7});
-    plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));
-    plan.stepRows = isShort ? plan.tileRows : 1;
+    // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
+    const uint64_t perColumn = 2 * demand.queue + demand.tile + demand.step + demand.column;
+    plan.buffers = 2;
+    plan.tileCols = static_cast<uint32_t>(ub / perColumn / 128 * 128);
+    plan.tileRows = 1;
+    plan.stepRows = 1;
+    plan.stride = plan.tileCols;
     return plan;
 }
 
