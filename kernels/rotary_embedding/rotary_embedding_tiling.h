@@ -47,8 +47,9 @@ constexpr uint32_t TILE_BYTES = 32 * 1024;
 constexpr uint32_t FIXED_BYTES = 2048;
 constexpr uint32_t MAX_ROWS = 4095;  // of one DataCopyPad
 
-inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, int64_t seqAxis, bool interleave,
-                         int64_t rotaryDim, const Platform& platform, RotaryEmbeddingTilingData& tiling)
+inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
+                         bool interleave, int64_t rotaryDim, const Platform& platform,
+                         RotaryEmbeddingTilingData& tiling)
 {
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
@@ -57,6 +58,13 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, int64_t seq
     // The function checks this first, unless a dim is not known then.
     if (turned % 2 != 0 || turned > dim || (width != turned && 2 * width != turned)) {
         throw std::invalid_argument("rotary_embedding: cos.shape[-1] must be the rotated size or half of it");
+    }
+    bool alike = cos.rank == sin.rank;
+    for (int32_t i = 0; alike && i < cos.rank; ++i) {
+        alike = cos.dims[i] == sin.dims[i];
+    }
+    if (!alike) {
+        throw std::invalid_argument("rotary_embedding: sin.shape must be cos.shape");
     }
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t tableBytes = SizeOf(cos.dtype);
@@ -157,15 +165,15 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, int64_t seq
 inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, const Platform& platform,
                                           RotaryEmbeddingTilingData& tiling)
 {
-    return rotary::Plan(params.x, params.cos, params.seq_axis, params.mode == RotaryEmbeddingMode::INTERLEAVE,
-                        params.rotary_dim, platform, tiling);
+    return rotary::Plan(params.x, params.cos, params.sin, params.seq_axis,
+                        params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
 }
 
 inline LaunchConfig RotaryEmbeddingGradTiling(const RotaryEmbeddingGradParams& params, const Platform& platform,
                                               RotaryEmbeddingGradTilingData& tiling)
 {
-    return rotary::Plan(params.dy, params.cos, params.seq_axis, params.mode == RotaryEmbeddingMode::INTERLEAVE,
-                        params.rotary_dim, platform, tiling);
+    return rotary::Plan(params.dy, params.cos, params.sin, params.seq_axis,
+                        params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -24,10 +24,14 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    x, cos = shapes[:2]
+    x, cos, sin = shapes[:3]
     rotary_dim = attributes["rotary_dim"]
     if rotary_dim < 0 or rotary_dim % 2:
         raise ValueError(f"rotary_embedding: rotary_dim must be even and at least 0, got {rotary_dim}")
+    if (-2,) not in (cos, sin) and (
+        len(cos) != len(sin) or any(a != b and -1 not in (a, b) for a, b in zip(cos, sin, strict=True))
+    ):
+        raise ValueError(f"rotary_embedding: sin.shape must be cos.shape ({cos}), got {sin}")
     dim = -1 if x == (-2,) else x[-1]
     if dim == -1:
         return
@@ -43,6 +47,16 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
             f"rotary_embedding: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are "
             f"turned, got {cos}"
         )
+    if x != (-2,) and cos != (-2,):
+        _check_tables(x[: attributes["seq_axis"]], cos[:-2], cos)
+
+
+def _check_tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...]) -> None:
+    """The dims that tables differ in are neighbours: the kernel reads the tables of one stretch of x in one piece."""
+    aligned = (1,) * (len(batch) - len(tables)) + tables
+    own = [i for i, size in enumerate(aligned) if size != 1]
+    if own and any(aligned[i] == 1 and batch[i] not in (1, -1) for i in range(own[0], own[-1])):
+        raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
 
 
 # Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.

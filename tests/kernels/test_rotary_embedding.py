@@ -102,3 +102,17 @@ def test_cann_bench(case):
     (y,), exact = launch("rotary_embedding", [k, cos, sin], case["dtype"][1:], **attributes)
     golden = reference.forward(*exact, **attributes)
     assert_accurate(y, golden, case["dtype"][1], reference.terms(*exact, **attributes))
+
+
+@pytest.mark.parametrize(
+    ("x", "cos", "sin", "message"),
+    [
+        ((2, 3, 5, 8), (2, 1, 5, 4), (1, 1, 5, 4), "sin.shape must be cos.shape"),
+        ((2, 3, 2, 5, 8), (2, 1, 2, 5, 4), (2, 1, 2, 5, 4), "cos may not broadcast between dims that it has"),
+    ],
+)
+def test_tables_that_the_kernel_cannot_walk_through(x, cos, sin, message):
+    """A graph learns some shapes only when it runs: the tiling refuses then."""
+    inputs = [np.ones(shape) for shape in (x, cos, sin)]
+    with pytest.raises(ValueError, match=message):
+        launch("rotary_embedding", inputs, ["float32"] * 3, seq_axis=len(x) - 2)

@@ -81,3 +81,11 @@ def test_bad_arguments(mode, x, cos, arguments, message):
     tensors = [Tensor(np.ones(shape, np.float32)) for shape in (x, cos, cos)]
     with pytest.raises(ValueError, match="^" + re.escape(f"rotary_embedding: {message}")):
         run(mode, ops.rotary_embedding, tensors, *arguments)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_of_two_shapes(mode):
+    """The kernel walks through both tables alike."""
+    x, cos, sin = (Tensor(np.ones(shape, np.float32)) for shape in ((2, 5, 3, 8), (2, 5, 4), (1, 5, 4)))
+    with pytest.raises(ValueError, match=re.escape("sin.shape must be cos.shape ((2, 5, 4)), got (1, 5, 4)")):
+        run(mode, ops.rotary_embedding, (x, cos, sin))
