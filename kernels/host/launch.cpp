@@ -222,7 +222,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputByte
         ThePool().Run(job);
     }
     if (job.trapped.load(std::memory_order_acquire)) {
-        throw std::runtime_error("the kernel stopped itself (Trap): an input has a value that is not allowed");
+        throw std::runtime_error(TRAPPED);
     }
 }
 

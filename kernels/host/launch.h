@@ -29,6 +29,7 @@ using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
 // What Trap throws: ends the kernel on this core.
 struct Trapped {};
+constexpr const char* TRAPPED = "the kernel stopped itself (Trap): an input has a value that is not allowed";
 
 // Runs `block` once for each of config.blockDim cores and returns when all have ended. outputBytes: what the kernel
 // writes in all; inputs of launches with a large one are prefetched. Throws std::runtime_error when a core trapped.

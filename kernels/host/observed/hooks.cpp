@@ -58,12 +58,17 @@ Origin GlobalOrigin(const void* address)
     if (in(launch.workspace, launch.workspaceBytes)) {
         return {static_cast<uint32_t>(WORKSPACE), 1};
     }
+    auto origin = static_cast<uint32_t>(NO_ARGUMENT);
     for (uint32_t i = 0; i < launch.arguments.size(); ++i) {
-        if (in(launch.arguments[i].address, launch.arguments[i].bytes)) {
-            return {i, 1};
+        const Argument& argument = launch.arguments[i];
+        if (in(argument.address, argument.bytes)) {
+            origin = i;
+            if (argument.output) {  // of one that lies on an input, the output may be written
+                break;
+            }
         }
     }
-    return {static_cast<uint32_t>(NO_ARGUMENT), 1};
+    return {origin, 1};
 }
 
 GlobalOperand GlobalAt(const char* address, Origin origin, uint64_t bytes, Dtype dtype)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -40,6 +41,9 @@ public:
         states_[core] = State::WAITING;
         GiveAway(core);
         wake_[core].wait(lock, [&] { return turn_ == core; });
+        if (trapped_) {  // a core will never be here
+            throw Trapped{};
+        }
     }
     void End(uint32_t core)
     {
@@ -47,6 +51,15 @@ public:
         states_[core] = State::ENDED;
         GiveAway(core);
     }
+    void Trap(uint32_t core)
+    {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            trapped_ = true;
+        }
+        End(core);
+    }
+    bool HasTrapped() const { return trapped_; }
 
 private:
     enum class State : uint8_t { READY, WAITING, ENDED };
@@ -64,12 +77,14 @@ private:
             if (waiting.empty()) {
                 return;
             }
-            if (waiting.size() < states_.size()) {
+            if (waiting.size() < states_.size() && !trapped_) {
                 TheObserver().OnDeadlock(waiting);
             }
             TheObserver().PhaseEnd();
-            states_.assign(states_.size(), State::READY);
-            next = 0;
+            for (const uint32_t i : waiting) {
+                states_[i] = State::READY;
+            }
+            next = waiting.front();
         }
         turn_ = next;
         wake_[next].notify_one();
@@ -86,6 +101,7 @@ private:
 
     std::mutex mutex_;
     uint32_t turn_ = 0;
+    bool trapped_ = false;
     std::vector<State> states_;
     std::vector<std::condition_variable> wake_;
 };
@@ -111,10 +127,15 @@ void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADD
     core.Begin(index, count, false);
     g_cores[index].core = &core;
     TheObserver().CoreBegin(index);
-    block(kernel, workspace);
-    core.Settle();
-    TheObserver().CoreEnd(index);
-    g_turns->End(index);
+    try {
+        block(kernel, workspace);
+        core.Settle();
+        TheObserver().CoreEnd(index);
+        g_turns->End(index);
+    } catch (const Trapped&) {
+        core.Settle();
+        g_turns->Trap(index);
+    }
 }
 
 }  // namespace
@@ -219,6 +240,9 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t, BlockFn b
     }
     for (std::thread& thread : threads) {
         thread.join();
+    }
+    if (turns.HasTrapped()) {  // of what the kernel left undone nothing is said
+        throw std::runtime_error(TRAPPED);
     }
     TheObserver().LaunchEnd();
 }
