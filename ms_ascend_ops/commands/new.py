@@ -90,8 +90,8 @@ def _check_tree(into: Path) -> None:
 def _add_to_list(path: Path, name: str) -> None:
     """Add the import and the name, both in alphabetical order."""
     text = path.read_text(encoding="utf-8")
-    imports = sorted({*re.findall(r"^from \S+ import \w+$", text, re.MULTILINE), _import(name)})
-    names = sorted(line.split()[-1] for line in imports)
+    imports = sorted({*re.findall(r"^from \S+ import .+$", text, re.MULTILINE), _import(name)})
+    names = sorted(each for line in imports for each in line.partition(" import ")[2].split(", "))
     head = text[: text.index("\nfrom ")]
     listed = "".join(f'    "{each}",\n' for each in names)
     path.write_text(f"{head}\n" + "\n".join(imports) + f"\n\n__all__ = [\n{listed}]\n", encoding="utf-8")

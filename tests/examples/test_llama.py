@@ -83,7 +83,7 @@ def test_all_its_norms_and_feed_forward_layers_are_substituted(net, ids):
             for part in ("input_layernorm", "post_attention_layernorm", "mlp")
         ]
     )
-    # The rotary embedding's reshapes around it stay with its cell.
-    assert {entry.pattern for entry in report.skipped} <= {"rotary embedding"}
+    # Both stand in an attention between reshapes, which a cell engine leaves alone.
+    assert {entry.pattern for entry in report.skipped} <= {"rotary embedding", "scale + mask + softmax"}
     assert report.outputs.relative < 1e-5
     assert report.gradients.relative < 1e-5

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,14 @@ def _guarded(what: str, body: Callable[[], str]) -> Result:
 def _forward(
     name: str, table: Operator, arrays: list[Any], tensors: list[Tensor], attributes: Mapping[str, Any]
 ) -> str:
-    forward = _bound(name, "forward", _named(name, arrays) | _all_attributes(name, attributes))
+    known = _named(name, arrays) | _all_attributes(name, attributes)
+    forward, terms = _bound(name, "forward", known), _bound(name, "forward_terms", known)
     if forward is None:
         return "no float64 reference in tests/reference"
+    bounds = [terms() if terms is not None else None]  # those of the first output
     outputs = _flat(table.ours(*tensors, **attributes))
-    for output, golden in zip(outputs, _flat(forward()), strict=False):
-        assert_accurate(_float64(output), golden, _dtype(output))
+    for output, golden, bound in zip_longest(outputs, _flat(forward())[: len(outputs)], bounds):
+        assert_accurate(_float64(output), golden, _dtype(output), bound)
     return ""
 
 
@@ -117,17 +120,21 @@ def _gradient(
     def run(*inputs):  # type: ignore[no-untyped-def]
         return _first(table.ours(*inputs, **attributes))
 
-    y = run(*tensors)
-    dy = np.random.default_rng(1).normal(size=y.shape)
-    dy_tensor = Tensor(dy.astype(np.float32)).astype(y.dtype)
-    known = _named(name, arrays) | _all_attributes(name, attributes) | {"dy": _float64(dy_tensor), "y": _float64(y)}
-    for tensor in registry.signature(f"{name}_grad").inputs:  # the other outputs have no gradient
-        known.setdefault(tensor.name, 0.0)
+    known = _named(name, arrays) | _all_attributes(name, attributes)
+    forward, y = _bound(name, "forward", known), run(*tensors)
+    if forward is None:
+        return "no float64 reference in tests/reference"
+    dy = Tensor(np.random.default_rng(1).normal(size=y.shape).astype(np.float32)).astype(y.dtype)
+    # Of several outputs only the first has a gradient.
+    for output, golden in zip(registry.signature(name).outputs, _flat(forward()), strict=False):
+        known[f"d{output.name}"] = np.zeros(np.shape(golden))
+    first = registry.signature(name).outputs[0].name
+    known |= {f"d{first}": _float64(dy), first: _float64(y)}
     backward, terms = _bound(name, "backward", known), _bound(name, "backward_terms", known)
     if backward is None:
         return "no float64 reference in tests/reference"
     _, pull = ms.vjp(run, *tensors)
-    found = [_float64(value) for value in _flat(pull(dy_tensor))]
+    found = [_float64(value) for value in _flat(pull(dy))]
     goldens = _flat(backward())
     bounds = _flat(terms()) if terms is not None else [None] * len(goldens)
     for value, golden, bound, tensor in zip(found, goldens, bounds, tensors, strict=False):
