@@ -10,7 +10,7 @@ from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 __all__ = ["AddRMSNorm"]
 
 
-class AddRMSNorm(RMSNormCell):
+class AddRMSNorm(RMSNormCell):  # type: ignore[misc]
     r"""Residual addition and root mean square normalization of the sum, in one pass.
 
     .. math::
