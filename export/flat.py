@@ -51,6 +51,16 @@ class Flat:
         """The function that holds a line."""
         return next(f for f in self._functions if f.lineno <= line <= (f.end_lineno or f.lineno))
 
+    @property
+    def construct(self) -> Any:
+        """The function of the cell's construct."""
+        return vars(self.kind)["construct"]
+
+    def first_line_of_construct(self) -> int:
+        """Where the body of the cell's construct begins."""
+        start = self.construct.__code__.co_firstlineno
+        return next(f for f in self._functions if f.name == "construct" and f.lineno == start).body[0].lineno
+
     def targets(self, line: int) -> list[str]:
         """The names that the statement on this line assigns; none if it is not one line of assignment."""
         for node in ast.walk(self.function_at(line)):

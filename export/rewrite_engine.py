@@ -7,7 +7,8 @@ else of the construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mindspore import nn
@@ -25,51 +26,44 @@ from ms_ascend_ops.export.find import Found, find
 from ms_ascend_ops.export.flat import Flat, flatten, locator
 from ms_ascend_ops.export.generated import guard, with_construct
 from ms_ascend_ops.export.graph import PARAMETER, Node
-from ms_ascend_ops.export.observe import Observed
 from ms_ascend_ops.export.patterns import Row
 from ms_ascend_ops.export.trace import Trace, trace
 
 from ms_ascend_ops import registry
 
-__all__ = ["Rewritten", "rewrite"]
+__all__ = ["flat_source", "rewrite"]
 
 
-class Rewritten:
-    """What came of one class of cells: a class for it, what was replaced in it, and what was left, with reasons."""
-
-    def __init__(self) -> None:
-        self.kind: type | None = None
-        self.found: list[Found] = []
-        self.left: list[tuple[str, str]] = []
-        self.seen: Trace | None = None
-
-    def as_analysis(self) -> Analysis:
-        """The same as engine 1 says it."""
-        swap = Swap(self.kind, self.found, []) if self.kind else None
-        return Analysis(swap, self.left, self.seen.graph if self.seen else None, self.found)
-
-
-def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observed) -> Rewritten:
-    """Rewrite the construct of one cell, whose calls have been observed. The cell itself stays as it is."""
-    result = Rewritten()
-    inputs = observed.calls[id(cell)][0]
+def flat_source(cell: nn.Cell) -> Flat | str:
+    """The construct of a cell in simple statements, or why there is none."""
     try:
         flat = flatten(cell)
-        copy = flat.kind(cell)
+        flat.kind(cell)
     except Exception as error:  # mindspore.rewrite raises anything for what it does not take
-        result.left.append(("any", f"mindspore.rewrite does not take its construct ({_first_line(error)})"))
-        return result
+        lines = str(error).strip().splitlines()
+        return f"mindspore.rewrite does not take its construct ({type(error).__name__}: {''.join(lines[:1])[:160]})"
+    return flat
+
+
+def rewrite(
+    cell: nn.Cell,
+    flat: Flat,
+    calls: Sequence[Mapping[str, Any]],
+    patterns: Sequence[Row],
+    level: str,
+    returns: Mapping[int, Any],
+) -> Analysis:
+    """Find statements to replace in one cell, which was called like this. The cell itself stays as it is."""
     stored = stored_dtype(cell)
-    seen = trace(copy, drawn(inputs, stored, stored), returns=observed.returns, locate=locator(flat))
+    seen = trace(flat.kind(cell), drawn(calls[0], stored, stored), returns=returns, locate=locator(flat))
     if isinstance(seen, str):
-        result.left.append(("any", f"it cannot be watched ({seen})"))
-        return result
-    result.seen = seen
+        return Analysis(left=[("any", f"it cannot be watched ({seen})")])
     found, left = find(seen.graph, patterns, level)
-    result.left = [(p.row.name, p.reason) for p in left if p.root.origin is None]
-    found = [f for f in found if not of_one_sub_cell(f)]
+    result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     edits = _Edits(flat, seen)
     for item in found:
+        if of_one_sub_cell(item):
+            continue
         reason = edits.add(item)
         if reason:
             result.left.append((item.row.name, reason))
@@ -79,45 +73,34 @@ def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observ
         return result
     try:
         edited = flat.edited(cell, edits.lines, edits.removable())
+        difference = max(_error(cell, inputs, stored, edited, returns) for inputs in calls)
+        reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
     except (SyntaxError, NameError, ImportError) as error:
-        result.left += [(f.row.name, f"the new source does not load ({error})") for f in result.found]
+        reason = f"the new source does not load ({error})"
+    if reason:
+        result.left += [(f.row.name, reason) for f in result.found]
+        result.found = []
         return result
-    difference = error_of(
-        cell, inputs, stored, stored, _stock(cell, inputs, stored, observed), edited.kind.construct, observed.returns
-    )
-    if not difference <= TOLERANCES[stored]:
-        result.left += [
-            (f.row.name, f"its result is {difference:.1e} away from the fused operator's") for f in result.found
-        ]
-        return result
-    result.kind = _class(cell, inputs, edited, stored)
+    # What was watched is one dtype and one choice of optional inputs.
+    conditions = conditions_of(cell, calls[0], [stored], stored)
+    result.swap = Swap(partial(_class, cell=cell, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
-def _stock(cell: nn.Cell, inputs: Any, stored: str, observed: Observed) -> Trace:
-    seen = trace(cell, drawn(inputs, stored, stored), returns=observed.returns)
-    assert isinstance(seen, Trace)
-    return seen
+def _error(cell: nn.Cell, inputs: Mapping[str, Any], stored: str, edited: Flat, returns: Mapping[int, Any]) -> float:
+    seen = trace(cell, drawn(inputs, stored, stored), returns=returns)
+    if isinstance(seen, str):
+        return float("inf")
+    error: float = error_of(cell, inputs, stored, stored, seen, edited.construct, returns)
+    return error
 
 
-def _class(cell: nn.Cell, inputs: Any, edited: Flat, stored: str) -> type:
-    """The class with the edited construct. What was watched is one dtype and one choice of optional inputs."""
-    stock = type(cell)
-    conditions = conditions_of(cell, inputs, [stored], stored)
-    function = next(
-        f
-        for f in edited._functions
-        if f.name == "construct" and f.lineno == edited.kind.construct.__code__.co_firstlineno
-    )
-    first = function.body[0].lineno
-    edited = edited.inserted(cell, first, [line.replace("    ", "        ", 1) for line in guard(stock, conditions)])
-    made: type = with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+def _class(stock: type, cell: nn.Cell, edited: Flat, conditions: Sequence[str]) -> type:
+    """A class with the edited construct; where a condition fails, that of `stock` runs."""
+    lines = [line.replace("    ", "        ", 1) for line in guard(stock, conditions)]
+    guarded = edited.inserted(cell, edited.first_line_of_construct(), lines)
+    made: type = with_construct(stock, guarded.construct, "\n".join(guarded.lines))
     return made
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
 
 
 class _Edits:
