@@ -61,7 +61,7 @@ def optimize_mindir(
             report.entries.append(Entry(graph.place_of(item.root), item.row.name, "mindir", True, item.fused.note))
         for place in left:
             report.entries.append(Entry(graph.place_of(place.root), place.row.name, "mindir", False, place.reason))
-        report.add_graph(graph.proto.name, graph.graph, found)
+        report.add_graph(graph.name, graph.graph, found)
         if found:
             graph.replace(found)
     content = model.SerializeToString()

@@ -22,6 +22,11 @@ _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
+_LAYERS = frozenset({"MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "Conv2DExt", "BiasAdd"})
+
+# How many nodes around a place are looked at for the name of its layer.
+_NEAR = 60
+
 # What keeps its inputs alive though nobody reads its output.
 _SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
 
@@ -171,23 +176,36 @@ class MindIRGraph:
         outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]
         self.graph = Graph(order, outputs)
 
+    @property
+    def name(self) -> str:
+        """The name of the graph without the numbers that MindSpore puts around it."""
+        return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
+
     def place_of(self, found_root: Node) -> str:
-        """Where a node is, for the reader: the layer whose parameters it takes, or the name of the value."""
+        """Where a node is, for the reader: the layer whose parameters it takes, or the last one before it."""
         stack: list[Node] = [found_root]
         seen: set[int] = set()
-        while stack and len(seen) < 40:  # the parameters of a pattern are near its end
+        before = ""
+        while stack and len(seen) < _NEAR:  # level by level: what is nearest comes first
             node = stack.pop(0)
             if id(node) in seen:
                 continue
             seen.add(id(node))
             if node.kind == PARAMETER:
+                layer = str(node.name.rpartition(".")[0] or node.name)
                 if len(node.shape or ()) <= 1:
-                    return str(node.name.rpartition(".")[0] or node.name)
-                continue
-            if node.kind in ("MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "BiasAdd"):
-                continue
-            stack.extend(node.inputs)
-        return str(found_root.name.rpartition("_construct_")[2] or found_root.name)
+                    return layer
+                before = before or f"after {layer}"
+            elif node.kind in _LAYERS:
+                matrices = [i for n in (node, *node.inputs) for i in n.inputs if i.kind == PARAMETER]
+                if matrices and not before:
+                    before = f"after {matrices[0].name.rpartition('.')[0] or matrices[0].name}"
+                # A layer of its own in front of the place, and not of it; a product of two results is looked through.
+                if not matrices:
+                    stack.extend(node.inputs)
+            else:
+                stack.extend(node.inputs)
+        return before or str(found_root.name.rpartition("_construct_")[2] or found_root.name)
 
     def replace(self, found: Iterable[Found]) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""

@@ -420,12 +420,24 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
     if table.op == "reshape" and table.inputs[0].op == "stack":
         parts = table.inputs[0].inputs
         return mode == "interleave" and table.inputs[0].attributes["axis"] == -1 and parts[0] is parts[1]
+    if table.op == "reshape" and table.inputs[0].op == "tile":  # repeat_interleave: (..., n, 1) to (..., n, 2)
+        pairs = table.inputs[0]
+        single = pairs.inputs[0].shape
+        return mode == "interleave" and _doubled(pairs) and single is not None and single[-1] == 1
+    if table.op == "tile":
+        return mode == "half" and _doubled(table)
     if table.node is None:
         return False
     value = table.node.value
     if isinstance(value, np.ndarray) and value.ndim:
         return repeats(value) in (mode, "both")
     return table.node.attributes.get("repeats") in (mode, "both")
+
+
+def _doubled(tile: Expr) -> bool:
+    """Whether a tensor is repeated twice along its last axis, and nowhere else."""
+    *others, last = tile.attributes["multiples"] or (0,)
+    return last == 2 and all(m == 1 for m in others)
 
 
 def repeats(values: Object) -> str:
