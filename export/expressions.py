@@ -407,6 +407,12 @@ def _tile(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     return Expr("tile", (inputs[0],), {"multiples": multiples}, node) if isinstance(multiples, tuple) else None
 
 
+def _repeat(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """RepeatInterleaveInt(x, repeats, dim): each element several times, one after the other."""
+    axis = _from_end(_value(node, inputs, 2, "dim"), _rank(inputs[0]))
+    return Expr("repeat", (inputs[0],), {"axis": axis, "count": _value(node, inputs, 1, "repeats")}, node)
+
+
 def _reshape(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node)
 
@@ -449,4 +455,5 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Reshape", "View"), _reshape("reshape")),
     "ExpandDims": _reshape("expand_dims"),
     "Tile": _tile,
+    "RepeatInterleaveInt": _repeat,
 }  # fmt: skip

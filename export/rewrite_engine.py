@@ -52,12 +52,15 @@ def rewrite(
     patterns: Sequence[Row],
     level: str,
     returns: Mapping[int, Any],
-) -> Analysis:
-    """Find statements to replace in one cell, which was called like this. The cell itself stays as it is."""
+) -> Analysis | str:
+    """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
+
+    A text says why it cannot be looked at.
+    """
     stored = stored_dtype(cell)
     seen = trace(flat.kind(cell), drawn(calls[0], stored, stored), returns=returns, locate=locator(flat))
     if isinstance(seen, str):
-        return Analysis(left=[("any", f"it cannot be watched ({seen})")])
+        return f"its construct as mindspore.rewrite writes it does not run ({seen})"
     found, left = find(seen.graph, patterns, level)
     result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     edits = _Edits(flat, seen)

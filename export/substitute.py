@@ -172,12 +172,17 @@ class _Walk:
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
                 flat = flat or rewrite_engine.flat_source(cell)
                 engine = "rewrite"
-                if isinstance(flat, str):
-                    analysis = Analysis(left=[(name, flat) for name, _ in analysis.left])
-                else:
-                    analysis = rewrite_engine.rewrite(
+                changed = flat
+                if not isinstance(flat, str):
+                    changed = rewrite_engine.rewrite(
                         cell, flat, calls, self.patterns, self.level, self.observed.returns
                     )
+                # Where the second engine cannot even look, its reason stands besides that of the first.
+                analysis = (
+                    Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
+                    if isinstance(changed, str)
+                    else changed
+                )
             if engine in self.engines:
                 found.analyses.append((engine, analysis))
         # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.

@@ -2,7 +2,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, mint, nn, ops
 from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.mindir_graph import graphs_of
 
@@ -155,6 +155,77 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
         "scale + mask + softmax",
     ]
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(net(*inputs)), atol=1e-5)
+
+
+IMAGES = [
+    (spellings.GroupNormFormula, "GroupNorm", True),
+    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU", True),
+    (spellings.InstanceNormOfGroups, "GroupNorm", False),
+]
+
+
+@pytest.mark.parametrize(("cell", "pattern", "replaced"), IMAGES)
+def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    net = cell()
+    stock = export_mindir(net, image, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.replaced) == (pattern, replaced)
+    assert ("4 groups" if replaced else "other axes") in entry.text
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (spellings.TurnRepeated, "interleave, BNSD"),
+        (spellings.TurnUnbound, "interleave, BNSD"),
+        (spellings.TurnPacked, "half, BNSD"),
+        (spellings.TurnTiled, "half, BNSD"),
+    ],
+)
+def test_tables_of_a_rotary_embedding(cell, note, tmp_path):
+    """That they hold every angle twice follows from the graph."""
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    positions = tensor(np.arange(5), "float32")
+    net = cell()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", note)
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
+def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
+    class Turn(spellings.Turn):
+        def construct(self, x, positions):
+            angles = mint.repeat_interleave(self.angles(positions), 2, -1)
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Turn(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", "interleave, BNSD")
+
+
+def test_tables_tiled_in_another_way_are_left(tmp_path):
+    """Equal halves are not equal neighbours."""
+
+    class Mixed(spellings.Turn):
+        def construct(self, x, positions):
+            angles = ops.tile(self.angles(positions), (1, 2))
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Mixed(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert "every angle twice" in entry.text
+
+
+def test_places_without_a_parameter_are_named_after_the_layer_before(x, tmp_path):
+    stock = export_mindir(spellings.LlamaStyleMLP(), x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert entry.place in ("after gate_proj", "after up_proj")
 
 
 def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
