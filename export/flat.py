@@ -14,6 +14,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from mindspore.rewrite import SymbolTree
 from ms_ascend_ops.export.generated import folder, load_source
+from ms_ascend_ops.export.probe import detached, sub_cells
 
 __all__ = ["Flat", "Frame", "flatten", "locator"]
 
@@ -50,6 +51,11 @@ class Flat:
     def function_at(self, line: int) -> ast.FunctionDef:
         """The function that holds a line."""
         return next(f for f in self._functions if f.lineno <= line <= (f.end_lineno or f.lineno))
+
+    def copy(self, cell: nn.Cell) -> nn.Cell:
+        """A cell of the flat class with the parameters and sub-cells of `cell`, which keeps its own lists of them."""
+        made: nn.Cell = self.kind(detached(cell, cells=sub_cells(cell)))
+        return made
 
     @property
     def construct(self) -> Any:
@@ -111,19 +117,27 @@ class Flat:
 
 
 def flatten(cell: nn.Cell) -> Flat:
-    """The flat source of a cell.
+    """The flat source of a cell, without that of its sub-cells, which stay calls.
 
     Raises whatever `mindspore.rewrite` raises for a construct that it does not take.
     """
+    alone = detached(cell, cells={name: _opaque(child) for name, child in sub_cells(cell).items()})
     here = os.getcwd()
     os.chdir(folder())  # it writes into the working directory
     try:
         with _unchanged_path(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            source = SymbolTree.create(cell).get_code()
+            source = SymbolTree.create(alone).get_code()
     finally:
         os.chdir(here)
     return Flat(cell, source)
+
+
+def _opaque(child: nn.Cell) -> nn.Cell:
+    """What `mindspore.rewrite` does not look into, in the place of a sub-cell."""
+    if isinstance(child, nn.CellList):
+        return nn.CellList([nn.Identity() for _ in child])
+    return nn.Identity()
 
 
 @contextlib.contextmanager

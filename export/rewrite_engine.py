@@ -38,7 +38,7 @@ def flat_source(cell: nn.Cell) -> Flat | str:
     """The construct of a cell in simple statements, or why there is none."""
     try:
         flat = flatten(cell)
-        flat.kind(cell)
+        flat.copy(cell)
     except Exception as error:  # mindspore.rewrite raises anything for what it does not take
         lines = str(error).strip().splitlines()
         return f"mindspore.rewrite does not take its construct ({type(error).__name__}: {''.join(lines[:1])[:160]})"
@@ -58,7 +58,7 @@ def rewrite(
     A text says why it cannot be looked at.
     """
     stored = stored_dtype(cell)
-    seen = trace(flat.kind(cell), drawn(calls[0], stored, stored), returns=returns, locate=locator(flat))
+    seen = trace(flat.copy(cell), drawn(calls[0], stored, stored), returns=returns, locate=locator(flat))
     if isinstance(seen, str):
         return f"its construct as mindspore.rewrite writes it does not run ({seen})"
     found, left = find(seen.graph, patterns, level)

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from mindspore import nn, ops
 
 from ms_ascend_ops import optimize
+from tests.export import spellings
 from tests.export.spellings import HIDDEN, Attention
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -43,3 +45,40 @@ def test_statements_of_an_attention(inputs):
     np.testing.assert_array_equal(numpy(net(*inputs[:3])), without_mask)
     report.restore()
     assert type(net) is Attention
+
+
+class Scores(nn.Cell):
+    """Sub-cells of a user's own classes, one by one and in a list, around a statement that is a pattern."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = spellings.LlamaStyleMLP()
+        self.layers = nn.CellList([spellings.LlamaStyleMLP() for _ in range(2)])
+
+    def construct(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return ops.softmax(x.reshape(x.shape[0], -1), -1).reshape(x.shape)
+
+
+def test_sub_cells_stay_the_same_objects():
+    """`mindspore.rewrite` would put flat ones of its own into the network that it is given."""
+    net = Scores()
+    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    expected = numpy(net(x))
+    cells = [(name, id(cell)) for name, cell in net.cells_and_names()]
+    parameters = [(p.name, id(p)) for p in net.get_parameters()]
+    report = optimize(net, verify=[x])
+    assert sorted((e.place, e.pattern, e.engine) for e in report.replaced) == [
+        ("first", "SwiGLU", "cell"),
+        ("layers.0", "SwiGLU", "cell"),
+        ("layers.1", "SwiGLU", "cell"),
+        ("the network", "softmax", "rewrite"),
+    ]
+    assert [(name, id(cell)) for name, cell in net.cells_and_names()] == cells
+    assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    report.restore()
+    assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
+    np.testing.assert_array_equal(numpy(net(x)), expected)
