@@ -23,7 +23,7 @@ from ms_ascend_ops.export.cell_engine import (
     stored_dtype,
 )
 from ms_ascend_ops.export.find import Found, find
-from ms_ascend_ops.export.flat import Flat, flatten, locator
+from ms_ascend_ops.export.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.generated import guard, with_construct
 from ms_ascend_ops.export.graph import PARAMETER, Node
 from ms_ascend_ops.export.patterns import Row
@@ -128,12 +128,17 @@ class _Edits:
         names = [self.flat.targets(frame.line) for frame in frames]
         if any(len(n) != 1 for n in names) or any(frame.line in self.lines for frame in frames):
             return "its statement assigns something else, too"
-        arguments = []
+        arguments, kept = [], {}
         for i in found.inputs:
             text = _name(i, frames[0].variables)
             if text is None:
-                return "a value that it needs has no name there"
+                line = self._line_of(i, frames[0], depth)
+                if line is None:
+                    return "a value that it needs has no name there"
+                text = f"kept_{line}"
+                kept[line] = f"{self.flat.lines[line - 1].strip()}; {text} = {self.flat.targets(line)[0]}"
             arguments.append(text)
+        self.lines.update(kept)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
@@ -146,6 +151,19 @@ class _Edits:
             self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
         self._inside |= {id(n) for n in found.inside}
         return ""
+
+    def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
+        """The line before, of the same call, whose statement gave a value a name that has another value since."""
+        chain = self.seen.places.get(id(node), ())
+        if len(chain) <= depth or chain[depth].function != frame.function:
+            return None
+        line = chain[depth].line
+        names = self.flat.targets(line)
+        if line >= frame.line or line in self.lines or len(names) != 1:
+            return None
+        later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
+        named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
+        return line if named else None
 
     def removable(self) -> set[int]:
         """Lines under which nothing ran but what is replaced."""

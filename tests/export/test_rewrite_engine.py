@@ -82,3 +82,32 @@ def test_sub_cells_stay_the_same_objects():
     report.restore()
     assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
     np.testing.assert_array_equal(numpy(net(x)), expected)
+
+
+class OverwrittenScores(nn.Cell):
+    """BERT's way: scaled and masked scores take the name of the scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = 2
+
+    def construct(self, query, key, mask):
+        query = query.reshape(query.shape[0], query.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+        key = key.reshape(key.shape[0], key.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+        scores = ops.matmul(query, key.swapaxes(2, 3))
+        scores = scores / 12**0.5
+        scores = scores + mask
+        scores = ops.softmax(scores, -1)
+        return scores.reshape(scores.shape[0], -1)
+
+
+def test_a_name_that_is_used_again():
+    net = OverwrittenScores()
+    random = np.random.default_rng(0)
+    values = [draw(random, (2, 3, HIDDEN)), draw(random, (2, 3, HIDDEN)), np.where(np.tri(3), 0, -1e9)]
+    inputs = [tensor(v, "float32") for v in values]
+    expected = numpy(net(*inputs))
+    (entry,) = optimize(net, verify=inputs, gradients=False).entries
+    assert (entry.pattern, entry.replaced) == ("scale + mask + softmax", True), entry
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-6)
