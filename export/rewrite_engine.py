@@ -25,7 +25,7 @@ from ms_ascend_ops.export.cell_engine import (
 from ms_ascend_ops.export.find import Found, find
 from ms_ascend_ops.export.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.generated import guard, with_construct
-from ms_ascend_ops.export.graph import PARAMETER, Node
+from ms_ascend_ops.export.graph import CALL, PARAMETER, Node
 from ms_ascend_ops.export.patterns import Row
 from ms_ascend_ops.export.trace import Trace, trace
 
@@ -121,7 +121,7 @@ class _Edits:
             return "a part of it is not in the source of the construct"
         depth = _common_depth(chains)
         fused = found.fused
-        if any(found.inputs[i].kind == PARAMETER for i in fused.constant):
+        if any(_learned(found.inputs[i]) for i in fused.constant):
             return "a gradient may be needed that the operator does not give"
         outputs = {self.seen.places[id(node)][depth]: index for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
@@ -179,6 +179,20 @@ def _name(node: Node, variables: dict[str, Node]) -> str | None:
     if node.kind == PARAMETER:
         return f"self.{node.name}"
     return next((name for name, value in variables.items() if value is node), None)
+
+
+def _learned(node: Node) -> bool:
+    """Whether a value is computed from parameters, or in a sub-cell, which may have some."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.kind in (PARAMETER, CALL):
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(node.inputs)
+    return False
 
 
 def _common_depth(chains: Sequence[Any]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mindspore as ms
@@ -17,8 +18,8 @@ from ms_ascend_ops.export.measure import Measured, measure
 from ms_ascend_ops.export.modes import pynative
 from ms_ascend_ops.export.observe import Observed, observe_calls
 from ms_ascend_ops.export.patterns import PATTERNS, Row
-from ms_ascend_ops.export.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.report import Entry, Report
+from ms_ascend_ops.export.probe import dtype_name, settle, sub_cells
+from ms_ascend_ops.export.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
 
@@ -72,18 +73,32 @@ def optimize(
     check_level(level, "optimize")
     engines = _engines(engines, verify is not None)
     calls = _calls(verify)
-    report = Report(level=level)
     before = None if calls is None else measure(net, calls, gradients)
     observed = Observed() if calls is None else observe_calls(net, calls)
-    if level != "O0":
-        with pynative():
-            _Walk(patterns, level, observed, engines, report).visit(net, "")
-    if report.undo:
-        report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
-        ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
-        if before is not None:
-            _prove(net, calls or (), gradients, tolerance, before, report)
+
+    def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
+        report = Report(level=level)
+        walk = _Walk(rows, level, observed, engines, report)
+        if level != "O0":
+            with pynative():
+                walk.visit(net, "")
+        if report.undo:
+            report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
+            ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
+            if before is not None:
+                return report, _prove(net, calls or (), gradients, tolerance, before, report, walk)
+        return report, set()
+
+    report, blocking = attempt(patterns)
+    if not blocking:
+        return report
+    left = [replace(e, replaced=False, text=_BLOCKED) for e in report.entries if e.replaced and e.pattern in blocking]
+    report, _ = attempt([row for row in patterns if row.name not in blocking])
+    report.entries.extend(left)
     return report
+
+
+_BLOCKED = "a gradient goes through its mask, and the operator gives none"
 
 
 def _engines(asked: Sequence[str] | None, verify: bool) -> Sequence[str]:
@@ -113,19 +128,42 @@ def _prove(
     tolerance: float | None,
     before: Measured,
     report: Report,
-) -> None:
-    """Measure what has changed, and put everything back if that is too much."""
+    walk: _Walk,
+) -> set[str]:
+    """Measure what has changed, and put everything back if that is too much.
+
+    Returns:
+        Names of the patterns in whose operators a gradient ended that the network needs, if this is why.
+    """
     try:
         after = measure(net, calls, gradients)
     except Exception as error:
         report.roll_back(f"the network fails with the fused operators: {error}")
-        return
+        return set()
     report.outputs, report.gradients = before.difference(after)
     limit = before.tolerance if tolerance is None else tolerance
-    for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
-        if found is not None and not found.relative <= limit:
-            report.roll_back(f"the {what} differ by {found.relative:.2e}, more than {limit:g}")
-            return
+    if not report.outputs.relative <= limit:
+        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {limit:g}")
+        return set()
+    # Nobody may have asked for gradients, and still train the network later.
+    found = report.gradients or (_gradients(net, calls, walk) if walk.blind else None)
+    if found is not None and not found.relative <= limit:
+        report.roll_back(f"the gradients differ by {found.relative:.2e}, more than {limit:g}")
+        return walk.blind
+    return set()
+
+
+def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> Difference | None:
+    """How far the gradients are from those of the stock constructs; None where they cannot be computed."""
+    if not net.trainable_params():
+        return None
+    try:
+        after = measure(net, calls, gradients=True)
+        with walk.stock():
+            return measure(net, calls, gradients=True).difference(after)[1]
+    except Exception:  # a network that is for inference only, or operators without a gradient on this machine
+        settle()
+        return None
 
 
 class _Walk:
@@ -136,9 +174,25 @@ class _Walk:
     ) -> None:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
         self.engines = engines
+        self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
+        self._swaps: list[tuple[nn.Cell, type, type]] = []
         self._known: dict[Any, _Found] = {}
         self._places: dict[int, str] = {}
         self._contained: set[str] = set()
+
+    @contextmanager
+    def stock(self) -> Iterator[None]:
+        """The network with the classes that it had, within the block."""
+        self._give_classes(stock=True)
+        try:
+            yield
+        finally:
+            self._give_classes(stock=False)
+
+    def _give_classes(self, *, stock: bool) -> None:
+        for cell, before, after in self._swaps:
+            object.__setattr__(cell, "__class__", before if stock else after)
+        ms.ms_memory_recycle()
 
     def visit(self, cell: nn.Cell, place: str) -> None:
         if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
@@ -200,9 +254,11 @@ class _Walk:
         stock = type(cell)
         object.__setattr__(cell, "__class__", found.kind)
         self.report.undo.append(_class_setter(cell, stock))
+        self._swaps.append((cell, stock, found.kind))
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 self.report.add_graph(name, analysis.graph, analysis.swap.found)
+                self.blind |= {item.row.name for item in analysis.swap.found if item.fused.constant}
         return found.contained()
 
 

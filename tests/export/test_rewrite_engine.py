@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from mindspore import nn, ops
+from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
 from tests.export import spellings
@@ -111,3 +111,45 @@ def test_a_name_that_is_used_again():
     assert (entry.pattern, entry.replaced) == ("scale + mask + softmax", True), entry
     for mode in MODES:
         np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-6)
+
+
+class Biased(nn.Cell):
+    """A learned bias of the scores, as of relative positions, in the place of a mask."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.bias = Parameter(tensor(np.linspace(-1, 1, 9).reshape(3, 3), "float32"), name="bias")
+        self.scores = BiasInside(self.bias) if inside else OverwrittenScores()
+        self.inside = inside
+
+    def construct(self, query, key):
+        return self.scores(query, key) if self.inside else self.scores(query, key, self.bias * 2)
+
+
+class BiasInside(OverwrittenScores):
+    def __init__(self, bias):
+        super().__init__()
+        self.table = bias
+
+    def construct(self, query, key):
+        bias = self.table * 2
+        scores = ops.matmul(
+            query.reshape(2, 3, 2, -1).transpose(0, 2, 1, 3), key.reshape(2, 3, 2, -1).transpose(0, 2, 3, 1)
+        )
+        scores = scores / 12**0.5
+        return ops.softmax(scores + bias, -1)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_gradient_that_goes_through_the_mask(inside, gradients):
+    """The operator gives none. Where the bias comes from outside of the cell, only the gradients show it."""
+    net = Biased(inside)
+    random = np.random.default_rng(0)
+    inputs = [tensor(draw(random, (2, 3, HIDDEN)), "float32") for _ in range(2)]
+    report = optimize(net, verify=inputs, gradients=gradients)
+    assert report.rolled_back == ""
+    assert ["a gradient" in e.text for e in report.skipped if e.pattern == "scale + mask + softmax"] == [True]
+    assert all(e.pattern == "softmax" for e in report.replaced)
+    gradient = ops.grad(lambda *x: (net(*x) ** 2).sum(), None, net.trainable_params())
+    assert np.abs(numpy(gradient(*inputs)[0])).max() > 1e-3
