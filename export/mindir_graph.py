@@ -10,6 +10,7 @@ from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, 
 from ms_ascend_ops.export.find import Found
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
+from ms_ascend_ops.export.packing import PACKED_OPS, Packed
 from ms_ascend_ops.export.retarget import write_fused
 
 from ms_ascend_ops import registry
@@ -207,11 +208,12 @@ class MindIRGraph:
                 stack.extend(node.inputs)
         return before or str(found_root.name.rpartition("_construct_")[2] or found_root.name)
 
-    def replace(self, found: Iterable[Found]) -> None:
+    def replace(self, found: Iterable[Found], packed: Mapping[int, Packed] | None = None) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""
         protos = {node.output[0]: node for node in self.proto.node}
         for number, item in enumerate(found):
-            for node in self._nodes_for(item, number):
+            join = (packed or {}).get(id(item))
+            for node in self._packed_nodes(item, join, number) if join else self._nodes_for(item, number):
                 protos[node.output[0]] = node
         ordered = self._ordered(protos)
         del self.proto.node[:]
@@ -243,6 +245,30 @@ class MindIRGraph:
         for tensor in tensors:
             described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
         return [made, *self._items(made, found)]
+
+    def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
+        """The operator right behind the joined product, and then the reshape that each of the two had."""
+        op, attributes = PACKED_OPS[found.fused.op]
+        attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
+        root, product = found.root.origin, join.product
+        name = f"{self.proto.name}:{op}_{number}" if join.reshape else root.output[0]
+        made = NodeProto(
+            op_type=f"REF::{self._primitive(op, attributes)}",
+            input=[product.origin.output[0]],
+            output=[name],
+            name=name,
+            domain=f"{root.domain.rpartition('/')[0]}/Custom-{op}{number}",
+            node_attr=root.node_attr,
+        )
+        described = made.attribute.add(name="shape", type=AttributeProto.TENSORS)
+        described.tensors.append(TensorProto(dims=product.shape, data_type=_NAMES[product.dtype]))
+        if join.reshape is None:
+            return [made]
+        reshape = NodeProto()
+        reshape.CopyFrom(join.reshape.origin)
+        reshape.input[0] = name
+        reshape.output[0] = reshape.name = root.output[0]
+        return [made, reshape]
 
     def _items(self, tuple_node: NodeProto, found: Found) -> Iterable[NodeProto]:
         """TupleGetItem nodes under the names of the values that they replace."""

@@ -239,6 +239,46 @@ def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
     assert "every angle twice" in entry.text
 
 
+@pytest.mark.parametrize("dynamic", [None, {0: (0, 1)}])
+@pytest.mark.parametrize(("cell", "operator"), [(spellings.LlamaStyleMLP, "Swiglu"), (spellings.GeluMLP, "Geglu")])
+def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
+    """Level O3: half as many products in front of the gate, and no weight twice in the file."""
+    net = nn.SequentialCell(cell(), cell())
+    stock = export_mindir(net, x, path=tmp_path / "stock", dynamic=dynamic)
+    report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+    assert [e.text.endswith("is one weight of the file now") for e in report.replaced] == [True, True]
+    assert fused_in(tmp_path / "fused.mindir") == [operator]
+    products = [
+        sum(p.op_type == "MatMul" and f"REF::{p.name}" == n.op_type for p in m.primitives for n in m.graph.node)
+        for m in (model_of(stock), model_of(tmp_path / "fused.mindir"))
+    ]
+    assert products == [6, 4]
+    sizes = [sum(len(p.raw_data) for p in model_of(f).graph.parameter) for f in (stock, tmp_path / "fused.mindir")]
+    assert sizes[0] == sizes[1]
+    network = load(tmp_path / "fused.mindir")
+    for shape in [(2, 3, HIDDEN), (4, 1, HIDDEN)][: 2 if dynamic else 1]:
+        value = tensor(draw(np.random.default_rng(1), shape), "float32")
+        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_that_is_used_elsewhere_stays(x, tmp_path):
+    class Tied(spellings.LlamaStyleMLP):
+        def construct(self, x):
+            return super().construct(x) + ops.matmul(ops.ones_like(x)[..., :1], self.gate_proj.weight.sum(0)[None])
+
+    class Shared(spellings.SeparateMLP):
+        def construct(self, x):
+            gate = self.gate_proj(x)
+            return self.down_proj(self.act_fn(gate) * self.up_proj(x)) + gate.sum()
+
+    for net in (Tied(), Shared()):
+        stock = export_mindir(net, x, path=tmp_path / f"{type(net).__name__}.mindir")
+        report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+        assert [e.pattern for e in report.replaced] == ["SwiGLU"]
+        assert fused_in(tmp_path / "fused.mindir") == ["SiluMul"]
+        np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-4)
+
+
 def test_graphs_that_a_graph_calls(x, tmp_path):
     """Both branches of a condition on data are graphs of their own."""
 
