@@ -42,7 +42,10 @@ class Flat:
         with open(file, encoding="utf-8") as stream:
             self.lines = stream.read().splitlines()
         # More than one such class where a cell holds another of its own kind: the outermost comes last.
-        self.kind = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__][-1]
+        kinds = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__]
+        if not kinds:
+            raise TypeError(f"it writes no class for {type(cell).__name__}")
+        self.kind = kinds[-1]
         self._functions = self._spans()
 
     def _spans(self) -> list[ast.FunctionDef]:

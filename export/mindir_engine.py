@@ -58,13 +58,13 @@ def optimize_mindir(
     report = Report(level=level)
     for graph in graphs_of(model):
         found, left = find(graph.graph, patterns, level)
-        places = [graph.place_of(item.root) for item in found]
+        places = [graph.place_of(item) for item in found]
         packed = pack(model, graph.proto, graph.graph, found) if level == "O3" else {}
         for item, where in zip(found, places, strict=True):
             notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
             report.entries.append(Entry(where, item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
         for place in left:
-            report.entries.append(Entry(graph.place_of(place.root), place.row.name, "mindir", False, place.reason))
+            report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
         report.add_graph(graph.name, graph.graph, found)
         if found:
             graph.replace(found, packed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
-from ms_ascend_ops.export.find import Found
+from ms_ascend_ops.export.find import Found, Place
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.packing import PACKED_OPS, Packed
@@ -23,10 +23,8 @@ _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
-_LAYERS = frozenset({"MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "Conv2DExt", "BiasAdd"})
-
 # How many nodes around a place are looked at for the name of its layer.
-_NEAR = 60
+_NEAR = 300
 
 # What keeps its inputs alive though nobody reads its output.
 _SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
@@ -86,6 +84,10 @@ def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
             dims = tuple(attribute.tensors[0].dims)
             return (None if -2 in dims else dims), _dtype(attribute.tensors[0].data_type)
     return None, ""
+
+
+def _layer(parameter: Node) -> str:
+    return str(parameter.name.rpartition(".")[0] or parameter.name)
 
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
@@ -182,31 +184,27 @@ class MindIRGraph:
         """The name of the graph without the numbers that MindSpore puts around it."""
         return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
 
-    def place_of(self, found_root: Node) -> str:
-        """Where a node is, for the reader: the layer whose parameters it takes, or the last one before it."""
-        stack: list[Node] = [found_root]
+    def place_of(self, found: Found | Place) -> str:
+        """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
+        if isinstance(found, Found):
+            for node in found.inputs:
+                while node.kind in ("Load", "Cast", "Reshape") and node.inputs:
+                    node = node.inputs[0]  # noqa: PLW2901
+                if node.kind == PARAMETER and len(node.shape or ()) <= 1:
+                    return _layer(node)
+        stack: list[Node] = [found.root]
         seen: set[int] = set()
-        before = ""
         while stack and len(seen) < _NEAR:  # level by level: what is nearest comes first
             node = stack.pop(0)
-            if id(node) in seen:
+            if id(node) in seen or node.kind == "UpdateState":
                 continue
             seen.add(id(node))
             if node.kind == PARAMETER:
-                layer = str(node.name.rpartition(".")[0] or node.name)
-                if len(node.shape or ()) <= 1:
-                    return layer
-                before = before or f"after {layer}"
-            elif node.kind in _LAYERS:
-                matrices = [i for n in (node, *node.inputs) for i in n.inputs if i.kind == PARAMETER]
-                if matrices and not before:
-                    before = f"after {matrices[0].name.rpartition('.')[0] or matrices[0].name}"
-                # A layer of its own in front of the place, and not of it; a product of two results is looked through.
-                if not matrices:
-                    stack.extend(node.inputs)
-            else:
-                stack.extend(node.inputs)
-        return before or str(found_root.name.rpartition("_construct_")[2] or found_root.name)
+                return f"after {_layer(node)}"
+            # Of a layer, its weights come before what it is computed from.
+            loaded = [i.inputs[0] if i.kind == "Load" else i for i in node.inputs]
+            stack = [*(i for i in loaded if i.kind == PARAMETER), *stack, *node.inputs]
+        return str(found.root.name.rpartition("_construct_")[2] or found.root.name)
 
     def replace(self, found: Iterable[Found], packed: Mapping[int, Packed] | None = None) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""

@@ -84,9 +84,9 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
         gate, up = layers
         if gate is None or up is None or not _alike(gate, up):
             continue
-        name = _join(proto, gate, up)
+        _join(proto, gate, up)
         del parameters[gate.weight.name], parameters[up.weight.name]
-        packed[id(item)] = Packed(gate.product, gate.reshape, f"{name} is one weight of the file now")
+        packed[id(item)] = Packed(gate.product, gate.reshape, "gate and up by one product, with one weight in the file")
     return packed
 
 
@@ -127,8 +127,8 @@ def _alike(a: _Linear, b: _Linear) -> bool:
     return same and weights and whole
 
 
-def _join(proto: GraphProto, gate: _Linear, up: _Linear) -> str:
-    """Put the joined weight and product into the protobuf. Returns a name for the weight."""
+def _join(proto: GraphProto, gate: _Linear, up: _Linear) -> None:
+    """Put the joined weight and product into the protobuf. The weight has the names of both."""
     rows, columns = gate.weight.dims
     prefix, _, key = gate.weight.name.rpartition(":")
     _, _, other = up.weight.name.rpartition(":")
@@ -146,7 +146,6 @@ def _join(proto: GraphProto, gate: _Linear, up: _Linear) -> str:
         load.origin.input[0] = joined.name
         _set_dim(load.origin, 0, 2 * rows)
     _set_dim(gate.product.origin, -1, 2 * rows)
-    return name
 
 
 def _set_dim(node: NodeProto, axis: int, size: int) -> None:

@@ -246,7 +246,9 @@ def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
     net = nn.SequentialCell(cell(), cell())
     stock = export_mindir(net, x, path=tmp_path / "stock", dynamic=dynamic)
     report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
-    assert [e.text.endswith("is one weight of the file now") for e in report.replaced] == [True, True]
+    assert ["gate and up by one product" in e.text for e in report.replaced] == [True, True]
+    names = [p.ref_key for p in model_of(tmp_path / "fused.mindir").graph.parameter]
+    assert sorted(n for n in names if "+" in n) == [f"{k}.gate_proj.weight+{k}.up_proj.weight" for k in range(2)]
     assert fused_in(tmp_path / "fused.mindir") == [operator]
     products = [
         sum(p.op_type == "MatMul" and f"REF::{p.name}" == n.op_type for p in m.primitives for n in m.graph.node)
