@@ -103,6 +103,22 @@ class Flat:
         """With more lines in front of one."""
         return Flat(cell, "\n".join([*self.lines[: line - 1], *texts, *self.lines[line - 1 :]]))
 
+    def always_before(self, first: int, second: int) -> bool:
+        """Whether the statement on the first line has been executed whenever that on the second is."""
+        for node in ast.walk(self.function_at(first)):
+            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            for block in blocks if not isinstance(node, ast.FunctionDef) else []:
+                lines = (
+                    range(block[0].lineno, (block[-1].end_lineno or 0) + 1) if isinstance(block, list) and block else ()
+                )
+                if first in lines and second not in lines:
+                    return False
+        return first < second
+
+    def is_read(self, line: int, names: list[str]) -> bool:
+        """Whether a later statement of the same function reads one of the names."""
+        return self._read_in(self.lines, line, names, ())
+
     def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
         """Whether a later statement of the same function reads one of the names, before a new one assigns it."""
         span = self.function_at(line)

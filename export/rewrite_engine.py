@@ -123,10 +123,10 @@ class _Edits:
         fused = found.fused
         if any(_learned(found.inputs[i]) for i in fused.constant):
             return "a gradient may be needed that the operator does not give"
-        outputs = {self.seen.places[id(node)][depth]: index for index, node in found.outputs.items()}
+        outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
-        names = [self.flat.targets(frame.line) for frame in frames]
-        if any(len(n) != 1 for n in names) or any(frame.line in self.lines for frame in frames):
+        names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
+        if any(not n for n in names) or any(frame.line in self.lines for frame in frames):
             return "its statement assigns something else, too"
         arguments, kept = [], {}
         for i in found.inputs:
@@ -143,14 +143,23 @@ class _Edits:
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
         if len(registry.signature(fused.op).outputs) == 1:
-            self.lines[frames[0].line] = f"{names[0][0]} = {call}"
+            self.lines[frames[0].line] = f"{names[0]} = {call}"
         else:
             result = f"fused_{frames[0].line}"
-            for frame, (name,) in zip(frames, names, strict=True):
-                self.lines[frame.line] = f"{name} = {result}[{outputs[frame]}]"
+            for frame, name in zip(frames, names, strict=True):
+                self.lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
             self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
         self._inside |= {id(n) for n in found.inside}
         return ""
+
+    def _target(self, line: int, node: Node) -> str:
+        """The name that a statement gives to a value; none if it gives others to values that are needed."""
+        names = self.flat.targets(line)
+        if len(names) > 1 and node.kind == "TupleGetItem":  # y, mean, rstd = layer_norm(x, gamma, beta)
+            index = node.inputs[1].value
+            others = [name for i, name in enumerate(names) if i != index]
+            return "" if index >= len(names) or self.flat.is_read(line, others) else names[index]
+        return names[0] if len(names) == 1 else ""
 
     def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""
@@ -159,16 +168,19 @@ class _Edits:
             return None
         line = chain[depth].line
         names = self.flat.targets(line)
-        if line >= frame.line or line in self.lines or len(names) != 1:
+        if not self.flat.always_before(line, frame.line) or line in self.lines or len(names) != 1:
             return None
         later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
         named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
         return line if named else None
 
     def removable(self) -> set[int]:
-        """Lines under which nothing ran but what is replaced."""
+        """Lines under which nothing ran but what is replaced, and further results of it that nobody needs."""
         ran: dict[int, bool] = {}
+        users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
+            if node.kind == "TupleGetItem" and not users[id(node)] and id(node.inputs[0]) in self._inside:
+                continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
         return {line for line, only in ran.items() if only}

@@ -153,3 +153,85 @@ def test_a_gradient_that_goes_through_the_mask(inside, gradients):
     assert all(e.pattern == "softmax" for e in report.replaced)
     gradient = ops.grad(lambda *x: (net(*x) ** 2).sum(), None, net.trainable_params())
     assert np.abs(numpy(gradient(*inputs)[0])).max() > 1e-3
+
+
+class ChannelsFirst(nn.Cell):
+    """A layer norm over the channels of an image, as convolutional networks have it; it gives three values."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = ops.LayerNorm(-1, -1, 1e-6)
+        self.gamma = Parameter(tensor(np.linspace(0.5, 1.5, HIDDEN), "float32"), name="gamma")
+        self.beta = Parameter(tensor(np.linspace(-1, 1, HIDDEN), "float32"), name="beta")
+
+    def construct(self, x):
+        x = ops.transpose(x, (0, 2, 3, 1))
+        x, _, _ = self.norm(x, self.gamma, self.beta)
+        return ops.transpose(x, (0, 3, 1, 2))
+
+
+class ChannelsFirstAndMean(ChannelsFirst):
+    def construct(self, x):
+        x = ops.transpose(x, (0, 2, 3, 1))
+        x, mean, _ = self.norm(x, self.gamma, self.beta)
+        return ops.transpose(x + mean, (0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(("kind", "replaced"), [(ChannelsFirst, True), (ChannelsFirstAndMean, False)])
+def test_a_statement_that_assigns_several_values(kind, replaced):
+    net = kind()
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    (entry,) = optimize(net, verify=[image], gradients=True).entries
+    assert entry.pattern == "LayerNorm"
+    assert entry.replaced == replaced
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
+
+
+class BranchBefore(nn.Cell):
+    """The residual block of a diffusion network: the input of its norm loses its name, and gets it in a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, HIDDEN)
+        self.activation = nn.SiLU()
+        self.shift = True
+
+    def construct(self, x, shift):
+        if self.shift:
+            x = x * 2
+            if shift is not None:
+                x = x + shift
+        x = self.norm(x)
+        x = self.activation(x)
+        return x.reshape(x.shape[0], -1)
+
+
+def test_a_name_that_only_a_branch_gives_is_not_kept():
+    """In graph mode it would not be defined behind the branch."""
+    net = BranchBefore()
+    random = np.random.default_rng(0)
+    inputs = [tensor(draw(random, shape), "float32") for shape in ((2, HIDDEN, 4, 3), (2, HIDDEN, 1, 1))]
+    expected = numpy(net(*inputs))
+    optimize(net, verify=inputs)
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+
+
+class NormAndActivation(BranchBefore):
+    def construct(self, x):
+        y = self.norm(x)
+        y = self.activation(y)
+        return y.reshape(y.shape[0], -1)
+
+
+def test_what_has_been_replaced_is_not_computed_as_well():
+    net = NormAndActivation()
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    (entry,) = optimize(net, verify=[image]).replaced
+    assert (entry.pattern, entry.engine) == ("GroupNorm + SiLU", "rewrite")
+    assert "self.norm(" not in type(net).fused_source
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
