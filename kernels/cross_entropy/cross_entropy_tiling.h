@@ -30,7 +30,8 @@ namespace cross_entropy {
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t TILE_COLS = 8192;
-constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;      // a row's lane sums, scalars, broadcast blocks
+constexpr uint32_t ROW_LANE_BYTES = 256;                        // a row's lane sums
+constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;            // and scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
 
 inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
@@ -41,7 +42,8 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     const uint32_t bytes = SizeOf(logits.dtype);
     // Column numbers, once.
     const RowPlan plan =
-        PlanRows(rows, cols, bytes, {0, bytesPerElement, 0, sizeof(float), ROW_STATE_BYTES, FIXED_BYTES}, platform);
+        PlanRows(rows, cols, bytes,
+                 {0, 0, bytesPerElement, 0, sizeof(float), ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES}, platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);

@@ -199,7 +199,7 @@ public:
     {
         this->InitTiles(gamma, beta, workspace, tiling, pipe);
         const uint32_t groups8 = this->groups8_;
-        states_.Init(4, groups8, pipe);
+        states_.Init(4, groups8, 1, pipe);
         states_.SetSource(MEAN, mean, tiling.groups);
         states_.SetSource(RSTD, rstd, tiling.groups);
         states_.SetSource(DMEAN, dmean, tiling.groups);

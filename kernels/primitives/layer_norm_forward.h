@@ -38,7 +38,7 @@ public:
         input_.Init(x1, x2, sum, tiling, pipe);
         gamma_.Init(gamma, cols_, tiling.stride, pipe);
         beta_.Init(beta, cols_, tiling.stride, pipe);
-        pipe.InitBuffer(outQueueY_, tiling.buffers, tiling.tileRows * tiling.stride * sizeof(T));
+        pipe.InitBuffer(outQueueY_, tiling.outBuffers, tiling.tileRows * tiling.stride * sizeof(T));
         pipe.InitBuffer(outQueueMean_, 1, rows8 * sizeof(float));
         pipe.InitBuffer(outQueueRstd_, 1, rows8 * sizeof(float));
         pipe.InitBuffer(squareBuf_, tiling.stepRows * tiling.stride * sizeof(float));

@@ -57,12 +57,12 @@ public:
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         const uint32_t rows8 = RoundUpToBlock(tiling.stateRows);
         gamma_.Init(tensors.gamma, cols_, tiling.stride, pipe);
-        states_.Init(STATES, rows8, pipe);
+        states_.Init(STATES, rows8, ADD ? 1 : 2, pipe);  // with ADD the other queues leave one buffer
         states_.SetSource(RSTD, tensors.rstd, tiling.rows);
         states_.SetSource(DRSTD, tensors.drstd, tiling.rows);
-        pipe.InitBuffer(inQueueDy_, tiling.buffers, tileElements * sizeof(T));
-        pipe.InitBuffer(inQueueX_, tiling.buffers, tileElements * sizeof(T));
-        pipe.InitBuffer(outQueueDx_, tiling.buffers, tileElements * sizeof(T));
+        pipe.InitBuffer(inQueueDy_, tiling.inBuffers, tileElements * sizeof(T));
+        pipe.InitBuffer(inQueueX_, tiling.inBuffers, tileElements * sizeof(T));
+        pipe.InitBuffer(outQueueDx_, tiling.outBuffers, tileElements * sizeof(T));
         pipe.InitBuffer(outQueueDgamma_, 1, tiling.stride * sizeof(float));
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.stepRows * tiling.stride * sizeof(float));
@@ -89,7 +89,7 @@ public:
         }
         if constexpr (ADD) {
             dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dresidual), elements);
-            pipe.InitBuffer(inQueueDresidual_, tiling.buffers, tileElements * sizeof(T));
+            pipe.InitBuffer(inQueueDresidual_, tiling.inBuffers, tileElements * sizeof(T));
         }
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(dyFloatBuf_, tileElements * sizeof(float));

@@ -34,7 +34,7 @@ public:
         const uint32_t rows8 = RoundUpToBlock(tiling.tileRows);
         input_.Init(x1, x2, sum, tiling, pipe);
         gamma_.Init(gamma, cols_, tiling.stride, pipe);
-        pipe.InitBuffer(outQueueY_, tiling.buffers, tiling.tileRows * tiling.stride * sizeof(T));
+        pipe.InitBuffer(outQueueY_, tiling.outBuffers, tiling.tileRows * tiling.stride * sizeof(T));
         pipe.InitBuffer(outQueueRstd_, 2, rows8 * sizeof(float));
         pipe.InitBuffer(squareBuf_, tiling.stepRows * tiling.stride * sizeof(float));
         pipe.InitBuffer(laneSumBuf_, tiling.tileRows * FLOAT_LANES * sizeof(float));

@@ -76,15 +76,15 @@ private:
     AscendC::LocalTensor<float> float_;  // for 16-bit G
 };
 
-// A few values for each of some rows, in one buffer: a TPosition has event ids for 8 buffers.
+// A few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
 class RowStates {
 public:
     static constexpr uint32_t MAX_VALUES = 4;
 
-    __aicore__ inline void Init(uint32_t values, uint32_t rows8, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(uint32_t values, uint32_t rows8, uint8_t buffers, AscendC::TPipe& pipe)
     {
         rows8_ = rows8;
-        pipe.InitBuffer(queue_, 1, values * rows8 * sizeof(float));
+        pipe.InitBuffer(queue_, buffers, values * rows8 * sizeof(float));
     }
     __aicore__ inline void SetSource(uint32_t value, GM_ADDR address, uint64_t rows)
     {
@@ -118,12 +118,12 @@ public:
     {
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         x1Gm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x1), tiling.rows * tiling.cols);
-        pipe.InitBuffer(inQueueX1_, tiling.buffers, tileElements * sizeof(T));
+        pipe.InitBuffer(inQueueX1_, tiling.inBuffers, tileElements * sizeof(T));
         if constexpr (ADD) {
             x2Gm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x2), tiling.rows * tiling.cols);
             sumGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(sum), tiling.rows * tiling.cols);
-            pipe.InitBuffer(inQueueX2_, tiling.buffers, tileElements * sizeof(T));
-            pipe.InitBuffer(outQueueSum_, tiling.buffers, tileElements * sizeof(T));
+            pipe.InitBuffer(inQueueX2_, tiling.inBuffers, tileElements * sizeof(T));
+            pipe.InitBuffer(outQueueSum_, tiling.outBuffers, tileElements * sizeof(T));
         }
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(floatBuf_, tileElements * sizeof(float));

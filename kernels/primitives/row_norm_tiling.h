@@ -1,8 +1,7 @@
 /*!
  * Tiling of the norms over rows: rms_norm, layer_norm, both with an addition before, and their gradients. Plain C++.
  *
- * Rows are split over cores. As long as a row fits the Unified Buffer with all its temporaries, a tile is as many
- * whole rows as fit, in two buffers if they do; longer rows are walked through in tiles of columns, twice.
+ * Rows are split over cores, and cut into tiles as row_plan.h says; a row in several tiles is walked through twice.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
@@ -15,7 +14,8 @@ struct RowNormTilingData {
     uint64_t rows;
     uint64_t rowsPerCore;
     uint32_t cols;
-    uint32_t buffers;   // of a queue: 2, or 1 when a row fits only so
+    uint32_t inBuffers;  // of a queue: 2, or 1 when a row fits only so
+    uint32_t outBuffers;
     uint32_t tileRows;  // rows in a tile
     uint32_t stepRows;  // rows one instruction handles: tileRows when rows are short, else 1
     uint32_t tileCols;  // columns in a tile: cols, or less if a row does not fit
@@ -33,7 +33,8 @@ struct RowNormGradTilingData {
     uint32_t chunks;
     uint32_t chunksPerCore;
     uint32_t cols;
-    uint32_t buffers;
+    uint32_t inBuffers;
+    uint32_t outBuffers;
     uint32_t tileRows;
     uint32_t stepRows;
     uint32_t tileCols;
@@ -48,15 +49,16 @@ struct RowNormGradTilingData {
 
 namespace row_norm {
 
-constexpr uint32_t ROW_STATE_BYTES = 2 * 256 + 12 * 4 + 4 * 32;  // a row's lane sums, scalars and broadcast blocks
-constexpr uint32_t FIXED_BYTES = 4096;                           // rounding of the small buffers to blocks
+constexpr uint32_t ROW_LANE_BYTES = 2 * 256;           // a row's lane sums
+constexpr uint32_t ROW_STATE_BYTES = 16 * 4 + 4 * 32;  // and scalars and broadcast blocks
+constexpr uint32_t FIXED_BYTES = 4096;                 // rounding of the small buffers to blocks
 constexpr uint32_t REDUCE_COLS = 512;
 constexpr uint32_t REDUCE_BYTES = 48 * 1024;
 constexpr uint32_t MIN_PROBE = 64;
 
-constexpr RowDemand Demand(uint32_t queue, uint32_t tile, uint32_t step, uint32_t column)
+constexpr RowDemand Demand(uint32_t in, uint32_t out, uint32_t tile, uint32_t step, uint32_t column)
 {
-    return {queue, tile, step, column, ROW_STATE_BYTES, FIXED_BYTES};
+    return {in, out, tile, step, column, ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES};
 }
 
 // Float copies of what is not float already.
@@ -73,7 +75,8 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDem
     const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
-    tiling.buffers = plan.buffers;
+    tiling.inBuffers = plan.inBuffers;
+    tiling.outBuffers = plan.outBuffers;
     tiling.tileRows = plan.tileRows;
     tiling.stepRows = plan.stepRows;
     tiling.tileCols = plan.tileCols;
@@ -104,7 +107,8 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
-    tiling.buffers = plan.buffers;
+    tiling.inBuffers = plan.inBuffers;
+    tiling.outBuffers = plan.outBuffers;
     tiling.tileRows = plan.tileRows;
     tiling.stepRows = plan.stepRows;
     tiling.tileCols = plan.tileCols;
@@ -140,9 +144,10 @@ inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, boo
                                const Platform& platform, RowNormTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
-    const uint32_t tensors = add ? 4 : 2;
-    return PlanForward(x, x.LastDim(), Demand(tensors * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))),
-                       tensors, epsilon, gemma, platform, tiling);
+    const uint32_t half = add ? 2 : 1;
+    return PlanForward(x, x.LastDim(),
+                       Demand(half * bytes, half * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))),
+                       2 * half, epsilon, gemma, platform, tiling);
 }
 
 // dy, x and dx (and dresidual) in queues; float copies of dy and x; products; dgamma in one buffer.
@@ -150,10 +155,10 @@ inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bo
                                 const Platform& platform, RowNormGradTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
-    const uint32_t tensors = add ? 4 : 3;
+    const uint32_t inputs = add ? 3 : 2;
     return PlanBackward(x, x.LastDim(), SizeOf(gamma.dtype),
-                        Demand(tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4), tensors,
-                        1, gemma, platform, tiling);
+                        Demand(inputs * bytes, bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 4),
+                        inputs + 1, 1, gemma, platform, tiling);
 }
 
 // As RmsForward, with beta besides gamma; `gamma` has the shape that is normalized over.
@@ -161,10 +166,10 @@ inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, b
                                  const Platform& platform, RowNormTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
-    const uint32_t tensors = add ? 4 : 2;
+    const uint32_t half = add ? 2 : 1;
     return PlanForward(x, gamma.Size(),
-                       Demand(tensors * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))), tensors,
-                       epsilon, false, platform, tiling);
+                       Demand(half * bytes, half * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))),
+                       2 * half, epsilon, false, platform, tiling);
 }
 
 // As RmsBackward, with dbeta besides dgamma.
@@ -172,10 +177,10 @@ inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, 
                                   RowNormGradTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
-    const uint32_t tensors = add ? 4 : 3;
+    const uint32_t inputs = add ? 3 : 2;
     return PlanBackward(x, gamma.Size(), SizeOf(gamma.dtype),
-                        Demand(tensors * bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8), tensors,
-                        2, false, platform, tiling);
+                        Demand(inputs * bytes, bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8),
+                        inputs + 1, 2, false, platform, tiling);
 }
 
 }  // namespace row_norm

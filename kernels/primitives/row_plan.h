@@ -17,16 +17,19 @@ constexpr uint32_t SPLIT_STATE_ROWS = 8;    // rows that a gradient in column ti
 
 // Bytes of Unified Buffer that a kernel wants.
 struct RowDemand {
-    uint32_t queue;   // in queues, for each element of a tile, in one buffer
+    uint32_t in;      // in queues of inputs, for each element of a tile, in one buffer
+    uint32_t out;     // in those of outputs
     uint32_t tile;    // in plain buffers, for each element of a tile
     uint32_t step;    // for each element of the rows that one instruction handles
     uint32_t column;  // for each column of a row
-    uint32_t state;   // for each row of a tile: lane sums, scalars, broadcast blocks
+    uint32_t lanes;   // for each row of a tile: lane sums
+    uint32_t state;   // and scalars and broadcast blocks, for whole blocks of rows
     uint32_t fixed;   // rounding of the small buffers to blocks
 };
 
 struct RowPlan {
-    uint32_t buffers;   // of a queue: 2, or 1 when a row fits only so
+    uint32_t inBuffers;  // of a queue: 2, or 1 when a row fits only so
+    uint32_t outBuffers;
     uint32_t tileRows;  // rows in a tile
     uint32_t stepRows;  // rows one instruction handles: tileRows when rows are short, else 1
     uint32_t tileCols;  // columns in a tile: cols, or less if a row does not fit
@@ -37,17 +40,21 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
                         const Platform& platform)
 {
     const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
-    const uint64_t ub = platform.ubBytes - demand.fixed - SPLIT_STATE_ROWS * demand.state;
+    const uint64_t ub = platform.ubBytes - demand.fixed - BLOCK_BYTES / sizeof(float) * demand.state;
+    const uint64_t rowState = demand.lanes + demand.state;
     RowPlan plan{};
-    for (plan.buffers = 2; plan.buffers > 0; --plan.buffers) {
-        const uint64_t tileBytes = plan.buffers * demand.queue + demand.tile;
-        if (stride * (tileBytes + demand.step + demand.column) > ub) {
+    // Outputs go to one buffer first: the next tile is loaded then all the same.
+    for (uint32_t single = 0; single < 3; ++single) {
+        plan.inBuffers = single < 2 ? 2 : 1;
+        plan.outBuffers = single < 1 ? 2 : 1;
+        const uint64_t tileBytes = plan.inBuffers * demand.in + plan.outBuffers * demand.out + demand.tile;
+        if (stride * (tileBytes + demand.step + demand.column) + rowState > ub) {
             continue;
         }
         plan.tileCols = static_cast<uint32_t>(cols);
         plan.stride = static_cast<uint32_t>(stride);
         const bool isShort = stride <= SHORT_ROW;
-        const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + demand.state;
+        const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + rowState;
         const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
         const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
         const uint64_t tileRows = std::min<uint64_t>({free / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
@@ -56,9 +63,10 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         return plan;
     }
     // Columns in whole repeats, so that lane sums meet the same columns whatever the tile.
-    const uint64_t perColumn = 2 * demand.queue + demand.tile + demand.step + demand.column;
-    plan.buffers = 2;
-    plan.tileCols = static_cast<uint32_t>(ub / perColumn / 128 * 128);
+    const uint64_t perColumn = 2 * (demand.in + demand.out) + demand.tile + demand.step + demand.column;
+    plan.inBuffers = 2;
+    plan.outBuffers = 2;
+    plan.tileCols = static_cast<uint32_t>((ub - SPLIT_STATE_ROWS * rowState) / perColumn / 128 * 128);
     plan.tileRows = 1;
     plan.stepRows = 1;
     plan.stride = plan.tileCols;

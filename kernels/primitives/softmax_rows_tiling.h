@@ -8,8 +8,9 @@
 
 namespace ms_ascend_ops::softmax {
 
-constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;  // a row's lane sums, scalars and broadcast blocks
-constexpr uint32_t FIXED_BYTES = 2048;                      // rounding of the small buffers to blocks
+constexpr uint32_t ROW_LANE_BYTES = 256;              // a row's lane sums
+constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;  // and scalars and broadcast blocks
+constexpr uint32_t FIXED_BYTES = 2048;                // rounding of the small buffers to blocks
 
 // Fills the fields of `tiling` that say where rows lie. `bytesPerElement`: Unified Buffer for each element of a tile;
 // `bytesMoved`: global memory read and written for each element.
@@ -18,7 +19,8 @@ LaunchConfig PlanRowTiles(uint64_t rows, uint64_t cols, uint32_t elementBytes, u
                           uint32_t bytesMoved, const Platform& platform, TILING& tiling)
 {
     const RowPlan plan =
-        PlanRows(rows, cols, elementBytes, {0, bytesPerElement, 0, 0, ROW_STATE_BYTES, FIXED_BYTES}, platform);
+        PlanRows(rows, cols, elementBytes, {0, 0, bytesPerElement, 0, 0, ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES},
+                 platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.tileRows = plan.tileRows;
