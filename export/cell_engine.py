@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,16 @@ TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
 @dataclass
 class Swap:
-    """A class to give to a cell, and what is in it."""
+    """What is in another construct for a cell, and how to make a class with it from the class that the cell has."""
 
-    kind: type
+    make: Callable[[type], type]
     found: list[Found]
     notes: list[str]
 
 
 @dataclass
 class Analysis:
-    """What the engine says about a cell: a class for it, or places that stay, or nothing."""
+    """What an engine says about a cell: another construct for it, or places that stay, or nothing."""
 
     swap: Swap | None = None
     left: list[tuple[str, str]] = field(default_factory=list)  # pattern, reason
@@ -241,8 +242,8 @@ def _in_every_dtype(
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
-    made = subclass(type(cell), version.statements, conditions)
-    return Analysis(Swap(made, version.found, notes), graph=version.seen.graph, found=version.found)
+    make = partial(subclass, statements=version.statements, conditions=conditions)
+    return Analysis(Swap(make, version.found, notes), graph=version.seen.graph, found=version.found)
 
 
 def error_of(

@@ -289,8 +289,7 @@ def _item(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     index = _value(node, inputs, 1, "index")
     source = inputs[0]
     if source.op == "split" and source.attributes["count"] == 2 and index in (0, 1):
-        which = ("first", "second")[index]
-        return Expr("half", source.inputs, {"axis": source.attributes["axis"], "which": which}, node)
+        return _half(source.inputs[0], source.attributes["axis"], ("first", "second")[index], node)
     if source.op == "unstack" and index in (0, 1) and source.attributes["count"] == 2:
         return Expr("pick", source.inputs, {"axis": source.attributes["axis"], "index": index}, node)
     if source.op.startswith("tuple:") and index == 0:
@@ -338,6 +337,15 @@ def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Exp
     }.get((start, stop, step))
     if which is None or size % 2:
         return Expr("slice", (x,), {"axis": axis, "start": start, "stop": stop, "step": step}, node)
+    return _half(x, axis, which, node)
+
+
+def _half(x: Expr, axis: int, which: str, node: Node) -> Expr:
+    """Half of a tensor; of two that were put together before, one of them."""
+    if x.op == "concat" and x.attributes["axis"] == axis and which in ("first", "second") and len(x.inputs) == 2:
+        first, second = x.inputs
+        if first.shape and second.shape and first.shape[axis] == second.shape[axis] > 0:
+            return first if which == "first" else second
     return Expr("half", (x,), {"axis": axis, "which": which}, node)
 
 
@@ -394,6 +402,17 @@ def _through(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
     return inputs[0]
 
 
+def _tile(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    multiples = _value(node, inputs, 1, "multiples")
+    return Expr("tile", (inputs[0],), {"multiples": multiples}, node) if isinstance(multiples, tuple) else None
+
+
+def _repeat(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """RepeatInterleaveInt(x, repeats, dim): each element several times, one after the other."""
+    axis = _from_end(_value(node, inputs, 2, "dim"), _rank(inputs[0]))
+    return Expr("repeat", (inputs[0],), {"axis": axis, "count": _value(node, inputs, 1, "repeats")}, node)
+
+
 def _reshape(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node)
 
@@ -435,4 +454,6 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Load", "Depend", "Contiguous"), _through),
     **dict.fromkeys(("Reshape", "View"), _reshape("reshape")),
     "ExpandDims": _reshape("expand_dims"),
+    "Tile": _tile,
+    "RepeatInterleaveInt": _repeat,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from mindspore.rewrite import SymbolTree
 from ms_ascend_ops.export.generated import folder, load_source
+from ms_ascend_ops.export.probe import detached, sub_cells
 
 __all__ = ["Flat", "Frame", "flatten", "locator"]
 
@@ -41,7 +42,10 @@ class Flat:
         with open(file, encoding="utf-8") as stream:
             self.lines = stream.read().splitlines()
         # More than one such class where a cell holds another of its own kind: the outermost comes last.
-        self.kind = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__][-1]
+        kinds = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__]
+        if not kinds:
+            raise TypeError(f"it writes no class for {type(cell).__name__}")
+        self.kind = kinds[-1]
         self._functions = self._spans()
 
     def _spans(self) -> list[ast.FunctionDef]:
@@ -50,6 +54,21 @@ class Flat:
     def function_at(self, line: int) -> ast.FunctionDef:
         """The function that holds a line."""
         return next(f for f in self._functions if f.lineno <= line <= (f.end_lineno or f.lineno))
+
+    def copy(self, cell: nn.Cell) -> nn.Cell:
+        """A cell of the flat class with the parameters and sub-cells of `cell`, which keeps its own lists of them."""
+        made: nn.Cell = self.kind(detached(cell, cells=sub_cells(cell)))
+        return made
+
+    @property
+    def construct(self) -> Any:
+        """The function of the cell's construct."""
+        return vars(self.kind)["construct"]
+
+    def first_line_of_construct(self) -> int:
+        """Where the body of the cell's construct begins."""
+        start = self.construct.__code__.co_firstlineno
+        return next(f for f in self._functions if f.name == "construct" and f.lineno == start).body[0].lineno
 
     def targets(self, line: int) -> list[str]:
         """The names that the statement on this line assigns; none if it is not one line of assignment."""
@@ -84,6 +103,22 @@ class Flat:
         """With more lines in front of one."""
         return Flat(cell, "\n".join([*self.lines[: line - 1], *texts, *self.lines[line - 1 :]]))
 
+    def always_before(self, first: int, second: int) -> bool:
+        """Whether the statement on the first line has been executed whenever that on the second is."""
+        for node in ast.walk(self.function_at(first)):
+            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            for block in blocks if not isinstance(node, ast.FunctionDef) else []:
+                lines = (
+                    range(block[0].lineno, (block[-1].end_lineno or 0) + 1) if isinstance(block, list) and block else ()
+                )
+                if first in lines and second not in lines:
+                    return False
+        return first < second
+
+    def is_read(self, line: int, names: list[str]) -> bool:
+        """Whether a later statement of the same function reads one of the names."""
+        return self._read_in(self.lines, line, names, ())
+
     def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
         """Whether a later statement of the same function reads one of the names, before a new one assigns it."""
         span = self.function_at(line)
@@ -101,19 +136,27 @@ class Flat:
 
 
 def flatten(cell: nn.Cell) -> Flat:
-    """The flat source of a cell.
+    """The flat source of a cell, without that of its sub-cells, which stay calls.
 
     Raises whatever `mindspore.rewrite` raises for a construct that it does not take.
     """
+    alone = detached(cell, cells={name: _opaque(child) for name, child in sub_cells(cell).items()})
     here = os.getcwd()
     os.chdir(folder())  # it writes into the working directory
     try:
         with _unchanged_path(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            source = SymbolTree.create(cell).get_code()
+            source = SymbolTree.create(alone).get_code()
     finally:
         os.chdir(here)
     return Flat(cell, source)
+
+
+def _opaque(child: nn.Cell) -> nn.Cell:
+    """What `mindspore.rewrite` does not look into, in the place of a sub-cell."""
+    if isinstance(child, nn.CellList):
+        return nn.CellList([nn.Identity() for _ in child])
+    return nn.Identity()
 
 
 @contextlib.contextmanager

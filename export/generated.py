@@ -77,8 +77,14 @@ def guard(stock: Any, conditions: Sequence[str]) -> list[str]:
         return []
     return [
         f"    if not ({' and '.join(conditions)}):",
-        f"        return self.stock_construct({', '.join(names)})",
+        f"        return self.{_stock_name(stock)}({', '.join(names)})",
     ]
+
+
+def _stock_name(stock: Any) -> str:
+    """What the construct of `stock` is called in a class made from it. That may have been made here itself."""
+    before = sum("fused_source" in vars(kind) for kind in stock.__mro__)
+    return f"stock_construct_{before}" if before else "stock_construct"
 
 
 def with_construct(stock: Any, construct: Any, source: str) -> type:
@@ -90,7 +96,7 @@ def with_construct(stock: Any, construct: Any, source: str) -> type:
             "__module__": construct.__module__,
             "__doc__": stock.__doc__,
             "construct": construct,
-            "stock_construct": inspect.unwrap(stock.construct),
+            _stock_name(stock): inspect.unwrap(stock.construct),
             "fused_source": source,
         },
     )

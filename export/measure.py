@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ _Values = list[tuple[str, Array]]
 # How far the outputs may move, as a share of their largest magnitude: the rounding errors of a deep network.
 _TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
+# Some gradients are zero but for rounding, as that of a bias in front of a softmax or a norm. What rounding leaves of
+# such a sum has no digit right, before and after.
+_NOTABLE = 1e-2
+
 
 @dataclass
 class Measured:
@@ -29,7 +34,7 @@ class Measured:
 
     def difference(self, after: Measured) -> tuple[Difference, Difference | None]:
         """How far the outputs, and the gradients if they were measured, are from those of `after`."""
-        gradients = _difference(self.gradients, after.gradients) if self.gradients else None
+        gradients = _difference(self.gradients, after.gradients, _NOTABLE) if self.gradients else None
         return _difference(self.outputs, after.outputs), gradients
 
     @property
@@ -39,16 +44,18 @@ class Measured:
         return _TOLERANCES[next((d for d in ("bfloat16", "float16") if d in dtypes), "float32")]
 
 
-def measure(net: nn.Cell, inputs: Sequence[Tensor], gradients: bool = False) -> Measured:
-    """Run `net` in evaluation mode."""
+def measure(net: nn.Cell, calls: Sequence[Sequence[Tensor]], gradients: bool = False) -> Measured:
+    """Run `net` in evaluation mode, once for each of `calls`."""
+    result = Measured([], [])
     with evaluating(net):
-        outputs = net(*inputs)
-        values = _values(outputs)
-        if not gradients:
-            return Measured(values, [])
-        random = np.random.default_rng(4)
-        gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
-        return Measured(values, _values(gradient(*inputs, _map(outputs, lambda out: _noise(out, random)))))
+        for inputs in calls:
+            outputs = net(*inputs)
+            result.outputs += _values(outputs)
+            if gradients:
+                random = np.random.default_rng(4)
+                gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
+                result.gradients += _values(gradient(*inputs, _map(outputs, partial(_noise, random=random))))
+    return result
 
 
 def measured(outputs: Any) -> Measured:
@@ -71,12 +78,16 @@ def _values(value: Any) -> _Values:
     return [(dtype_name(value.dtype), read(value))] if isinstance(value, Tensor) else []
 
 
-def _difference(before: _Values, after: _Values) -> Difference:
-    """Tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts."""
+def _difference(before: _Values, after: _Values, notable: float = 0.0) -> Difference:
+    """Tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts.
+
+    A tensor whose values are below this share of the largest of all is measured as if they were as large as that.
+    """
     absolute = relative = 0.0
+    smallest = notable * max((float(np.abs(old).max(initial=0.0)) for _, old in before), default=0.0)
     for (_, old), (_, new) in zip(before, after, strict=True):
         error = float(np.abs(new - old).max(initial=0.0))
-        scale = float(np.abs(old).max(initial=0.0))
+        scale = max(float(np.abs(old).max(initial=0.0)), smallest)
         absolute = max(absolute, error)
         # A NaN stays one: it is not below any tolerance.
         relative = float(np.maximum(relative, error / scale if scale > 0 else error))

@@ -18,6 +18,7 @@ from ms_ascend_ops.export.load import InputSpec, load
 from ms_ascend_ops.export.measure import measured
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, write_file
+from ms_ascend_ops.export.packing import pack
 from ms_ascend_ops.export.patterns import PATTERNS, Row
 from ms_ascend_ops.export.report import Entry, Report
 
@@ -57,13 +58,16 @@ def optimize_mindir(
     report = Report(level=level)
     for graph in graphs_of(model):
         found, left = find(graph.graph, patterns, level)
-        for item in found:
-            report.entries.append(Entry(graph.place_of(item.root), item.row.name, "mindir", True, item.fused.note))
+        places = [graph.place_of(item) for item in found]
+        packed = pack(model, graph.proto, graph.graph, found) if level == "O3" else {}
+        for item, where in zip(found, places, strict=True):
+            notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
+            report.entries.append(Entry(where, item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
         for place in left:
-            report.entries.append(Entry(graph.place_of(place.root), place.row.name, "mindir", False, place.reason))
-        report.add_graph(graph.proto.name, graph.graph, found)
+            report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
+        report.add_graph(graph.name, graph.graph, found)
         if found:
-            graph.replace(found)
+            graph.replace(found, packed)
     content = model.SerializeToString()
     if len(content) > MOST_BYTES:
         raise ValueError(f"optimize_mindir: {target} would have {len(content)} bytes, more than a protobuf can have")

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
-from ms_ascend_ops.export.find import Found
+from ms_ascend_ops.export.find import Found, Place
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
+from ms_ascend_ops.export.packing import PACKED_OPS, Packed
 from ms_ascend_ops.export.retarget import write_fused
 
 from ms_ascend_ops import registry
@@ -21,6 +22,9 @@ __all__ = ["MindIRGraph", "graphs_of"]
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+
+# How many nodes around a place are looked at for the name of its layer.
+_NEAR = 300
 
 # What keeps its inputs alive though nobody reads its output.
 _SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
@@ -80,6 +84,10 @@ def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
             dims = tuple(attribute.tensors[0].dims)
             return (None if -2 in dims else dims), _dtype(attribute.tensors[0].data_type)
     return None, ""
+
+
+def _layer(parameter: Node) -> str:
+    return str(parameter.name.rpartition(".")[0] or parameter.name)
 
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
@@ -171,29 +179,39 @@ class MindIRGraph:
         outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]
         self.graph = Graph(order, outputs)
 
-    def place_of(self, found_root: Node) -> str:
-        """Where a node is, for the reader: the layer whose parameters it takes, or the name of the value."""
-        stack: list[Node] = [found_root]
+    @property
+    def name(self) -> str:
+        """The name of the graph without the numbers that MindSpore puts around it."""
+        return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
+
+    def place_of(self, found: Found | Place) -> str:
+        """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
+        if isinstance(found, Found):
+            for node in found.inputs:
+                while node.kind in ("Load", "Cast", "Reshape") and node.inputs:
+                    node = node.inputs[0]  # noqa: PLW2901
+                if node.kind == PARAMETER and len(node.shape or ()) <= 1:
+                    return _layer(node)
+        stack: list[Node] = [found.root]
         seen: set[int] = set()
-        while stack and len(seen) < 40:  # the parameters of a pattern are near its end
+        while stack and len(seen) < _NEAR:  # level by level: what is nearest comes first
             node = stack.pop(0)
-            if id(node) in seen:
+            if id(node) in seen or node.kind == "UpdateState":
                 continue
             seen.add(id(node))
             if node.kind == PARAMETER:
-                if len(node.shape or ()) <= 1:
-                    return str(node.name.rpartition(".")[0] or node.name)
-                continue
-            if node.kind in ("MatMul", "MatMulExt", "BatchMatMul", "Dense", "Conv2D", "BiasAdd"):
-                continue
-            stack.extend(node.inputs)
-        return str(found_root.name.rpartition("_construct_")[2] or found_root.name)
+                return f"after {_layer(node)}"
+            # Of a layer, its weights come before what it is computed from.
+            loaded = [i.inputs[0] if i.kind == "Load" else i for i in node.inputs]
+            stack = [*(i for i in loaded if i.kind == PARAMETER), *stack, *node.inputs]
+        return str(found.root.name.rpartition("_construct_")[2] or found.root.name)
 
-    def replace(self, found: Iterable[Found]) -> None:
+    def replace(self, found: Iterable[Found], packed: Mapping[int, Packed] | None = None) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""
         protos = {node.output[0]: node for node in self.proto.node}
         for number, item in enumerate(found):
-            for node in self._nodes_for(item, number):
+            join = (packed or {}).get(id(item))
+            for node in self._packed_nodes(item, join, number) if join else self._nodes_for(item, number):
                 protos[node.output[0]] = node
         ordered = self._ordered(protos)
         del self.proto.node[:]
@@ -225,6 +243,30 @@ class MindIRGraph:
         for tensor in tensors:
             described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
         return [made, *self._items(made, found)]
+
+    def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
+        """The operator right behind the joined product, and then the reshape that each of the two had."""
+        op, attributes = PACKED_OPS[found.fused.op]
+        attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
+        root, product = found.root.origin, join.product
+        name = f"{self.proto.name}:{op}_{number}" if join.reshape else root.output[0]
+        made = NodeProto(
+            op_type=f"REF::{self._primitive(op, attributes)}",
+            input=[product.origin.output[0]],
+            output=[name],
+            name=name,
+            domain=f"{root.domain.rpartition('/')[0]}/Custom-{op}{number}",
+            node_attr=root.node_attr,
+        )
+        described = made.attribute.add(name="shape", type=AttributeProto.TENSORS)
+        described.tensors.append(TensorProto(dims=product.shape, data_type=_NAMES[product.dtype]))
+        if join.reshape is None:
+            return [made]
+        reshape = NodeProto()
+        reshape.CopyFrom(join.reshape.origin)
+        reshape.input[0] = name
+        reshape.output[0] = reshape.name = root.output[0]
+        return [made, reshape]
 
     def _items(self, tuple_node: NodeProto, found: Found) -> Iterable[NodeProto]:
         """TupleGetItem nodes under the names of the values that they replace."""

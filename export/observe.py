@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.modes import evaluating, pynative
 from ms_ascend_ops.export.probe import settle
-from ms_ascend_ops.export.trace import spec_of
+from ms_ascend_ops.export.trace import Spec, spec_of
 
 __all__ = ["Observed", "observe_calls"]
+
+_CALLS_OF_A_KIND = 3
 
 
 @dataclass
@@ -23,15 +25,27 @@ class Observed:
     calls: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     returns: dict[int, Any] = field(default_factory=dict)
 
+    def kinds(self, cell: nn.Cell) -> list[list[dict[str, Any]]]:
+        """The calls of a cell, those together that give it the same optional inputs."""
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for call in self.calls.get(id(cell), []):
+            groups.setdefault(_kind(call), []).append(call)
+        return list(groups.values())
 
-def observe_calls(net: nn.Cell, inputs: Sequence[Tensor]) -> Observed:
-    """Run `net` once, operator by operator, and write down how its cells are called. What it cannot run stays empty."""
+
+def _kind(call: Mapping[str, Any]) -> str:
+    return repr([(n, "tensor" if isinstance(v, Spec) else v) for n, v in call.items() if v is not None])
+
+
+def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
+    """Run `net`, operator by operator, and write down how its cells are called. What it cannot run stays empty."""
     observed = Observed()
     with pynative(), evaluating(net), _watching(observed):
-        try:
-            net(*inputs)
-        except Exception:  # operators without a kernel on this machine: what ran before is known
-            settle()
+        for inputs in calls:
+            try:
+                net(*inputs)
+            except Exception:  # operators without a kernel on this machine: what ran before is known
+                settle()
     return observed
 
 
@@ -47,7 +61,7 @@ def _watching(observed: Observed) -> Iterator[None]:
             return result
         described = {name: spec_of(value) for name, value in list(bound.items())[1:]}
         known = observed.calls.setdefault(id(self), [])
-        if described not in known and len(known) < 3:
+        if described not in known and sum(_kind(k) == _kind(described) for k in known) < _CALLS_OF_A_KIND:
             known.append(described)
         observed.returns.setdefault(id(self), spec_of(result))
         return result

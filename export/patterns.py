@@ -195,13 +195,18 @@ def _why_no_rms_norm(m: Match) -> Skip | None:
 # --- LayerNorm and GroupNorm --------------------------------------------------------------------------------------
 
 
-def _layer_norm(x: Pattern) -> Pattern:
-    centred = Op("sub", _cast(x, "up"), Op("mean", _cast(x, "up"), name="mean", keep_dims=True))
+def _standardized(x: Pattern) -> Pattern:
+    """(x - mean(x)) * rsqrt(variance(x) + epsilon)."""
+    centred = Op("sub", x, Op("mean", x, name="mean", keep_dims=True))
     variance = OneOf(
         Op("mean", Op("square", centred), name="mean2", keep_dims=True),
-        Op("variance", _cast(x, "up"), name="mean2", keep_dims=True, correction=0),
+        Op("variance", x, name="mean2", keep_dims=True, correction=0),
     )
-    unit = _cast(Op("mul", centred, Op("rsqrt", Op("add", variance, Number("epsilon")))), "down")
+    return Op("mul", centred, Op("rsqrt", Op("add", variance, Number("epsilon"))))
+
+
+def _layer_norm(x: Pattern) -> Pattern:
+    unit = _cast(_standardized(_cast(x, "up")), "down")
     return OneOf(
         Op("layer_norm", x, Any("gamma"), Any("beta"), name="primitive"),
         Op("fused:layer_norm", x, Any("gamma"), Any("beta"), name="primitive"),
@@ -245,16 +250,48 @@ def _build_add_layer_norm(m: Match) -> Fused | Skip | None:
     return Fused("add_layer_norm", inputs, {0: m.root, 3: m["x"]}, arguments, "primitive" in m, note)
 
 
-_GROUP_NORM = Op("group_norm", Any("x"), Any("gamma"), Any("beta"), name="norm")
+# In the formula, the groups are an axis of their own in between: (n, c, ...) -> (n, groups, ...) -> (n, c, ...).
+_GROUP_NORM = OneOf(
+    Op("group_norm", Any("x"), Any("gamma"), Any("beta"), name="primitive"),
+    Op(
+        "add",
+        Op(
+            "mul",
+            Op("reshape", _standardized(Op("reshape", Any("x"), name="grouped")), name="ungrouped"),
+            Op("reshape", Any("gamma"), name="scale"),
+        ),
+        Op("reshape", Any("beta"), name="shift"),
+    ),
+)
+
+
+def _group_arguments(m: Match) -> dict[str, Object] | Skip | None:
+    """Number of groups and epsilon of a GroupNorm."""
+    if "primitive" in m:
+        found = m["primitive"].attributes
+        return {"num_groups": found["groups"], "epsilon": _typed(found["epsilon"])}
+    x, grouped = m["x"].shape, m["grouped"].shape
+    if not x or not grouped or len(x) < 3 or len(grouped) < 3 or m["ungrouped"].shape != x or grouped[0] != x[0]:
+        return None
+    per_channel = (x[1], *[1] * (len(x) - 2))
+    if any((m[name].shape or ())[-len(per_channel) :] != per_channel for name in ("scale", "shift")):
+        return None
+    for mean in (m["mean"], m["mean2"]):
+        axis = mean.attributes["axis"]
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        if {a % len(grouped) for a in axes if isinstance(a, int)} != set(range(2, len(grouped))):
+            return Skip("it normalizes over other axes than those of a group")
+    return {"num_groups": grouped[1], "epsilon": m.number("epsilon")}
 
 
 def _build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
     def build(m: Match) -> Fused | Skip | None:
-        found = m["norm"].attributes
-        arguments = {"num_groups": found["groups"], "epsilon": _typed(found["epsilon"]), "activation": activation}
-        note = f"{found['groups']} groups, eps {found['epsilon']:g}"
-        inputs = (m["x"], m["gamma"], m["beta"])
-        return Fused("group_norm", inputs, {0: m.root}, arguments, activation == "none", note)
+        arguments = _group_arguments(m)
+        if not isinstance(arguments, dict):
+            return arguments
+        note = f"{arguments['num_groups']} groups, eps {arguments['epsilon']:g}"
+        inputs, exact = (m["x"], m["gamma"], m["beta"]), "primitive" in m and activation == "none"
+        return Fused("group_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)
 
     return build
 
@@ -420,12 +457,26 @@ def _holds_angles_twice(table: Expr, mode: str) -> bool:
     if table.op == "reshape" and table.inputs[0].op == "stack":
         parts = table.inputs[0].inputs
         return mode == "interleave" and table.inputs[0].attributes["axis"] == -1 and parts[0] is parts[1]
+    if table.op == "reshape" and table.inputs[0].op == "tile":  # repeat_interleave: (..., n, 1) to (..., n, 2)
+        pairs = table.inputs[0]
+        single = pairs.inputs[0].shape
+        return mode == "interleave" and _doubled(pairs) and single is not None and single[-1] == 1
+    if table.op == "tile":
+        return mode == "half" and _doubled(table)
+    if table.op == "repeat":
+        return mode == "interleave" and table.attributes == {"axis": -1, "count": 2}
     if table.node is None:
         return False
     value = table.node.value
     if isinstance(value, np.ndarray) and value.ndim:
         return repeats(value) in (mode, "both")
     return table.node.attributes.get("repeats") in (mode, "both")
+
+
+def _doubled(tile: Expr) -> bool:
+    """Whether a tensor is repeated twice along its last axis, and nowhere else."""
+    *others, last = tile.attributes["multiples"] or (0,)
+    return last == 2 and all(m == 1 for m in others)
 
 
 def repeats(values: Object) -> str:

@@ -7,7 +7,8 @@ else of the construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mindspore import nn
@@ -22,54 +23,50 @@ from ms_ascend_ops.export.cell_engine import (
     stored_dtype,
 )
 from ms_ascend_ops.export.find import Found, find
-from ms_ascend_ops.export.flat import Flat, flatten, locator
+from ms_ascend_ops.export.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.generated import guard, with_construct
-from ms_ascend_ops.export.graph import PARAMETER, Node
-from ms_ascend_ops.export.observe import Observed
+from ms_ascend_ops.export.graph import CALL, PARAMETER, Node
 from ms_ascend_ops.export.patterns import Row
 from ms_ascend_ops.export.trace import Trace, trace
 
 from ms_ascend_ops import registry
 
-__all__ = ["Rewritten", "rewrite"]
+__all__ = ["flat_source", "rewrite"]
 
 
-class Rewritten:
-    """What came of one class of cells: a class for it, what was replaced in it, and what was left, with reasons."""
-
-    def __init__(self) -> None:
-        self.kind: type | None = None
-        self.found: list[Found] = []
-        self.left: list[tuple[str, str]] = []
-        self.seen: Trace | None = None
-
-    def as_analysis(self) -> Analysis:
-        """The same as engine 1 says it."""
-        swap = Swap(self.kind, self.found, []) if self.kind else None
-        return Analysis(swap, self.left, self.seen.graph if self.seen else None, self.found)
-
-
-def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observed) -> Rewritten:
-    """Rewrite the construct of one cell, whose calls have been observed. The cell itself stays as it is."""
-    result = Rewritten()
-    inputs = observed.calls[id(cell)][0]
+def flat_source(cell: nn.Cell) -> Flat | str:
+    """The construct of a cell in simple statements, or why there is none."""
     try:
         flat = flatten(cell)
-        copy = flat.kind(cell)
+        flat.copy(cell)
     except Exception as error:  # mindspore.rewrite raises anything for what it does not take
-        result.left.append(("any", f"mindspore.rewrite does not take its construct ({_first_line(error)})"))
-        return result
+        lines = str(error).strip().splitlines()
+        return f"mindspore.rewrite does not take its construct ({type(error).__name__}: {''.join(lines[:1])[:160]})"
+    return flat
+
+
+def rewrite(
+    cell: nn.Cell,
+    flat: Flat,
+    calls: Sequence[Mapping[str, Any]],
+    patterns: Sequence[Row],
+    level: str,
+    returns: Mapping[int, Any],
+) -> Analysis | str:
+    """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
+
+    A text says why it cannot be looked at.
+    """
     stored = stored_dtype(cell)
-    seen = trace(copy, drawn(inputs, stored, stored), returns=observed.returns, locate=locator(flat))
+    seen = trace(flat.copy(cell), drawn(calls[0], stored, stored), returns=returns, locate=locator(flat))
     if isinstance(seen, str):
-        result.left.append(("any", f"it cannot be watched ({seen})"))
-        return result
-    result.seen = seen
+        return f"its construct as mindspore.rewrite writes it does not run ({seen})"
     found, left = find(seen.graph, patterns, level)
-    result.left = [(p.row.name, p.reason) for p in left if p.root.origin is None]
-    found = [f for f in found if not of_one_sub_cell(f)]
+    result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     edits = _Edits(flat, seen)
     for item in found:
+        if of_one_sub_cell(item):
+            continue
         reason = edits.add(item)
         if reason:
             result.left.append((item.row.name, reason))
@@ -79,45 +76,34 @@ def rewrite(cell: nn.Cell, patterns: Sequence[Row], level: str, observed: Observ
         return result
     try:
         edited = flat.edited(cell, edits.lines, edits.removable())
+        difference = max(_error(cell, inputs, stored, edited, returns) for inputs in calls)
+        reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
     except (SyntaxError, NameError, ImportError) as error:
-        result.left += [(f.row.name, f"the new source does not load ({error})") for f in result.found]
+        reason = f"the new source does not load ({error})"
+    if reason:
+        result.left += [(f.row.name, reason) for f in result.found]
+        result.found = []
         return result
-    difference = error_of(
-        cell, inputs, stored, stored, _stock(cell, inputs, stored, observed), edited.kind.construct, observed.returns
-    )
-    if not difference <= TOLERANCES[stored]:
-        result.left += [
-            (f.row.name, f"its result is {difference:.1e} away from the fused operator's") for f in result.found
-        ]
-        return result
-    result.kind = _class(cell, inputs, edited, stored)
+    # What was watched is one dtype and one choice of optional inputs.
+    conditions = conditions_of(cell, calls[0], [stored], stored)
+    result.swap = Swap(partial(_class, cell=cell, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
-def _stock(cell: nn.Cell, inputs: Any, stored: str, observed: Observed) -> Trace:
-    seen = trace(cell, drawn(inputs, stored, stored), returns=observed.returns)
-    assert isinstance(seen, Trace)
-    return seen
+def _error(cell: nn.Cell, inputs: Mapping[str, Any], stored: str, edited: Flat, returns: Mapping[int, Any]) -> float:
+    seen = trace(cell, drawn(inputs, stored, stored), returns=returns)
+    if isinstance(seen, str):
+        return float("inf")
+    error: float = error_of(cell, inputs, stored, stored, seen, edited.construct, returns)
+    return error
 
 
-def _class(cell: nn.Cell, inputs: Any, edited: Flat, stored: str) -> type:
-    """The class with the edited construct. What was watched is one dtype and one choice of optional inputs."""
-    stock = type(cell)
-    conditions = conditions_of(cell, inputs, [stored], stored)
-    function = next(
-        f
-        for f in edited._functions
-        if f.name == "construct" and f.lineno == edited.kind.construct.__code__.co_firstlineno
-    )
-    first = function.body[0].lineno
-    edited = edited.inserted(cell, first, [line.replace("    ", "        ", 1) for line in guard(stock, conditions)])
-    made: type = with_construct(stock, edited.kind.construct, "\n".join(edited.lines))
+def _class(stock: type, cell: nn.Cell, edited: Flat, conditions: Sequence[str]) -> type:
+    """A class with the edited construct; where a condition fails, that of `stock` runs."""
+    lines = [line.replace("    ", "        ", 1) for line in guard(stock, conditions)]
+    guarded = edited.inserted(cell, edited.first_line_of_construct(), lines)
+    made: type = with_construct(stock, guarded.construct, "\n".join(guarded.lines))
     return made
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
 
 
 class _Edits:
@@ -135,36 +121,66 @@ class _Edits:
             return "a part of it is not in the source of the construct"
         depth = _common_depth(chains)
         fused = found.fused
-        if any(found.inputs[i].kind == PARAMETER for i in fused.constant):
+        if any(_learned(found.inputs[i]) for i in fused.constant):
             return "a gradient may be needed that the operator does not give"
-        outputs = {self.seen.places[id(node)][depth]: index for index, node in found.outputs.items()}
+        outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
-        names = [self.flat.targets(frame.line) for frame in frames]
-        if any(len(n) != 1 for n in names) or any(frame.line in self.lines for frame in frames):
+        names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
+        if any(not n for n in names) or any(frame.line in self.lines for frame in frames):
             return "its statement assigns something else, too"
-        arguments = []
+        arguments, kept = [], {}
         for i in found.inputs:
             text = _name(i, frames[0].variables)
             if text is None:
-                return "a value that it needs has no name there"
+                line = self._line_of(i, frames[0], depth)
+                if line is None:
+                    return "a value that it needs has no name there"
+                text = f"kept_{line}"
+                kept[line] = f"{self.flat.lines[line - 1].strip()}; {text} = {self.flat.targets(line)[0]}"
             arguments.append(text)
+        self.lines.update(kept)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
         if len(registry.signature(fused.op).outputs) == 1:
-            self.lines[frames[0].line] = f"{names[0][0]} = {call}"
+            self.lines[frames[0].line] = f"{names[0]} = {call}"
         else:
             result = f"fused_{frames[0].line}"
-            for frame, (name,) in zip(frames, names, strict=True):
-                self.lines[frame.line] = f"{name} = {result}[{outputs[frame]}]"
+            for frame, name in zip(frames, names, strict=True):
+                self.lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
             self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
         self._inside |= {id(n) for n in found.inside}
         return ""
 
+    def _target(self, line: int, node: Node) -> str:
+        """The name that a statement gives to a value; none if it gives others to values that are needed."""
+        names = self.flat.targets(line)
+        if len(names) > 1 and node.kind == "TupleGetItem":  # y, mean, rstd = layer_norm(x, gamma, beta)
+            index = node.inputs[1].value
+            others = [name for i, name in enumerate(names) if i != index]
+            return "" if index >= len(names) or self.flat.is_read(line, others) else names[index]
+        return names[0] if len(names) == 1 else ""
+
+    def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
+        """The line before, of the same call, whose statement gave a value a name that has another value since."""
+        chain = self.seen.places.get(id(node), ())
+        if len(chain) <= depth or chain[depth].function != frame.function:
+            return None
+        line = chain[depth].line
+        names = self.flat.targets(line)
+        if not self.flat.always_before(line, frame.line) or line in self.lines or len(names) != 1:
+            return None
+        later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
+        named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
+        return line if named else None
+
     def removable(self) -> set[int]:
-        """Lines under which nothing ran but what is replaced."""
+        """Lines under which nothing ran but what is replaced, and further results of it that nobody needs."""
         ran: dict[int, bool] = {}
+        users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
+            if node.kind == "TupleGetItem" and not users[id(node)] and id(node.inputs[0]) in self._inside:
+                continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
         return {line for line, only in ran.items() if only}
@@ -175,6 +191,20 @@ def _name(node: Node, variables: dict[str, Node]) -> str | None:
     if node.kind == PARAMETER:
         return f"self.{node.name}"
     return next((name for name, value in variables.items() if value is node), None)
+
+
+def _learned(node: Node) -> bool:
+    """Whether a value is computed from parameters, or in a sub-cell, which may have some."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.kind in (PARAMETER, CALL):
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(node.inputs)
+    return False
 
 
 def _common_depth(chains: Sequence[Any]) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mindspore as ms
@@ -15,8 +18,8 @@ from ms_ascend_ops.export.measure import Measured, measure
 from ms_ascend_ops.export.modes import pynative
 from ms_ascend_ops.export.observe import Observed, observe_calls
 from ms_ascend_ops.export.patterns import PATTERNS, Row
-from ms_ascend_ops.export.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.report import Entry, Report
+from ms_ascend_ops.export.probe import dtype_name, settle, sub_cells
+from ms_ascend_ops.export.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
 
@@ -26,11 +29,11 @@ ENGINES = ("cell", "rewrite")
 def optimize(
     net: nn.Cell,
     *,
-    verify: Sequence[Tensor] | None = None,
+    verify: Sequence[Tensor] | Sequence[Sequence[Tensor]] | None = None,
     gradients: bool = False,
     tolerance: float | None = None,
     level: str = "O2",
-    engines: Sequence[str] = ("cell",),
+    engines: Sequence[str] | None = None,
     patterns: Sequence[Row] = PATTERNS,
 ) -> Report:
     """Replace, in place, what the cells of `net` compute and a fused operator computes as well.
@@ -44,7 +47,8 @@ def optimize(
         net: the network.
         verify: inputs of `net`. When given, it runs on them before and after, in evaluation mode, and the report says
             how much the outputs differ; beyond the tolerance everything is put back. They also show what its blocks are
-            called with, so that larger ones are looked at.
+            called with, so that larger ones are looked at. A network that is called in several ways, with and without
+            a cache, say, takes a list for each: `[[ids], [ids, cache]]`.
         gradients: compare also the gradients of the parameters for those inputs.
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
@@ -52,6 +56,7 @@ def optimize(
             operator in place of several layers, as residual add and norm.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
             single statements of a construct with `mindspore.rewrite`; it takes seconds per class, and needs `verify`.
+            By default all that can be used: both with `verify`, "cell" without.
         patterns: what to look for.
 
     Returns:
@@ -66,46 +71,99 @@ def optimize(
     if gradients and verify is None:
         raise TypeError("optimize: gradients=True needs the inputs to compare them for (verify=inputs)")
     check_level(level, "optimize")
-    for engine in engines:
+    engines = _engines(engines, verify is not None)
+    calls = _calls(verify)
+    before = None if calls is None else measure(net, calls, gradients)
+    observed = Observed() if calls is None else observe_calls(net, calls)
+
+    def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
+        report = Report(level=level)
+        walk = _Walk(rows, level, observed, engines, report)
+        if level != "O0":
+            with pynative():
+                walk.visit(net, "")
+        if report.undo:
+            report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
+            ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
+            if before is not None:
+                return report, _prove(net, calls or (), gradients, tolerance, before, report, walk)
+        return report, set()
+
+    report, blocking = attempt(patterns)
+    if not blocking:
+        return report
+    left = [replace(e, replaced=False, text=_BLOCKED) for e in report.entries if e.replaced and e.pattern in blocking]
+    report, _ = attempt([row for row in patterns if row.name not in blocking])
+    report.entries.extend(left)
+    return report
+
+
+_BLOCKED = "a gradient goes through its mask, and the operator gives none"
+
+
+def _engines(asked: Sequence[str] | None, verify: bool) -> Sequence[str]:
+    if asked is None:
+        return ENGINES if verify else ("cell",)
+    for engine in asked:
         if engine not in ENGINES:
             raise ValueError(f"optimize: engines must be of {', '.join(ENGINES)}, got {engine!r}")
-    if "rewrite" in engines and verify is None:
+    if "rewrite" in asked and not verify:
         raise TypeError("optimize: the engine 'rewrite' needs inputs to prove its changes with (verify=inputs)")
+    return asked
 
-    report = Report(level=level)
-    before = None if verify is None else measure(net, verify, gradients)
-    observed = Observed() if verify is None else observe_calls(net, verify)
-    if level != "O0":
-        with pynative():
-            _Walk(patterns, level, observed, engines, report).visit(net, "")
-    if report.undo:
-        report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
-        ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
-        if before is not None:
-            _prove(net, verify or (), gradients, tolerance, before, report)
-    return report
+
+def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
+    """The inputs of each call."""
+    if verify is None:
+        return None
+    if isinstance(verify, Tensor) or not isinstance(verify, (list, tuple)) or not verify:
+        raise TypeError(f"optimize: verify must be a list of the inputs of net, got {type(verify).__name__} {verify}")
+    return list(verify) if all(isinstance(call, (list, tuple)) for call in verify) else [verify]
 
 
 def _prove(
     net: nn.Cell,
-    inputs: Sequence[Tensor],
+    calls: Sequence[Sequence[Tensor]],
     gradients: bool,
     tolerance: float | None,
     before: Measured,
     report: Report,
-) -> None:
-    """Measure what has changed, and put everything back if that is too much."""
+    walk: _Walk,
+) -> set[str]:
+    """Measure what has changed, and put everything back if that is too much.
+
+    Returns:
+        Names of the patterns in whose operators a gradient ended that the network needs, if this is why.
+    """
     try:
-        after = measure(net, inputs, gradients)
+        after = measure(net, calls, gradients)
     except Exception as error:
         report.roll_back(f"the network fails with the fused operators: {error}")
-        return
+        return set()
     report.outputs, report.gradients = before.difference(after)
     limit = before.tolerance if tolerance is None else tolerance
-    for what, found in (("outputs", report.outputs), ("gradients", report.gradients)):
-        if found is not None and not found.relative <= limit:
-            report.roll_back(f"the {what} differ by {found.relative:.2e}, more than {limit:g}")
-            return
+    if not report.outputs.relative <= limit:
+        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {limit:g}")
+        return set()
+    # Nobody may have asked for gradients, and still train the network later.
+    found = report.gradients or (_gradients(net, calls, walk) if walk.blind else None)
+    if found is not None and not found.relative <= limit:
+        report.roll_back(f"the gradients differ by {found.relative:.2e}, more than {limit:g}")
+        return walk.blind
+    return set()
+
+
+def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> Difference | None:
+    """How far the gradients are from those of the stock constructs; None where they cannot be computed."""
+    if not net.trainable_params():
+        return None
+    try:
+        after = measure(net, calls, gradients=True)
+        with walk.stock():
+            return measure(net, calls, gradients=True).difference(after)[1]
+    except Exception:  # a network that is for inference only, or operators without a gradient on this machine
+        settle()
+        return None
 
 
 class _Walk:
@@ -116,10 +174,25 @@ class _Walk:
     ) -> None:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
         self.engines = engines
-        self._rewritten: dict[Any, rewrite_engine.Rewritten] = {}
-        self._known: dict[Any, Analysis] = {}
+        self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
+        self._swaps: list[tuple[nn.Cell, type, type]] = []
+        self._known: dict[Any, _Found] = {}
         self._places: dict[int, str] = {}
         self._contained: set[str] = set()
+
+    @contextmanager
+    def stock(self) -> Iterator[None]:
+        """The network with the classes that it had, within the block."""
+        self._give_classes(stock=True)
+        try:
+            yield
+        finally:
+            self._give_classes(stock=False)
+
+    def _give_classes(self, *, stock: bool) -> None:
+        for cell, before, after in self._swaps:
+            object.__setattr__(cell, "__class__", before if stock else after)
+        ms.ms_memory_recycle()
 
     def visit(self, cell: nn.Cell, place: str) -> None:
         if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
@@ -138,36 +211,86 @@ class _Walk:
 
     def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
         """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
-        calls = self.observed.calls.get(id(cell), [])
-        key = _likeness(cell), repr(calls)
+        kinds = self.observed.kinds(cell)
+        key = _likeness(cell), repr(kinds)
         if key not in self._known:
-            self._known[key] = analyse(cell, self.patterns, self.level, calls, self.observed.returns)
-        found = self._known[key]
-        name = place or "the network"
-        if "rewrite" in self.engines and found.swap is None and found.found and calls:
-            if key not in self._rewritten:
-                self._rewritten[key] = rewrite_engine.rewrite(cell, self.patterns, self.level, self.observed)
-            return self._give(cell, name, "rewrite", self._rewritten[key].as_analysis())
-        if "cell" in self.engines:
-            return self._give(cell, name, "cell", found)
-        return set()
+            self._known[key] = self._search(cell, kinds)
+        return self._give(cell, place or "the network", self._known[key])
 
-    def _give(self, cell: nn.Cell, name: str, engine: str, found: Analysis) -> set[str]:
+    def _search(self, cell: nn.Cell, kinds: Sequence[Any]) -> _Found:
+        """Ask the engines about a cell: for each choice of optional inputs with which it was called."""
+        found = _Found()
+        flat: Any = None
+        for calls in kinds or [[]]:
+            analysis, engine = analyse(cell, self.patterns, self.level, calls, self.observed.returns), "cell"
+            if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
+                flat = flat or rewrite_engine.flat_source(cell)
+                engine = "rewrite"
+                changed = flat
+                if not isinstance(flat, str):
+                    changed = rewrite_engine.rewrite(
+                        cell, flat, calls, self.patterns, self.level, self.observed.returns
+                    )
+                # Where the second engine cannot even look, its reason stands besides that of the first.
+                analysis = (
+                    Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
+                    if isinstance(changed, str)
+                    else changed
+                )
+            if engine in self.engines:
+                found.analyses.append((engine, analysis))
+        # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
+        for _, analysis in found.analyses:
+            if analysis.swap is not None:
+                found.kind = analysis.swap.make(found.kind or type(cell))
+        return found
+
+    def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
         """Give a cell the class that was made for it, and enter in the report what that changes."""
-        obstacle = _obstacle(cell) if found.swap else ""
-        if found.swap is None or obstacle:
-            reasons = [(f.row.name, obstacle) for f in found.swap.found] if found.swap else found.left
-            self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(reasons))
+        obstacle = _obstacle(cell) if found.kind else ""
+        self.report.entries.extend(found.entries(name, obstacle))
+        if found.kind is None or obstacle:
             return set()
         stock = type(cell)
-        object.__setattr__(cell, "__class__", found.swap.kind)
+        object.__setattr__(cell, "__class__", found.kind)
         self.report.undo.append(_class_setter(cell, stock))
-        for item in found.swap.found:
-            note = "; ".join([item.fused.note, *found.swap.notes] if item.fused.note else found.swap.notes)
-            self.report.entries.append(Entry(name, item.row.name, engine, True, note))
-        self.report.entries.extend(Entry(name, n, engine, False, text) for n, text in dict.fromkeys(found.left))
-        self.report.add_graph(name, found.graph, found.found)
-        return {n.origin.name for item in found.swap.found for n in item.inside if n.origin is not None}
+        self._swaps.append((cell, stock, found.kind))
+        for _, analysis in found.analyses:
+            if analysis.swap is not None:
+                self.report.add_graph(name, analysis.graph, analysis.swap.found)
+                self.blind |= {item.row.name for item in analysis.swap.found if item.fused.constant}
+        return found.contained()
+
+
+@dataclass
+class _Found:
+    """What the engines say about cells that are alike: one analysis for each choice of optional inputs."""
+
+    kind: type | None = None
+    analyses: list[tuple[str, Analysis]] = field(default_factory=list)
+
+    def entries(self, name: str, obstacle: str) -> list[Entry]:
+        """The lines of the report for one such cell. What is there for every choice of inputs is one line."""
+        lines: Counter[Entry] = Counter()
+        for engine, analysis in self.analyses:
+            own: Counter[Entry] = Counter(
+                {Entry(name, pattern, engine, False, text): 1 for pattern, text in analysis.left}
+            )
+            if analysis.swap is not None:
+                for item in analysis.swap.found:
+                    notes = [*([item.fused.note] if item.fused.note else []), *analysis.swap.notes]
+                    text = obstacle or "; ".join(notes)
+                    own[Entry(name, item.row.name, engine, not obstacle, text)] += 1
+            lines |= own
+        return sorted(lines.elements(), key=lambda entry: not entry.replaced)
+
+    def contained(self) -> set[str]:
+        """The sub-cells that are part of a fused operator, whatever the inputs."""
+        inside = [
+            {n.origin.name for item in a.swap.found for n in item.inside if n.origin is not None} if a.swap else set()
+            for _, a in self.analyses
+        ]
+        return set.intersection(*inside) if inside else set()
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:

@@ -212,7 +212,8 @@ class _SubCell:
             for index, item in enumerate(items):
                 with recorder.paused():
                     made = recorder.node(item)
-                recorder.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
+                if all(made is not i for i in inputs):  # what hands its input on, as dropout does in evaluation
+                    recorder.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
             return result
         with recorder.paused():
             result = self._stand_in(args, kwargs)

@@ -73,17 +73,57 @@ def test_positions_are_relative(net):
     assert product(5, 3) != pytest.approx(product(5, 2), abs=1e-2)
 
 
-def test_all_its_norms_and_feed_forward_layers_are_substituted(net, ids):
-    report = optimize(net, verify=[Tensor(ids)], gradients=True)
-    assert sorted(entry.place for entry in report.replaced) == sorted(
-        ["model.norm"]
+LAYERS = [f"model.layers.{layer}" for layer in range(CONFIG.num_hidden_layers)]
+IN_AN_ATTENTION = ["rotary embedding", "rotary embedding", "scale + mask + softmax"]
+
+
+@pytest.fixture
+def calls(ids):
+    """Prefill and decoding."""
+    draw = np.random.default_rng(1).standard_normal
+    cache = draw((CONFIG.num_hidden_layers, 2, 2, CONFIG.num_key_value_heads, 5, CONFIG.head_dim)).astype(np.float32)
+    return [[Tensor(ids)], [Tensor(ids[:, :1]), Tensor(cache)]]
+
+
+def test_all_its_parts_are_substituted(net, ids, calls):
+    expected = net(Tensor(ids))[0].asnumpy()
+    report = optimize(net, verify=calls, gradients=True)
+    assert sorted((entry.place, entry.pattern) for entry in report.replaced) == sorted(
+        [("model.norm", "RMSNorm")]
         + [
-            f"model.layers.{layer}.{part}"
-            for layer in range(2)
-            for part in ("input_layernorm", "post_attention_layernorm", "mlp")
+            (f"{layer}.{part}", "RMSNorm")
+            for layer in LAYERS
+            for part in ("input_layernorm", "post_attention_layernorm")
         ]
+        + [(f"{layer}.mlp", "SwiGLU") for layer in LAYERS]
+        + [(f"{layer}.self_attn", pattern) for layer in LAYERS for pattern in IN_AN_ATTENTION]
     )
-    # Both stand in an attention between reshapes, which a cell engine leaves alone.
-    assert {entry.pattern for entry in report.skipped} <= {"rotary embedding", "scale + mask + softmax"}
+    assert report.skipped == []
     assert report.outputs.relative < 1e-5
     assert report.gradients.relative < 1e-5
+    np.testing.assert_allclose(decoded(net, ids), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_decoding_was_not_shown_and_stays_as_it_is(net, ids):
+    """What was watched without a cache says nothing of a call with one: that goes to the stock construct."""
+    expected = decoded(net, ids)
+    report = optimize(net, verify=[Tensor(ids)])
+    assert {entry.place for entry in report.replaced} >= {f"{layer}.self_attn" for layer in LAYERS}
+    np.testing.assert_allclose(decoded(net, ids), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_residual_sums_go_into_the_norms_behind_them(net, ids, calls):
+    expected = net(Tensor(ids))[0].asnumpy()
+    report = optimize(net, verify=calls, level="O3")
+    assert [e.place for e in report.replaced if e.pattern == "add + RMSNorm"] == LAYERS
+    np.testing.assert_allclose(decoded(net, ids), expected, rtol=1e-4, atol=1e-4)
+
+
+def decoded(net, ids):
+    """The logits of seven tokens at once, and of the others one by one."""
+    logits, cache = net(Tensor(ids[:, :7]), empty_cache(2))
+    parts = [logits.asnumpy()]
+    for step in range(7, ids.shape[1]):
+        logits, cache = net(Tensor(ids[:, step : step + 1]), cache)
+        parts.append(logits.asnumpy())
+    return np.concatenate(parts, axis=1)

@@ -322,3 +322,85 @@ class ExpSiluMLP(SeparateMLP):
     def construct(self, x):
         gate = self.gate_proj(x)
         return self.down_proj(gate / (1 + ops.exp(-gate)) * self.up_proj(x))
+
+
+class Turn(nn.Cell):
+    """A rotary embedding that makes its tables from positions."""
+
+    def __init__(self, size=8):
+        super().__init__()
+        self.frequencies = Tensor(1.0 / 10 ** np.arange(0, 1, 2 / size), ms.float32)
+
+    def angles(self, positions):
+        return positions.expand_dims(1) * self.frequencies
+
+
+class TurnRepeated(Turn):
+    """GLM and Cohere: neighbours belong together, tables by repeat_interleave."""
+
+    def construct(self, x, positions):
+        angles = self.angles(positions)
+        cos, sin = ops.cos(angles).repeat_interleave(2, -1), ops.sin(angles).repeat_interleave(2, -1)
+        return x * cos + rotate_pairs(x) * sin
+
+
+class TurnUnbound(Turn):
+    """Flux: pairs by reshape and unbind, put together by stack."""
+
+    def construct(self, x, positions):
+        angles = self.angles(positions)
+        angles = ops.stack((angles, angles), -1).reshape(angles.shape[0], -1)
+        real, imaginary = ops.unbind(x.reshape(*x.shape[:-1], -1, 2), -1)
+        turned = ops.stack((-imaginary, real), -1).reshape(x.shape)
+        return x * ops.cos(angles) + turned * ops.sin(angles)
+
+
+class TurnPacked(Turn):
+    """Phi-3: both tables travel in one tensor."""
+
+    def construct(self, x, positions):
+        angles = self.angles(positions)
+        angles = ops.cat((angles, angles), -1)
+        cos, sin = ops.chunk(ops.cat((ops.cos(angles), ops.sin(angles)), -1), 2, -1)
+        return x * cos + rotate_half(x) * sin
+
+
+class TurnTiled(Turn):
+    def construct(self, x, positions):
+        angles = ops.tile(self.angles(positions), (1, 2))
+        return x * ops.cos(angles) + rotate_half(x) * ops.sin(angles)
+
+
+class GroupNormFormula(Norm):
+    """In groups of an axis of their own, as somebody writes it who has read the paper."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = Parameter(Tensor(np.random.default_rng(8).standard_normal(HIDDEN).astype(np.float32)), name="bias")
+        self.groups = 4
+
+    def construct(self, x):
+        y = x.reshape(x.shape[0], self.groups, -1)
+        centred = y - y.mean(-1, keep_dims=True)
+        y = centred * ops.rsqrt(ops.square(centred).mean(-1, keep_dims=True) + self.eps)
+        return y.reshape(x.shape) * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
+
+
+class GroupNormFiveAxes(GroupNormFormula):
+    def construct(self, x):
+        batch, channels, height, width = x.shape
+        y = x.reshape(batch, self.groups, channels // self.groups, height, width)
+        centred = y - ops.mean(y, (2, 3, 4), True)
+        y = centred / ops.sqrt(ops.mean(centred * centred, (2, 3, 4), True) + self.eps)
+        return ops.silu(y.reshape(x.shape) * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1))
+
+
+class InstanceNormOfGroups(GroupNormFormula):
+    """Not over the channels of a group: one mean for each of them."""
+
+    def construct(self, x):
+        batch, channels, height, width = x.shape
+        y = x.reshape(batch, self.groups, channels // self.groups, height, width)
+        centred = y - ops.mean(y, (3, 4), True)
+        y = centred / ops.sqrt(ops.mean(centred * centred, (3, 4), True) + self.eps)
+        return y.reshape(x.shape) * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)

@@ -2,7 +2,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, mint, nn, ops
 from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.mindir_graph import graphs_of
 
@@ -157,6 +157,77 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(net(*inputs)), atol=1e-5)
 
 
+IMAGES = [
+    (spellings.GroupNormFormula, "GroupNorm", True),
+    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU", True),
+    (spellings.InstanceNormOfGroups, "GroupNorm", False),
+]
+
+
+@pytest.mark.parametrize(("cell", "pattern", "replaced"), IMAGES)
+def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    net = cell()
+    stock = export_mindir(net, image, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.replaced) == (pattern, replaced)
+    assert ("4 groups" if replaced else "other axes") in entry.text
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (spellings.TurnRepeated, "interleave, BNSD"),
+        (spellings.TurnUnbound, "interleave, BNSD"),
+        (spellings.TurnPacked, "half, BNSD"),
+        (spellings.TurnTiled, "half, BNSD"),
+    ],
+)
+def test_tables_of_a_rotary_embedding(cell, note, tmp_path):
+    """That they hold every angle twice follows from the graph."""
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    positions = tensor(np.arange(5), "float32")
+    net = cell()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", note)
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
+def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
+    class Turn(spellings.Turn):
+        def construct(self, x, positions):
+            angles = mint.repeat_interleave(self.angles(positions), 2, -1)
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Turn(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", "interleave, BNSD")
+
+
+def test_tables_tiled_in_another_way_are_left(tmp_path):
+    """Equal halves are not equal neighbours."""
+
+    class Mixed(spellings.Turn):
+        def construct(self, x, positions):
+            angles = ops.tile(self.angles(positions), (1, 2))
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Mixed(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert "every angle twice" in entry.text
+
+
+def test_places_without_a_parameter_are_named_after_the_layer_before(x, tmp_path):
+    stock = export_mindir(spellings.LlamaStyleMLP(), x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert entry.place in ("after gate_proj", "after up_proj")
+
+
 def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
     class Turn(nn.Cell):
         def construct(self, x, cos, sin):
@@ -166,6 +237,48 @@ def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
     stock = export_mindir(Turn(), heads, table, table, path=tmp_path / "stock")
     (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
     assert "every angle twice" in entry.text
+
+
+@pytest.mark.parametrize("dynamic", [None, {0: (0, 1)}])
+@pytest.mark.parametrize(("cell", "operator"), [(spellings.LlamaStyleMLP, "Swiglu"), (spellings.GeluMLP, "Geglu")])
+def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
+    """Level O3: half as many products in front of the gate, and no weight twice in the file."""
+    net = nn.SequentialCell(cell(), cell())
+    stock = export_mindir(net, x, path=tmp_path / "stock", dynamic=dynamic)
+    report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+    assert ["gate and up by one product" in e.text for e in report.replaced] == [True, True]
+    names = [p.ref_key for p in model_of(tmp_path / "fused.mindir").graph.parameter]
+    assert sorted(n for n in names if "+" in n) == [f"{k}.gate_proj.weight+{k}.up_proj.weight" for k in range(2)]
+    assert fused_in(tmp_path / "fused.mindir") == [operator]
+    products = [
+        sum(p.op_type == "MatMul" and f"REF::{p.name}" == n.op_type for p in m.primitives for n in m.graph.node)
+        for m in (model_of(stock), model_of(tmp_path / "fused.mindir"))
+    ]
+    assert products == [6, 4]
+    sizes = [sum(len(p.raw_data) for p in model_of(f).graph.parameter) for f in (stock, tmp_path / "fused.mindir")]
+    assert sizes[0] == sizes[1]
+    network = load(tmp_path / "fused.mindir")
+    for shape in [(2, 3, HIDDEN), (4, 1, HIDDEN)][: 2 if dynamic else 1]:
+        value = tensor(draw(np.random.default_rng(1), shape), "float32")
+        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_that_is_used_elsewhere_stays(x, tmp_path):
+    class Tied(spellings.LlamaStyleMLP):
+        def construct(self, x):
+            return super().construct(x) + ops.matmul(ops.ones_like(x)[..., :1], self.gate_proj.weight.sum(0)[None])
+
+    class Shared(spellings.SeparateMLP):
+        def construct(self, x):
+            gate = self.gate_proj(x)
+            return self.down_proj(self.act_fn(gate) * self.up_proj(x)) + gate.sum()
+
+    for net in (Tied(), Shared()):
+        stock = export_mindir(net, x, path=tmp_path / f"{type(net).__name__}.mindir")
+        report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+        assert [e.pattern for e in report.replaced] == ["SwiGLU"]
+        assert fused_in(tmp_path / "fused.mindir") == ["SiluMul"]
+        np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-4)
 
 
 def test_graphs_that_a_graph_calls(x, tmp_path):

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from mindspore import Parameter, nn, ops
 
 from ms_ascend_ops import optimize
+from tests.export import spellings
 from tests.export.spellings import HIDDEN, Attention
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -43,3 +45,193 @@ def test_statements_of_an_attention(inputs):
     np.testing.assert_array_equal(numpy(net(*inputs[:3])), without_mask)
     report.restore()
     assert type(net) is Attention
+
+
+class Scores(nn.Cell):
+    """Sub-cells of a user's own classes, one by one and in a list, around a statement that is a pattern."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = spellings.LlamaStyleMLP()
+        self.layers = nn.CellList([spellings.LlamaStyleMLP() for _ in range(2)])
+
+    def construct(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return ops.softmax(x.reshape(x.shape[0], -1), -1).reshape(x.shape)
+
+
+def test_sub_cells_stay_the_same_objects():
+    """`mindspore.rewrite` would put flat ones of its own into the network that it is given."""
+    net = Scores()
+    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    expected = numpy(net(x))
+    cells = [(name, id(cell)) for name, cell in net.cells_and_names()]
+    parameters = [(p.name, id(p)) for p in net.get_parameters()]
+    report = optimize(net, verify=[x])
+    assert sorted((e.place, e.pattern, e.engine) for e in report.replaced) == [
+        ("first", "SwiGLU", "cell"),
+        ("layers.0", "SwiGLU", "cell"),
+        ("layers.1", "SwiGLU", "cell"),
+        ("the network", "softmax", "rewrite"),
+    ]
+    assert [(name, id(cell)) for name, cell in net.cells_and_names()] == cells
+    assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    report.restore()
+    assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
+    np.testing.assert_array_equal(numpy(net(x)), expected)
+
+
+class OverwrittenScores(nn.Cell):
+    """BERT's way: scaled and masked scores take the name of the scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = 2
+
+    def construct(self, query, key, mask):
+        query = query.reshape(query.shape[0], query.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+        key = key.reshape(key.shape[0], key.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+        scores = ops.matmul(query, key.swapaxes(2, 3))
+        scores = scores / 12**0.5
+        scores = scores + mask
+        scores = ops.softmax(scores, -1)
+        return scores.reshape(scores.shape[0], -1)
+
+
+def test_a_name_that_is_used_again():
+    net = OverwrittenScores()
+    random = np.random.default_rng(0)
+    values = [draw(random, (2, 3, HIDDEN)), draw(random, (2, 3, HIDDEN)), np.where(np.tri(3), 0, -1e9)]
+    inputs = [tensor(v, "float32") for v in values]
+    expected = numpy(net(*inputs))
+    (entry,) = optimize(net, verify=inputs, gradients=False).entries
+    assert (entry.pattern, entry.replaced) == ("scale + mask + softmax", True), entry
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-6)
+
+
+class Biased(nn.Cell):
+    """A learned bias of the scores, as of relative positions, in the place of a mask."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.bias = Parameter(tensor(np.linspace(-1, 1, 9).reshape(3, 3), "float32"), name="bias")
+        self.scores = BiasInside(self.bias) if inside else OverwrittenScores()
+        self.inside = inside
+
+    def construct(self, query, key):
+        return self.scores(query, key) if self.inside else self.scores(query, key, self.bias * 2)
+
+
+class BiasInside(OverwrittenScores):
+    def __init__(self, bias):
+        super().__init__()
+        self.table = bias
+
+    def construct(self, query, key):
+        bias = self.table * 2
+        scores = ops.matmul(
+            query.reshape(2, 3, 2, -1).transpose(0, 2, 1, 3), key.reshape(2, 3, 2, -1).transpose(0, 2, 3, 1)
+        )
+        scores = scores / 12**0.5
+        return ops.softmax(scores + bias, -1)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_gradient_that_goes_through_the_mask(inside, gradients):
+    """The operator gives none. Where the bias comes from outside of the cell, only the gradients show it."""
+    net = Biased(inside)
+    random = np.random.default_rng(0)
+    inputs = [tensor(draw(random, (2, 3, HIDDEN)), "float32") for _ in range(2)]
+    report = optimize(net, verify=inputs, gradients=gradients)
+    assert report.rolled_back == ""
+    assert ["a gradient" in e.text for e in report.skipped if e.pattern == "scale + mask + softmax"] == [True]
+    assert all(e.pattern == "softmax" for e in report.replaced)
+    gradient = ops.grad(lambda *x: (net(*x) ** 2).sum(), None, net.trainable_params())
+    assert np.abs(numpy(gradient(*inputs)[0])).max() > 1e-3
+
+
+class ChannelsFirst(nn.Cell):
+    """A layer norm over the channels of an image, as convolutional networks have it; it gives three values."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = ops.LayerNorm(-1, -1, 1e-6)
+        self.gamma = Parameter(tensor(np.linspace(0.5, 1.5, HIDDEN), "float32"), name="gamma")
+        self.beta = Parameter(tensor(np.linspace(-1, 1, HIDDEN), "float32"), name="beta")
+
+    def construct(self, x):
+        x = ops.transpose(x, (0, 2, 3, 1))
+        x, _, _ = self.norm(x, self.gamma, self.beta)
+        return ops.transpose(x, (0, 3, 1, 2))
+
+
+class ChannelsFirstAndMean(ChannelsFirst):
+    def construct(self, x):
+        x = ops.transpose(x, (0, 2, 3, 1))
+        x, mean, _ = self.norm(x, self.gamma, self.beta)
+        return ops.transpose(x + mean, (0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(("kind", "replaced"), [(ChannelsFirst, True), (ChannelsFirstAndMean, False)])
+def test_a_statement_that_assigns_several_values(kind, replaced):
+    net = kind()
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    (entry,) = optimize(net, verify=[image], gradients=True).entries
+    assert entry.pattern == "LayerNorm"
+    assert entry.replaced == replaced
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
+
+
+class BranchBefore(nn.Cell):
+    """The residual block of a diffusion network: the input of its norm loses its name, and gets it in a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, HIDDEN)
+        self.activation = nn.SiLU()
+        self.shift = True
+
+    def construct(self, x, shift):
+        if self.shift:
+            x = x * 2
+            if shift is not None:
+                x = x + shift
+        x = self.norm(x)
+        x = self.activation(x)
+        return x.reshape(x.shape[0], -1)
+
+
+def test_a_name_that_only_a_branch_gives_is_not_kept():
+    """In graph mode it would not be defined behind the branch."""
+    net = BranchBefore()
+    random = np.random.default_rng(0)
+    inputs = [tensor(draw(random, shape), "float32") for shape in ((2, HIDDEN, 4, 3), (2, HIDDEN, 1, 1))]
+    expected = numpy(net(*inputs))
+    optimize(net, verify=inputs)
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+
+
+class NormAndActivation(BranchBefore):
+    def construct(self, x):
+        y = self.norm(x)
+        y = self.activation(y)
+        return y.reshape(y.shape[0], -1)
+
+
+def test_what_has_been_replaced_is_not_computed_as_well():
+    net = NormAndActivation()
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    (entry,) = optimize(net, verify=[image]).replaced
+    assert (entry.pattern, entry.engine) == ("GroupNorm + SiLU", "rewrite")
+    assert "self.norm(" not in type(net).fused_source
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export import cell_engine
+from ms_ascend_ops.export.measure import Measured
 from ms_ascend_ops.export.patterns import PATTERNS
 
 from ms_ascend_ops import optimize
@@ -342,6 +343,85 @@ def test_recompute_of_a_cell_around(graph, x):
         ms.set_context(mode=ms.PYNATIVE_MODE)
     assert [entry.place for entry in report.replaced] == ["part.norm", "part.mlp", "part.last.0"]
     assert report.gradients.relative < 1e-5
+
+
+@pytest.mark.parametrize("cell", [spellings.GroupNormFormula, spellings.GroupNormFiveAxes])
+def test_group_norm_as_a_formula(cell):
+    net = Holder(cell())
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    assert only_entry(optimize(net, verify=[image])).replaced
+    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
+def test_sub_cells_that_hand_their_input_on(keep, x):
+    """As vision transformers have them, around layers and norms."""
+
+    class Residual(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.last = nn.LayerNorm((HIDDEN,)), nn.LayerNorm((HIDDEN,))
+            self.layer = nn.Dense(HIDDEN, HIDDEN)
+            self.drop = keep()
+
+        def construct(self, x):
+            x = self.drop(x + self.layer(self.drop(self.norm(x))))
+            return self.last(x) + x
+
+    net = Holder(Residual())
+    expected = numpy(net(x))
+    report = optimize(net, verify=[x], level="O3")
+    patterns = ["add + LayerNorm", "LayerNorm"] if keep is nn.Identity else ["LayerNorm", "LayerNorm"]
+    assert [e.pattern for e in report.replaced] == patterns
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+
+
+def test_a_gradient_that_is_zero_but_for_rounding(x):
+    """The mean takes away what is added to all features: nothing of that gradient is more than rounding errors."""
+
+    class Shifted(Holder):
+        def __init__(self):
+            super().__init__(nn.LayerNorm((HIDDEN,)))
+            self.shift = Parameter(tensor([0.5], "float32"), name="shift")
+
+        def construct(self, x):
+            return self.part(x + self.shift)
+
+    report = optimize(Shifted(), verify=[x], gradients=True)
+    assert report.rolled_back == ""
+    assert report.gradients.relative < 1e-4
+
+
+def test_a_small_gradient_that_is_wrong_counts():
+    large, small = np.ones(3), np.full(3, 1e-4)
+    before = Measured([], [("float32", large), ("float32", small)])
+    after = Measured([], [("float32", large), ("float32", 2 * small)])
+    _, gradients = before.difference(after)
+    assert gradients.relative > before.tolerance
+
+
+def test_a_construct_for_each_choice_of_inputs(x):
+    class Pair(Holder):
+        def construct(self, x, other=None):
+            return self.part(x) if other is None else self.part(x, other)
+
+    net = Pair(spellings.ResidualNorm())
+    calls = [[x], [x, x * 2]]
+    expected = [numpy(net(*call)) for call in calls]
+    report = optimize(net, verify=calls, gradients=True, level="O3")
+    assert sorted(e.pattern for e in report.replaced) == ["RMSNorm", "add + RMSNorm"]
+    for mode in MODES:
+        for call, values in zip(calls, expected, strict=True):
+            np.testing.assert_allclose(numpy(run(mode, net, call)), values, atol=1e-5)
+    report.restore()
+    assert type(net.part) is spellings.ResidualNorm
+
+
+@pytest.mark.parametrize("verify", [[], tensor([1.0], "float32"), 3])
+def test_verify_must_be_inputs(verify):
+    with pytest.raises(TypeError, match="verify must be a list"):
+        optimize(Block(), verify=verify)
 
 
 @pytest.mark.parametrize("mode", MODES)
