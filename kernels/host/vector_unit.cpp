@@ -523,6 +523,27 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+// dst[i] = element i of every block of src; with 32-bit elements two blocks for each i.
+template <typename U>
+void RunTranspose(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    constexpr uint32_t PER_BLOCK = ONE_BLK_SIZE / sizeof(U);
+    constexpr uint32_t BLOCKS = 16;
+    const uint32_t dstStep = (self.option >> 16) * PER_BLOCK;
+    const uint32_t srcStep = (self.option & 0xffff) * PER_BLOCK;
+    for (uint32_t u = begin; u < end; ++u) {
+        U* dst = At<U>(self, 0, u);
+        const U* src = At<U>(self, 1, u);
+        for (uint32_t block = 0; block < BLOCKS; ++block) {
+            const uint32_t column = block * PER_BLOCK / BLOCKS;
+            const uint32_t row = block * PER_BLOCK % BLOCKS;
+            for (uint32_t i = 0; i < PER_BLOCK; ++i) {
+                dst[block * dstStep + i] = src[(row + i) * srcStep + column];
+            }
+        }
+    }
+}
+
 // In vectors: strips are short, and memcpy has a start-up of its own.
 HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
 {
@@ -665,6 +686,8 @@ const VectorUnit& Table(const char* name)
         unit.gatherPattern[1] = RunGatherPattern<uint32_t>;
         unit.gather[0] = RunGather<uint16_t>;
         unit.gather[1] = RunGather<uint32_t>;
+        unit.transpose[0] = RunTranspose<uint16_t>;
+        unit.transpose[1] = RunTranspose<uint32_t>;
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
         unit.runChain = RunChain;
