@@ -61,10 +61,10 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     const uint32_t perBlock = ONE_BLK_SIZE / sizeof(T);
     const LocalTensor<T> dst = dstList[0][repeats == 1 ? nchwconvParams.dstRepStride * perBlock : 0];
     const LocalTensor<T> src = srcList[0][repeats == 1 ? nchwconvParams.srcRepStride * perBlock : 0];
-    HOST_OBSERVED(host::ObserveVector(
-        where, "TransDataTo5HD", host::Repeats(true, ONE_REPEAT_BYTE_SIZE / sizeof(T), repeats),
-        host::PerRepeat(dst, LANES, dstStride, nchwconvParams.dstRepStride, dstStep),
-        host::PerRepeat(src, LANES, srcStride, nchwconvParams.srcRepStride, srcStep)));
+    HOST_OBSERVED(host::ObserveVector(where, "TransDataTo5HD",
+                                      host::Repeats(true, ONE_REPEAT_BYTE_SIZE / sizeof(T), repeats),
+                                      host::PerRepeat(dst, LANES, dstStride, nchwconvParams.dstRepStride, dstStep),
+                                      host::PerRepeat(src, LANES, srcStride, nchwconvParams.srcRepStride, srcStep)));
     if (repeats == 0) {
         return;
     }

@@ -13,7 +13,7 @@ _TILING_STRUCT = re.compile(r"^struct \w+TilingData \{.*?^\};\n", re.MULTILINE |
 _TILING_ALIAS = re.compile(r"^using \w+TilingData = \w+;\n", re.MULTILINE)
 # Come from the toolkit, or belong to builds of the host layer only.
 _FOREIGN = frozenset({"kernel_operator.h", "observed/hooks.h"})
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#[^\n]*(?:\\\n[^\n]*)*", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#(?:\\\n|[^\n])*", re.MULTILINE | re.DOTALL)
 # What a namespace holds ends in the first column; its lines that begin there name it.
 _END = re.compile(r"^\}[^\n]*\n", re.MULTILINE)
 _NAMED = re.compile(r"^(?!namespace\b|template\b)(?=\S).*?(?:\b(?:class|struct) (\w+)|\b(\w+)\()", re.MULTILINE)
