@@ -540,8 +540,8 @@ void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-// The same of 32-bit elements in two squares of 8 x 8: putting rows i and i + 4 together element by element, three times,
-// turns rows into columns.
+// The same of 32-bit elements in two squares of 8 x 8: putting rows i and i + 4 together element by element, three
+// times, turns rows into columns.
 void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
 {
     typedef uint32_t Row __attribute__((vector_size(ONE_BLK_SIZE)));

@@ -107,7 +107,11 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
     tiling.stride = tiling.turned + static_cast<uint32_t>(RoundUp(rest, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
-    tiling.tableStride = static_cast<uint32_t>(RoundUp(half, BLOCK_BYTES / tableBytes));
+    // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is
+    // one run.
+    const uint64_t tableAlign = BLOCK_BYTES / tableBytes;
+    tiling.tableStride =
+        static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
     tiling.interleave = interleave ? 1 : 0;
     tiling.heads = static_cast<uint32_t>(heads);
 
