@@ -15,6 +15,8 @@ Commands:
   host      build the kernel library and the Python module in the source tree, install nothing
   check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest;
             check --mutations: seed bugs into the kernels and count how many are caught
+  portable  build for any machine of this architecture and run the kernel tests with each of its vector units, and count
+            the instructions of the hot loops where valgrind is installed; arguments go to pytest
   sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
             to pytest
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
@@ -84,6 +86,19 @@ stage() {
     cd "$stage"
     export PYTHONDONTWRITEBYTECODE=1 MS_ASCEND_OPS_HOST_CALLS
     MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)"
+}
+
+# The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.
+portable() {
+    export MS_ASCEND_OPS_PORTABLE=1
+    stage portable -DMS_ASCEND_OPS_PORTABLE=ON
+    if [ "$(uname -m)" != x86_64 ]; then
+        python -m pytest tests/kernels/test_*.py tests/kernels/host -m "not slow" -n 2 "$@"
+        return
+    fi
+    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 python -m pytest tests/kernels/host -m "not slow" -n 2 "$@"
+    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 \
+        python -m pytest tests/kernels/test_*.py tests/kernels/host tests/kernels/instructions -m "not slow" -n 2 "$@"
 }
 
 sanitize() {
@@ -157,7 +172,7 @@ for argument in "$@"; do
     esac
 done
 case "$command" in
-    bench | check | demo | host | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | demo | host | portable | sanitize) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;

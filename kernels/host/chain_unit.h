@@ -17,7 +17,7 @@ constexpr uint32_t SUM_LANES = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 constexpr uint32_t BLOCK_FLOATS = ONE_BLK_SIZE / sizeof(float);
 
 // W elements of a block that repeats itself, from element `at` on.
-HOST_INLINE VF LoadBlock(const char* base, [[maybe_unused]] uint32_t at)
+HOST_INLINE VF LoadBlock(const char* base, [[maybe_unused]] size_t at)
 {
     const float* block = reinterpret_cast<const float*>(base);
 #if defined(HOST_SIMD_AVX512)
@@ -32,7 +32,7 @@ template <typename T>
 HOST_INLINE VH RoundedBits(VF v)
 {
     if constexpr (std::is_same<T, bfloat16_t>::value) {
-        return __builtin_convertvector(reinterpret_cast<VU>(v) >> 16, VH);
+        return UpperHalves(reinterpret_cast<VU>(v));
     } else {
         return FloatToHalf(v);
     }
@@ -42,13 +42,17 @@ HOST_INLINE VH RoundedBits(VF v)
 template <uint32_t N, bool WHOLE>
 struct ChainBlock {
     VF value[N];
-    uint32_t at;  // the first element
+    size_t at;  // the first element
     uint32_t n = W;
 
+    // Of the block in an operand. Vector k is a constant away from it; without the barrier GCC keeps an index for each
+    // k.
     template <typename T>
-    HOST_INLINE T* Address(const ChainItem& link, uint32_t k) const
+    HOST_INLINE T* Address(const ChainItem& link) const
     {
-        return reinterpret_cast<T*>(link.operand->base) + at + k * W;
+        T* address = reinterpret_cast<T*>(link.operand->base) + at;
+        asm("" : "+r"(address));
+        return address;
     }
     template <typename T>
     HOST_INLINE VF Read(const T* p) const
@@ -58,32 +62,35 @@ struct ChainBlock {
     template <typename T>
     HOST_INLINE void Fetch(const ChainItem& link)
     {
+        const T* source = Address<const T>(link);
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            value[k] = Read(Address<T>(link, k));
+            value[k] = Read(source + k * W);
         }
     }
     HOST_INLINE void Keep(const ChainItem& link) const
     {
+        float* target = Address<float>(link);
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
             if (WHOLE) {
-                Store(Address<float>(link, k), value[k]);
+                Store(target + k * W, value[k]);
             } else {
-                StorePartial(Address<float>(link, k), value[k], n);
+                StorePartial(target + k * W, value[k], n);
             }
         }
     }
     template <typename T>
     HOST_INLINE void KeepRounded(const ChainItem& link) const
     {
+        T* target = Address<T>(link);
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
             const VH bits = RoundedBits<T>(value[k]);
             if (WHOLE) {
-                memcpy(Address<T>(link, k), &bits, sizeof(bits));
+                memcpy(target + k * W, &bits, sizeof(bits));
             } else {
-                StoreBits(Address<T>(link, k), bits, n);
+                StoreBits(target + k * W, bits, n);
             }
         }
     }
@@ -115,9 +122,10 @@ struct ChainBlock {
     template <Opcode OP, Other OTHER, bool SWAPPED>
     HOST_INLINE void Binary(const ChainItem& link)
     {
+        const float* stream = OTHER == Other::STREAM ? Address<const float>(link) : nullptr;
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            const VF other = OTHER == Other::STREAM  ? Read(Address<const float>(link, k))
+            const VF other = OTHER == Other::STREAM  ? Read(stream + k * W)
                              : OTHER == Other::BLOCK ? LoadBlock(link.operand->base, at + k * W)
                                                      : value[k];
             value[k] = SWAPPED ? Arithmetic<OP>::Apply(other, value[k]) : Arithmetic<OP>::Apply(value[k], other);
@@ -127,10 +135,21 @@ struct ChainBlock {
     template <Opcode OP>
     HOST_INLINE void Collect(const ChainItem& link) const
     {
+        float* const lanes = reinterpret_cast<float*>(link.operand->base);
+        const size_t phase = at % SUM_LANES;
+        if (phase == 0) {
+            CollectFrom<OP>(lanes, 0);
+        } else {
+            CollectFrom<OP>(lanes, phase);
+        }
+    }
+    template <Opcode OP>
+    HOST_INLINE void CollectFrom(float* lanes, size_t phase) const
+    {
         constexpr uint32_t VECTORS = SUM_LANES / W;
 #pragma GCC unroll 8
         for (uint32_t lane = 0; lane < (N < VECTORS ? N : VECTORS); ++lane) {
-            float* const collected = reinterpret_cast<float*>(link.operand->base) + (at + lane * W) % SUM_LANES;
+            float* const collected = lanes + (phase + lane * W) % SUM_LANES;
             VF sum = Read(collected);
 #pragma GCC unroll 8
             for (uint32_t k = lane; k < N; k += VECTORS) {
@@ -199,7 +218,7 @@ struct ChainBlock {
 
 inline void RunChain(const ChainItem* items, uint32_t count, uint32_t begin, uint32_t end)
 {
-    constexpr uint32_t N = 8;
+    constexpr uint32_t N = 8;  // as many as leave registers for constants; 16 are no faster
     uint32_t at = begin;
     for (; end - at >= N * W; at += N * W) {
         ChainBlock<N, true> block;

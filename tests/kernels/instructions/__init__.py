@@ -1,0 +1,40 @@
+"""Instructions of the hot loops, counted by valgrind: free of the noise that times have."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+COUNTS = Path(__file__).with_name("counts.yaml")
+UNIT = "x86-64-v3"  # valgrind knows AVX2, and no AVX-512
+FEW, MANY = 2, 6  # launches
+
+
+def expected():
+    """{"rms_norm 64,4100 4100": {dtype: instructions for each element}}"""
+    return yaml.safe_load(COUNTS.read_text(encoding="utf-8"))
+
+
+def measured(cases, folder):
+    """The same for (text, dtype) pairs, of the library that is installed."""
+    arguments = [text.replace(" ", f" {dtype} ", 1) for text, dtype in cases]
+    command = [
+        "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p", "--collect-atstart=no",
+        "--toggle-collect=AscendC::host::LaunchBlocks*", sys.executable, "-m", "tests.kernels.instructions.count",
+    ]  # fmt: skip
+    environment = os.environ | {"MS_ASCEND_OPS_VECTOR_UNIT": UNIT, "MS_ASCEND_OPS_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    totals = [
+        int(re.search(r"^totals: (\d+)", (Path(folder) / child).read_text(), re.MULTILINE)[1])
+        for child in done.stdout.split()
+    ]
+    result = {}
+    for (text, dtype), few, many in zip(cases, totals[::2], totals[1::2], strict=True):
+        elements = max(math.prod(map(int, shape.split(","))) for shape in text.split()[1:])
+        result.setdefault(text, {})[dtype] = (many - few) / (MANY - FEW) / elements
+    return result
