@@ -27,6 +27,7 @@ using CrossEntropyGradTilingData = CrossEntropyTilingData;
 
 namespace cross_entropy {
 
+constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t TILE_COLS = 8192;
 constexpr uint32_t ROW_STATE_BYTES = 256 + 5 * 4 + 2 * 32;      // a row's lane sums, scalars, broadcast blocks
@@ -44,7 +45,7 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);
-    tiling.packed = plan.stride <= SHORT_ROW ? 1 : 0;
+    tiling.packed = plan.stride <= PACKED_COLS ? 1 : 0;
     tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, BATCH_ROWS));
     tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(TILE_COLS, RoundUp(cols, 128)));
     tiling.stride = plan.stride;

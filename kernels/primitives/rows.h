@@ -1,9 +1,9 @@
 /*!
  * Instructions on a block of float rows in the Unified Buffer.
  *
- * A block of one row uses counter mode: one instruction of any length. A block of several rows repeats over the rows,
- * 64 columns at a time, so short rows still fill the vector unit; it needs rows <= 255 and stride <= 2040, which
- * tiling guarantees.
+ * Whichever takes fewer instructions: a row at a time in counter mode, which has any length, or 64 columns at a time,
+ * repeated over the rows, so that short rows still fill the vector unit. The latter needs rows <= 255 and stride <=
+ * 2040, which tiling guarantees.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROWS_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROWS_H
@@ -22,6 +22,8 @@ struct RowBlock {
 
     // Elements that an element-wise instruction handles: padding between rows included, after the last row not.
     __aicore__ inline uint32_t Elements() const { return (rows - 1) * stride + cols; }
+    // Are there more repeats in a row than rows?
+    __aicore__ inline bool RowByRow() const { return rows == 1 || rows * FLOAT_LANES < cols; }
 };
 
 __aicore__ inline void BeginCounterMode(uint32_t elements)
@@ -74,8 +76,11 @@ template <class OP>
 __aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                  const RowBlock& block)
 {
-    if (block.rows == 1) {
-        OP::Counter(acc, src, acc, block.cols, {1, 1, 1, 0, 8, 0});
+    if (block.RowByRow()) {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            const AscendC::LocalTensor<float> lanes = acc[row * FLOAT_LANES];
+            OP::Counter(lanes, src[row * block.stride], lanes, block.cols, {1, 1, 1, 0, 8, 0});
+        }
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
@@ -89,8 +94,11 @@ template <class OP>
 __aicore__ inline void WithRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                 const AscendC::LocalTensor<float>& values, const RowBlock& block)
 {
-    if (block.rows == 1) {
-        OP::Counter(dst, src, values, block.cols, {1, 1, 0, 8, 8, 0});
+    if (block.RowByRow()) {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            const uint32_t at = row * block.stride;
+            OP::Counter(dst[at], src[at], values[row * FLOATS_PER_BLOCK], block.cols, {1, 1, 0, 8, 8, 0});
+        }
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
@@ -105,8 +113,11 @@ template <class OP>
 __aicore__ inline void WithColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                    const AscendC::LocalTensor<float>& vector, const RowBlock& block)
 {
-    if (block.rows == 1) {
-        OP::Apply(dst, src, vector, block.cols);
+    if (block.RowByRow()) {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            const uint32_t at = row * block.stride;
+            OP::Apply(dst[at], src[at], vector, block.cols);
+        }
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
@@ -121,8 +132,10 @@ template <class OP>
 __aicore__ inline void FoldColumns(const AscendC::LocalTensor<float>& acc, const AscendC::LocalTensor<float>& src,
                                    const RowBlock& block)
 {
-    if (block.rows == 1) {
-        OP::Apply(acc, src, acc, block.cols);
+    if (block.RowByRow()) {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            OP::Apply(acc, src[row * block.stride], acc, block.cols);
+        }
         return;
     }
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
