@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.library import LIBRARY, native
 from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from ms_ascend_ops.registry import Signature
@@ -39,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tiling of one call."""
+    """The tiling of one call, and on a chip who computes it: this kernel, or CANN's operator."""
 
     signature: Signature
     target: Target
@@ -50,6 +51,7 @@ class Explanation:
     block_dim: int
     workspace_bytes: int
     reasons: tuple[str, ...]
+    choice: ascend.Choice | None = None  # on a chip
 
     @property
     def instance(self) -> str:
@@ -135,7 +137,13 @@ def explain(
         int(tiling["block_dim"]),
         int(tiling["workspace_bytes"]),
         tuple(reasons),
+        # A gradient is computed by whoever computes the operator.
+        None if target.is_host else ascend.chosen_implementation(_operator(signature), values, "Ascend"),
     )
+
+
+def _operator(signature: Signature) -> str:
+    return next(name for name in registry.names() if signature in registry.op_spec(name).signatures)
 
 
 def _why_cores(tile: Any, tiling: Mapping[str, int | float], target: Target) -> str:

@@ -161,6 +161,7 @@ struct VectorUnit {
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
     RunFn gather[2];          // by element size 2, 4; unit = destination element
+    RunFn transpose[2];       // by element size; unit = 16 blocks; option = blocks between those of dst, of src
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
     void (*runChain)(const ChainItem* items, uint32_t count, uint32_t begin, uint32_t end);  // unit = element

@@ -7,6 +7,7 @@
 #include "data_copy.h"
 #include "pipe.h"
 #include "tensor.h"
+#include "transpose.h"
 #include "types.h"
 #include "vector.h"
 

@@ -523,6 +523,56 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+// dst[i] = element i of every block of src.
+void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint16_t);
+    const uint32_t dstStep = (self.option >> 16) * SIDE;
+    const uint32_t srcStep = (self.option & 0xffff) * SIDE;
+    for (uint32_t u = begin; u < end; ++u) {
+        uint16_t* dst = At<uint16_t>(self, 0, u);
+        const uint16_t* src = At<uint16_t>(self, 1, u);
+        for (uint32_t column = 0; column < SIDE; ++column) {
+            for (uint32_t row = 0; row < SIDE; ++row) {
+                dst[column * dstStep + row] = src[row * srcStep + column];
+            }
+        }
+    }
+}
+
+// The same of 32-bit elements in two squares of 8 x 8: putting rows i and i + 4 together element by element, three
+// times, turns rows into columns.
+void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    typedef uint32_t Row __attribute__((vector_size(ONE_BLK_SIZE)));
+    constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint32_t);
+    const uint32_t dstStep = (self.option >> 16) * SIDE;
+    const uint32_t srcStep = (self.option & 0xffff) * SIDE;
+    const auto weave = [](Row* to, const Row* from) {
+        for (uint32_t i = 0; i < SIDE / 2; ++i) {
+            to[2 * i] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{0, 8, 1, 9, 2, 10, 3, 11});
+            to[2 * i + 1] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{4, 12, 5, 13, 6, 14, 7, 15});
+        }
+    };
+    for (uint32_t u = begin; u < end; ++u) {
+        for (uint32_t square = 0; square < 2; ++square) {
+            Row a[SIDE];
+            Row b[SIDE];
+            const uint32_t* src = At<uint32_t>(self, 1, u) + square * SIDE * srcStep;
+            for (uint32_t i = 0; i < SIDE; ++i) {
+                memcpy(&a[i], src + i * srcStep, sizeof(Row));
+            }
+            weave(b, a);
+            weave(a, b);
+            weave(b, a);
+            uint32_t* dst = At<uint32_t>(self, 0, u) + square * dstStep;
+            for (uint32_t i = 0; i < SIDE; ++i) {
+                memcpy(dst + 2 * i * dstStep, &b[i], sizeof(Row));
+            }
+        }
+    }
+}
+
 // In vectors: strips are short, and memcpy has a start-up of its own.
 HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
 {
@@ -665,6 +715,8 @@ const VectorUnit& Table(const char* name)
         unit.gatherPattern[1] = RunGatherPattern<uint32_t>;
         unit.gather[0] = RunGather<uint16_t>;
         unit.gather[1] = RunGather<uint32_t>;
+        unit.transpose[0] = RunTranspose16;
+        unit.transpose[1] = RunTranspose32;
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
         unit.runChain = RunChain;

@@ -4,7 +4,7 @@
  *
  * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
  * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and
- * taken apart by GatherMask, and the gradient is put together by one Gather.
+ * taken apart by GatherMask, and the gradient is put together by two transpositions (primitives/interleave.h).
  * Bound: memory (each input once, the output once).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GATED_KERNEL_H
@@ -12,6 +12,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/gated_tiling.h"
+#include "primitives/interleave.h"
 #include "primitives/ones.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
@@ -214,10 +215,12 @@ public:
         const uint32_t elements = tiling.tileRows * tiling.stride;
         pipe.InitBuffer(inQueueDy_, 2, elements * sizeof(T));
         if (tiling.pairs != 0) {
-            pipe.InitBuffer(halvesBuf_, 2 * elements * sizeof(T));
-            pipe.InitBuffer(offsetBuf_, 2 * elements * sizeof(uint32_t));
+            pipe.InitBuffer(runsBuf_, 2 * elements * sizeof(float));
+            pipe.InitBuffer(transposedBuf_, 2 * elements * sizeof(float));
             pipe.InitBuffer(outQueuePairs_, 2, 2 * elements * sizeof(T));
-            FillOffsets(2 * elements, pipe);
+            runs_ = runsBuf_.template Get<float>();
+            // Whole runs are transposed, also where the last one is not full.
+            AscendC::Duplicate(runs_, 0.0f, static_cast<int32_t>(2 * elements));
         } else {
             pipe.InitBuffer(outQueueDgate_, 2, elements * sizeof(T));
             pipe.InitBuffer(outQueueDup_, 2, elements * sizeof(T));
@@ -266,61 +269,61 @@ public:
     }
 
 private:
-    // dgate = dy * up * slope, dup = dy * value.
-    __aicore__ inline void Compute(const AscendC::LocalTensor<T>& dgate, const AscendC::LocalTensor<T>& dup,
-                                   uint32_t elements)
-    {
-        const int32_t count = static_cast<int32_t>(elements);
-        AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
+    // A tile as it was loaded.
+    struct Operands {
+        AscendC::LocalTensor<T> dy;
         AscendC::LocalTensor<T> gate;
         AscendC::LocalTensor<T> up;
-        input_.Take(gate, up, elements);
-        const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, elements);
-        const AscendC::LocalTensor<float> gateFloat = ToFloat(gate, gateFloat_, elements);
-        const AscendC::LocalTensor<float> upFloat = ToFloat(up, upFloat_, elements);
-        ACTIVATION::Backward(value_, slope_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat, ones_, count);
-        AscendC::Mul(slope_, slope_, upFloat, count);
-        if constexpr (IS_FLOAT<T>) {
-            AscendC::Mul(dgate, slope_, dyFloat, count);
-            AscendC::Mul(dup, value_, dyFloat, count);
-        } else {
-            AscendC::Mul(slope_, slope_, dyFloat, count);
-            FromFloat(dgate, slope_, elements);
-            AscendC::Mul(value_, value_, dyFloat, count);
-            FromFloat(dup, value_, elements);
-        }
-        inQueueDy_.FreeTensor(dyLocal);
-        input_.Free(gate, up);
+        AscendC::LocalTensor<float> dyFloat;
+    };
+
+    // Makes what dy is multiplied with: slope_ = up * slope for dgate, value_ for dup.
+    __aicore__ inline Operands Factors(uint32_t count)
+    {
+        Operands tile;
+        tile.dy = inQueueDy_.template DeQue<T>();
+        input_.Take(tile.gate, tile.up, count);
+        tile.dyFloat = ToFloat(tile.dy, dyFloat_, count);
+        const AscendC::LocalTensor<float> gateFloat = ToFloat(tile.gate, gateFloat_, count);
+        const AscendC::LocalTensor<float> upFloat = ToFloat(tile.up, upFloat_, count);
+        ACTIVATION::Backward(value_, slope_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat, ones_,
+                             static_cast<int32_t>(count));
+        AscendC::Mul(slope_, slope_, upFloat, static_cast<int32_t>(count));
+        return tile;
+    }
+
+    __aicore__ inline void Free(Operands& tile)
+    {
+        inQueueDy_.FreeTensor(tile.dy);
+        input_.Free(tile.gate, tile.up);
+    }
+
+    __aicore__ inline void Compute(const AscendC::LocalTensor<T>& dgate, const AscendC::LocalTensor<T>& dup,
+                                   uint32_t count)
+    {
+        Operands tile = Factors(count);
+        const AscendC::LocalTensor<float> dgateFloat = FloatTarget(dgate, slope_);
+        const AscendC::LocalTensor<float> dupFloat = FloatTarget(dup, value_);
+        AscendC::Mul(dgateFloat, slope_, tile.dyFloat, static_cast<int32_t>(count));
+        FromFloat(dgate, dgateFloat, count);
+        AscendC::Mul(dupFloat, value_, tile.dyFloat, static_cast<int32_t>(count));
+        FromFloat(dup, dupFloat, count);
+        Free(tile);
     }
 
     __aicore__ inline void ComputePairs(uint32_t count)
     {
-        const AscendC::LocalTensor<T> halves = halvesBuf_.template Get<T>();
-        const AscendC::LocalTensor<uint32_t> offsets = offsetBuf_.template Get<uint32_t>();
-        const uint32_t gateAt = tiling_.pairs == 2 ? tiling_.stride : 0;
-        Compute(halves[gateAt], halves[tiling_.stride - gateAt], count);
+        const uint32_t gateAt = tiling_.pairs == 2 ? RUN : 0;
+        constexpr uint8_t APART = 2 * RUN / FLOATS_PER_BLOCK;
+        Operands tile = Factors(count);
+        MulOf::Counter(runs_[gateAt], slope_, tile.dyFloat, count, {1, 1, 1, APART, 8, 8});
+        MulOf::Counter(runs_[RUN - gateAt], value_, tile.dyFloat, count, {1, 1, 1, APART, 8, 8});
+        Free(tile);
         AscendC::LocalTensor<T> pairs = outQueuePairs_.template AllocTensor<T>();
-        AscendC::Gather(pairs, halves, offsets, 0u, 2 * count);
+        const AscendC::LocalTensor<float> pairsFloat = FloatTarget(pairs, runs_);
+        Interleave(pairsFloat, runs_, transposedBuf_.template Get<float>(), count);
+        FromFloat(pairs, pairsFloat, 2 * count);
         outQueuePairs_.EnQue(pairs);
-    }
-
-    // Byte offsets 0, H, b, H + b, 2b, H + 2b ... into the two halves of H bytes: the first block by hand, then each
-    // further stretch from the one before it.
-    __aicore__ inline void FillOffsets(uint32_t count, AscendC::TPipe& pipe)
-    {
-        const AscendC::LocalTensor<int32_t> offsets = offsetBuf_.template Get<int32_t>();
-        const int32_t half = static_cast<int32_t>(tiling_.stride * sizeof(T));
-        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
-            offsets.SetValue(i, static_cast<int32_t>(i / 2 * sizeof(T)) + (i % 2 == 0 ? 0 : half));
-        }
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
-        for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
-            const uint32_t now = count - done < done ? count - done : done;
-            AscendC::Adds(offsets[done], offsets, static_cast<int32_t>(done / 2 * sizeof(T)),
-                          static_cast<int32_t>(now));
-        }
     }
 
     __aicore__ inline void CopyOut(const GatedTile& tile)
@@ -344,8 +347,8 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDgate_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDup_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueuePairs_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> halvesBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> offsetBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> runsBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> transposedBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> valueBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> slopeBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> scratchBuf_;
@@ -357,6 +360,7 @@ private:
     AscendC::LocalTensor<float> slope_;
     AscendC::LocalTensor<float> scratch_;
     AscendC::LocalTensor<float> ones_;     // one block
+    AscendC::LocalTensor<float> runs_;     // pairs: 64 of dgate, 64 of dup ...
     AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> gateFloat_;
     AscendC::LocalTensor<float> upFloat_;

@@ -59,15 +59,15 @@ struct Work {
 // Forward: gate, up and y in two buffers each; float copies of gate and up unless they are float; one temporary.
 // With pairs, the loaded pairs (two buffers) come on top of gate and up, which then need one buffer.
 // Backward: dy, gate, up, dgate and dup in two buffers each; float copies of the first three unless they are float;
-// two temporaries. Pairs: loaded and stored pairs in two buffers each, dy in two, gate, up, dgate, dup in one, and two
-// 32-bit offsets.
+// two temporaries. Pairs: loaded and stored pairs in two buffers each, dy in two, gate and up in one, and two scratches
+// of pairs in float.
 inline uint32_t BytesPerElement(const Work& work)
 {
     const uint32_t bytes = work.elementBytes;
     if (work.forward) {
         return (work.pairs ? 8 : 6) * bytes + (bytes == 4 ? 4 : 12) + 4 * work.scratch.forward;
     }
-    return (work.pairs ? 14 * bytes + 8 : 10 * bytes) + (bytes == 4 ? 8 : 20) + 4 * work.scratch.backward;
+    return (work.pairs ? 12 * bytes + 16 : 10 * bytes) + (bytes == 4 ? 8 : 20) + 4 * work.scratch.backward;
 }
 
 inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTilingData& tiling)
@@ -90,7 +90,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     tiling.form = 0;
     tiling.gateOffset = 0;
     tiling.upOffset = work.pairs ? 0 : length;
-    const uint64_t stride = RoundUp(length, BLOCK_BYTES / work.elementBytes);
+    const uint64_t stride = RoundUp(length, work.pairs ? line : BLOCK_BYTES / work.elementBytes);
     if (stride > target) {
         tiling.tilesPerRow = CeilDiv(length, target);
         tiling.tileLength = static_cast<uint32_t>(RoundUp(CeilDiv(length, tiling.tilesPerRow), line));

@@ -57,7 +57,7 @@ public:
             first + tiling_.unitsPerCore < tiling_.units ? first + tiling_.unitsPerCore : tiling_.units;
         for (uint64_t unit = first; unit < last; ++unit) {
             const Tile tile = TileAt(unit);
-            table_.Prepare(tile.table, tile.positions, turned_);
+            table_.Prepare(tile.table, tile.positions);
             CopyIn(tile);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             Compute(yLocal, tile);

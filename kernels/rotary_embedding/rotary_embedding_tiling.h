@@ -44,8 +44,8 @@ using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
 namespace rotary {
 
 constexpr uint32_t TILE_BYTES = 32 * 1024;
-constexpr uint32_t FIXED_BYTES = 2048;
-constexpr uint32_t MAX_ROWS = 4095;  // of one DataCopyPad
+constexpr uint32_t FIXED_BYTES = 4096;  // rounding of buffers, of two to pairs of runs of 64 floats
+constexpr uint32_t MAX_ROWS = 4095;     // of one DataCopyPad
 
 inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
                          bool interleave, int64_t rotaryDim, const Platform& platform,
@@ -107,7 +107,11 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
     tiling.stride = tiling.turned + static_cast<uint32_t>(RoundUp(rest, align));
     tiling.dim = static_cast<uint32_t>(dim);
     tiling.tableWidth = static_cast<uint32_t>(width);
-    tiling.tableStride = static_cast<uint32_t>(RoundUp(half, BLOCK_BYTES / tableBytes));
+    // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is
+    // one run.
+    const uint64_t tableAlign = BLOCK_BYTES / tableBytes;
+    tiling.tableStride =
+        static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
     tiling.interleave = interleave ? 1 : 0;
     tiling.heads = static_cast<uint32_t>(heads);
 
@@ -115,10 +119,10 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
     // of x in two buffers each, and a scratch of 16 bits unless x is float.
     const uint64_t perElement =
         4 * bytes + 4 + (bytes == 4 ? 0 : 4) + (interleave ? 4 * bytes + (bytes == 4 ? 0 : 2) : 0);
-    // cos and sin of a position in float, loaded (interleave: twice as wide, and picked), widened; offsets to spread
-    // it.
+    // cos and sin of a position in float, loaded (interleave: twice as wide, and picked), widened; interleave: two
+    // scratches for pairs.
     const uint64_t perPosition =
-        tiling.stride * 8ull + tiling.tableStride * (3ull * tableBytes + 4) + (interleave ? tiling.turned * 4ull : 0);
+        tiling.stride * 8ull + tiling.tableStride * (3ull * tableBytes + 4 + (interleave ? 16 : 0));
     const uint64_t ub = platform.ubBytes - FIXED_BYTES;
     const uint64_t perHead = tiling.stride * perElement;
     if (perHead + perPosition > ub) {

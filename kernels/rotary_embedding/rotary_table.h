@@ -8,6 +8,7 @@
 #define MS_ASCEND_OPS_ROTARY_EMBEDDING_ROTARY_TABLE_H
 
 #include "kernel_operator.h"
+#include "primitives/interleave.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 #include "rotary_embedding_tiling.h"
@@ -51,14 +52,17 @@ public:
             pipe.InitBuffer(floatBuf_, narrow * sizeof(float));
         }
         if (tiling.interleave != 0) {
-            pipe.InitBuffer(offsetBuf_, tiling.tilePositions * tiling.turned * sizeof(uint32_t));
-            pipe.InitBuffer(signBuf_, AscendC::ONE_BLK_SIZE);
-            FillConstants(pipe);
+            const uint32_t runs = 2 * ((narrow + RUN - 1) / RUN * RUN);
+            pipe.InitBuffer(runsBuf_, runs * sizeof(float));
+            pipe.InitBuffer(transposedBuf_, runs * sizeof(float));
+            runs_ = runsBuf_.template Get<float>();
+            // Whole runs are transposed, also where the last one is not full.
+            AscendC::Duplicate(runs_, 0.0f, static_cast<int32_t>(runs));
         }
     }
 
-    // Rows [first, first + count) of the tables; `scratch` has room for as many heads in float.
-    __aicore__ inline void Prepare(uint64_t first, uint32_t count, const AscendC::LocalTensor<float>& scratch)
+    // Rows [first, first + count) of the tables.
+    __aicore__ inline void Prepare(uint64_t first, uint32_t count)
     {
         if (first == first_ && count <= count_) {
             return;
@@ -66,10 +70,10 @@ public:
         first_ = first;
         count_ = count;
         Load(cosGm_, count);
-        Place(cos_, 1.0f, 1.0f, scratch, false);
+        Place(cos_, 1.0f, 1.0f);
         inQueue_.FreeTensor(loaded_);
         Load(sinGm_, count);
-        Place(sin_, -direction_, direction_, scratch, true);
+        Place(sin_, -direction_, direction_);
         inQueue_.FreeTensor(loaded_);
     }
 
@@ -108,29 +112,28 @@ private:
     }
 
     // Each value to both elements of its pair, times `first` and `second`.
-    __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, float first, float second,
-                                 const AscendC::LocalTensor<float>& scratch, bool isSigned)
+    __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, float first, float second)
     {
         if (tiling_.interleave == 0) {
             Scale(table, narrow_, tiling_.tableStride, tiling_.half, first);
             Scale(table[tiling_.halfStride], narrow_, tiling_.tableStride, tiling_.half, second);
             return;
         }
-        const uint32_t elements = count_ * tiling_.turned;
-        AscendC::LocalTensor<float> source = narrow_;
-        source.SetSize(count_ * tiling_.tableStride);
-        AscendC::Gather(scratch, source, offsetBuf_.template Get<uint32_t>(), 0u, elements);
-        if (isSigned) {
-            MulOf::Counter(scratch, scratch, signBuf_.template Get<float>(), elements, {1, 1, 0, 8, 8, 0});
-        }
-        Scale(table, scratch, tiling_.turned, 2 * tiling_.half, 1.0f);
+        const uint32_t count = count_ * tiling_.tableStride;
+        const AscendC::UnaryRepeatParams toRuns(1, 1, BLOCKS_OF_PAIR, 8);
+        BeginCounterMode(count);
+        AscendC::Muls<float, false>(runs_, narrow_, first, AscendC::MASK_PLACEHOLDER, 1, toRuns);
+        AscendC::Muls<float, false>(runs_[RUN], narrow_, second, AscendC::MASK_PLACEHOLDER, 1, toRuns);
+        EndCounterMode();
+        Interleave(runs_, runs_, transposedBuf_.template Get<float>(), count);
+        Scale(table, runs_, 2 * tiling_.tableStride, 2 * tiling_.half, 1.0f);
     }
 
     // The first `cols` of each row of the table = row of src * factor.
     __aicore__ inline void Scale(const AscendC::LocalTensor<float>& table, const AscendC::LocalTensor<float>& src,
                                  uint32_t srcStride, uint32_t cols, float factor)
     {
-        const uint32_t step = RowsAtOnce(tiling_.stride);
+        const uint32_t step = RowsAtOnce(tiling_.stride > srcStride ? tiling_.stride : srcStride);
         const uint8_t to = static_cast<uint8_t>(tiling_.stride / FLOATS_PER_BLOCK);
         const uint8_t from = static_cast<uint8_t>(srcStride / FLOATS_PER_BLOCK);
         for (uint32_t row = 0; row < count_; row += step) {
@@ -140,32 +143,6 @@ private:
                               static_cast<uint64_t>(LanesAt(column, cols)), static_cast<uint8_t>(rows),
                               {1, 1, to, from});
             }
-        }
-    }
-
-    // Byte offsets that spread a row: 0 0 4 4 8 8 ..., row after row; and the signs -+-+ of sin.
-    __aicore__ inline void FillConstants(AscendC::TPipe& pipe)
-    {
-        const AscendC::LocalTensor<int32_t> offsets = offsetBuf_.template Get<int32_t>();
-        const AscendC::LocalTensor<float> signs = signBuf_.template Get<float>();
-        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
-            offsets.SetValue(i, static_cast<int32_t>(i / 2 * sizeof(float)));
-            signs.SetValue(i, i % 2 == 0 ? -direction_ : direction_);
-        }
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
-        Repeat(offsets, FLOATS_PER_BLOCK, tiling_.turned, FLOATS_PER_BLOCK / 2 * sizeof(float));
-        Repeat(offsets, tiling_.turned, tiling_.tilePositions * tiling_.turned, tiling_.tableStride * sizeof(float));
-    }
-
-    // Continues a pattern of `period` values, each time `step` larger, to `count` values.
-    __aicore__ inline void Repeat(const AscendC::LocalTensor<int32_t>& values, uint32_t period, uint32_t count,
-                                  uint32_t step)
-    {
-        for (uint32_t done = period; done < count; done *= 2) {
-            const uint32_t now = count - done < done ? count - done : done;
-            AscendC::Adds(values[done], values, static_cast<int32_t>(done / period * step), static_cast<int32_t>(now));
         }
     }
 
@@ -181,11 +158,12 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> sinBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> pickBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> offsetBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> signBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> runsBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> transposedBuf_;
     AscendC::LocalTensor<float> cos_;
     AscendC::LocalTensor<float> sin_;
     AscendC::LocalTensor<float> narrow_;
+    AscendC::LocalTensor<float> runs_;  // interleave: the values of first and of second elements by turns, 64 each
     AscendC::LocalTensor<C> loaded_;
 };
 

@@ -78,6 +78,8 @@ def _print(found: Explanation) -> None:
     line("", str(notes.get("plan", "")))
     where = found.target
     line("target", f"{where.name}: {where.cores} cores, {where.ub_bytes:,} bytes of Unified Buffer each")
+    if found.choice is not None:
+        line("computed", f"by {found.choice}; change it with MS_ASCEND_OPS_PREFER or ms_ascend_ops.ascend.prefer")
     line("launch", f"{found.block_dim} cores, workspace of {found.workspace_bytes:,} bytes")
     line("memory", f"{found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out, each moved once at best")
     line("tiling", f"kernels/{notes.get('tiling', '?')}\n{notes.get('tiling_plan', '')}")

@@ -10,6 +10,7 @@ from tests.reference import swiglu as reference
 
 CASES = [
     ((2,), 0),  # one gate, one up
+    ((3, 10), -1),  # interleaved, the gradient is less than one run of 64
     ((5, 62), -1),  # halves shorter than one instruction
     ((3, 8194), -1),  # halves that are not aligned
     ((2, 131074), -1),  # halves larger than the Unified Buffer

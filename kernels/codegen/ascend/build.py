@@ -102,7 +102,15 @@ def _run(toolkit: Toolkit, command: list[str], folder: Path) -> None:
     with log.open("a", encoding="utf-8") as stream:
         stream.write(f"$ {line}\n")
         stream.flush()
-        done = subprocess.run(["bash", "-c", line], cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=folder,
+            # find_package(ASC) wants it; a script of the toolkit sets it, too.
+            env={**os.environ, "ASCEND_HOME_PATH": str(toolkit.root)},
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
     if done.returncode != 0:
         end = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
         raise BuildError(

@@ -90,9 +90,9 @@ def collect(source: Source, chips: Sequence[Chip]) -> tuple[list[Kernel], list[R
     for definition in sorted(source.definitions.glob("*.yaml")):
         spec = registry.load(definition)
         folder = source.kernels / spec.name
-        files = _kernel_files(spec, source)
-        text = "".join(path.read_text(encoding="utf-8") for path in files.values())
+        texts = [path.read_text(encoding="utf-8") for path in _kernel_files(spec, source).values()]
         for signature in spec.signatures:
+            text = sources.code_of(f"{signature.entry}Kernel", texts)
             possible = []
             for chip in chips:
                 reason = obstacle(signature, text, chip)
@@ -102,9 +102,7 @@ def collect(source: Source, chips: Sequence[Chip]) -> tuple[list[Kernel], list[R
                     possible.append(chip)
             if possible:
                 fields = read_fields(folder / f"{spec.name}_tiling.h", f"{signature.entry}TilingData")
-                # Of any kernel of the operator: a barrier may stand in a class that the entry only names.
-                synchronizes = "SyncAll(" in text
-                kernels.append(Kernel(spec, signature, tuple(possible), tuple(fields), synchronizes))
+                kernels.append(Kernel(spec, signature, tuple(possible), tuple(fields), "SyncAll(" in text))
     return kernels, refused
 
 

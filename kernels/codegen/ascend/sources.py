@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["device_files", "flat", "flat_name", "reachable", "tiling_structs"]
+__all__ = ["code_of", "device_files", "flat", "flat_name", "reachable", "tiling_structs"]
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 _TILING_STRUCT = re.compile(r"^struct \w+TilingData \{.*?^\};\n", re.MULTILINE | re.DOTALL)
 _TILING_ALIAS = re.compile(r"^using \w+TilingData = \w+;\n", re.MULTILINE)
 # Come from the toolkit, or belong to builds of the host layer only.
 _FOREIGN = frozenset({"kernel_operator.h", "observed/hooks.h"})
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#(?:\\\n|[^\n])*", re.MULTILINE | re.DOTALL)
+# What a namespace holds ends in the first column; its lines that begin there name it.
+_END = re.compile(r"^\}[^\n]*\n", re.MULTILINE)
+_NAMED = re.compile(r"^(?!namespace\b|template\b)(?=\S).*?(?:\b(?:class|struct) (\w+)|\b(\w+)\()", re.MULTILINE)
 
 
 def device_files(start: Path, folders: Sequence[Path]) -> dict[str, Path]:
@@ -34,6 +38,30 @@ def reachable(start: Path, folders: Sequence[Path], *, only_tiling: bool = False
             if included is not None and included not in found.values():
                 todo.append(included)
     return found
+
+
+def code_of(entry: str, texts: Iterable[str]) -> str:
+    """The functions and classes among `texts` that `entry` is made of: itself, what it names, what those name ...
+
+    A class counts whole, and all functions of a name count as one. Comments and preprocessor lines are left out.
+
+    Raises:
+        ValueError: there is no such entry.
+    """
+    definitions: dict[str, str] = {}
+    for text in texts:
+        for piece in _END.split(_COMMENT.sub("", text)):
+            for a, b in _NAMED.findall(piece):
+                definitions[a or b] = definitions.get(a or b, "") + piece
+    if entry not in definitions:
+        raise ValueError(f"there is no function {entry} in the kernel's files")
+    used: dict[str, str] = {}
+    todo = {entry}
+    while todo:
+        name = todo.pop()
+        used[name] = definitions[name]
+        todo |= set(re.findall(r"\w+", definitions[name])) & definitions.keys() - used.keys()
+    return "".join(used.values())
 
 
 def flat(path: Path, folders: Sequence[Path]) -> str:

@@ -71,6 +71,7 @@ constexpr InstructionRule INSTRUCTIONS[] = {
     {"Brcb", STORED, Overlap::NONE},
     {"Gather", STORED, Overlap::NONE},
     {"GatherMask", STORED, Overlap::GENERAL},
+    {"TransDataTo5HD", SHIFTED | HALF_FLOAT, Overlap::NONE},
     {"WholeReduceSum", HALF_FLOAT, Overlap::GENERAL, 0},
     {"WholeReduceMax", HALF_FLOAT, Overlap::GENERAL, 0},
     {"WholeReduceMin", HALF_FLOAT, Overlap::GENERAL, 0},

@@ -61,6 +61,13 @@ def test_inference_is_that_of_python(name):
         assert types == infer_types(signature, dtypes)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_of_norms_meet_at_a_barrier_and_other_kernels_do_not(name):
+    """What asks for it starts all cores together, which costs; group_norm shares a group out over cores."""
+    meets = name == "group_norm" or name.endswith("norm_grad")
+    assert module.kernels()[name].synchronizes == meets
+
+
 def test_a_wrong_shape_is_refused_and_said(capfd):
     attributes = {"epsilon": 1e-6, "scheme": "llama"}
     assert not module.tile("rms_norm", [(4, 8), (7,)], ["float32"] * 2, attributes, 40).ok

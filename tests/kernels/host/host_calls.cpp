@@ -428,6 +428,22 @@ public:
             });
         });
     }
+    void Transpose(const std::string& dtype, uint32_t dst, uint32_t dstStep, uint32_t src, uint32_t srcStep,
+                   uint8_t repeats, uint16_t dstRepStride, uint16_t srcRepStride)
+    {
+        WithAny(dtype, [&](auto type) {
+            using T = decltype(type);
+            calls.push_back([=](Context& c) {
+                LocalTensor<T> dstList[NCHW_CONV_ADDR_LIST_SIZE];
+                LocalTensor<T> srcList[NCHW_CONV_ADDR_LIST_SIZE];
+                for (int32_t i = 0; i < NCHW_CONV_ADDR_LIST_SIZE; ++i) {
+                    dstList[i] = c.Local<T>(dst + i * dstStep * ONE_BLK_SIZE);
+                    srcList[i] = c.Local<T>(src + i * srcStep * ONE_BLK_SIZE);
+                }
+                TransDataTo5HD(dstList, srcList, {false, false, repeats, dstRepStride, srcRepStride});
+            });
+        });
+    }
 
     void CopyIn(const std::string& dtype, uint32_t ub, uint64_t gm, uint32_t count)
     {
@@ -632,6 +648,7 @@ PYBIND11_MODULE(host_calls, module)
         .def("broadcast", &Program::Broadcast)
         .def("pattern", &Program::Pattern)
         .def("gather", &Program::GatherOffsets)
+        .def("transpose", &Program::Transpose)
         .def("copy_in", &Program::CopyIn)
         .def("copy_out", &Program::CopyOut)
         .def("copy_in_blocks", &Program::CopyInBlocks)

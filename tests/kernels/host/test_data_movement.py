@@ -116,6 +116,35 @@ def test_gather(dtype):
     assert np.array_equal(memory.get(DST, 301, dtype), values[index + 10])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
+@pytest.mark.parametrize(("dst_step", "src_step"), [(1, 1), (2, 1), (1, 3)])
+@pytest.mark.parametrize("repeats", [0, 1, 5])
+def test_trans_data_to_5hd(repeats, dst_step, src_step, dtype):
+    """The 16 blocks of a list are the rows of a matrix; its columns follow each other in the destination."""
+    per_block, dst_stride, src_stride = 32 // STORAGE[dtype].itemsize, 16 * dst_step, 16 * src_step
+    if repeats == 1:
+        dst_stride = src_stride = 0
+    values = numbers(dtype, 80 * src_step * per_block)
+    memory = Memory().put(SRC, values)
+    memory.run(("transpose", dtype, DST, dst_step, SRC, src_step, repeats, dst_stride, src_stride))
+    blocks = values.reshape(80, src_step, per_block)[: 16 * repeats, 0].reshape(repeats, 16, per_block)
+    result = memory.get(DST, 80 * dst_step * per_block, dtype).reshape(80, dst_step, per_block)
+    expected = blocks.transpose(0, 2, 1).reshape(-1, per_block)
+    assert np.array_equal(result[: 16 * repeats, 0], expected)
+    untouched = np.concatenate([result[16 * repeats :].ravel(), result[:, 1:].ravel()])
+    assert (as_bits(untouched) == 0xFF).all()
+
+
+def test_trans_data_to_5hd_once_begins_a_stride_further_on():
+    """CANN's page of the instruction: with repeatTimes 1 the repeat strides are added to the lists."""
+    values = numbers("float32", 17 * 8)
+    memory = Memory().put(SRC, values)
+    memory.run(("transpose", "float32", DST, 1, SRC, 1, 1, 2, 1))
+    expected = values.reshape(17, 8)[1:].T.ravel()
+    assert np.array_equal(memory.get(DST + 64, 128, "float32"), expected)
+    assert (memory.ub[0][:64] == 0xFF).all()
+
+
 @pytest.mark.parametrize("dtype", ANY)
 def test_data_copy_drops_what_fills_no_block(dtype):
     per_block = 32 // STORAGE[dtype].itemsize

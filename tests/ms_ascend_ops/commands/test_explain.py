@@ -36,6 +36,19 @@ def test_the_tiling_is_that_of_the_launch(name):
     assert found.instance.startswith(signature.entry)
 
 
+@pytest.mark.parametrize("name", ["rms_norm", "rms_norm_grad"])
+def test_who_computes_it_on_a_chip(name, monkeypatch):
+    """This kernel, or CANN's operator where the user prefers that and it can do the same; for a gradient, too."""
+    assert explained(name, (8, 64)).choice.implementation == "ours"
+    assert explained(name, (8, 64), target="cpu").choice is None
+    monkeypatch.setenv("MS_ASCEND_OPS_PREFER", "cann")
+    assert explained(name, (8, 64)).choice.implementation == "cann"
+    assert explained(name, (8, 64), scheme="gemma").choice.reason == "CANN's RmsNorm has no scheme='gemma'"
+    assert "CANN's RmsNorm through mindspore.ops.rms_norm is preferred" in run(
+        name, "--shape", "8,64", "--target", "ascend910b"
+    ).output.replace("\n" + " " * 11, " ")
+
+
 def test_cores():
     assert explained("rms_norm", (4096, 4096)).reasons[0] == "48 of 48 cores"
     assert "no more independent pieces" in explained("rms_norm", (3, 65536)).reasons[0]

@@ -27,6 +27,17 @@ inline GM_ADDR GetUserWorkspace(GM_ADDR workspace)
 {
     return workspace + stand_in::LIBRARY_WORKSPACE;
 }
+
+// A barrier in a kernel of another type hangs on the chip.
+inline void SyncAllOfKernel()
+{
+    if (stand_in::kernelType != KERNEL_TYPE_MIX_AIV_1_0) {
+        host::Fail("SyncAll in a kernel whose type is not KERNEL_TYPE_MIX_AIV_1_0");
+    }
+    SyncAll();
+}
 }  // namespace AscendC
+
+#define SyncAll SyncAllOfKernel
 
 #endif  // STAND_IN_KERNEL_OPERATOR_H
