@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ms_ascend_ops.version import __version__
 
-__all__ = ["COPIES", "as_dict", "machine", "panels", "tables"]
+__all__ = ["COPIES", "as_dict", "machine", "markdown", "panels", "tables"]
 
 COPIES = [name for name, provider in PROVIDERS.items() if provider.is_copy]
 
@@ -62,6 +62,38 @@ def tables(outcomes: list[Outcome], where: dict[str, Any]) -> Iterator[Table | s
         "% of memcpy: against the fastest copy of the same bytes in the same run. time / ours: against our direct call."
     )
     yield from _skipped(outcomes)
+
+
+def markdown(outcomes: list[Outcome], where: dict[str, Any]) -> str:
+    """One row a case: our direct call, and the time of every other provider as a multiple of it."""
+    others = [name for name in PROVIDERS if name not in COPIES and name != REFERENCE]
+    heading = ["case", "dtype", "us", "% of memcpy", *(PROVIDERS[name].label for name in others)]
+    lines = [
+        f"{where['cpu']}, {where['threads']} threads; "
+        + ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+        + ".",
+        "",
+        f"| {' | '.join(heading)} |",
+        f"|{' --- |' * len(heading)}",
+    ]
+    for outcome in outcomes:
+        copy, ours = outcome.fastest(COPIES), outcome.fastest([REFERENCE])
+        if ours is None:
+            continue
+        case = outcome.case
+        name = f"{case.name.split()[0]} {case.size}"
+        cells = [
+            name,
+            case.dtype,
+            f"{ours.median * 1e6:,.1f}",
+            f"{100 * copy.median / ours.median:.0f}" if copy else "",
+        ]
+        for other in others:
+            result = outcome.fastest([other])
+            ratio = result.median / ours.median if result else 0.0
+            cells.append("-" if result is None else f"**{ratio:.2f}**" if ratio < 1 else f"{ratio:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def panels(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:

@@ -45,6 +45,7 @@ CPUS = len(os.sched_getaffinity(0))
 @click.option("--threads", type=click.IntRange(1, CPUS), default=CPUS, help="For every provider.")
 @click.option("--providers", callback=_names, default="", help=f"Of {', '.join(MEASURED)}.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write a table of all ratios here.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write bars here (PNG).")
 @click.option("--roofline", type=click.Path(path_type=Path), help="Write a roofline here (PNG).")
 @click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="JSON of an older run.")
@@ -58,6 +59,7 @@ def bench(
     threads: int,
     providers: list[str],
     json_path: Path | None,
+    markdown: Path | None,
     plot: Path | None,
     roofline: Path | None,
     compare: Path | None,
@@ -117,14 +119,25 @@ def bench(
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(cases))
-        for case in cases:
-            outcomes.append(measure(case, names, threads, effort, lambda text: progress.update(task, description=text)))
-            progress.advance(task)
+
+        def tell(text: str) -> None:
+            progress.update(task, description=text)
+
+        try:
+            for case in cases:
+                outcomes.append(measure(case, names, threads, effort, tell))
+                progress.advance(task)
+        except KeyboardInterrupt:
+            console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
+    if not outcomes:
+        raise click.Abort
 
     where = report.machine(threads)
     for part in report.tables(outcomes, where):
         console.print(part, highlight=False, markup=False)
     run = report.as_dict(outcomes, where)
+    if markdown:
+        markdown.write_text(report.markdown(outcomes, where), encoding="utf-8")
     _write(run, outcomes, {"json": json_path, "bars": plot, "roofline": roofline})
     if old:
         for line in comparison.differences(old, run):

@@ -3,6 +3,7 @@ import os
 
 import pytest
 from click.testing import CliRunner
+from ms_ascend_ops.benchmarks import harness
 from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
 from ms_ascend_ops.__main__ import COMMANDS, main
@@ -78,3 +79,28 @@ def test_an_old_run_that_is_none(bench, tmp_path):
     done = bench("--compare", path)
     assert done.exit_code == 1
     assert "is no result of `bench --json`" in " ".join(done.output.split())
+
+
+def test_markdown_has_a_row_for_each_case(bench, tmp_path):
+    path = tmp_path / "ratios.md"
+    done = bench("--shapes", "3x33,1x8", "--markdown", path)
+    assert done.exit_code == 0, done.output
+    rows = [line for line in path.read_text().splitlines() if line.startswith("| silu_mul ")]
+    assert [row.split("|")[1:3] for row in rows] == [[" silu_mul 3x33 ", " float32 "], [" silu_mul 1x8 ", " float32 "]]
+
+
+def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monkeypatch):
+    measure, calls = harness.measure, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    monkeypatch.setattr(harness, "measure", interrupted)
+    path = tmp_path / "some.json"
+    done = bench("--shapes", "3x33,1x8", "--json", path)
+    assert done.exit_code == 0, done.output
+    assert "interrupted: 1 of 2 cases were measured" in done.output
+    assert len(json.loads(path.read_text())["cases"]) == 1
