@@ -84,12 +84,11 @@ def bench(
     os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
     from ms_ascend_ops.benchmarks.cases import all_cases
-    from ms_ascend_ops.benchmarks.harness import Effort, measure
+    from ms_ascend_ops.benchmarks.harness import Effort
     from ms_ascend_ops.benchmarks.operators import names as operator_names
     from ms_ascend_ops.benchmarks.operators import operator, unmeasured
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
@@ -103,7 +102,6 @@ def bench(
     cases, without = all_cases(chosen, dtypes, [_shape(text) for text in shapes])
     if not cases:
         raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
-    effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
 
     with reported():
         old = comparison.read(compare) if compare else None
@@ -115,7 +113,31 @@ def bench(
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"this machine is busy (load {load:.1f}): the figures will be too low", style="yellow")
-    outcomes = []
+    effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
+    outcomes = _measure(cases, names, threads, effort, console)
+
+    where = report.machine(threads)
+    for part in report.tables(outcomes, where):
+        console.print(part, highlight=False, markup=False)
+    run = report.as_dict(outcomes, where)
+    if markdown:
+        markdown.write_text(report.markdown(outcomes, where), encoding="utf-8")
+    _write(run, outcomes, {"json": json_path, "bars": plot, "roofline": roofline})
+    if old:
+        for line in comparison.differences(old, run):
+            console.print(line, style="yellow")
+        console.print(comparison.changes_table(comparison.changes(old, run), tolerance))
+    if gate:
+        _close(run, old, tolerance)
+
+
+def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, console: Any) -> list[Any]:
+    """The outcomes of all cases, or of those before an interruption."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from ms_ascend_ops.benchmarks.harness import measure
+
+    outcomes: list[Any] = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(cases))
@@ -131,20 +153,7 @@ def bench(
             console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
     if not outcomes:
         raise click.Abort
-
-    where = report.machine(threads)
-    for part in report.tables(outcomes, where):
-        console.print(part, highlight=False, markup=False)
-    run = report.as_dict(outcomes, where)
-    if markdown:
-        markdown.write_text(report.markdown(outcomes, where), encoding="utf-8")
-    _write(run, outcomes, {"json": json_path, "bars": plot, "roofline": roofline})
-    if old:
-        for line in comparison.differences(old, run):
-            console.print(line, style="yellow")
-        console.print(comparison.changes_table(comparison.changes(old, run), tolerance))
-    if gate:
-        _close(run, old, tolerance)
+    return outcomes
 
 
 def _write(run: dict[str, Any], outcomes: list[Any], paths: dict[str, Path | None]) -> None:
