@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+ROOT = Path(__file__).parents[3]  # where the package lies that is tested
 COUNTS = Path(__file__).with_name("counts.yaml")
 UNIT = "x86-64-v3"  # valgrind knows AVX2, and no AVX-512
 FEW, MANY = 2, 6  # launches
@@ -27,7 +28,9 @@ def measured(cases, folder):
         "--toggle-collect=AscendC::host::LaunchBlocks*", sys.executable, "-m", "tests.kernels.instructions.count",
     ]  # fmt: skip
     environment = os.environ | {"MS_ASCEND_OPS_VECTOR_UNIT": UNIT, "MS_ASCEND_OPS_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     totals = [
         int(re.search(r"^totals: (\d+)", (Path(folder) / child).read_text(), re.MULTILINE)[1])
