@@ -1,0 +1,106 @@
+"""Small inputs of every operator, for what is tested of all of them alike. They are those of its benchmark."""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.benchmarks.operators import names, operator
+from ms_ascend_ops.benchmarks.providers import mindspore as provider
+
+from ms_ascend_ops import registry
+
+
+@dataclass(frozen=True)
+class Example:
+    """One operator with one set of attributes: forward, or forward and gradient."""
+
+    name: str
+    variant: str = ""
+    gradient: bool = False
+
+    def __str__(self):
+        return "-".join(filter(None, [self.name, "grad" * self.gradient, self.variant]))
+
+    @property
+    def missing(self):
+        return self.name not in names()
+
+    @property
+    def operator(self):
+        if self.missing:
+            pytest.fail(
+                f"{self.name} has no example inputs: write benchmarks/ops/{self.name}.py with inputs(), ours(), stock() "
+                "and pytorch(); benchmarks/ops/__init__.py says what they are"
+            )
+        return operator(self.name)
+
+    def case(self, dtype="float32", shape=None):
+        """With the first of its small shapes, if none is given."""
+        return Case(self.name, self.gradient, shape or self.operator.small_shapes[0], dtype, self.variant)
+
+    def network(self, function=None):
+        """The operator, or another function of the same tensors: a cell."""
+        forward = provider.Forward(function or self.operator.ours, self.case())
+        return _Gradient(self, forward) if self.gradient else forward
+
+    def tensors(self, dtype="float32", shape=None):
+        """What the network takes."""
+        case = self.case(dtype, shape)
+        return [provider.tensor(array) for array in (case.dys if self.gradient else []) + case.inputs]
+
+    def golden(self, case):
+        """The outputs in float64, by `tests/reference/<name>.py`: forward() takes the inputs, then the attributes."""
+        try:
+            reference = import_module(f"tests.reference.{self.name}")
+        except ImportError:
+            pytest.fail(f"{self.name} has no reference: write tests/reference/{self.name}.py, with forward()")
+        return exact(reference, case, [array.astype(np.float64) for array in case.inputs])
+
+
+class _Gradient(nn.Cell):
+    """The gradients of all inputs that have one. Takes gradients of what the operator returns, then the inputs."""
+
+    def __init__(self, example, forward):
+        super().__init__()
+        self.forward = forward
+        self.outputs = example.operator.outputs
+        names = registry.op_spec(example.name).differentiable
+        inputs = [i for i, name in enumerate(example.case().input_names) if name in names]
+        # Of the scalar it goes back from: MindSpore's vjp takes no unknown shapes.
+        self.gradient = ms.grad(self.total, tuple(self.outputs + i for i in inputs))
+
+    def total(self, *tensors):
+        results = self.forward(*tensors[self.outputs :])
+        results = results if isinstance(results, tuple) else (results,)
+        total = 0.0
+        for i in range(self.outputs):
+            total += (results[i].astype(ms.float32) * tensors[i].astype(ms.float32)).sum()
+        return total
+
+    def construct(self, *tensors):
+        return self.gradient(*tensors)
+
+
+def exact(reference, case, inputs):
+    outputs = reference.forward(*inputs, **case.attributes)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return list(outputs[: len(case.output_names)])
+
+
+def examples(*passes):
+    """Of every operator and its variants: forward (False), gradient (True), or both."""
+    found = []
+    for name in registry.names():
+        variants = operator(name).variants if name in names() else [""]
+        differentiable = bool(registry.op_spec(name).differentiable)
+        found += [Example(name, v, g) for g in passes or (False, True) if differentiable or not g for v in variants]
+    return found
+
+
+def every_operator(*passes):
+    """Parametrize a test by all of them. One that has no example inputs fails when it asks for them."""
+    return pytest.mark.parametrize("example", examples(*passes), ids=str)
