@@ -8,8 +8,8 @@ Needed:
     pytorch(torch, *tensors, ...)  the composition of PyTorch's
 
 These three return the first output, or a tuple of the first `OUTPUTS`; those of an operator that writes inputs in place
-return these. After the tensors they take, by name, the attributes of a variant. MindSpore compiles `ours` and `stock` in
-GRAPH mode, where inputs that are written are Parameters.
+return these. After the tensors they take, by name, the attributes of a variant. MindSpore compiles `ours` and `stock`
+in GRAPH mode, where inputs that are written are Parameters. The tests take `inputs`, `ours` and `stock` from here, too.
 
 Where it fits:
 

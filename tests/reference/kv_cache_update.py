@@ -1,7 +1,8 @@
 """New keys and values in their slots of the caches; negative slots are skipped."""
 
 
-def forward(key, value, key_cache, value_cache, slot_mapping):
+def forward(key, value, key_cache, value_cache, slot_mapping, contiguous=False):
+    """However the slots came about."""
     slots = slot_mapping.reshape(-1).astype(int)
     caches = []
     for new, cache in ((key, key_cache), (value, value_cache)):
