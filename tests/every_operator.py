@@ -57,13 +57,13 @@ class Example:
         """What the network gives, in float64. Gradients are central differences: nothing of ours is in them."""
         values = [numpy(tensor) for tensor in tensors]
         if not self.gradient:
-            return self._forward(values)
+            return self.forward(values)
         dys, inputs = values[: self.operator.outputs], values[self.operator.outputs :]
         names = registry.op_spec(self.name).differentiable
         places = [i for i, name in enumerate(self.case().input_names) if name in names]
         return [self._difference(dys, inputs, place) for place in places]
 
-    def _forward(self, inputs):
+    def forward(self, inputs):
         """By `tests/reference/<name>.py`: forward() takes the inputs, then the attributes of the benchmark."""
         try:
             reference = import_module(f"tests.reference.{self.name}")
@@ -80,7 +80,7 @@ class Example:
             for moved in (step, -step):
                 changed = [value.copy() if n == place else value for n, value in enumerate(inputs)]
                 changed[place][i] += moved
-                sums.append(sum(np.sum(dy * y) for dy, y in zip(dys, self._forward(changed), strict=True)))
+                sums.append(sum(np.sum(dy * y) for dy, y in zip(dys, self.forward(changed), strict=True)))
             gradient[i] = (sums[0] - sums[1]) / (2 * step)
         return gradient
 

@@ -53,7 +53,7 @@ def kv_cache_update(
         ValueError: the shapes do not fit.
         RuntimeError: a slot lies beyond the cache; MindSpore reports it when a result is read. Nothing is written.
 
-    Bits are copied: NaN, Inf, denormals and -0 stay what they are.
+    Bits are copied: NaN, Inf, denormals and -0 stay what they are. An empty key writes nothing.
 
     Source: the paged cache of Kwon et al., Efficient Memory Management for Large Language Model Serving with
     PagedAttention, 2023; CANN's reshape_and_cache.

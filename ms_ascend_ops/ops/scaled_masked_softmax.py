@@ -55,7 +55,8 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor
             number.
         ValueError: the mask does not broadcast to x; scale is not finite.
 
-    A row whose logits hold NaN or +inf becomes NaN as a whole; other rows are not touched by it.
+    A row whose logits hold NaN or +inf becomes NaN as a whole; other rows are not touched by it. An empty x gives an
+    empty y.
 
     Computed in float32 and rounded once.
     """
