@@ -54,7 +54,7 @@ def element(array):
 
 
 def dependent(example, name):
-    """Which results change if this element does: some finite changes are hidden by a rounding, all of them by a mask."""
+    """Which results change if this element does. A rounding hides some finite changes, a mask hides all."""
     before = results(example, mild=True)
     changed = [results(example, mild=True, **{name: value}) for value in (0.3, -1.7, 4.0, 40.0, -40.0, 1e6)]
     return [np.any([after[i] != value for after in changed], axis=0) for i, value in enumerate(before)]
