@@ -64,8 +64,9 @@ def group_norm(
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
     gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its group NaN, its mean NaN
     or infinite, and touches no other group. Where the sum of the squared distances from the mean is beyond float32
-    (values from some 1e17 on), rstd is 0 and y act(beta), or both are NaN. A group of equal values gives act(beta). An infinite gamma or beta may make its channel NaN: the kernel multiplies by
-    gamma * rstd and adds beta - mean * gamma * rstd. Without samples, y is empty and the gradients of gamma and beta 0.
+    (values from some 1e17 on), rstd is 0 and y act(beta), or both are NaN. A group of equal values gives act(beta).
+    An infinite gamma or beta may make its channel NaN: the kernel multiplies by gamma * rstd and adds beta - mean *
+    gamma * rstd. Without samples, y is empty and the gradients of gamma and beta 0.
 
     Source: Wu and He, Group Normalization, 2018; CANN's GroupNorm and GroupNormSilu.
     """
