@@ -27,8 +27,9 @@ def test_error(example, dtype):
         assert all(np.array_equal(numpy(result), value) for result, value in zip(results, golden, strict=True))
         return
     ours = [numpy(result) for result in results]
-    for mine, theirs, value in zip(ours, stock(example, tensors, results), golden, strict=True):
-        assert_not_worse(mine, theirs, value)
+    dtypes = map(dtype_name, results)
+    for mine, theirs, value, name in zip(ours, stock(example, tensors, results), golden, dtypes, strict=True):
+        assert_not_worse(mine, theirs, value, name)
 
 
 def stock(example, tensors, like):
