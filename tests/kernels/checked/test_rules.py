@@ -18,7 +18,7 @@ def run(*arguments):
 
 
 def names():
-    return run().stdout.splitlines() if PROGRAM else []
+    return run().stdout.splitlines() if PROGRAM else ["skipped without the checked build"]
 
 
 @pytest.mark.parametrize("name", names())
