@@ -20,7 +20,7 @@ import linecache
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -157,12 +157,20 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
         self.add_prim_attr("constexpr_prim", True)
-        self.signature = registry.signature(name)
-        self._count = len(self.signature.inputs)
+        self._operator = name
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
         self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
+
+    @cached_property
+    def signature(self) -> registry.Signature:
+        """Read at the first call: an import needs no definition."""
+        return registry.signature(self._operator)
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self.signature.inputs)
 
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
         tensors, attributes = arguments[: self._count], arguments[self._count :]
