@@ -210,10 +210,11 @@ void BindTensorFunction(py::module_& module)
                      Framework{std::move(tensorType), std::move(fromNumpy), std::move(dtypes)});
              }),
              py::arg("tensor_type"), py::arg("from_numpy"), py::arg("dtypes"));
-    py::class_<TensorFunction>(module, "TensorFunction",
-                               "A kernel with its attributes, as a function of tensors.\n\n"
-                               "`writes` says for every input whether the kernel changes it. `check` is called with the "
-                               "tensors once for each combination of shapes and dtypes, and raises.")
+    py::class_<TensorFunction>(
+        module, "TensorFunction",
+        "A kernel with its attributes, as a function of tensors.\n\n"
+        "`writes` says for every input whether the kernel changes it. `check` is called with the "
+        "tensors once for each combination of shapes and dtypes, and raises.")
         .def(py::init<std::shared_ptr<Framework>, std::string, py::dict, std::vector<bool>, py::object>(),
              py::arg("framework"), py::arg("op"), py::arg("attributes"), py::arg("writes"), py::arg("check"))
         .def("__call__", &TensorFunction::operator());
