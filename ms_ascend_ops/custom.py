@@ -9,9 +9,9 @@ device target of the moment. While a graph is compiled MindSpore calls its `__in
 into the graph as a constant: there, nothing but the primitive is left. A dim that is not known yet passes; the same
 rules in C++ check it when the graph runs.
 
-On a CPU a primitive calls a function of the kernel library, which reads the attributes of the primitive. On Ascend it
-calls the aclnn function of the CANN package, which takes the attributes after the tensors; shapes and dtypes are
-inferred by the kernel library there, too.
+On a CPU a primitive calls a function of the kernel library, which reads the attributes of the primitive; called by
+Python it takes the short road of direct.py. On Ascend it calls the aclnn function of the CANN package, which takes the
+attributes after the tensors; shapes and dtypes are inferred by the kernel library there, too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import linecache
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, ops
+from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
+from ms_ascend_ops.direct import direct, recorded, recording, usable
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
@@ -38,8 +40,8 @@ VERSION = "op_version"
 
 _log = logging.getLogger("ms_ascend_ops")
 
-# In PyNative, MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads
-# call them at once (its own ops.Softsign shows it too). Graphs do not come through here.
+# MindSpore 2.10 mixes up the buffers of primitives without a generated API when several Python threads call them at
+# once (its own ops.Softsign shows it too). Neither graphs nor direct calls come through here.
 _PYNATIVE_CALL = threading.RLock()
 
 # Combinations of shapes, dtypes and attributes that need no second check.
@@ -59,7 +61,7 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`.
+    It takes the tensors, then `constants`. `check` gets the tensors before they are used, and raises; on a CPU only.
     """
 
     def __init__(
@@ -67,9 +69,13 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         signature: registry.Signature,
         attributes: dict[str, Any],
         bprop: Callable[..., Any] | None,
+        check: Callable[..., None] | None = None,
     ):
-        target = ms.get_context("device_target")
+        target = device_target()
         self.attributes = attributes
+        self._check = check or _accept
+        self._recorded_bprop = bprop
+        self._direct = direct(signature, attributes, self._check) if target == "CPU" else None
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -97,7 +103,22 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 for attribute in signature.attributes:
                     primitive.add_prim_attr(attribute.node_name, attributes[attribute.name])
 
+    @property
+    def checks(self) -> bool:
+        """Whether a call checks the tensors."""
+        return self._direct is not None
+
     def __call__(self, *arguments: Any) -> Any:
+        if self._direct is not None:
+            result = None
+            if usable():
+                if not recording():
+                    result = self._direct(*arguments)
+                elif self._recorded_bprop is not None:
+                    result = recorded(self._direct, self._recorded_bprop, arguments)
+            if result is not None:
+                return result
+            self._check(*arguments)
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -138,31 +159,30 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
         self.add_prim_attr("constexpr_prim", True)
-        self.signature = registry.signature(name)
+        self._operator = name
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
         self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
 
+    @cached_property
+    def signature(self) -> registry.Signature:
+        """Read at the first call: an import needs no definition."""
+        return registry.signature(self._operator)
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self.signature.inputs)
+
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
-        count = len(self.signature.inputs)
-        tensors, attributes = arguments[:count], arguments[count:]
-        for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
-            if not isinstance(tensor, Tensor):
-                raise self._not_a_tensor(spec.name, type(tensor).__name__)
+        tensors, attributes = arguments[: self._count], arguments[self._count :]
         primitive = self._primitive(attributes)
-        # The rules are interpreted once for each combination: this runs before every call in PyNative.
-        key = (attributes, *[(tensor.shape, tensor.dtype) for tensor in tensors])
-        if key not in self._accepted:
-            self._check([tensor.shape for tensor in tensors], [str(tensor.dtype) for tensor in tensors], attributes)
-            if len(self._accepted) >= _REMEMBERED:
-                self._accepted.clear()
-            self._accepted.add(key)
+        if not getattr(primitive, "checks", False):
+            self._check_tensors(attributes, *tensors)
         return primitive
 
     def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:
-        count = len(self.signature.inputs)
-        tensors, attributes = arguments[:count], arguments[count:]
+        tensors, attributes = arguments[: self._count], arguments[self._count :]
         for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
             if not isinstance(tensor["dtype"], ms.dtype.TensorType):
                 raise self._not_a_tensor(spec.name, str(tensor["dtype"]))
@@ -183,7 +203,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         return self.signature.check_attributes(dict(zip(names, values, strict=True)))
 
     def _primitive(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
-        target = ms.get_context("device_target")
+        target = device_target()
         preferred = ascend.preference(self.signature.name) if target == "Ascend" else "ours"
         try:
             return self._made(target, preferred, *attributes)
@@ -202,7 +222,19 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         gradient = registry.op_spec(self.signature.name).gradient
         if bprop is not None and gradient is not None:
             bprop = bprop(kernel(gradient.name, **attributes))
-        return _applied(FusedPrimitive(self.signature, attributes, bprop))
+        return _applied(FusedPrimitive(self.signature, attributes, bprop, partial(self._check_tensors, values)))
+
+    def _check_tensors(self, attributes: tuple[Any, ...], *tensors: Any) -> None:
+        for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
+            if not isinstance(tensor, Tensor):
+                raise self._not_a_tensor(spec.name, type(tensor).__name__)
+        # The rules are interpreted once for each combination.
+        key = (attributes, *[(tensor.shape, tensor.dtype) for tensor in tensors])
+        if key not in self._accepted:
+            self._check([tensor.shape for tensor in tensors], [str(tensor.dtype) for tensor in tensors], attributes)
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
+            self._accepted.add(key)
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
         infer_types(self.signature, [dtype.lower() for dtype in dtypes])
@@ -216,6 +248,18 @@ def kernel(name: str, **attributes: Any) -> Callable[..., Any]:
     """A kernel, for a bprop: takes its tensors, which are not checked; its attributes are `.attributes`."""
     signature = registry.signature(name)
     return _applied(FusedPrimitive(signature, signature.check_attributes(attributes), None))
+
+
+def device_target() -> str:
+    """`ms.get_context("device_target")`, which takes longer than all else that happens before a call."""
+    return str(_get_param(ms_ctx_param.device_target))
+
+
+_get_param = MSContext.get_instance().get_param
+
+
+def _accept(*tensors: Any) -> None:
+    """For a kernel that is only called with what an operator made."""
 
 
 def _applied(primitive: FusedPrimitive) -> Callable[..., Any]:

@@ -37,6 +37,7 @@ def native() -> Any:
     return module
 
 
+@cache
 def library_path() -> str:
     """Absolute path of the kernel library, which was checked to load and to have the right version."""
     return str(Path(native().library_path()).resolve())

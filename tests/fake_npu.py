@@ -75,6 +75,7 @@ def npu(tmp_path, monkeypatch):
     original = context.get_context
     monkeypatch.setattr(context, "get_context", get_context)
     monkeypatch.setattr(ms, "get_context", get_context)
+    monkeypatch.setattr(custom, "device_target", lambda: "Ascend")
     monkeypatch.setattr(_custom_ops_utils, "MSContext", _Context)
     monkeypatch.setattr(custom, "_soc", lambda: SOC)
     cann, package = tmp_path / "cann", tmp_path / "package"

@@ -6,7 +6,10 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "binding/op.h"
@@ -22,10 +25,10 @@ using ms_ascend_ops::TensorDesc;
 using namespace ms_ascend_ops::binding;
 
 template <typename F>
-MsAscendStatus Guard(const MsAscendCall* call, F&& body)
+MsAscendStatus Guard(char* text, size_t bytes, F&& body)
 {
-    const auto report = [call](const char* message, MsAscendStatus status) {
-        std::snprintf(call->error, call->errorBytes, "%s", message);
+    const auto report = [text, bytes](const char* message, MsAscendStatus status) {
+        std::snprintf(text, bytes, "%s", message);
         return status;
     };
     try {
@@ -40,6 +43,12 @@ MsAscendStatus Guard(const MsAscendCall* call, F&& body)
     } catch (...) {
         return report("unknown error", MS_ASCEND_ERROR);
     }
+}
+
+template <typename F>
+MsAscendStatus Guard(const MsAscendCall* call, F&& body)
+{
+    return Guard(call->error, call->errorBytes, std::forward<F>(body));
 }
 
 const char* NameOf(AttributeKind kind)
@@ -123,6 +132,12 @@ std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
 }
 
 }  // namespace
+
+struct MsAscendPlan {
+    const Op& op;
+    std::vector<AttributeValue> values;
+    std::vector<TensorDesc> descs;  // inputs, then outputs
+};
 
 extern "C" {
 
@@ -208,6 +223,41 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
             visit(context, dtypes[i].c_str(), shapes[i].data(), static_cast<int32_t>(shapes[i].size()));
         }
     });
+}
+
+MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
+                               MsAscendPlan** plan)
+{
+    return Guard(call, [&] {
+        const Op& op = FindOp(call->op);
+        const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
+        auto made = std::make_unique<MsAscendPlan>(MsAscendPlan{op, ReadAttributes(op, call), {}});
+        const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
+        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, made->values);
+        made->descs = DescribeAll(call);
+        for (size_t i = 0; i < shapes.size(); ++i) {
+            const auto rank = static_cast<int32_t>(shapes[i].size());
+            made->descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
+            visit(context, dtypes[i].c_str(), shapes[i].data(), rank);
+        }
+        *plan = made.release();
+    });
+}
+
+MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes)
+{
+    return Guard(error, errorBytes, [&] {
+        try {
+            plan->op.Launch(data, plan->descs.data(), plan->values);
+        } catch (const std::runtime_error& failure) {
+            throw std::runtime_error(plan->op.Def().name + ": " + failure.what());
+        }
+    });
+}
+
+void MsAscendOpsFreePlan(MsAscendPlan* plan)
+{
+    delete plan;
 }
 
 MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,

@@ -63,6 +63,15 @@ MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context);
 
+// A kernel with its attributes, for inputs of certain shapes and dtypes: what is checked once, for many runs. Tensors
+// are inputs. `visit` gets the outputs, as in MsAscendOpsInfer; MsAscendOpsFreePlan frees the plan.
+typedef struct MsAscendPlan MsAscendPlan;
+MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
+                               MsAscendPlan** plan);
+// `data` is that of the inputs, then of the outputs.
+MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes);
+void MsAscendOpsFreePlan(MsAscendPlan* plan);
+
 // Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number is
 // that of a chip; it and the UB size are the host's where they are 0.
 typedef void (*MsAscendFieldVisitor)(void* context, const char* name, int32_t isReal, int64_t integer, double real);

@@ -6,59 +6,30 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "binding/c_api.h"
-
-namespace py = pybind11;
+#include "binding/python_call.h"
+#include "binding/tensor_function.h"
 
 namespace {
 
-using Shape = std::vector<int64_t>;
+using namespace ms_ascend_ops::binding;
+using Shape = PyShape;
 using Dtypes = std::optional<std::vector<std::optional<std::string>>>;
 
-// Owns what the C structures of one call point to.
-class Call {
+// A call on NumPy arrays.
+class Call : public PythonCall {
 public:
-    Call(std::string op, const py::dict& attributes) : op_(std::move(op))
-    {
-        attributes_.reserve(attributes.size());
-        texts_.reserve(2 * attributes.size());
-        for (const auto& [key, value] : attributes) {
-            texts_.push_back(py::cast<std::string>(key));
-            MsAscendAttribute attribute{texts_.back().c_str(), 0, 0, 0.0, nullptr};
-            // A bool is an int in Python: ask for it first.
-            if (py::isinstance<py::bool_>(value)) {
-                attribute.kind = 2;
-                attribute.integer = py::cast<bool>(value) ? 1 : 0;
-            } else if (py::isinstance<py::int_>(value)) {
-                attribute.kind = 0;
-                attribute.integer = py::cast<int64_t>(value);
-            } else if (py::isinstance<py::float_>(value)) {
-                attribute.kind = 1;
-                attribute.real = py::cast<double>(value);
-            } else if (py::isinstance<py::str>(value)) {
-                texts_.push_back(py::cast<std::string>(value));
-                attribute.kind = 3;
-                attribute.text = texts_.back().c_str();
-            } else {
-                throw py::type_error(op_ + ": " + attribute.name + " must be an int, float, bool or str, got " +
-                                     py::cast<std::string>(py::type::handle_of(value).attr("__name__")));
-            }
-            attributes_.push_back(attribute);
-        }
-    }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
+    using PythonCall::PythonCall;
 
     void AddArrays(const py::sequence& arrays, const char* role, size_t dtypeOffset, const Dtypes& dtypes)
     {
         for (size_t i = 0; i < arrays.size(); ++i) {
-            const std::string name = op_ + ": " + role + "[" + std::to_string(i) + "]";
+            const std::string name = Op() + ": " + role + "[" + std::to_string(i) + "]";
             if (!py::isinstance<py::array>(arrays[i])) {
                 throw py::type_error(name + " must be a NumPy array, got " +
                                      py::cast<std::string>(py::type::of(arrays[i]).attr("__name__")));
@@ -88,46 +59,7 @@ public:
         }
     }
 
-    void Add(void* data, Shape shape, std::string dtype)
-    {
-        tensors_.push_back({data, std::move(shape), std::move(dtype)});
-    }
-
-    // Throws TypeError, ValueError or RuntimeError of Python, with the library's message.
-    template <typename F>
-    void Invoke(F&& function)
-    {
-        std::vector<MsAscendTensor> tensors;
-        for (const Tensor& tensor : tensors_) {
-            tensors.push_back(
-                {tensor.data, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
-        }
-        std::array<char, 1024> error{};
-        const MsAscendCall call{op_.c_str(),
-                                tensors.data(),
-                                static_cast<int32_t>(tensors.size()),
-                                attributes_.data(),
-                                static_cast<int32_t>(attributes_.size()),
-                                error.data(),
-                                error.size()};
-        switch (function(&call)) {
-            case MS_ASCEND_OK:
-                return;
-            case MS_ASCEND_TYPE_ERROR:
-                throw py::type_error(error.data());
-            case MS_ASCEND_VALUE_ERROR:
-                throw py::value_error(error.data());
-            default:
-                throw std::runtime_error(error.data());
-        }
-    }
-
 private:
-    struct Tensor {
-        void* data;
-        Shape shape;
-        std::string dtype;
-    };
     struct Range {
         const char* begin;
         const char* end;
@@ -147,10 +79,6 @@ private:
         ranges_.push_back(range);
     }
 
-    std::string op_;
-    std::vector<std::string> texts_;
-    std::vector<MsAscendAttribute> attributes_;
-    std::vector<Tensor> tensors_;
     std::vector<Range> ranges_;
 };
 
@@ -250,4 +178,5 @@ PYBIND11_MODULE(_C, module)
                py::arg("min_bytes_per_core") = 0,
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
                "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
+    BindTensorFunction(module);
 }

@@ -261,10 +261,10 @@ struct ChainBlock {
     case static_cast<uint32_t>(BinaryLink(Opcode::OP, Other::OTHER, true)):  \
         Binary<Opcode::OP, Other::OTHER, true>(link);                        \
         break;
-#define ASCENDC_HOST_LINKS(OP)                                                                             \
-    ASCENDC_HOST_LINK(OP, STREAM)                                                                          \
-    ASCENDC_HOST_LINK(OP, STREAM_HALF) ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) ASCENDC_HOST_LINK(OP, BLOCK) \
-        ASCENDC_HOST_LINK(OP, SELF)
+#define ASCENDC_HOST_LINKS(OP)         \
+    ASCENDC_HOST_LINK(OP, STREAM)      \
+    ASCENDC_HOST_LINK(OP, STREAM_HALF) \
+    ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) ASCENDC_HOST_LINK(OP, BLOCK) ASCENDC_HOST_LINK(OP, SELF)
                 ASCENDC_HOST_LINKS(ADD)
                 ASCENDC_HOST_LINKS(SUB)
                 ASCENDC_HOST_LINKS(MUL)

@@ -52,6 +52,7 @@ CPUS = len(os.sched_getaffinity(0))
 @click.option("--gate", is_flag=True, help="Fail (exit code 1) if something is slower than it may be.")
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="By which share a time may be longer.")
 @click.option("--quick", is_flag=True, help="Short and rough.")
+@click.option("--calls", is_flag=True, help="Instead: what a call costs on tiny tensors, beside MindSpore's ops.add.")
 def bench(
     ops: list[str],
     shapes: list[str],
@@ -66,6 +67,7 @@ def bench(
     gate: bool,
     tolerance: float,
     quick: bool,
+    calls: bool,
 ) -> None:
     """Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.
 
@@ -85,6 +87,9 @@ def bench(
 
     from rich.console import Console
 
+    if calls:
+        _calls(ops, quick, Console())
+        return
     from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
     from ms_ascend_ops.benchmarks.cases import all_cases
@@ -129,6 +134,23 @@ def bench(
         console.print(comparison.changes_table(comparison.changes(old, run), tolerance))
     if gate:
         _close(run, old, tolerance)
+
+
+def _calls(ops: list[str], quick: bool, console: Any) -> None:
+    """What `--calls` shows."""
+    from rich.table import Table
+
+    from ms_ascend_ops.benchmarks.calls import measure, start_up
+    from ms_ascend_ops.benchmarks.operators import names
+
+    chosen = _chosen("--ops", ops, list(names()))
+    imported, first = start_up(1 if quick else 5)
+    console.print(f"import: {imported:.1f} ms, first call: {first:.2f} ms")
+    table = Table("operator", "mode", "us a call", "ops.add, us", "ratio")
+    with console.status("measuring"):
+        for cost in measure(chosen, *((3, 50) if quick else ())):
+            table.add_row(cost.operator, cost.mode, f"{cost.us:.1f}", f"{cost.add_us:.1f}", f"{cost.ratio:.2f}")
+    console.print(table)
 
 
 def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, console: Any) -> list[Any]:

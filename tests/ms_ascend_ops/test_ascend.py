@@ -107,8 +107,8 @@ def test_the_device_target_of_the_moment_decides(operands, request):
 class _TakesConstants(FusedPrimitive):
     """A primitive of the CPU that is called as one of Ascend is."""
 
-    def __init__(self, signature, attributes, bprop):
-        super().__init__(signature, attributes, bprop and custom._with_constants(bprop, signature))
+    def __init__(self, signature, attributes, bprop, check=None):
+        super().__init__(signature, attributes, bprop and custom._with_constants(bprop, signature), check)
         self.constants = custom._constants(signature, attributes)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from ms_ascend_ops import ops
+from ms_ascend_ops import custom, ops
 from ms_ascend_ops.custom import Selector
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
@@ -54,7 +54,7 @@ def test_an_operator_without_gradient_says_so(x):
 
 
 def test_another_device_target_is_refused(monkeypatch, x):
-    monkeypatch.setattr(ms, "get_context", lambda name: {"device_target": "GPU"}[name])
+    monkeypatch.setattr(custom, "device_target", lambda: "GPU")
     with pytest.raises(RuntimeError, match=r"^swiglu: device_target must be CPU or Ascend, got GPU"):
         Selector("swiglu")(x, -1, False)
 

@@ -104,3 +104,10 @@ def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monke
     assert done.exit_code == 0, done.output
     assert "interrupted: 1 of 2 cases were measured" in done.output
     assert len(json.loads(path.read_text())["cases"]) == 1
+
+
+def test_calls(bench):
+    done = bench("--calls")
+    assert done.exit_code == 0, done.output
+    assert "first call" in done.output
+    assert [mode for mode in ("PyNative", "gradient", "graph") if mode not in done.output] == []

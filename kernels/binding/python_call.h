@@ -1,0 +1,114 @@
+/*!
+ * One call of the C interface, made from Python's objects.
+ */
+#ifndef MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
+#define MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "binding/c_api.h"
+
+namespace ms_ascend_ops::binding {
+
+namespace py = pybind11;
+
+using PyShape = std::vector<int64_t>;
+
+// Throws TypeError, ValueError or RuntimeError of Python, with the library's message.
+inline void ThrowIfFailed(MsAscendStatus status, const char* message)
+{
+    switch (status) {
+        case MS_ASCEND_OK:
+            return;
+        case MS_ASCEND_TYPE_ERROR:
+            throw py::type_error(message);
+        case MS_ASCEND_VALUE_ERROR:
+            throw py::value_error(message);
+        default:
+            throw std::runtime_error(message);
+    }
+}
+
+// Owns what the C structures of one call point to.
+class PythonCall {
+public:
+    PythonCall(std::string op, const py::dict& attributes) : op_(std::move(op))
+    {
+        attributes_.reserve(attributes.size());
+        texts_.reserve(2 * attributes.size());
+        for (const auto& [key, value] : attributes) {
+            texts_.push_back(py::cast<std::string>(key));
+            MsAscendAttribute attribute{texts_.back().c_str(), 0, 0, 0.0, nullptr};
+            // A bool is an int in Python: ask for it first.
+            if (py::isinstance<py::bool_>(value)) {
+                attribute.kind = 2;
+                attribute.integer = py::cast<bool>(value) ? 1 : 0;
+            } else if (py::isinstance<py::int_>(value)) {
+                attribute.kind = 0;
+                attribute.integer = py::cast<int64_t>(value);
+            } else if (py::isinstance<py::float_>(value)) {
+                attribute.kind = 1;
+                attribute.real = py::cast<double>(value);
+            } else if (py::isinstance<py::str>(value)) {
+                texts_.push_back(py::cast<std::string>(value));
+                attribute.kind = 3;
+                attribute.text = texts_.back().c_str();
+            } else {
+                throw py::type_error(op_ + ": " + attribute.name + " must be an int, float, bool or str, got " +
+                                     py::cast<std::string>(py::type::handle_of(value).attr("__name__")));
+            }
+            attributes_.push_back(attribute);
+        }
+    }
+    PythonCall(const PythonCall&) = delete;
+    PythonCall& operator=(const PythonCall&) = delete;
+
+    const std::string& Op() const { return op_; }
+
+    void Add(void* data, PyShape shape, std::string dtype)
+    {
+        tensors_.push_back({data, std::move(shape), std::move(dtype)});
+    }
+
+    template <typename F>
+    void Invoke(F&& function)
+    {
+        std::vector<MsAscendTensor> tensors;
+        for (const Tensor& tensor : tensors_) {
+            tensors.push_back(
+                {tensor.data, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
+        }
+        std::array<char, 1024> error{};
+        const MsAscendCall call{op_.c_str(),
+                                tensors.data(),
+                                static_cast<int32_t>(tensors.size()),
+                                attributes_.data(),
+                                static_cast<int32_t>(attributes_.size()),
+                                error.data(),
+                                error.size()};
+        ThrowIfFailed(function(&call), error.data());
+    }
+
+private:
+    struct Tensor {
+        void* data;
+        PyShape shape;
+        std::string dtype;
+    };
+
+    std::string op_;
+    std::vector<std::string> texts_;
+    std::vector<MsAscendAttribute> attributes_;
+    std::vector<Tensor> tensors_;
+};
+
+}  // namespace ms_ascend_ops::binding
+
+#endif  // MS_ASCEND_OPS_BINDING_PYTHON_CALL_H

@@ -1,0 +1,102 @@
+"""The short road of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
+
+MindSpore takes a call of an `ops.Custom` through the compilation of a graph of one node, shape inference in the library
+included. Here the library runs on the memory of the tensors, once MindSpore has computed what they hold; the results
+are there when the call returns. Where a gradient is recorded, MindSpore gets the bprop by its own interface for
+functions written in Python.
+
+What the short road cannot do stays on MindSpore's: a trace (`ms.jit` with capture_mode="trace") has to see the
+primitive, in a cell with `to_float` MindSpore casts what it passes to a primitive, and a primitive without bprop has to
+say so when somebody differentiates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from mindspore._c_expression import np_dtypes
+from mindspore.common._grad_function import _Function
+from mindspore.common.api import _pynative_executor
+from mindspore.common.tensor import TensorPy_
+from mindspore.graph import jit_context
+
+from ms_ascend_ops.library import native
+from ms_ascend_ops.registry import Signature
+
+__all__ = ["direct", "recorded", "recording", "usable"]
+
+# Whether the calls of this moment are to be differentiated.
+recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
+
+
+def usable() -> bool:
+    """Whether nobody but the kernel has to see the calls of this moment."""
+    return not _casting and jit_context.jit_context() is None
+
+
+def direct(signature: Signature, attributes: Mapping[str, Any], check: Callable[..., None]) -> Callable[..., Any]:
+    """The kernel as a function of tensors. It returns None where only MindSpore can call the kernel.
+
+    `check` gets the tensors once for each combination of shapes and dtypes, and raises.
+    """
+    writes = [tensor.name in signature.writes for tensor in signature.inputs]
+    function: Callable[..., Any] = native().TensorFunction(_framework(), signature.name, attributes, writes, check)
+    return function
+
+
+def recorded(function: Callable[..., Any], bprop: Callable[..., Any], tensors: tuple[Any, ...]) -> Any:
+    """Call the function, and have MindSpore record the call with its bprop."""
+    return _Recorded.apply(function, bprop, *tensors)
+
+
+class _Recorded(_Function):  # type: ignore[misc]
+    """A call that is to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:
+        results = function(*tensors)
+        ctx.bprop = bprop
+        ctx.several = isinstance(results, tuple)
+        ctx.save_for_backward(*tensors, *(results if ctx.several else (results,)))
+        ctx.count = len(tensors)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        tensors, results = saved[: ctx.count], saved[ctx.count :]
+        gradients = ctx.bprop(*tensors, results, douts) if ctx.several else ctx.bprop(*tensors, results[0], douts[0])
+        return (None, None, *(gradients if isinstance(gradients, tuple) else (gradients,)))
+
+
+@cache
+def _framework() -> Any:
+    names = ("float16", "float32", "int32", "int64")
+    dtypes = {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(np_dtypes.bfloat16)}
+    return native().Framework(Tensor, TensorPy_.from_numpy, dtypes)
+
+
+def _overhear_casts() -> list[Any]:
+    """The dtypes that the cells being called are to compute in, the innermost last.
+
+    MindSpore keeps them and has no question for them, so they are taken down as its cells announce them.
+    """
+    announce = _pynative_executor.set_mixed_precision_type
+    dtypes: list[Any] = []
+
+    def set_mixed_precision_type(mixed_precision_type: Any, is_push: bool = True) -> Any:
+        if is_push:
+            dtypes.append(mixed_precision_type)
+        elif dtypes:
+            dtypes.pop()
+        return announce(mixed_precision_type, is_push)
+
+    _pynative_executor.set_mixed_precision_type = set_mixed_precision_type
+    return dtypes
+
+
+_casting = _overhear_casts()
