@@ -15,10 +15,10 @@ HEADINGS = (
     "network, phase", "stock ms", "O2", "O3", "ceiling", "worst to best", "reached O2", "reached O3", "items/s", "MiB",
 )  # fmt: skip
 LEGEND = (
-    "Medians on this CPU; no figure of an NPU. O2, O3, ceiling: by how much the network is faster than stock, with fused "
-    "operators at these levels, and without what O2 replaces. worst to best: the ratios of the better of O2 and O3 in the "
-    "rounds. reached: the time saved, as a share of what the ceiling saves. items/s: tokens or images a second, stock and "
-    "the better level. MiB: peak of the resident set above that of MindSpore alone, the same two."
+    "Medians on this CPU; no figure of an NPU. O2, O3, ceiling: by how much the network is faster than stock, with "
+    "fused operators at these levels, and without what O2 replaces. worst to best: the ratios of the better of O2 and "
+    "O3 in the rounds. reached: the time saved, as a share of what the ceiling saves. items/s: tokens or images a "
+    "second, stock and the better level. MiB: peak of the resident set above that of MindSpore alone, the same two."
 )
 
 
@@ -48,7 +48,7 @@ def tables(rows: Sequence[Row], where: dict[str, Any]) -> Iterator[Table | str]:
     """One row a phase."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     yield f"{where['cpu']}, {where['threads']} threads; {versions}"
-    made = Table()
+    made = Table(padding=(0, 0))
     for index, heading in enumerate(HEADINGS):
         made.add_column(heading, justify="right" if index else "left", no_wrap=not index)
     for row in rows:
@@ -79,11 +79,17 @@ def profile_tables(rows: Sequence[Row]) -> Iterator[Table]:
         if not any(series.profile for series in row.series.values()):
             continue
         made = Table(title=f"{row.name}: ms in one call, by operator (calls)", title_justify="left")
-        for index, heading in enumerate(("operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS))):
+        for index, heading in enumerate(
+            ("operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS))
+        ):
             made.add_column(heading, justify="right" if index else "left")
         for cells in profile_rows(row):
             made.add_row(*cells)
         yield made
+
+
+def _profile_headings(row: Row) -> list[str]:
+    return ["operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS)]
 
 
 def profile_rows(row: Row) -> list[list[str]]:
@@ -91,9 +97,10 @@ def profile_rows(row: Row) -> list[list[str]]:
     profiles = {name: row.series[name].profile for name in VARIANTS if name in row.series}
     operators = {op for profile in profiles.values() for op in profile}
     longest = sorted(operators, key=lambda op: -max(profile.get(op, (0.0, 0.0))[0] for profile in profiles.values()))
-    lines = [
-        [op, *(f"{p[op][0] * 1e3:.2f} ({p[op][1]:.0f})" if op in p else "" for p in profiles.values())] for op in longest
-    ]
+    lines = []
+    for op in longest:
+        cells = (f"{p[op][0] * 1e3:.2f} ({p[op][1]:.0f})" if op in p else "" for p in profiles.values())
+        lines.append([op, *cells])
     inside = {name: sum(seconds for seconds, _ in profile.values()) for name, profile in profiles.items()}
     calls = {name: sum(count for _, count in profile.values()) for name, profile in profiles.items()}
     lines.append(["all operators", *(f"{inside[name] * 1e3:.2f} ({calls[name]:.0f})" for name in profiles)])
@@ -107,8 +114,7 @@ def markdown(rows: Sequence[Row], where: dict[str, Any]) -> str:
     lines = [f"{where['cpu']}, {where['threads']} threads; {versions}.", "", *_table(HEADINGS, map(_cells, rows))]
     for row in rows:
         if any(series.profile for series in row.series.values()):
-            headings = ["operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS)]
-            lines += ["", f"{row.name}:", "", *_table(headings, profile_rows(row))]
+            lines += ["", f"{row.name}:", "", *_table(_profile_headings(row), profile_rows(row))]
     return "\n".join([*lines, "", LEGEND, ""])
 
 

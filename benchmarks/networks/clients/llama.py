@@ -70,9 +70,7 @@ def build(size: dict[str, int], dtype: str) -> Subject:
 
     def loss(ids):
         logits, _ = net(ids[:, :-1])
-        return ops.cross_entropy(
-            logits.reshape(-1, config.vocab_size).astype(ms.float32), ids[:, 1:].reshape(-1)
-        )
+        return ops.cross_entropy(logits.reshape(-1, config.vocab_size).astype(ms.float32), ids[:, 1:].reshape(-1))
 
     return Subject(
         net,

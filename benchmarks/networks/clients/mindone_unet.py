@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
@@ -35,7 +37,7 @@ class _NormPart(nn.Cell):
         return ops.silu(self.second(ops.silu(self.first(x))))
 
 
-def build(size: dict, dtype: str) -> Subject:
+def build(size: dict[str, Any], dtype: str) -> Subject:
     """`size`: channels, groups and sample size of the UNet; channels and sample size of the block."""
     if dtype != "float32":
         raise ValueError("it is measured in float32")
