@@ -252,7 +252,7 @@ class MindIRGraph:
         described.seq_info.is_dyn_len = False
         for tensor in tensors:
             described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
-        return [made, *self._items(made, found)]
+        return [made, *self.items(made, found.outputs)]
 
     def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
         """The operator right behind the joined product, and then the reshape that each of the two had."""
@@ -278,10 +278,10 @@ class MindIRGraph:
         reshape.output[0] = reshape.name = root.output[0]
         return [made, reshape]
 
-    def _items(self, tuple_node: NodeProto, found: Found) -> Iterable[NodeProto]:
+    def items(self, tuple_node: NodeProto, values: Mapping[int, Node]) -> Iterable[NodeProto]:
         """TupleGetItem nodes under the names of the values that they replace."""
-        getter = self._by_type("TupleGetItem")
-        for index, value in found.outputs.items():
+        getter = self.by_type("TupleGetItem")
+        for index, value in values.items():
             position = NodeProto(op_type="Constant", name=f"{tuple_node.name}_index_{index}")
             position.output.append(position.name)
             position.attribute.add(name="value", i=index, type=AttributeProto.INT64)
@@ -302,14 +302,14 @@ class MindIRGraph:
         """Nodes that give `kept` the name of `value`, after `others` have been computed."""
         old = value.origin
         after = NodeProto(
-            op_type=f"REF::{self._by_type('MakeTuple')}",
+            op_type=f"REF::{self.by_type('MakeTuple')}",
             input=[_name(i) for i in [kept, *others]],
             output=[f"{old.output[0]}_after"],
             name=f"{old.output[0]}_after",
             domain=old.domain,
         )
         made = NodeProto(
-            op_type=f"REF::{self._by_type('Depend')}",
+            op_type=f"REF::{self.by_type('Depend')}",
             input=[_name(kept), after.output[0]],
             output=old.output,
             name=old.name,
@@ -338,7 +338,8 @@ class MindIRGraph:
             self._fused[key] = primitive.name
         return self._fused[key]
 
-    def _by_type(self, op_type: str) -> str:
+    def by_type(self, op_type: str) -> str:
+        """The name of a primitive without attributes."""
         for primitive in self.model.primitives:
             if primitive.op_type == op_type:
                 return str(primitive.name)
