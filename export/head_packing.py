@@ -100,7 +100,11 @@ def _alike(a: _Heads, b: _Heads) -> bool:
     plain = not one.quant_params and not other.quant_params
     rows = all(h.count * h.features == h.layer.weight.dims[0] for h in (a, b))
     ours, theirs = _target(a.reshape), _target(b.reshape)
-    same = ours is not None and theirs is not None and all(x is y or x == y for x, y in zip(ours[:2], theirs[:2]))
+    same = (
+        ours is not None
+        and theirs is not None
+        and all(x is y or x == y for x, y in zip(ours[:2], theirs[:2], strict=True))
+    )
     return weights and whole and plain and rows and same
 
 

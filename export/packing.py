@@ -91,6 +91,7 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
 
 
 def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, users: Counter[int]) -> Linear | None:
+    """The layer whose result a node is, if its weight belongs to nobody else and its result goes to one user."""
     reshape = None
     if node.kind == "Reshape":
         reshape, node = node, node.inputs[0]

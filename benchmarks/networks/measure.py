@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,33 @@ from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS,
 
 from ms_ascend_ops.library import native
 
-__all__ = ["Row", "Series", "measure", "training"]
+__all__ = ["TRAINING", "Machine", "Row", "Series", "measure", "training"]
 
 TRAINING = "training step"
+
+
+class Machine:
+    """A machine that several runs share: they prepare together, and each has it for itself while it measures.
+
+    The lock is that of a file, which the command flock(1) knows, too. Without a file nothing is locked.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file = None if path is None else path.open("a", encoding="utf-8")
+        self._lock(fcntl.LOCK_SH)
+
+    def _lock(self, kind: int) -> None:
+        if self._file is not None:
+            fcntl.flock(self._file, kind)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else who keeps to the lock does anything within the block."""
+        self._lock(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self._lock(fcntl.LOCK_SH)
 
 
 @dataclass
@@ -79,6 +105,7 @@ def measure(
     effort: Effort,
     tell: Callable[[str], None],
     *,
+    machine: Machine,
     memory: bool = True,
     profile: bool = False,
     threads: Sequence[int] = (),
@@ -92,6 +119,7 @@ def measure(
         wanted: whether a phase is measured.
         effort: how long.
         tell: is told what is going on.
+        machine: where it is alone while it measures.
         memory: run each variant once more, in a process of its own, for its peak memory.
         profile: the same, for its time by operator.
         threads: numbers of threads of this library to measure level O2 with, besides the present one.
@@ -109,8 +137,10 @@ def measure(
             tell(f"{row.name}: compiling")
             runs = {variant: opened(path, phase.inputs) for variant, path in made.items()}
             _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[dtype])
-            tell(row.name)
-            _alternate(row, runs, effort, threads)
+            tell(f"{row.name}: waiting for the machine")
+            with machine.alone():
+                tell(row.name)
+                _alternate(row, runs, effort, threads)
             del runs
             inputs = Path(folder, "inputs.npz")
             _save(phase.inputs, inputs)
@@ -120,12 +150,20 @@ def measure(
                     row.series[variant].memory = child("memory", mindir=str(path), inputs=str(inputs))
                 if profile:
                     tell(f"{row.name}: profile, {variant}")
-                    row.series[variant].profile = child("profile", mindir=str(path), inputs=str(inputs))
+                    with machine.alone():
+                        row.series[variant].profile = child("profile", mindir=str(path), inputs=str(inputs))
     return rows
 
 
 def training(
-    name: str, size: str, dtype: str, effort: Effort, tell: Callable[[str], None], *, memory: bool = True
+    name: str,
+    size: str,
+    dtype: str,
+    effort: Effort,
+    tell: Callable[[str], None],
+    *,
+    machine: Machine,
+    memory: bool = True,
 ) -> Row | None:
     """The step of training. Each variant is a network of its own, with the same parameters at the start."""
     runs = {}
@@ -139,8 +177,10 @@ def training(
     assert subject is not None
     row = Row(name, size, dtype, TRAINING, subject.items, subject.unit)
     _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[dtype])
-    tell(row.name)
-    _alternate(row, runs, effort, ())
+    tell(f"{row.name}: waiting for the machine")
+    with machine.alone():
+        tell(row.name)
+        _alternate(row, runs, effort, ())
     for variant in VARIANTS:
         if memory:
             tell(f"{row.name}: memory, {variant}")

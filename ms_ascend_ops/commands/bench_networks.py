@@ -27,6 +27,7 @@ __all__ = ["bench_networks"]
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables here.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write bars here (PNG).")
+@click.option("--lock", type=click.Path(path_type=Path), help="Measure only while this file is locked (flock).")
 @click.option("--quick", is_flag=True, help="Short and rough.")
 def bench_networks(
     networks: list[str],
@@ -40,6 +41,7 @@ def bench_networks(
     json_path: Path | None,
     markdown: Path | None,
     plot: Path | None,
+    lock: Path | None,
     quick: bool,
 ) -> None:
     """Measure whole networks on this CPU: stock operators, fused ones, and none of them in their places.
@@ -78,7 +80,7 @@ def bench_networks(
         work += [(name, size, dtype) for size in sizes if size in known for dtype in dtypes]
     if not work:
         raise click.ClickException("there is nothing to measure: install a network, or choose another size")
-    rows = _measure(work, phases, [int(count) for count in own_threads], memory, profile, quick, console)
+    rows = _measure(work, phases, [int(count) for count in own_threads], memory, profile, lock, quick, console)
 
     where = operators_report.machine(threads)
     for part in report.tables(rows, where):
@@ -100,6 +102,7 @@ def _measure(
     own_threads: list[int],
     memory: bool,
     profile: bool,
+    lock: Path | None,
     quick: bool,
     console: Any,
 ) -> list[Any]:
@@ -108,12 +111,13 @@ def _measure(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ms_ascend_ops.benchmarks.harness import Effort
-    from ms_ascend_ops.benchmarks.networks.measure import TRAINING, measure, training
+    from ms_ascend_ops.benchmarks.networks.measure import TRAINING, Machine, measure, training
 
     ms.set_context(mode=ms.GRAPH_MODE)
     long = Effort(rounds=15, turn_seconds=0.1, settle_seconds=0.01, most_seconds=6.0)
     effort = Effort(rounds=3, turn_seconds=0.02, most_seconds=0.5) if quick else long
     rows: list[Any] = []
+    machine = Machine(lock)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
@@ -123,10 +127,12 @@ def _measure(
 
         try:
             for name, size, dtype in work:
-                options = {"memory": memory, "profile": profile, "threads": own_threads}
+                options = {"machine": machine, "memory": memory, "profile": profile, "threads": own_threads}
                 try:
                     rows += measure(name, size, dtype, lambda phase: phases in phase, effort, tell, **options)
-                    if phases in TRAINING and (row := training(name, size, dtype, effort, tell, memory=memory)):
+                    if phases in TRAINING and (
+                        row := training(name, size, dtype, effort, tell, machine=machine, memory=memory)
+                    ):
                         rows.append(row)
                 except Exception as error:  # whatever MindSpore or the network raises is the reason
                     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

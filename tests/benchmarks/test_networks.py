@@ -1,3 +1,4 @@
+import fcntl
 import json
 import re
 
@@ -9,7 +10,7 @@ from mindspore import Tensor
 from ms_ascend_ops.benchmarks.harness import Effort
 from ms_ascend_ops.benchmarks.networks import measure, plots, report, subject, variants
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
-from ms_ascend_ops.benchmarks.networks.measure import Row, Series
+from ms_ascend_ops.benchmarks.networks.measure import Machine, Row, Series
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
 
@@ -95,10 +96,25 @@ def test_every_network_says_what_it_needs_and_has_a_tiny_size():
 
 def test_a_phase_is_measured_in_all_variants():
     (made,) = measure.measure(
-        "llama", "tiny", "float32", lambda name: name == "decode after 4", SHORT, lambda _: None, memory=False
+        "llama",
+        "tiny",
+        "float32",
+        lambda name: name == "decode after 4",
+        SHORT,
+        lambda _: None,
+        machine=Machine(),
+        memory=False,
     )
     assert set(made.series) == set(variants.VARIANTS)
     assert all(len(series.rounds) == 2 for series in made.series.values())
+
+
+def test_runs_that_share_a_machine_measure_one_after_the_other(tmp_path):
+    one, other = Machine(tmp_path / "lock"), (tmp_path / "lock").open("a")
+    with one.alone(), pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    other.close()
 
 
 def test_a_variant_that_differs_is_not_timed():

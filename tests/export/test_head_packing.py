@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
-
-from ms_ascend_ops import export_mindir, load, optimize_mindir
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
+
+from ms_ascend_ops import export_mindir, load, optimize_mindir
 
 HIDDEN, SIZE = 24, 6
 
