@@ -34,11 +34,11 @@ HOST_INLINE VI FromScalar(float s, VI)
 // Max and Min as on A2: NaN in either operand gives NaN.
 HOST_INLINE VF MaxOf(VF a, VF b)
 {
-    return Choose(a != a, a, Choose(b != b, b, Choose(a > b, a, b)));
+    return Choose(a != a, a, LargerOf(a, b));
 }
 HOST_INLINE VF MinOf(VF a, VF b)
 {
-    return Choose(a != a, a, Choose(b != b, b, Choose(a < b, a, b)));
+    return Choose(a != a, a, SmallerOf(a, b));
 }
 HOST_INLINE VI MaxOf(VI a, VI b)
 {
@@ -80,7 +80,13 @@ struct Arithmetic<Opcode::MUL> {
 };
 template <>
 struct Arithmetic<Opcode::DIV> {
-    static HOST_INLINE VF Apply(VF a, VF b) { return Divide(a, b); }
+    static HOST_INLINE VF Apply(VF a, VF b)
+    {
+        VF quotient[1] = {a};
+        const VF divisor[1] = {b};
+        Divide(quotient, divisor);
+        return quotient[0];
+    }
 };
 template <>
 struct Arithmetic<Opcode::MAX> {

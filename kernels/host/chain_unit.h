@@ -38,6 +38,19 @@ HOST_INLINE VH RoundedBits(VF v)
     }
 }
 
+template <Other OTHER>
+struct StreamElement {
+    using Type = float;
+};
+template <>
+struct StreamElement<Other::STREAM_HALF> {
+    using Type = half;
+};
+template <>
+struct StreamElement<Other::STREAM_BFLOAT16> {
+    using Type = bfloat16_t;
+};
+
 // N whole vectors, or with WHOLE = false the first n elements of one.
 template <uint32_t N, bool WHOLE>
 struct ChainBlock {
@@ -83,23 +96,53 @@ struct ChainBlock {
     template <typename T>
     HOST_INLINE void KeepRounded(const ChainItem& link) const
     {
-        T* target = Address<T>(link);
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            const VH bits = RoundedBits<T>(value[k]);
-            if (WHOLE) {
-                memcpy(target + k * W, &bits, sizeof(bits));
-            } else {
-                StoreBits(target + k * W, bits, n);
-            }
+            KeepBits(link, k, RoundedBits<T>(value[k]));
         }
     }
-    template <typename T>
-    HOST_INLINE void Round()
+    HOST_INLINE void KeepCast(const ChainItem& link) const
+    {
+        if (__builtin_expect(HaveNan(value), 0)) {
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; ++k) {
+                KeepBits(link, k, FloatToBFloat16(value[k]));
+            }
+            return;
+        }
+#pragma GCC unroll 8
+        for (uint32_t k = 0; k < N; ++k) {
+            KeepBits(link, k, UpperHalves(RoundNumberToBFloat16(value[k])));
+        }
+    }
+    HOST_INLINE void KeepBits(const ChainItem& link, uint32_t k, VH bits) const
+    {
+        uint16_t* target = Address<uint16_t>(link) + k * W;
+        if (WHOLE) {
+            memcpy(target, &bits, sizeof(bits));
+        } else {
+            StoreBits(target, bits, n);
+        }
+    }
+    HOST_INLINE void RoundHalf()
     {
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            value[k] = Rounded(value[k], static_cast<const T*>(nullptr));
+            value[k] = Rounded(value[k], static_cast<const half*>(nullptr));
+        }
+    }
+    HOST_INLINE void RoundBFloat16()
+    {
+        if (__builtin_expect(HaveNan(value), 0)) {
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; ++k) {
+                value[k] = Rounded(value[k], static_cast<const bfloat16_t*>(nullptr));
+            }
+            return;
+        }
+#pragma GCC unroll 8
+        for (uint32_t k = 0; k < N; ++k) {
+            value[k] = reinterpret_cast<VF>(RoundNumberToBFloat16(value[k]) & 0xffff0000u);
         }
     }
     template <Opcode OP>
@@ -122,13 +165,27 @@ struct ChainBlock {
     template <Opcode OP, Other OTHER, bool SWAPPED>
     HOST_INLINE void Binary(const ChainItem& link)
     {
-        const float* stream = OTHER == Other::STREAM ? Address<const float>(link) : nullptr;
+        using T = typename StreamElement<OTHER>::Type;
+        constexpr bool STREAMS = OTHER != Other::BLOCK && OTHER != Other::SELF;
+        const T* stream = STREAMS ? Address<const T>(link) : nullptr;
+        const auto other = [&](uint32_t k) {
+            return STREAMS                 ? Read(stream + k * W)
+                   : OTHER == Other::BLOCK ? LoadBlock(link.operand->base, at + k * W)
+                                           : value[k];
+        };
+        if constexpr (OP == Opcode::DIV) {
+            VF second[N];
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; ++k) {
+                second[k] = SWAPPED ? value[k] : other(k);
+                value[k] = SWAPPED ? other(k) : value[k];
+            }
+            Divide(value, second);
+            return;
+        }
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            const VF other = OTHER == Other::STREAM  ? Read(stream + k * W)
-                             : OTHER == Other::BLOCK ? LoadBlock(link.operand->base, at + k * W)
-                                                     : value[k];
-            value[k] = SWAPPED ? Arithmetic<OP>::Apply(other, value[k]) : Arithmetic<OP>::Apply(value[k], other);
+            value[k] = SWAPPED ? Arithmetic<OP>::Apply(other(k), value[k]) : Arithmetic<OP>::Apply(value[k], other(k));
         }
     }
     // The repeats come one after the other, as on the chip.
@@ -178,8 +235,9 @@ struct ChainBlock {
                 ASCENDC_HOST_LINK(STORE_FLOAT, Keep(link))
                 ASCENDC_HOST_LINK(STORE_HALF, KeepRounded<half>(link))
                 ASCENDC_HOST_LINK(STORE_BFLOAT16, KeepRounded<bfloat16_t>(link))
-                ASCENDC_HOST_LINK(ROUND_HALF, Round<half>())
-                ASCENDC_HOST_LINK(ROUND_BFLOAT16, Round<bfloat16_t>())
+                ASCENDC_HOST_LINK(CAST_BFLOAT16, KeepCast(link))
+                ASCENDC_HOST_LINK(ROUND_HALF, RoundHalf())
+                ASCENDC_HOST_LINK(ROUND_BFLOAT16, RoundBFloat16())
                 ASCENDC_HOST_LINK(ADDS, Scalar<Opcode::ADDS>(link))
                 ASCENDC_HOST_LINK(MULS, Scalar<Opcode::MULS>(link))
                 ASCENDC_HOST_LINK(MAXS, Scalar<Opcode::MAXS>(link))
@@ -200,7 +258,9 @@ struct ChainBlock {
     case static_cast<uint32_t>(BinaryLink(Opcode::OP, Other::OTHER, true)):  \
         Binary<Opcode::OP, Other::OTHER, true>(link);                        \
         break;
-#define ASCENDC_HOST_LINKS(OP) ASCENDC_HOST_LINK(OP, STREAM) ASCENDC_HOST_LINK(OP, BLOCK) ASCENDC_HOST_LINK(OP, SELF)
+#define ASCENDC_HOST_LINKS(OP)                                                                          \
+    ASCENDC_HOST_LINK(OP, STREAM) ASCENDC_HOST_LINK(OP, STREAM_HALF) ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) \
+    ASCENDC_HOST_LINK(OP, BLOCK) ASCENDC_HOST_LINK(OP, SELF)
                 ASCENDC_HOST_LINKS(ADD)
                 ASCENDC_HOST_LINKS(SUB)
                 ASCENDC_HOST_LINKS(MUL)

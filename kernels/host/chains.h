@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "instruction.h"
+#include "narrow.h"
 
 namespace AscendC {
 namespace host {
@@ -15,21 +16,29 @@ namespace host {
 class Chain {
 public:
     void Clear();
-    // Takes in the next instruction; it must stay where it is as long as the chain's items are used.
-    bool Extend(const Instruction& instruction);
+    // Takes in the next instruction; it must stay where it is as long as the chain's items are used. If so, sources
+    // that are not the chain's value become the narrow ones.
+    bool Extend(Instruction& instruction, const NarrowSources& narrow);
     uint32_t Length() const { return static_cast<uint32_t>(parts_.size()); }
     const std::vector<ChainItem>& Items() const { return items_; }
+    // Of each item, the instruction that it is part of.
+    const std::vector<uint32_t>& PartOf() const { return partOf_; }
+    // It cannot run as the instruction it was.
+    bool ReadsNarrow() const { return readsNarrow_; }
 
 private:
     bool Meets(const Operand& operand) const;
     bool Aligned(const Instruction& later) const;
+    void Push(const ChainItem& item);
     void Store(const Operand& to, ElementType type);
 
     std::vector<const Instruction*> parts_;
     std::vector<ChainItem> items_;
+    std::vector<uint32_t> partOf_;
     const Operand* value_ = nullptr;  // what the chain's value was written to last
     ElementType type_ = ElementType::FLOAT;
     bool ended_ = false;
+    bool readsNarrow_ = false;
 };
 
 }  // namespace host

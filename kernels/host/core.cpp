@@ -1,5 +1,6 @@
 #include "core.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +58,7 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large)
     prefetcher_.Reset();
     count_ = 0;
     known_ = nullptr;
+    waiting_ = nullptr;
     wrote_ = false;
 }
 
@@ -137,24 +139,20 @@ Instruction& Core::Next()
     return next;
 }
 
-bool Core::Starts(const Program& program) const
+bool Core::SameViews(const Program& program) const
 {
-    if (program.requests.empty() || program.views.size() != views_.size() ||
-        !SameRequest(program.requests[0], incoming_)) {
-        return false;
-    }
-    for (uint32_t i = 0; i < views_.size(); ++i) {
-        if (!SameForm(program.views[i], views_[i])) {
-            return false;
-        }
-    }
-    return true;
+    return std::equal(program.views.begin(), program.views.end(), views_.begin(), views_.end(), SameForm);
 }
 
-// A known program that begins like the current one. The one that followed the last time is tried first.
+bool Core::Starts(const Program& program) const
+{
+    return !program.requests.empty() && SameRequest(program.requests[0], incoming_) && SameViews(program);
+}
+
+// A known program that begins like the current one. The one that came here the last time is tried first.
 bool Core::Follow()
 {
-    const uint32_t likely = programs_[last_].next;
+    const uint32_t likely = next_[beforeLast_][last_];
     for (uint32_t i = 0; i < MAX_PROGRAMS; ++i) {
         Program& program = programs_[(likely + i) % MAX_PROGRAMS];
         if (Starts(program)) {
@@ -162,6 +160,26 @@ bool Core::Follow()
             for (uint32_t v = 0; v < views_.size(); ++v) {
                 gm_[v] = views_[v].gm;
             }
+            return true;
+        }
+    }
+    return false;
+}
+
+// The current program has left the known one. Another one that begins like it, and goes on with `next` or, if that is
+// null, has no more requests?
+bool Core::Rejoin(const Instruction* next)
+{
+    for (Program& program : programs_) {
+        if (next == nullptr ? program.requests.size() != count_ : program.requests.size() <= count_) {
+            continue;
+        }
+        bool same = SameViews(program) && (next == nullptr || SameRequest(program.requests[count_], *next));
+        for (uint32_t i = 0; i < count_ && same; ++i) {
+            same = SameRequest(program.requests[i], log_[i]);
+        }
+        if (same) {
+            known_ = &program;
             return true;
         }
     }
@@ -186,7 +204,7 @@ void Core::Take()
     HOST_OBSERVED(if (!Executes()) { return; })
     if (known_ == nullptr) {
         if (count_ == MAX_REQUESTS) {
-            EndProgram();
+            EndProgram(NOBODY);
         }
         if (count_ > 0 || !Follow()) {
             log_[count_++] = incoming_;
@@ -194,8 +212,10 @@ void Core::Take()
         }
     } else if (count_ == known_->requests.size() || !SameRequest(known_->requests[count_], incoming_)) {
         Leave();
-        Take();
-        return;
+        if (!Rejoin(&incoming_)) {
+            Take();
+            return;
+        }
     }
     const uint32_t gm = GmOperand(incoming_);
     if (gm < MAX_OPERANDS) {
@@ -207,7 +227,7 @@ void Core::Take()
 void Core::BeforeCopyIn()
 {
     if (wrote_ || count_ >= LONG_PROGRAM) {
-        EndProgram();
+        EndProgram(NOBODY);
     }
 }
 
@@ -255,42 +275,115 @@ void Core::Discard(const char* ub, uint32_t bytes)
 
 // ---- carrying out
 
-void Core::EndProgram()
+// The current program, in the log, is a new one.
+void Core::Learn()
+{
+    oldest_ += &programs_[oldest_] == waiting_ ? 1 : 0;
+    Program& program = programs_[oldest_ % MAX_PROGRAMS];
+    oldest_ = (oldest_ + 1) % MAX_PROGRAMS;
+    program = Program{};
+    program.number = number_++;
+    program.requests.assign(log_, log_ + count_);
+    program.views = views_;
+    program.writtenFirst = WrittenFirst(log_, count_);
+    for (uint32_t v = 0; v < views_.size(); ++v) {
+        gm_[v] = views_[v].gm;
+    }
+    for (uint32_t i = 0; i < count_; ++i) {
+        const uint32_t gm = GmOperand(log_[i]);
+        gm_[views_.size() + i] = gm < MAX_OPERANDS ? log_[i].operands[gm].base : nullptr;
+    }
+    known_ = &program;
+}
+
+// The plan of a program that is followed by `follower`, or, if that is null, by nobody known or the end.
+Plan& Core::PlanFor(Program& program, uint64_t number, const Program* follower)
+{
+    for (Variant& variant : program.variants) {
+        if (variant.follower == number) {
+            return variant.plan;
+        }
+    }
+    if (program.variants.size() < MAX_VARIANTS) {
+        program.variants.emplace_back();
+    } else {  // not the first, which is asked for what they have in common
+        std::rotate(program.variants.begin() + 1, program.variants.begin() + 2, program.variants.end());
+    }
+    Variant& variant = program.variants.back();
+    variant.follower = number;
+    Ranges needed;
+    if (number != END) {
+        needed.Add({ub_, ub_ + UB_BYTES});
+    }
+    if (follower != nullptr) {
+        for (const Span& span : follower->writtenFirst.Spans()) {
+            needed.Remove(span);
+        }
+    }
+    const uint32_t count = static_cast<uint32_t>(program.requests.size());
+    planner_.Make(program.views, program.requests.data(), count, needed, variant.plan);
+    return variant.plan;
+}
+
+// The current program is complete, and waits for the next. `follower`: what comes then, as far as that is known.
+void Core::EndProgram(uint64_t follower)
 {
     if (count_ == 0) {
         return;
     }
-    if (known_ != nullptr && (count_ != known_->requests.size() || !known_->plan.Fits(gm_))) {
+    if (known_ != nullptr && count_ != known_->requests.size()) {
+        Leave();
+        Rejoin(nullptr);
+    }
+    if (known_ != nullptr && !known_->variants.front().plan.Fits(gm_)) {
         Leave();
     }
     if (known_ == nullptr) {
-        Program& program = programs_[oldest_];
-        known_ = &program;
-        oldest_ = (oldest_ + 1) % MAX_PROGRAMS;
-        program.requests.assign(log_, log_ + count_);
-        program.views = views_;
-        planner_.Make(views_, log_, count_, program.plan);
-        for (uint32_t v = 0; v < views_.size(); ++v) {
-            gm_[v] = views_[v].gm;
-        }
-        for (uint32_t i = 0; i < count_; ++i) {
-            const uint32_t gm = GmOperand(log_[i]);
-            gm_[views_.size() + i] = gm < MAX_OPERANDS ? log_[i].operands[gm].base : nullptr;
-        }
+        Learn();
     }
-    known_->plan.Run(gm_, prefetcher_);
-    known_->plan.EndViews(gm_, views_);
+    RunWaiting(known_->number, known_);
+    const Plan& plan = known_->variants.empty() ? PlanFor(*known_, follower, nullptr) : known_->variants.front().plan;
+    memcpy(waitingGm_, gm_, (views_.size() + count_) * sizeof(gm_[0]));
+    plan.EndViews(gm_, views_);
+    waiting_ = known_;
+    waitingPrefetcher_ = prefetcher_;
+    prefetcher_.Reset();
     const uint32_t index = static_cast<uint32_t>(known_ - programs_.data());
-    programs_[last_].next = index;
+    next_[beforeLast_][last_] = static_cast<uint8_t>(index);
+    beforeLast_ = last_;
     last_ = index;
     known_ = nullptr;
     count_ = 0;
     wrote_ = false;
 }
 
+// Runs the program that waits. A plan for what follows is worth making when that follows a second time.
+void Core::RunWaiting(uint64_t number, const Program* follower)
+{
+    if (waiting_ == nullptr) {
+        return;
+    }
+    Program& program = *waiting_;
+    waiting_ = nullptr;
+    std::vector<uint64_t>& once = program.followers;
+    const bool again = number == END || std::find(once.begin(), once.end(), number) != once.end();
+    if (!again) {
+        once.insert(once.begin(), number);
+        once.resize(std::min<size_t>(once.size(), MAX_VARIANTS));
+    }
+    PlanFor(program, again ? number : NOBODY, again ? follower : nullptr).Run(waitingGm_, waitingPrefetcher_);
+}
+
 void Core::Flush()
 {
-    EndProgram();
+    EndProgram(NOBODY);
+    RunWaiting(NOBODY, nullptr);
+}
+
+void Core::Finish()
+{
+    EndProgram(END);
+    RunWaiting(END, nullptr);
 }
 
 void Core::Settle()

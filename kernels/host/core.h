@@ -9,6 +9,9 @@
  * A kernel's loop asks for the same program again and again, with other addresses in global memory. A core keeps its
  * last programs and compares each request with what the same program asked for before: as long as nothing differs,
  * nothing is recorded or planned again.
+ *
+ * Between two tiles nobody waits for a result, so a program that ends there waits until the next one is complete. Most
+ * of what it leaves in the Unified Buffer the next tile overwrites: that is not even written (steps.h).
  */
 #ifndef ASCENDC_HOST_CORE_H
 #define ASCENDC_HOST_CORE_H
@@ -70,6 +73,8 @@ public:
     void CopyOut(char* gm, const char* ub, const CopyShape& shape);
     // Carries out everything recorded.
     void Flush();
+    // The same at the end of a block: the Unified Buffer is not needed any more.
+    void Finish();
     // And makes every view a copy of its own, so that other cores may change the source.
     void Settle();
     // Where the bytes at this UB address are now; everything recorded has run.
@@ -88,22 +93,40 @@ public:
 private:
     static constexpr uint32_t MAX_REQUESTS = 128;  // of a program
     static constexpr uint32_t LONG_PROGRAM = 48;   // ends before the next copy in
-    static constexpr uint32_t MAX_PROGRAMS = 12;
+    static constexpr uint32_t MAX_PROGRAMS = 128;
     static constexpr uint32_t MAX_ORIGINS = 160;
 
+    static constexpr uint32_t MAX_VARIANTS = 4;      // of a program
+    static constexpr uint64_t NOBODY = 0;          // what follows is not known
+    static constexpr uint64_t END = 1;             // nothing follows
+    static constexpr uint64_t FIRST_NUMBER = 2;
+
+    // How to run a program if that one follows.
+    struct Variant {
+        uint64_t follower = NOBODY;
+        Plan plan;
+    };
+
     struct Program {
+        uint64_t number = NOBODY;
         std::vector<Instruction> requests;
         std::vector<View> views;  // at its start
-        Plan plan;
-        uint32_t next = 0;  // the program that came after it the last time
+        Ranges writtenFirst;      // UB that it writes before it reads it
+        std::vector<Variant> variants;
+        std::vector<uint64_t> followers;  // that came once
     };
 
     static Core& Create();
     void Take();
     bool Follow();
+    bool SameViews(const Program& program) const;
     bool Starts(const Program& program) const;
+    bool Rejoin(const Instruction* next);
     void Leave();
-    void EndProgram();
+    void Learn();
+    Plan& PlanFor(Program& program, uint64_t number, const Program* follower);
+    void EndProgram(uint64_t follower);
+    void RunWaiting(uint64_t number, const Program* follower);
 
     char* ub_ = nullptr;
     uint32_t blockIdx_ = 0;
@@ -113,7 +136,10 @@ private:
     uint32_t count_ = 0;        // of the requests of the current program
     Program* known_ = nullptr;  // the known program whose requests these have been so far; else they are in log_
     uint32_t last_ = 0;         // the last program
+    uint32_t beforeLast_ = 0;   // and the one before
+    uint8_t next_[MAX_PROGRAMS][MAX_PROGRAMS] = {};  // what came after these two, [beforeLast_][last_], the last time
     uint32_t oldest_ = 0;       // the program to be replaced next
+    uint64_t number_ = FIRST_NUMBER;
     static thread_local Core* t_current;
     Prefetcher prefetcher_;
     Planner planner_;
@@ -121,6 +147,10 @@ private:
     std::vector<Program> programs_;
     Instruction incoming_;
     const char* gm_[MAX_ORIGINS];
+    // The program that is complete but has not run, where its global memory is, and what its tiles will need next.
+    Program* waiting_ = nullptr;
+    const char* waitingGm_[MAX_ORIGINS];
+    Prefetcher waitingPrefetcher_;
     Instruction log_[MAX_REQUESTS];
 };
 

@@ -83,6 +83,7 @@ void Groups::Clear()
     groups_.clear();
     copiesOut_.clear();
     lastUses_.clear();
+    frozen_ = 0;
 }
 
 void Groups::Add(const Instruction& instruction)
@@ -176,7 +177,8 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
 // Several rows take an instruction for every 64 columns: the next 64 columns become part of the last instruction.
 bool Groups::Widens(const Instruction& later)
 {
-    if (groups_.empty() || groups_.back().members.back() + 1 != instructions_.size()) {
+    if (groups_.empty() || groups_.back().members.back() + 1 != instructions_.size() ||
+        instructions_.size() == frozen_) {
         return false;
     }
     Group& group = groups_.back();
@@ -311,6 +313,7 @@ bool Groups::SinkCopy(const Instruction& copy)
 
 void Groups::Discard(const char* begin, const char* end)
 {
+    frozen_ = static_cast<uint32_t>(instructions_.size());
     uint32_t kept = 0;
     for (const uint32_t copy : copiesOut_) {
         const Operand& from = instructions_[copy].operands[1];

@@ -51,6 +51,7 @@ private:
     std::vector<Group> groups_;
     std::vector<uint32_t> copiesOut_;  // not yet known to be the last use of their source
     std::vector<uint32_t> lastUses_;   // copies that are
+    uint32_t frozen_ = 0;              // so many instructions came before the last Discard
 };
 
 void SetEnds(Instruction& instruction);

@@ -103,8 +103,9 @@ enum class Link : uint8_t {
     LOAD_HALF,
     LOAD_BFLOAT16,
     STORE_FLOAT,
-    STORE_HALF,      // of a value that was rounded
+    STORE_HALF,
     STORE_BFLOAT16,  // of a value that was rounded
+    CAST_BFLOAT16,   // rounds and stores; the value is not needed any more
     ROUND_HALF,
     ROUND_BFLOAT16,
     ADDS,
@@ -124,12 +125,8 @@ enum class Link : uint8_t {
 
 constexpr uint32_t BINARY_OPCODES = 6;  // the first of Opcode
 
-enum class Other : uint32_t {
-    STREAM,
-    BLOCK,
-    SELF,
-    COUNT
-};  // the second operand: elements, a DataBlock, or the value itself
+// The second operand: elements (of 16 bits: cast to float), a DataBlock, or the value itself.
+enum class Other : uint32_t { STREAM, STREAM_HALF, STREAM_BFLOAT16, BLOCK, SELF, COUNT };
 
 // The value is the first operand, or with `swapped` the second.
 constexpr Link BinaryLink(Opcode opcode, Other other, bool swapped)
@@ -151,6 +148,7 @@ struct ChainItem {
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
+    bool convertsHalf;  // with an instruction of the CPU
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
     RunFn reduceSum;              // unit = repeat of float

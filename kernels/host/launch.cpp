@@ -79,7 +79,7 @@ void RunBlock(Job& job, uint32_t blockIdx)
     t_job = &job;
     try {
         job.block(job.kernel, job.workspace);
-        core.Flush();
+        core.Finish();
     } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
         job.trapped.store(true, std::memory_order_release);
     }

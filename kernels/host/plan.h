@@ -12,6 +12,7 @@
 
 #include "instruction.h"
 #include "prefetch.h"
+#include "ranges.h"
 
 namespace AscendC {
 namespace host {

@@ -34,12 +34,70 @@ Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
 
 }  // namespace
 
-void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, Plan& plan)
+// ---- what requests read and write
+
+namespace {
+
+Span SpanOf(const Operand& operand, uint32_t units)
+{
+    return {operand.base, operand.base + operand.stride * (units - 1) + operand.extent};
+}
+
+void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
+{
+    if (operand.stride <= static_cast<int64_t>(operand.extent)) {
+        ranges.Add(SpanOf(operand, units));
+        return;
+    }
+    for (uint32_t u = 0; u < units; ++u) {
+        const char* const row = operand.base + operand.stride * u;
+        ranges.Add({row, row + operand.extent});
+    }
+}
+
+}  // namespace
+
+Ranges WrittenFirst(const Instruction* requests, uint32_t count)
+{
+    Ranges written;
+    Ranges readFirst;
+    for (uint32_t i = 0; i < count; ++i) {
+        const Instruction& request = requests[i];
+        const bool out =
+            request.request == RequestKind::COPY_OUT || request.request == RequestKind::COPY_OUT_ADD;
+        if (request.request == RequestKind::VECTOR || out) {
+            for (uint32_t a = 1; a < request.operandCount; ++a) {
+                Ranges read;
+                read.Add(SpanOf(request.operands[a], request.units));
+                for (const Span& known : written.Spans()) {
+                    read.Remove(known);
+                }
+                for (const Span& span : read.Spans()) {
+                    readFirst.Add(span);
+                }
+            }
+        }
+        if (request.request == RequestKind::VECTOR || request.request == RequestKind::COPY_IN ||
+            request.request == RequestKind::DISCARD) {
+            AddRows(request.operands[0], request.units, written);
+        }
+    }
+    for (const Span& span : readFirst.Spans()) {
+        written.Remove(span);
+    }
+    return written;
+}
+
+// ---- planning
+
+void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
+                   Plan& plan)
 {
     plan = Plan{};
     plan_ = &plan;
     views_ = views;
     groups_.Clear();
+    steps_.Clear();
     gm_.clear();
     for (uint32_t i = 0; i < views_.size(); ++i) {
         views_[i].origin = static_cast<int32_t>(i);
@@ -58,7 +116,7 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
         }
     }
     groups_.WriteThrough();
-    Compile();
+    Compile(needed);
     plan.endViews_ = views_;
 }
 
@@ -180,6 +238,7 @@ void Planner::Overwrite(const Span& span, bool gapless)
 void Planner::Discard(const Span& freed)
 {
     groups_.Discard(freed.begin, freed.end);
+    steps_.Forget(static_cast<uint32_t>(groups_.Instructions().size()), freed);
     for (uint32_t i = 0; i < views_.size();) {
         if (freed.Covers(views_[i].ub)) {
             RemoveView(i);
@@ -235,58 +294,36 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
 
 // ---- the plan
 
-// The step of the instructions in the chain, the last of the plan.
-void Planner::AddStep(uint32_t groupUnits)
+void Planner::Compile(const Ranges& needed)
 {
     Plan& plan = *plan_;
-    const uint32_t length = chain_.Length();
-    if (length == 0) {
-        return;
-    }
-    const uint32_t first = static_cast<uint32_t>(plan.instructions_.size()) - length;
-    const uint32_t ratio = plan.instructions_[first].units / groupUnits;
-    if (length == 1) {
-        plan.steps_.push_back({first, 0, ratio});
-    } else {
-        const std::vector<ChainItem>& items = chain_.Items();
-        plan.steps_.push_back({static_cast<uint32_t>(plan.items_.size()), static_cast<uint32_t>(items.size()), ratio});
-        plan.items_.insert(plan.items_.end(), items.begin(), items.end());
-    }
-    chain_.Clear();
-}
-
-void Planner::Compile()
-{
-    const std::vector<Instruction>& all = groups_.Instructions();
-    Plan& plan = *plan_;
-    plan.instructions_.reserve(all.size());  // chains point into it
-    for (const Group& group : groups_.List()) {
-        Plan::StepGroup steps{static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)};
-        for (const uint32_t i : group.members) {
-            plan.instructions_.push_back(all[i]);
-            Instruction& instruction = plan.instructions_.back();
-            if (group.elements == 1 && chain_.Extend(instruction)) {
-                continue;
-            }
-            plan.instructions_.pop_back();
-            AddStep(group.units);
-            plan.instructions_.push_back(all[i]);
-            if (group.elements > 1 || !chain_.Extend(instruction)) {
-                plan.steps_.push_back(
-                    {static_cast<uint32_t>(plan.instructions_.size()) - 1, 0, instruction.units / group.units});
-            }
+    std::vector<Instruction>& instructions = plan.instructions_;
+    steps_.Find(groups_, instructions);
+    steps_.LeaveOut(needed, instructions);
+    const std::vector<Group>& groups = groups_.List();
+    uint32_t last = static_cast<uint32_t>(groups.size());
+    for (const Step& step : steps_.List()) {
+        if (step.count == 0) {
+            continue;
         }
-        AddStep(group.units);
-        steps.count = static_cast<uint32_t>(plan.steps_.size()) - steps.first;
-        plan.groups_.push_back(steps);
-    }
-    for (uint32_t i = 0; i < plan.instructions_.size(); ++i) {
-        const Instruction& instruction = plan.instructions_[i];
-        plan.turns_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
-        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-            const Operand& operand = instruction.operands[a];
-            if (operand.origin != NO_ORIGIN) {
-                plan.relocations_.push_back({i, a, operand.origin, operand.base - gm_[operand.origin]});
+        const Group& group = groups[step.group];
+        if (step.group != last) {
+            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
+            last = step.group;
+        }
+        const uint32_t items = static_cast<uint32_t>(step.items.size());
+        const uint32_t ratio = instructions[step.first].units / group.units;
+        plan.steps_.push_back({items == 0 ? step.first : static_cast<uint32_t>(plan.items_.size()), items, ratio});
+        plan.items_.insert(plan.items_.end(), step.items.begin(), step.items.end());
+        plan.groups_.back().count += 1;
+        for (uint32_t i = step.first; i < step.first + step.count; ++i) {
+            const Instruction& instruction = instructions[i];
+            plan.turns_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
+            for (uint32_t a = 0; a < instruction.operandCount; ++a) {
+                const Operand& operand = instruction.operands[a];
+                if (operand.origin != NO_ORIGIN) {
+                    plan.relocations_.push_back({i, a, operand.origin, operand.base - gm_[operand.origin]});
+                }
             }
         }
     }

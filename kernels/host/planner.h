@@ -8,17 +8,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "chains.h"
 #include "groups.h"
 #include "plan.h"
+#include "steps.h"
 
 namespace AscendC {
 namespace host {
 
+// The bytes of the Unified Buffer that these requests write before they read them.
+Ranges WrittenFirst(const Instruction* requests, uint32_t count);
+
 class Planner {
 public:
-    // `views` at the start: the first origins. Request i copies from or to origin views.size() + i.
-    void Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, Plan& plan);
+    // `views` at the start: the first origins. Request i copies from or to origin views.size() + i. `needed`: the bytes
+    // of the Unified Buffer that somebody may read afterwards.
+    void Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
+              Plan& plan);
 
 private:
     static constexpr uint32_t MAX_VIEWS = 12;
@@ -33,13 +38,12 @@ private:
     void Materialize(uint32_t view);
     void RemoveView(uint32_t view);
     void Discard(const Span& freed);
-    void Compile();
-    void AddStep(uint32_t groupUnits);
+    void Compile(const Ranges& needed);
 
     std::vector<View> views_;
     std::vector<const char*> gm_;  // of each origin
     Groups groups_;
-    Chain chain_;
+    Steps steps_;
     Plan* plan_ = nullptr;
 };
 

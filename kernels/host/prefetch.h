@@ -11,13 +11,6 @@
 namespace AscendC {
 namespace host {
 
-struct Span {
-    const char* begin;
-    const char* end;
-    bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
-    bool Covers(const Span& other) const { return begin <= other.begin && other.end <= end; }
-};
-
 // Rows in memory: the first, their length, and the distance from one to the next.
 struct Rows {
     uint32_t rows;

@@ -72,6 +72,28 @@ HOST_INLINE VF Choose(VI mask, VF yes, VF no)
     return mask ? yes : no;
 }
 
+// a > b ? a : b and a < b ? a : b, so that b comes out where one is NaN.
+HOST_INLINE VF LargerOf(VF a, VF b)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_max_ps(a, b);
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_max_ps(a, b);
+#else
+    return Choose(a > b, a, b);
+#endif
+}
+HOST_INLINE VF SmallerOf(VF a, VF b)
+{
+#if defined(HOST_SIMD_AVX512)
+    return _mm512_min_ps(a, b);
+#elif defined(HOST_SIMD_AVX2)
+    return _mm256_min_ps(a, b);
+#else
+    return Choose(a < b, a, b);
+#endif
+}
+
 // True if any lane of a comparison result is set.
 HOST_INLINE bool Any(VI mask)
 {
@@ -121,6 +143,12 @@ HOST_INLINE VF SqrtOf(VF a)
 }
 
 // ---- binary16 and bfloat16, round to nearest even
+
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2) || defined(HOST_SIMD_NEON)
+constexpr bool CONVERTS_HALF = true;
+#else
+constexpr bool CONVERTS_HALF = false;
+#endif
 
 HOST_INLINE float HalfToFloatScalar(uint16_t h)
 {
@@ -228,20 +256,51 @@ HOST_INLINE VF BFloat16ToFloat(VH h)
     return reinterpret_cast<VF>(Widen(h) << 16);
 }
 
-// The bits of f rounded to bfloat16, in the upper halves; below them anything.
+// The bits of f, not NaN, rounded to bfloat16, in the upper halves; below them anything.
+HOST_INLINE VU RoundNumberToBFloat16(VF f)
+{
+    const VU bits = reinterpret_cast<VU>(f);
+#if defined(HOST_SIMD_AVX512)
+    const __m512i integer = reinterpret_cast<__m512i>(bits);
+    const __mmask16 odd = _mm512_test_epi32_mask(integer, _mm512_set1_epi32(0x10000));
+    const __m512i rounded = _mm512_add_epi32(integer, _mm512_set1_epi32(0x7fff));
+    return reinterpret_cast<VU>(_mm512_mask_add_epi32(rounded, odd, integer, _mm512_set1_epi32(0x8000)));
+#else
+    return bits + 0x7fffu + ((bits >> 16) & 1u);
+#endif
+}
+
+// The same of any f.
 HOST_INLINE VU RoundToBFloat16(VF f)
 {
+    return f != f ? reinterpret_cast<VU>(f) | 0x400000u : RoundNumberToBFloat16(f);
+}
+
+// Is there a NaN in any of them?
+template <uint32_t N>
+HOST_INLINE bool HaveNan(const VF (&v)[N])
+{
 #if defined(HOST_SIMD_AVX512)
-    const __m512i bits = _mm512_castps_si512(f);
-    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-    __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-    rounded = _mm512_mask_add_epi32(rounded, odd, bits, _mm512_set1_epi32(0x8000));
-    const __mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
-    return reinterpret_cast<VU>(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)));
+    uint32_t lanes = 0;
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; k += 2) {
+        lanes |= _mm512_cmp_ps_mask(v[k], v[k + 1 < N ? k + 1 : k], _CMP_UNORD_Q);
+    }
+    return lanes != 0;
+#elif defined(HOST_SIMD_AVX2)
+    __m256 lanes = _mm256_setzero_ps();
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; k += 2) {
+        lanes = _mm256_or_ps(lanes, _mm256_cmp_ps(v[k], v[k + 1 < N ? k + 1 : k], _CMP_UNORD_Q));
+    }
+    return _mm256_movemask_ps(lanes) != 0;
 #else
-    const VU bits = reinterpret_cast<VU>(f);
-    const VU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return f != f ? bits | 0x400000u : rounded;
+    VI lanes = {};
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; ++k) {
+        lanes |= v[k] != v[k];
+    }
+    return Any(lanes);
 #endif
 }
 
@@ -388,33 +447,51 @@ HOST_INLINE VI Rounded(VI v, const int32_t*)
 
 // ---- float32 functions, error at most about 1 ULP
 
-// Correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the quotient. Lanes
-// where that could go wrong are divided: a divisor so large that its reciprocal is subnormal, a dividend or quotient so
-// small that the residual is, and everything that ends as NaN (divisors 0 and infinity, infinite dividends).
-HOST_INLINE VF Divide(VF a, VF b)
+// a / b with correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the
+// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is subnormal,
+// a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and infinity,
+// infinite dividends). Blocks of several vectors are asked for that once.
+template <uint32_t N>
+HOST_INLINE void Divide(VF (&a)[N], const VF (&b)[N])
 {
 #if defined(HOST_SIMD_AVX512)
-    const __m512 one = _mm512_set1_ps(1.0f);
-    __m512 r = _mm512_rcp14_ps(b);
-    r = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, r, one), r);
-    const __m512 q = _mm512_mul_ps(a, r);
-    const __m512 quotient = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b, q, a), q);
-    __mmask16 fine = _mm512_cmp_ps_mask(_mm512_abs_ps(b), _mm512_set1_ps(0x1p120f), _CMP_LT_OQ);
-    fine = _mm512_mask_cmp_ps_mask(fine, _mm512_abs_ps(a), _mm512_set1_ps(0x1p-100f), _CMP_GT_OQ);
-    fine = _mm512_mask_cmp_ps_mask(fine, _mm512_abs_ps(quotient), _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
-    if (__builtin_expect(fine != 0xffff, 0)) {
-        return _mm512_mask_div_ps(quotient, static_cast<__mmask16>(~fine), a, b);
+    constexpr int SMALLER_MAGNITUDE = 0xa;
+    constexpr int LARGER_MAGNITUDE = 0xb;
+    VF quotient[N];
+    VF least = Set(1.0f);
+    VF leastQuotient = Set(1.0f);
+    VF largest = Set(1.0f);
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; ++k) {
+        __m512 r = _mm512_rcp14_ps(b[k]);
+        r = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b[k], r, _mm512_set1_ps(1.0f)), r);
+        const __m512 q = _mm512_mul_ps(a[k], r);
+        quotient[k] = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b[k], q, a[k]), q);
+        least = _mm512_range_ps(least, a[k], SMALLER_MAGNITUDE);
+        leastQuotient = _mm512_range_ps(leastQuotient, quotient[k], SMALLER_MAGNITUDE);
+        largest = _mm512_range_ps(largest, b[k], LARGER_MAGNITUDE);
     }
-    return quotient;
-#else
-    return a / b;
+    least = _mm512_range_ps(least, leastQuotient, SMALLER_MAGNITUDE);
+    __mmask16 fine = _mm512_cmp_ps_mask(least, _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
+    fine = _mm512_mask_cmp_ps_mask(fine, largest, _mm512_set1_ps(0x1p120f), _CMP_LT_OQ);
+    if (__builtin_expect(fine == 0xffff && !HaveNan(quotient), 1)) {
+#pragma GCC unroll 8
+        for (uint32_t k = 0; k < N; ++k) {
+            a[k] = quotient[k];
+        }
+        return;
+    }
 #endif
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; ++k) {
+        a[k] = a[k] / b[k];
+    }
 }
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with the minimax polynomial of Cephes' expf.
 HOST_INLINE VF ExpOf(VF x)
 {
-    const VF limited = Choose(x > Set(89.0f), Set(89.0f), Choose(x < Set(-104.0f), Set(-104.0f), x));
+    const VF limited = LargerOf(Set(-104.0f), SmallerOf(Set(89.0f), x));  // NaN stays
     const VF magic = Set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
     const VF shifted = Fma(limited, Set(1.44269504088896341f), magic);
     const VF nf = shifted - magic;

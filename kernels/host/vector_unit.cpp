@@ -688,6 +688,7 @@ const VectorUnit& Table(const char* name)
     static const VectorUnit table = [name] {
         VectorUnit unit{};
         unit.name = name;
+        unit.convertsHalf = CONVERTS_HALF;
         FillArithmetic<float>(unit, ElementType::FLOAT);
         FillArithmetic<half>(unit, ElementType::HALF);
         FillArithmetic<int32_t>(unit, ElementType::INT32);

@@ -1,0 +1,70 @@
+#include "meaning.h"
+
+#include <unordered_map>
+
+#include "types.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+Meaning::Kind KindOf(Opcode opcode)
+{
+    if (static_cast<uint32_t>(opcode) < BINARY_OPCODES) {
+        return Meaning::BINARY;
+    }
+    return opcode < Opcode::EXP ? Meaning::SCALAR : Meaning::UNARY;
+}
+
+using Meanings = std::unordered_map<RunFn, Meaning>;
+
+Meanings AllMeanings()
+{
+    Meanings meanings;
+    const auto add = [&](RunFn run, const Meaning& meaning) {
+        if (run != nullptr) {
+            meanings.emplace(run, meaning);
+        }
+    };
+    for (uint32_t op = 0; op < OPCODES; ++op) {
+        for (const Layout layout : {Layout::CONTIGUOUS, Layout::BROADCAST0, Layout::BROADCAST1, Layout::ACCUMULATE}) {
+            const Opcode opcode = static_cast<Opcode>(op);
+            const bool collects = opcode == Opcode::ADD || opcode == Opcode::MAX || opcode == Opcode::MIN;
+            if (layout == Layout::ACCUMULATE && !collects) {
+                continue;
+            }
+            add(g_vectorUnit->arithmetic[op][static_cast<uint32_t>(ElementType::FLOAT)][static_cast<uint32_t>(layout)],
+                {KindOf(opcode), opcode, layout, ElementType::FLOAT, ElementType::FLOAT});
+        }
+    }
+    for (const ElementType narrow : {ElementType::HALF, ElementType::BFLOAT16}) {
+        const uint32_t type = static_cast<uint32_t>(narrow);
+        const uint32_t floats = static_cast<uint32_t>(ElementType::FLOAT);
+        add(g_vectorUnit->cast[type][floats][0],
+            {Meaning::CAST, Opcode::ADD, Layout::CONTIGUOUS, narrow, ElementType::FLOAT});
+        add(g_vectorUnit->cast[floats][type][0],
+            {Meaning::CAST, Opcode::ADD, Layout::CONTIGUOUS, ElementType::FLOAT, narrow});
+    }
+    return meanings;
+}
+
+}  // namespace
+
+Meaning MeaningOf(const Instruction& instruction)
+{
+    static const Meanings meanings = AllMeanings();
+    const auto found = meanings.find(instruction.run);
+    if (found == meanings.end()) {
+        return {};
+    }
+    const RoundMode mode = static_cast<RoundMode>(instruction.option);
+    const bool directed = mode != RoundMode::CAST_NONE && mode != RoundMode::CAST_RINT;
+    if (found->second.kind == Meaning::CAST && found->second.from == ElementType::FLOAT && directed) {
+        return {};
+    }
+    return found->second;
+}
+
+}  // namespace host
+}  // namespace AscendC

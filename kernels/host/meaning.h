@@ -1,0 +1,27 @@
+/*!
+ * What a recorded instruction does, told by its loop.
+ */
+#ifndef ASCENDC_HOST_MEANING_H
+#define ASCENDC_HOST_MEANING_H
+
+#include "instruction.h"
+
+namespace AscendC {
+namespace host {
+
+// Element-wise instructions on floats and casts between them and 16 bits, where a unit is an element; all others are
+// opaque.
+struct Meaning {
+    enum Kind { OPAQUE, BINARY, SCALAR, UNARY, CAST } kind = OPAQUE;
+    Opcode opcode = Opcode::ADD;
+    Layout layout = Layout::CONTIGUOUS;
+    ElementType from = ElementType::FLOAT;
+    ElementType to = ElementType::FLOAT;
+};
+
+Meaning MeaningOf(const Instruction& instruction);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_MEANING_H

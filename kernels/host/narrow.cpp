@@ -1,0 +1,79 @@
+#include "narrow.h"
+
+#include "meaning.h"
+#include "ranges.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+struct WideningCast {
+    Operand to;
+    NarrowSource from;
+};
+
+Span SpanOf(const Operand& operand)
+{
+    return {operand.base, operand.end};
+}
+
+bool IsWidening(const Meaning& meaning)
+{
+    return meaning.kind == Meaning::CAST && meaning.to == ElementType::FLOAT &&
+           (meaning.from == ElementType::BFLOAT16 || g_vectorUnit->convertsHalf);
+}
+
+// Nobody writes to it behind the cast, so that readers may come at any time.
+bool Stays(const Operand& source, const std::vector<Instruction>& instructions, uint32_t cast)
+{
+    for (uint32_t i = cast; i < instructions.size(); ++i) {
+        if (SpanOf(instructions[i].operands[0]).Overlaps(SpanOf(source))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+NarrowSource Find(const std::vector<WideningCast>& casts, const Operand& operand)
+{
+    for (const WideningCast& cast : casts) {
+        if (operand.stride == sizeof(float) && SpanOf(cast.to).Covers(SpanOf(operand))) {
+            NarrowSource found = cast.from;
+            found.operand.base += (operand.base - cast.to.base) / 2;
+            found.operand.end = found.operand.base + (operand.end - operand.base) / 2;
+            return found;
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& instructions)
+{
+    std::vector<NarrowSources> found(instructions.size());
+    std::vector<WideningCast> casts;
+    for (uint32_t i = 0; i < instructions.size(); ++i) {
+        const Instruction& instruction = instructions[i];
+        const Meaning meaning = MeaningOf(instruction);
+        if (meaning.kind != Meaning::OPAQUE) {
+            for (uint32_t a = 1; a < instruction.operandCount; ++a) {
+                found[i][a] = Find(casts, instruction.operands[a]);
+            }
+        }
+        const Operand& to = instruction.operands[0];
+        for (uint32_t c = static_cast<uint32_t>(casts.size()); c-- > 0;) {
+            if (SpanOf(casts[c].to).Overlaps(SpanOf(to))) {
+                casts.erase(casts.begin() + c);
+            }
+        }
+        if (IsWidening(meaning) && Stays(instruction.operands[1], instructions, i)) {
+            casts.push_back({to, {meaning.from, instruction.operands[1]}});
+        }
+    }
+    return found;
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,170 @@
+#include "steps.h"
+
+#include <algorithm>
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+bool IsStore(Link link)
+{
+    return link == Link::STORE_FLOAT || link == Link::STORE_HALF || link == Link::STORE_BFLOAT16;
+}
+
+bool Collects(Link link)
+{
+    return link == Link::SUM || link == Link::LARGEST || link == Link::SMALLEST;
+}
+
+void AddRead(const Operand& operand, Ranges& needed)
+{
+    if (operand.origin == NO_ORIGIN) {
+        needed.Add({operand.base, operand.end});
+    }
+}
+
+bool IsUnread(const Operand& written, const Ranges& needed)
+{
+    return written.origin == NO_ORIGIN && !needed.Overlaps({written.base, written.end});
+}
+
+// What a value is rounded for before a store that is the last to use it, that store can do.
+void RoundInStore(std::vector<ChainItem>& items)
+{
+    const size_t count = items.size();
+    if (count < 2) {
+        return;
+    }
+    const Link round = items[count - 2].link;
+    ChainItem& store = items[count - 1];
+    if (round == Link::ROUND_BFLOAT16 && store.link == Link::STORE_BFLOAT16) {
+        store.link = Link::CAST_BFLOAT16;
+        items.erase(items.end() - 2);
+    } else if (round == Link::ROUND_HALF && store.link == Link::STORE_HALF) {
+        items.erase(items.end() - 2);
+    }
+}
+
+}  // namespace
+
+void Steps::Clear()
+{
+    steps_.clear();
+    numbers_.clear();
+    forgotten_.clear();
+    chain_.Clear();
+}
+
+void Steps::EndChain(uint32_t group)
+{
+    const uint32_t length = chain_.Length();
+    if (length == 0) {
+        return;
+    }
+    Step step{group, static_cast<uint32_t>(numbers_.size()) - length, length, {}, {}};
+    if (length > 1 || chain_.ReadsNarrow()) {
+        step.items = chain_.Items();
+        step.partOf = chain_.PartOf();
+    }
+    steps_.push_back(std::move(step));
+    chain_.Clear();
+}
+
+void Steps::Find(const Groups& groups, std::vector<Instruction>& instructions)
+{
+    const std::vector<Instruction>& all = groups.Instructions();
+    const std::vector<NarrowSources> narrow = FindNarrowSources(all);
+    instructions.clear();
+    instructions.reserve(all.size());  // chains point into it
+    for (uint32_t g = 0; g < groups.List().size(); ++g) {
+        const Group& group = groups.List()[g];
+        const bool chains = group.elements == 1;
+        for (const uint32_t i : group.members) {
+            instructions.push_back(all[i]);
+            if (!chains || !chain_.Extend(instructions.back(), narrow[i])) {
+                EndChain(g);
+                instructions.back() = all[i];
+                if (!chains || !chain_.Extend(instructions.back(), narrow[i])) {
+                    instructions.back() = all[i];
+                    steps_.push_back({g, static_cast<uint32_t>(numbers_.size()), 1, {}, {}});
+                }
+            }
+            numbers_.push_back(i);
+        }
+        EndChain(g);
+    }
+}
+
+// ---- what nobody reads
+
+// Everything behind instruction `number` has been looked at: what was forgotten there is not needed before.
+void Steps::Pass(uint32_t number, Ranges& needed)
+{
+    while (passed_ > 0 && forgotten_[passed_ - 1].number > number) {
+        needed.Remove(forgotten_[--passed_].span);
+    }
+}
+
+void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
+{
+    std::vector<ChainItem> kept;  // the last one first
+    for (uint32_t k = static_cast<uint32_t>(step.items.size()); k-- > 0;) {
+        const ChainItem& item = step.items[k];
+        Pass(numbers_[step.first + step.partOf[k]], needed);
+        if (IsStore(item.link)) {
+            if (IsUnread(*item.operand, needed)) {
+                continue;
+            }
+            needed.Remove({item.operand->base, item.operand->end});
+        } else if (kept.empty() && !Collects(item.link)) {
+            continue;  // nobody needs the value any more
+        } else if (item.operand != nullptr) {
+            AddRead(*item.operand, needed);
+        }
+        kept.push_back(item);
+    }
+    std::reverse(kept.begin(), kept.end());
+    step.items = std::move(kept);
+    RoundInStore(step.items);
+    step.count = step.items.empty() ? 0 : step.count;
+}
+
+void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const
+{
+    const Operand& to = instruction.operands[0];
+    if (IsUnread(to, needed)) {
+        step.count = 0;
+        return;
+    }
+    if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
+        needed.Remove({to.base, to.end});
+    }
+    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
+        AddRead(instruction.operands[i], needed);
+    }
+}
+
+void Steps::LeaveOut(Ranges needed, const std::vector<Instruction>& instructions)
+{
+    passed_ = static_cast<uint32_t>(forgotten_.size());
+    // Backwards in the order of the program, which copies out may have left.
+    std::vector<uint32_t> order(steps_.size());
+    for (uint32_t i = 0; i < order.size(); ++i) {
+        order[i] = i;
+    }
+    std::sort(order.begin(), order.end(),
+              [this](uint32_t a, uint32_t b) { return numbers_[steps_[a].first] > numbers_[steps_[b].first]; });
+    for (const uint32_t i : order) {
+        Step& step = steps_[i];
+        if (!step.items.empty()) {
+            LeaveOutOfChain(step, needed);
+        } else {
+            Pass(numbers_[step.first], needed);
+            LeaveOutInstruction(step, instructions[step.first], needed);
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

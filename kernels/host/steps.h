@@ -1,0 +1,60 @@
+/*!
+ * From groups of instructions to what a plan runs: chains are found, and what nobody will read is left out.
+ */
+#ifndef ASCENDC_HOST_STEPS_H
+#define ASCENDC_HOST_STEPS_H
+
+#include <cstdint>
+#include <vector>
+
+#include "chains.h"
+#include "groups.h"
+#include "ranges.h"
+
+namespace AscendC {
+namespace host {
+
+// Instructions of a group that run together: one, or a chain.
+struct Step {
+    uint32_t group;
+    uint32_t first;                // of the instructions
+    uint32_t count;                // 0: left out
+    std::vector<ChainItem> items;  // of a chain
+    std::vector<uint32_t> partOf;  // of each item: which of the step's instructions
+};
+
+class Steps {
+public:
+    // The instructions of the groups go to `instructions`, where chains point into.
+    void Find(const Groups& groups, std::vector<Instruction>& instructions);
+    // Instructions from `number` on, counted as in the groups, do not need what these bytes held before.
+    void Forget(uint32_t number, const Span& span) { forgotten_.push_back({number, span}); }
+    // Leaves out what is written to bytes of the Unified Buffer that nobody reads, `needed` those that somebody will
+    // read when all has run.
+    void LeaveOut(Ranges needed, const std::vector<Instruction>& instructions);
+    void Clear();
+
+    const std::vector<Step>& List() const { return steps_; }
+
+private:
+    struct Forgotten {
+        uint32_t number;
+        Span span;
+    };
+
+    void EndChain(uint32_t group);
+    void LeaveOutOfChain(Step& step, Ranges& needed);
+    void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
+    void Pass(uint32_t number, Ranges& needed);
+
+    std::vector<Step> steps_;
+    std::vector<uint32_t> numbers_;  // of the instructions, in the groups
+    std::vector<Forgotten> forgotten_;
+    uint32_t passed_ = 0;  // of forgotten_, from its end
+    Chain chain_;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_STEPS_H
