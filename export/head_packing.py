@@ -34,12 +34,12 @@ class _Heads:
     @property
     def count(self) -> int:
         assert self.transpose.shape is not None
-        return self.transpose.shape[1]
+        return int(self.transpose.shape[1])
 
     @property
     def features(self) -> int:
         assert self.transpose.shape is not None
-        return self.transpose.shape[3]
+        return int(self.transpose.shape[3])
 
 
 def pack_heads(graph: MindIRGraph) -> list[Entry]:
