@@ -144,14 +144,17 @@ def measure(
             del runs
             inputs = Path(folder, "inputs.npz")
             _save(phase.inputs, inputs)
-            for variant, path in made.items():
-                if memory:
+            arguments = {variant: {"mindir": str(path), "inputs": str(inputs)} for variant, path in made.items()}
+            if memory:
+                for variant in made:
                     tell(f"{row.name}: memory, {variant}")
-                    row.series[variant].memory = child("memory", mindir=str(path), inputs=str(inputs))
-                if profile:
-                    tell(f"{row.name}: profile, {variant}")
-                    with machine.alone():
-                        row.series[variant].profile = child("profile", mindir=str(path), inputs=str(inputs))
+                    row.series[variant].memory = child("memory", **arguments[variant])
+            if profile:
+                tell(f"{row.name}: waiting for the machine")
+                with machine.alone():
+                    for variant in made:
+                        tell(f"{row.name}: profile, {variant}")
+                        row.series[variant].profile = child("profile", **arguments[variant])
     return rows
 
 
