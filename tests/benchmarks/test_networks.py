@@ -11,6 +11,7 @@ from ms_ascend_ops.benchmarks.harness import Effort
 from ms_ascend_ops.benchmarks.networks import measure, plots, report, subject, variants
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
 from ms_ascend_ops.benchmarks.networks.measure import Machine, Row, Series
+from ms_ascend_ops.benchmarks.networks.worker import by_operator
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
 
@@ -122,6 +123,12 @@ def test_a_variant_that_differs_is_not_timed():
     with pytest.raises(ValueError, match=re.escape("net small float32: prefill: fused differs from stock by 1.0e+00")):
         measure._compare(made, {"stock": [Tensor([1.0])], "fused": [Tensor([2.0])]}, 1e-4)
     measure._compare(made, {"stock": [Tensor([1.0])], "ablated": [Tensor([2.0])]}, 1e-4)
+
+
+def test_a_profile_has_the_median_of_each_node():
+    text = "Default/MatMul-op1;HostCpuOps;17,1.0,0 18,9.0,0 19,2.0,0 \nDefault/MatMul-op2;HostCpuOps;17,3.0,0 \n"
+    text += "Default/net/Add-op0;HostCpuOps;17,0.5,0 \n"
+    assert by_operator(text) == {"MatMul": (pytest.approx(0.005), 2), "Add": (pytest.approx(0.0005), 1)}
 
 
 def test_report(tmp_path):
