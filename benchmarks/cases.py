@@ -63,7 +63,17 @@ class Case:
 
     @cached_property
     def inputs(self) -> list[np.ndarray]:
+        """Those that are written in place stay as they were drawn: providers take `own_inputs`."""
         return self.operator.inputs(Draw(self.dtype), *self.shape)
+
+    def own_inputs(self) -> list[np.ndarray]:
+        """The inputs, for one provider: copies of those that it writes."""
+        return [array.copy() if i in self.written else array for i, array in enumerate(self.inputs)]
+
+    @property
+    def written(self) -> list[int]:
+        """Positions of the inputs that are changed in place."""
+        return [self.input_names.index(name) for name in registry.signature(self.operator_name).writes]
 
     @property
     def input_names(self) -> list[str]:
@@ -71,8 +81,9 @@ class Case:
 
     @property
     def output_names(self) -> list[str]:
-        """Of the outputs that the functions return."""
-        return [tensor.name for tensor in registry.op_spec(self.operator_name).forward.outputs][: self.operator.outputs]
+        """Of what the functions return: the inputs that are changed in place, or else outputs."""
+        signature = registry.signature(self.operator_name)
+        return list(signature.writes) or [tensor.name for tensor in signature.outputs][: self.operator.outputs]
 
     @property
     def differentiable(self) -> list[int]:
@@ -86,13 +97,13 @@ class Case:
 
     @property
     def results(self) -> list[np.ndarray]:
-        """What our kernels computed: the outputs that the functions return, then the gradients."""
+        """What our kernels computed: what the functions return, then the gradients."""
         gradients = [self.arrays[f"d{self.input_names[i]}"] for i in self.differentiable]
         return [self.arrays[name] for name in self.output_names] + gradients
 
     @cached_property
     def _prepared(self) -> tuple[list[Launch], dict[str, np.ndarray]]:
-        arrays = dict(zip(self.input_names, self.inputs, strict=True))
+        arrays = dict(zip(self.input_names, self.own_inputs(), strict=True))
         launches = [self._launch(call, arrays) for call in self.operator.forward]
         if self.gradient:
             returned, draw = self.output_names, Draw(self.dtype, 1)

@@ -16,7 +16,7 @@ from ms_ascend_ops.benchmarks import ops
 
 from ms_ascend_ops import registry
 
-__all__ = ["DTYPES", "SHAPES", "Call", "Draw", "Node", "Operator", "names", "operator", "unmeasured"]
+__all__ = ["DTYPES", "SHAPES", "SMALL_SHAPES", "Call", "Draw", "Node", "Operator", "names", "operator", "unmeasured"]
 
 DTYPES = {
     "float32": np.dtype(np.float32),
@@ -33,10 +33,13 @@ SHAPES = (
     (333, 4097),  # tails everywhere
 )
 
+SMALL_SHAPES = ((3, 33), (2, 40))  # different sizes everywhere; even ones, for those who halve them
+
 # What a file in ops/ may hold besides inputs, ours, stock and pytorch.
 _OPTIONAL: dict[str, Any] = {
     "VARIANTS": {"": {}},
     "SHAPES": SHAPES,
+    "SMALL_SHAPES": SMALL_SHAPES,
     "OUTPUTS": 1,
     "FORWARD": None,
     "GRADIENT": None,
@@ -98,6 +101,7 @@ class Operator:
     onnx: Callable[..., list[Node]] | None
     variants: Mapping[str, Mapping[str, Any]]
     shapes: Sequence[tuple[int, ...]]
+    small_shapes: Sequence[tuple[int, ...]]
     outputs: int
     forward: tuple[Call, ...]
     gradient: tuple[Call, ...]

@@ -37,7 +37,7 @@ class Fused:
     exact: bool = True  # rounds as the network does, in half precision too
     note: str = ""
     keywords: dict[str, Object] | None = None  # of the Python function, where they are not the attributes
-    constant: tuple[int, ...] = ()  # inputs to which the operator gives no gradient
+    constant: tuple[int, ...] = ()  # inputs to which the operator does not give the gradient of the formula
 
 
 @dataclass(frozen=True)
@@ -512,12 +512,14 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
         return Skip("cos and sin lie in another way than the operator takes")
     if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
         return None
-    if cos.shape[-1] == x.shape[-1] and not all(_holds_angles_twice(t, mode) for t in (cos, sin)):
+    twice = cos.shape[-1] == x.shape[-1]
+    if twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin)):
         return Skip("its cos and sin are not known to hold every angle twice, of which the operator reads one")
     attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0}
     keywords = {"mode": mode, "layout": layout}
     inputs = (x, *tables)
-    return Fused("rotary_embedding", inputs, {0: m.root}, attributes, False, f"{mode}, {layout}", keywords, (1, 2))
+    constant = (1, 2) if twice else ()  # a learned table would get the gradients of both halves in the first
+    return Fused("rotary_embedding", inputs, {0: m.root}, attributes, False, f"{mode}, {layout}", keywords, constant)
 
 
 # --- Softmax of scaled and masked scores --------------------------------------------------------------------------
@@ -534,10 +536,8 @@ def _build_masked_softmax(m: Match) -> Fused | Skip | None:
         s not in (1, w) for s, w in zip(m["mask"].shape[::-1], m["x"].shape[::-1], strict=False)
     ):
         return None
-    note = f"scale {scale:g}; a row that is masked as a whole gives zeros; no gradient for the mask"
-    return Fused(
-        "scaled_masked_softmax", (m["x"], m["mask"]), {0: m.root}, {"scale": scale}, False, note, constant=(1,)
-    )
+    note = f"scale {scale:g}; a row that is masked as a whole gives zeros"
+    return Fused("scaled_masked_softmax", (m["x"], m["mask"]), {0: m.root}, {"scale": scale}, False, note)
 
 
 def _build_softmax(m: Match) -> Fused | Skip | None:

@@ -31,7 +31,7 @@ from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["VERSION", "FusedPrimitive", "Selector"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector", "kernel"]
 
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
@@ -69,6 +69,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         bprop: Callable[..., Any] | None,
     ):
         target = ms.get_context("device_target")
+        self.attributes = attributes
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -111,6 +112,7 @@ class _Applied:
     def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...]):
         self.function = function
         self.constants = constants
+        self.attributes = getattr(function, "attributes", {})
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         return self.function(*tensors, *self.constants)
@@ -199,7 +201,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         bprop = self._bprop
         gradient = registry.op_spec(self.signature.name).gradient
         if bprop is not None and gradient is not None:
-            bprop = bprop(_applied(FusedPrimitive(gradient, attributes, None)))
+            bprop = bprop(kernel(gradient.name, **attributes))
         return _applied(FusedPrimitive(self.signature, attributes, bprop))
 
     def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
@@ -208,6 +210,12 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
             self._rule(shapes, values)
+
+
+def kernel(name: str, **attributes: Any) -> Callable[..., Any]:
+    """A kernel, for a bprop: takes its tensors, which are not checked; its attributes are `.attributes`."""
+    signature = registry.signature(name)
+    return _applied(FusedPrimitive(signature, signature.check_attributes(attributes), None))
 
 
 def _applied(primitive: FusedPrimitive) -> Callable[..., Any]:

@@ -12,10 +12,10 @@ _LARGE = 2**25  # elements
 def cases(operator):
     """The cases of one operator; the largest are marked slow."""
     rows = json.loads((Path(__file__).parent / "data" / "cann_bench_cases.json").read_text())
+    chosen = [row for row in rows if row["operator"] == operator]
+    assert chosen, f"no case of {operator}"  # pytest would only skip the test
     return [
-        pytest.param(row, marks=[pytest.mark.slow] if np.prod(row["input_shape"][0]) > _LARGE else [])
-        for row in rows
-        if row["operator"] == operator
+        pytest.param(row, marks=[pytest.mark.slow] if np.prod(row["input_shape"][0]) > _LARGE else []) for row in chosen
     ]
 
 

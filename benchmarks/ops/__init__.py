@@ -7,13 +7,15 @@ Needed:
     stock(*tensors, ...)           the composition of stock MindSpore operators
     pytorch(torch, *tensors, ...)  the composition of PyTorch's
 
-These three return the first output, or a tuple of the first `OUTPUTS`. After the tensors they take, by name, the
-attributes of a variant. MindSpore compiles `ours` and `stock` in GRAPH mode.
+These three return the first output, or a tuple of the first `OUTPUTS`; those of an operator that writes inputs in place
+return these. After the tensors they take, by name, the attributes of a variant. MindSpore compiles `ours` and `stock`
+in GRAPH mode, where inputs that are written are Parameters. The tests take `inputs`, `ours` and `stock` from here, too.
 
 Where it fits:
 
     VARIANTS       {label: attributes}: sets of attributes to measure; "" is the label of the plain one
-    SHAPES         for `inputs`; default: `operators.SHAPES`, rows x cols
+    SHAPES         for `inputs`: one row, in cache, in memory, tails; default: `operators.SHAPES`, rows x cols
+    SMALL_SHAPES   two small ones with the same number of sizes, for tests; default: `operators.SMALL_SHAPES`
     OUTPUTS        how many outputs the functions return, and get a gradient; default: 1
     FORWARD        tuple of `operators.Call`: the kernels of a forward pass, if it is not the one of the same name
     GRADIENT       the same for the gradient, if it is not `<op>_grad`; no kernel at all: it is not measured

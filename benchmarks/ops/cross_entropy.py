@@ -6,7 +6,7 @@ from mindspore import ops
 
 from ms_ascend_ops import ops as fused
 
-SHAPES = ((1, 32000), (512, 32000), (128, 151936), (65536, 21))
+SHAPES = ((1, 32000), (512, 32000), (128, 151936), (65536, 21), (333, 4097))
 
 
 def inputs(draw, rows, classes):

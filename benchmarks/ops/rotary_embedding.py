@@ -10,6 +10,7 @@ from ms_ascend_ops import ops as fused
 VARIANTS = {"": {}, "interleave": {"mode": "interleave"}}
 FLOPS = (3, 3)
 SHAPES = ((1, 1, 32, 128), (1, 128, 32, 128), (1, 2048, 32, 128), (1, 2048, 8, 128), (2, 333, 7, 64))
+SMALL_SHAPES = ((2, 3, 2, 8), (1, 5, 3, 12))
 
 
 def inputs(draw, batch, seq, heads, dim):

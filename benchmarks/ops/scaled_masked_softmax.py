@@ -9,7 +9,8 @@ from ms_ascend_ops import ops as fused
 
 VARIANTS = {"": {"scale": 0.125}}
 FLOPS = (7, 5)
-SHAPES = ((1, 32, 1, 2048), (1, 8, 256, 256), (2, 16, 1024, 1024))
+SHAPES = ((1, 32, 1, 2048), (1, 8, 256, 256), (2, 16, 1024, 1024), (2, 7, 333, 129))
+SMALL_SHAPES = ((2, 3, 5, 33), (1, 2, 4, 7))
 
 
 def inputs(draw, batch, heads, queries, keys):

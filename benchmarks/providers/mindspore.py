@@ -13,16 +13,18 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
 
 from ms_ascend_ops.library import native
 
-__all__ = ["fused", "pynative", "stock"]
+__all__ = ["Forward", "ForwardAndGradient", "flat", "fused", "pynative", "stock", "tensor"]
 
 
-class _Forward(nn.Cell):
+class Forward(nn.Cell):
+    """A function with the attributes of a case."""
+
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
         self.function = function
@@ -32,10 +34,28 @@ class _Forward(nn.Cell):
         return self.function(*inputs, *self.arguments)
 
 
-class _ForwardAndGradient(nn.Cell):
+class _InPlace(nn.Cell):
+    """What is written are Parameters, next to each other, and stays where it is: a graph copies what it returns."""
+
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
-        self.forward = _Forward(function, case)
+        self.forward = Forward(function, case)
+        self.first = min(case.written)
+        arrays = [case.inputs[i] for i in range(self.first, self.first + len(case.written))]
+        self.written = ParameterTuple([Parameter(tensor(array), name=f"written{i}") for i, array in enumerate(arrays)])
+        self.done = Tensor([1], ms.int32)
+
+    def construct(self, *inputs):
+        written = self.forward(*inputs[: self.first], *self.written, *inputs[self.first :])
+        return ops.depend(self.done, written)
+
+
+class ForwardAndGradient(nn.Cell):
+    """What the function returns, and the gradients of its inputs. Takes gradients of what it returns, then inputs."""
+
+    def __init__(self, function: Callable[..., Any], case: Case):
+        super().__init__()
+        self.forward = Forward(function, case)
         self.outputs = case.operator.outputs
 
     def construct(self, *tensors):
@@ -69,20 +89,22 @@ def pynative(case: Case, threads: int) -> Prepared:
 
 
 def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
-    network = (_ForwardAndGradient if case.gradient else _Forward)(function, case)
-    tensors = [_tensor(array) for array in (case.dys if case.gradient else []) + case.inputs]
+    cell = _InPlace if case.written else ForwardAndGradient if case.gradient else Forward
+    network = cell(function, case)
+    given = [array for i, array in enumerate(case.inputs) if i not in case.written]
+    tensors = [tensor(array) for array in (case.dys if case.gradient else []) + given]
 
     def graph() -> Any:
         return network(*tensors)
 
     def by_python() -> Any:
         returned = network(*tensors)
-        for value in _flat(returned):
+        for value in flat(returned):
             value.data_sync(True)
         return returned
 
     def results(returned: Any) -> list[np.ndarray]:
-        outputs, gradients = _flat(returned), []
+        outputs, gradients = list(network.written) if case.written else flat(returned), []
         if case.gradient:
             count = case.operator.outputs
             outputs, gradients = outputs[:count], [outputs[count + i] for i in case.differentiable]
@@ -91,11 +113,13 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
     return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, lambda: ms.set_context(mode=mode))
 
 
-def _tensor(array: np.ndarray) -> Tensor:
+def tensor(array: np.ndarray) -> Tensor:
+    """One of MindSpore."""
     if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to MindSpore
         return Tensor(array.astype(np.float32)).astype(ms.bfloat16)
     return Tensor(array)
 
 
-def _flat(value: Any) -> list[Tensor]:
-    return [leaf for item in value for leaf in _flat(item)] if isinstance(value, tuple) else [value]
+def flat(value: Any) -> list[Tensor]:
+    """What a network returned, tuples in tuples, as a list."""
+    return [leaf for item in value for leaf in flat(item)] if isinstance(value, tuple) else [value]

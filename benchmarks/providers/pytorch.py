@@ -35,7 +35,7 @@ def _function(case: Case) -> Callable[..., Any]:
 
 def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared:
     torch.set_num_threads(threads)
-    inputs = [_tensor(array).requires_grad_(i in case.differentiable) for i, array in enumerate(case.inputs)]
+    inputs = [_tensor(array).requires_grad_(i in case.differentiable) for i, array in enumerate(case.own_inputs())]
     differentiable = [inputs[i] for i in case.differentiable]
     dys = [_tensor(array) for array in case.dys] if case.gradient else []
 

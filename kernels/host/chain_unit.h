@@ -27,17 +27,6 @@ HOST_INLINE VF LoadBlock(const char* base, [[maybe_unused]] size_t at)
 #endif
 }
 
-// The value as 16 bits, of one that has been rounded to T.
-template <typename T>
-HOST_INLINE VH RoundedBits(VF v)
-{
-    if constexpr (std::is_same<T, bfloat16_t>::value) {
-        return UpperHalves(reinterpret_cast<VU>(v));
-    } else {
-        return FloatToHalf(v);
-    }
-}
-
 template <Other OTHER>
 struct StreamElement {
     using Type = float;
@@ -93,26 +82,40 @@ struct ChainBlock {
             }
         }
     }
-    template <typename T>
-    HOST_INLINE void KeepRounded(const ChainItem& link) const
+    HOST_INLINE void KeepHalf(const ChainItem& link) const
     {
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            KeepBits(link, k, RoundedBits<T>(value[k]));
+            KeepBits(link, k, FloatToHalf(value[k]));
         }
+    }
+    HOST_INLINE void KeepRounded(const ChainItem& link) const
+    {
+        KeepUpperHalves(link, [this](uint32_t k) { return reinterpret_cast<VU>(value[k]); });
     }
     HOST_INLINE void KeepCast(const ChainItem& link) const
     {
         if (__builtin_expect(HaveNan(value), 0)) {
+            KeepUpperHalves(link, [this](uint32_t k) { return RoundToBFloat16(value[k]); });
+        } else {
+            KeepUpperHalves(link, [this](uint32_t k) { return RoundNumberToBFloat16(value[k]); });
+        }
+    }
+    template <class Bits>
+    HOST_INLINE void KeepUpperHalves(const ChainItem& link, const Bits& bits) const
+    {
+        if constexpr (N % 2 == 0) {
+            uint16_t* target = Address<uint16_t>(link);
+#pragma GCC unroll 8
+            for (uint32_t k = 0; k < N; k += 2) {
+                const VHH two = UpperHalves(bits(k), bits(k + 1));
+                memcpy(target + k * W, &two, sizeof(two));
+            }
+        } else {
 #pragma GCC unroll 8
             for (uint32_t k = 0; k < N; ++k) {
-                KeepBits(link, k, FloatToBFloat16(value[k]));
+                KeepBits(link, k, UpperHalves(bits(k)));
             }
-            return;
-        }
-#pragma GCC unroll 8
-        for (uint32_t k = 0; k < N; ++k) {
-            KeepBits(link, k, UpperHalves(RoundNumberToBFloat16(value[k])));
         }
     }
     HOST_INLINE void KeepBits(const ChainItem& link, uint32_t k, VH bits) const
@@ -233,8 +236,8 @@ struct ChainBlock {
                 ASCENDC_HOST_LINK(LOAD_HALF, Fetch<half>(link))
                 ASCENDC_HOST_LINK(LOAD_BFLOAT16, Fetch<bfloat16_t>(link))
                 ASCENDC_HOST_LINK(STORE_FLOAT, Keep(link))
-                ASCENDC_HOST_LINK(STORE_HALF, KeepRounded<half>(link))
-                ASCENDC_HOST_LINK(STORE_BFLOAT16, KeepRounded<bfloat16_t>(link))
+                ASCENDC_HOST_LINK(STORE_HALF, KeepHalf(link))
+                ASCENDC_HOST_LINK(STORE_BFLOAT16, KeepRounded(link))
                 ASCENDC_HOST_LINK(CAST_BFLOAT16, KeepCast(link))
                 ASCENDC_HOST_LINK(ROUND_HALF, RoundHalf())
                 ASCENDC_HOST_LINK(ROUND_BFLOAT16, RoundBFloat16())
@@ -258,9 +261,10 @@ struct ChainBlock {
     case static_cast<uint32_t>(BinaryLink(Opcode::OP, Other::OTHER, true)):  \
         Binary<Opcode::OP, Other::OTHER, true>(link);                        \
         break;
-#define ASCENDC_HOST_LINKS(OP)                                                                          \
-    ASCENDC_HOST_LINK(OP, STREAM) ASCENDC_HOST_LINK(OP, STREAM_HALF) ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) \
-    ASCENDC_HOST_LINK(OP, BLOCK) ASCENDC_HOST_LINK(OP, SELF)
+#define ASCENDC_HOST_LINKS(OP)                                                                             \
+    ASCENDC_HOST_LINK(OP, STREAM)                                                                          \
+    ASCENDC_HOST_LINK(OP, STREAM_HALF) ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) ASCENDC_HOST_LINK(OP, BLOCK) \
+        ASCENDC_HOST_LINK(OP, SELF)
                 ASCENDC_HOST_LINKS(ADD)
                 ASCENDC_HOST_LINKS(SUB)
                 ASCENDC_HOST_LINKS(MUL)

@@ -43,7 +43,6 @@ void Chain::Clear()
     items_.clear();
     partOf_.clear();
     value_ = nullptr;
-    ended_ = false;
     readsNarrow_ = false;
 }
 
@@ -103,11 +102,51 @@ void Chain::Store(const Operand& to, ElementType type)
     type_ = type;
 }
 
+// Sums up the chain's value, the present one or an earlier one. Two sums in the same lanes never meet in a group.
+bool Chain::Collect(const Instruction& instruction, Link link)
+{
+    if (!Aligned(instruction)) {
+        return false;
+    }
+    for (uint32_t i = static_cast<uint32_t>(items_.size()); i-- > 0;) {
+        const bool there = items_[i].link == Link::STORE_FLOAT || items_[i].link == Link::LOAD_FLOAT;
+        if (there && Same(*items_[i].operand, instruction.operands[1])) {
+            parts_.push_back(&instruction);
+            items_.insert(items_.begin() + i + 1, {link, 0.0f, &instruction.operands[0]});
+            partOf_.insert(partOf_.begin() + i + 1, Length() - 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Copies the chain's value to yet another place.
+bool Chain::Copy(const Instruction& instruction)
+{
+    const uint32_t bytes = type_ == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);
+    if (parts_.empty() || !Meets(instruction.operands[1]) || instruction.operands[0].extent != bytes ||
+        !Aligned(instruction)) {
+        return false;
+    }
+    parts_.push_back(&instruction);
+    Push({ByType(type_, Link::STORE_FLOAT, Link::STORE_HALF, Link::STORE_BFLOAT16), 0.0f, &instruction.operands[0]});
+    return true;
+}
+
 bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
 {
     const Meaning meaning = MeaningOf(instruction);
-    if (meaning.kind == Meaning::OPAQUE || ended_ || items_.size() + 4 > MAX_LINKS ||
-        (!parts_.empty() && (instruction.units != parts_[0]->units || type_ != meaning.from))) {
+    if (meaning.kind == Meaning::OPAQUE || items_.size() + 4 > MAX_LINKS ||
+        (!parts_.empty() && instruction.units != parts_[0]->units)) {
+        return false;
+    }
+    if (meaning.kind == Meaning::COPY) {
+        return Copy(instruction);
+    }
+    if (meaning.layout == Layout::ACCUMULATE && !parts_.empty()) {
+        return Collect(instruction, CollectLink(meaning.opcode));
+    }
+    if (!parts_.empty() && type_ != meaning.from) {
         return false;
     }
     Operand* const operands = instruction.operands;
@@ -137,9 +176,10 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     if (value_ == nullptr) {
         Push({ByType(types[first], Link::LOAD_FLOAT, Link::LOAD_HALF, Link::LOAD_BFLOAT16), 0.0f, &source});
     }
-    if (binary && meaning.layout == Layout::ACCUMULATE) {
+    if (meaning.layout == Layout::ACCUMULATE) {
         Push({CollectLink(meaning.opcode), 0.0f, &operands[0]});
-        ended_ = true;
+        value_ = &source;
+        type_ = ElementType::FLOAT;
         return true;
     }
     if (binary) {

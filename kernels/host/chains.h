@@ -29,6 +29,8 @@ public:
 private:
     bool Meets(const Operand& operand) const;
     bool Aligned(const Instruction& later) const;
+    bool Collect(const Instruction& instruction, Link link);
+    bool Copy(const Instruction& instruction);
     void Push(const ChainItem& item);
     void Store(const Operand& to, ElementType type);
 
@@ -37,7 +39,6 @@ private:
     std::vector<uint32_t> partOf_;
     const Operand* value_ = nullptr;  // what the chain's value was written to last
     ElementType type_ = ElementType::FLOAT;
-    bool ended_ = false;
     bool readsNarrow_ = false;
 };
 

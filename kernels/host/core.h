@@ -96,9 +96,9 @@ private:
     static constexpr uint32_t MAX_PROGRAMS = 128;
     static constexpr uint32_t MAX_ORIGINS = 160;
 
-    static constexpr uint32_t MAX_VARIANTS = 4;      // of a program
-    static constexpr uint64_t NOBODY = 0;          // what follows is not known
-    static constexpr uint64_t END = 1;             // nothing follows
+    static constexpr uint32_t MAX_VARIANTS = 4;  // of a program
+    static constexpr uint64_t NOBODY = 0;        // what follows is not known
+    static constexpr uint64_t END = 1;           // nothing follows
     static constexpr uint64_t FIRST_NUMBER = 2;
 
     // How to run a program if that one follows.
@@ -138,7 +138,7 @@ private:
     uint32_t last_ = 0;         // the last program
     uint32_t beforeLast_ = 0;   // and the one before
     uint8_t next_[MAX_PROGRAMS][MAX_PROGRAMS] = {};  // what came after these two, [beforeLast_][last_], the last time
-    uint32_t oldest_ = 0;       // the program to be replaced next
+    uint32_t oldest_ = 0;                            // the program to be replaced next
     uint64_t number_ = FIRST_NUMBER;
     static thread_local Core* t_current;
     Prefetcher prefetcher_;

@@ -54,6 +54,11 @@ Meanings AllMeanings()
 Meaning MeaningOf(const Instruction& instruction)
 {
     static const Meanings meanings = AllMeanings();
+    if (instruction.run == g_vectorUnit->copy) {
+        const Operand& to = instruction.operands[0];
+        const bool byElement = to.stride == to.extent && to.stride == instruction.operands[1].stride;
+        return {byElement ? Meaning::COPY : Meaning::OPAQUE};
+    }
     const auto found = meanings.find(instruction.run);
     if (found == meanings.end()) {
         return {};

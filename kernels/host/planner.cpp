@@ -63,8 +63,7 @@ Ranges WrittenFirst(const Instruction* requests, uint32_t count)
     Ranges readFirst;
     for (uint32_t i = 0; i < count; ++i) {
         const Instruction& request = requests[i];
-        const bool out =
-            request.request == RequestKind::COPY_OUT || request.request == RequestKind::COPY_OUT_ADD;
+        const bool out = request.request == RequestKind::COPY_OUT || request.request == RequestKind::COPY_OUT_ADD;
         if (request.request == RequestKind::VECTOR || out) {
             for (uint32_t a = 1; a < request.operandCount; ++a) {
                 Ranges read;

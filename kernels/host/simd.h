@@ -251,6 +251,28 @@ HOST_INLINE VH UpperHalves(VU v)
 #endif
 }
 
+typedef uint16_t VHH __attribute__((vector_size(4 * W)));  // 2 W of them
+
+// Of a, then of b: an instruction less for each than one by one.
+HOST_INLINE VHH UpperHalves(VU a, VU b)
+{
+#if defined(HOST_SIMD_AVX512)
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25,
+                                         23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return reinterpret_cast<VHH>(
+        _mm512_permutex2var_epi16(reinterpret_cast<__m512i>(a), odd, reinterpret_cast<__m512i>(b)));
+#elif defined(HOST_SIMD_AVX2)
+    const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(reinterpret_cast<__m256i>(a), 16),
+                                               _mm256_srli_epi32(reinterpret_cast<__m256i>(b), 16));
+    return reinterpret_cast<VHH>(_mm256_permute4x64_epi64(packed, 0xd8));
+#else
+    const VH halves[2] = {UpperHalves(a), UpperHalves(b)};
+    VHH result;
+    memcpy(&result, halves, sizeof(result));
+    return result;
+#endif
+}
+
 HOST_INLINE VF BFloat16ToFloat(VH h)
 {
     return reinterpret_cast<VF>(Widen(h) << 16);
@@ -448,9 +470,9 @@ HOST_INLINE VI Rounded(VI v, const int32_t*)
 // ---- float32 functions, error at most about 1 ULP
 
 // a / b with correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the
-// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is subnormal,
-// a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and infinity,
-// infinite dividends). Blocks of several vectors are asked for that once.
+// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is
+// subnormal, a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and
+// infinity, infinite dividends). Blocks of several vectors are asked for that once.
 template <uint32_t N>
 HOST_INLINE void Divide(VF (&a)[N], const VF (&b)[N])
 {

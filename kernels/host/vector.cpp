@@ -13,7 +13,8 @@ constexpr uint32_t RUN_REPEAT = static_cast<uint32_t>(Layout::REPEAT);
 void IssueRepeats(RunFn run, const Operand* operands, uint32_t count, uint32_t repeats, uint32_t lanes, float scalar,
                   uint32_t option)
 {
-    Instruction& instruction = Core::Current().Next();
+    Core& core = Core::Current();
+    Instruction& instruction = core.Next();
     instruction.run = run;
     instruction.units = repeats;
     instruction.lanes = lanes;
@@ -23,7 +24,7 @@ void IssueRepeats(RunFn run, const Operand* operands, uint32_t count, uint32_t r
     for (uint32_t i = 0; i < count; ++i) {
         instruction.operands[i] = operands[i];
     }
-    Core::Current().Issue();
+    core.Issue();
 }
 
 // Repeats whose blocks lie apart: one block of every repeat at a time.
@@ -64,8 +65,9 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         IssueContiguous(runs[RUN_CONTIGUOUS], sources, count, elements, scalar, option);
         return;
     }
+    Core& core = Core::Current();
     const auto start = [&]() -> Instruction& {
-        Instruction& instruction = Core::Current().Next();
+        Instruction& instruction = core.Next();
         instruction.operandCount = count;
         instruction.scalar = scalar;
         instruction.option = option;
@@ -83,7 +85,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         instruction.operands[0] = {sources[0].base, 0, ONE_REPEAT_BYTE_SIZE};
         instruction.operands[1] = ByElement(sources[1]);
         instruction.operands[2] = instruction.operands[0];
-        Core::Current().Issue();
+        core.Issue();
         return;
     }
     const int oneBlock = binary && walks[2] == Walk::ONE_BLOCK ? 2 : (binary && walks[1] == Walk::ONE_BLOCK ? 1 : 0);
@@ -96,7 +98,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
             instruction.operands[i] = ByElement(sources[i]);
         }
         instruction.operands[oneBlock] = {sources[oneBlock].base, 0, ONE_BLK_SIZE};
-        Core::Current().Issue();
+        core.Issue();
         return;
     }
     if (tail > 0) {  // what remains is laid out by repeats: the last, shorter one is an instruction of its own
@@ -136,7 +138,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
     if (layout == Layout::REPEAT && binary && sources[0].base == sources[2].base) {
         instruction.fold = runs[static_cast<uint32_t>(Layout::FOLD)];
     }
-    Core::Current().Issue();
+    core.Issue();
 }
 
 }  // namespace

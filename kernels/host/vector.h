@@ -94,7 +94,8 @@ inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, ui
     if (elements == 0) {
         return;
     }
-    Instruction& instruction = Core::Current().Next();
+    Core& core = Core::Current();
+    Instruction& instruction = core.Next();
     instruction.run = run;
     instruction.units = elements;
     instruction.operandCount = count;
@@ -103,7 +104,7 @@ inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, ui
     for (uint32_t i = 0; i < count; ++i) {
         instruction.operands[i] = ByElement(sources[i]);
     }
-    Core::Current().Issue();
+    core.Issue();
 }
 
 // What A2 has: float and half for everything, int32 for what needs no rounding, no arithmetic on bfloat16.

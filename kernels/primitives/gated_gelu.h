@@ -34,7 +34,7 @@ __aicore__ inline void GatedGelu(GM_ADDR gate, GM_ADDR up, GM_ADDR y, const Gate
     if (tiling.form == 1) {
         RunGated<T, GeluTanh>(gate, up, y, tiling);
     } else {
-        RunGated<T, GeluErf>(gate, up, y, tiling);
+        RunGated<T, GeluErf<T>>(gate, up, y, tiling);
     }
 }
 
@@ -45,7 +45,7 @@ __aicore__ inline void GatedGeluGrad(GM_ADDR dy, GM_ADDR gate, GM_ADDR up, GM_AD
     if (tiling.form == 1) {
         RunGatedGrad<T, GeluTanh>(dy, gate, up, dgate, dup, tiling);
     } else {
-        RunGatedGrad<T, GeluErf>(dy, gate, up, dgate, dup, tiling);
+        RunGatedGrad<T, GeluErf<T>>(dy, gate, up, dgate, dup, tiling);
     }
 }
 

@@ -35,7 +35,8 @@ def add(x: Tensor, y: Tensor) -> Tensor:
         TypeError: an input is no tensor, or has a dtype there is no kernel for.
         ValueError: the shapes differ.
 
-    Added in float32 and rounded once.
+    Added in float32 and rounded once. NaN, infinities, subnormal numbers and the signs of zeros are those of IEEE
+    addition, and stay in their element. Of empty tensors the sum is empty.
 
     Source: CANN's Add; every introduction to Ascend C.
     """

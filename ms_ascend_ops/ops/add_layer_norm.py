@@ -55,7 +55,7 @@ def add_layer_norm(
         ValueError: x2 does not have the shape of x1; the shapes of gamma and beta are not the trailing axes of x1, or
             have a 0; epsilon is not allowed.
 
-    Numbers and special values: as in `layer_norm`.
+    Numbers, NaN, infinities and empty tensors: as in `layer_norm`.
 
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's AddLayerNorm.
     """

@@ -54,7 +54,7 @@ def add_rms_norm(
             is not allowed.
 
     Sums are accumulated in float32. A NaN or an infinite sum makes its row of y NaN (or 0, where an infinite square
-    meets a finite x) and no other; x holds what the addition gives.
+    meets a finite x) and no other; x holds what the addition gives. Large values and empty x: as in `rms_norm`.
 
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's AddRmsNorm.
     """

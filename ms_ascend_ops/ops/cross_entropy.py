@@ -62,7 +62,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
     A label that is neither a class nor ignore_index makes the loss of its row inf or NaN. A row of logits that holds
     NaN or +inf, or nothing but -inf, has the loss NaN and NaN gradients; other rows are not touched by it.
 
-    Computed and accumulated in float32.
+    Computed and accumulated in float32. Without rows, the losses are empty.
     """
     reduction = _reduction(reduction)
     if isinstance(labels, Tensor) and labels.dtype == ms.int64:

@@ -45,7 +45,8 @@ def geglu(x: Tensor, axis: int = -1, activate_left: bool = False, approximate: s
         TypeError: x is no tensor, or has a dtype there is no kernel for; an attribute has another type.
         ValueError: axis is out of range, or its size is odd; approximate is neither "none" nor "tanh".
 
-    Computed in float32 and rounded once; for infinite gates see `ops.gelu`.
+    Computed in float32 and rounded once. A NaN stays in its element; for infinite gates see `ops.gelu`. Empty tensors
+    give an empty y.
 
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's GeGluV3.
     """

@@ -43,7 +43,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         ValueError: approximate is neither "none" nor "tanh".
 
     Computed in float32 and rounded once, without cancellation for negative x. gelu(inf) = inf; gelu(-inf) = NaN, as in
-    MindSpore and PyTorch; the derivative there is 1 and 0.
+    MindSpore and PyTorch; the derivative there is 1 and 0. A NaN stays in its element, zeros keep their signs,
+    subnormal numbers count. An empty x gives an empty y.
 
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; CANN's Gelu.
     """

@@ -42,7 +42,8 @@ def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
         TypeError: an input is no tensor, or has a dtype there is no kernel for; approximate is no str.
         ValueError: the shapes differ; approximate is neither "none" nor "tanh".
 
-    Computed in float32 and rounded once; for infinite gates see `ops.gelu`.
+    Computed in float32 and rounded once. A NaN stays in its element; for infinite gates see `ops.gelu`. Empty tensors
+    give an empty y.
 
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's GeluMul.
     """

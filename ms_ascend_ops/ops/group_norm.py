@@ -63,8 +63,10 @@ def group_norm(
     Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
     gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its group NaN, its mean NaN
-    or infinite, and touches no other group; so do values whose squared distance from the mean float32 cannot hold. A
-    group of equal values gives act(beta).
+    or infinite, and touches no other group. Where the sum of the squared distances from the mean is beyond float32
+    (values from some 1e17 on), rstd is 0 and y act(beta), or both are NaN. A group of equal values gives act(beta).
+    An infinite gamma or beta may make its channel NaN: the kernel multiplies by gamma * rstd and adds beta - mean *
+    gamma * rstd. Without samples, y is empty and the gradients of gamma and beta 0.
 
     Source: Wu and He, Group Normalization, 2018; CANN's GroupNorm and GroupNormSilu.
     """

@@ -19,6 +19,13 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         raise ValueError(f"kv_cache_update: the cache must have fewer than 2^31 slots, got key_cache of shape {cache}")
 
 
+# Runs in Python while a graph is compiled, if the dims are known then. (A `raise` in a graph does not survive export.)
+@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
+def _check_rows(rows: int, batch: int, shape: tuple[int, ...]) -> None:
+    if rows != batch:
+        raise ValueError(f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {shape}")
+
+
 _select = Selector("kv_cache_update", None, _check)
 
 
@@ -46,7 +53,7 @@ def kv_cache_update(
         ValueError: the shapes do not fit.
         RuntimeError: a slot lies beyond the cache; MindSpore reports it when a result is read. Nothing is written.
 
-    Bits are copied: NaN, Inf, denormals and -0 stay what they are.
+    Bits are copied: NaN, Inf, denormals and -0 stay what they are. An empty key writes nothing.
 
     Source: the paged cache of Kwon et al., Efficient Memory Management for Large Language Model Serving with
     PagedAttention, 2023; CANN's reshape_and_cache.
@@ -75,14 +82,12 @@ def kv_cache_append(
         ValueError: as `kv_cache_update`.
         RuntimeError: a token lies before or beyond its sequence. Nothing is written then.
     """
-    batch, seq = key.shape[:2]
+    seq = key.shape[1]
     rows, length = key_cache.shape[:2]
-    if rows != batch:
-        raise ValueError(
-            f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {key_cache.shape}"
-        )
+    _check_rows(rows, key.shape[0], key_cache.shape)
     positions = position.reshape((-1, 1)) + stock.arange(0, seq).astype(ms.int32)  # (1 or batch, seq)
-    slots = positions + (stock.arange(0, batch) * length).astype(ms.int32).reshape((-1, 1))
+    # As many rows of slots as the cache has: those of another batch than that of key are refused.
+    slots = positions + (stock.arange(0, rows) * length).astype(ms.int32).reshape((-1, 1))
     inside = stock.logical_and(positions >= 0, positions < length)
-    slots = stock.where(inside, slots, stock.full_like(slots, batch * length))
+    slots = stock.where(inside, slots, stock.full_like(slots, rows * length))
     return kv_cache_update(key, value, key_cache, value_cache, slots.astype(ms.int32))

@@ -65,8 +65,9 @@ def layer_norm(
     Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
     gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its row NaN, its mean NaN or
-    infinite, and touches no other row; so do values whose squared distance from the mean float32 cannot hold. A row of
-    equal values gives beta.
+    infinite, and touches no other row. Where the sum of the squared distances from the mean is beyond float32 (values
+    from some 1e17 on), rstd is 0 and y beta, or both are NaN. A row of equal values gives beta. Without rows, y is
+    empty and the gradients of gamma and beta are 0.
 
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's LayerNorm.
     """

@@ -46,7 +46,9 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6, scheme: str = "lla
         TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
         ValueError: gamma does not have the size of the last axis of x; epsilon or scheme is not allowed.
 
-    Sums are accumulated in float32.
+    Sums are accumulated in float32. A NaN in x makes its row NaN; an infinity, or a sum of squares beyond float32 (from
+    some 1e19 on), makes rstd 0, and with it every finite element of the row. No other row is touched. Zeros keep their
+    signs, subnormal numbers count. Without rows, y is empty and the gradient of gamma 0.
 
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019; CANN's RmsNorm.
     """

@@ -10,6 +10,7 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.gradients import needs_gradient
 
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
 
@@ -17,10 +18,50 @@ _MAX_DIM = 3072  # a head and its tables, with all temporaries, fit the Unified 
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    of_tables = _table_gradients(**grad.attributes)
+
     def bprop(x, cos, sin, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout, cos, sin), stock.zeros_like(cos), stock.zeros_like(sin)
+        dcos, dsin = stock.zeros_like(cos), stock.zeros_like(sin)
+        if needs_gradient(cos) or needs_gradient(sin):
+            dcos, dsin = of_tables(x, dout, cos, sin)
+        return grad(dout, cos, sin), dcos, dsin
 
     return bprop
+
+
+def _table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., Any]:
+    """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
+
+    def pairs(x: Tensor, half: int) -> tuple[Tensor, Tensor]:
+        # The first and second elements of the pairs, as (*b, s, *n as one dim, half); heads are summed over.
+        x = x.astype(ms.float32)
+        shape = stock.shape(x)
+        # A graph adds tuples of unknown length, and unpacks none.
+        x = x.reshape(shape[: seq_axis + 1] + (-1, shape[-1]))[..., : 2 * half]  # noqa: RUF005
+        if mode == "half":
+            return x[..., :half], x[..., half:]
+        return x[..., 0::2], x[..., 1::2]
+
+    def first(table: Tensor, half: int) -> Tensor:
+        # Of angles that stand twice the first is read.
+        if mode == "half":
+            return table[..., :half]
+        return table.reshape(stock.shape(table)[:-1] + (half, -1))[..., 0]  # noqa: RUF005
+
+    def total(cos: Tensor, sin: Tensor, dcos: Tensor, dsin: Tensor, half: int) -> Tensor:
+        return (first(cos, half) * dcos).sum() + (first(sin, half) * dsin).sum()
+
+    gradient = ms.grad(total, (0, 1))
+
+    def gradients(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        half = (rotary_dim or x.shape[-1]) // 2
+        (x1, x2), (dy1, dy2) = pairs(x, half), pairs(dy, half)
+        dcos, dsin = (x1 * dy1 + x2 * dy2).sum(-2), (x1 * dy2 - x2 * dy1).sum(-2)
+        tables = cos.astype(ms.float32), sin.astype(ms.float32)
+        dcos, dsin = gradient(*tables, dcos, dsin, half)
+        return dcos.astype(cos.dtype), dsin.astype(sin.dtype)
+
+    return gradients
 
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
@@ -86,7 +127,9 @@ def rotary_embedding(
     With r elements of a head turned, :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA
     in its usual form), 2 i and 2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
 
-    Differentiable in `x`: the gradient is turned back. The tables count as constants: their gradients are zero.
+    Differentiable in `x`, whose gradient is turned back, and in the tables. Gradients of tables are composed of stock
+    operators, in several passes over x and dy. A graph has them only if they are used, and PyNative if a table depends
+    on a Parameter or on an input of the differentiated function; `ops.stop_gradient` keeps them away.
 
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
+from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
 
 __all__ = ["scaled_masked_softmax"]
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    of_logits = kernel("softmax_grad")
+
     def bprop(x, mask, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout, out), stock.zeros_like(mask)
+        dmask = stock.zeros_like(mask)
+        if needs_gradient(mask):
+            dmask = sum_to_shape_of(of_logits(dout.astype(ms.float32), out.astype(ms.float32)), mask)
+        return grad(dout, out), dmask
 
     return bprop
 
@@ -29,7 +36,9 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor
     .. math::
         y = \mathrm{softmax}(\mathrm{scale} \cdot x + \mathrm{mask})
 
-    Differentiable in `x`. The mask counts as a constant: its gradient is zero.
+    Differentiable in `x` and `mask`: a bias of the scores may be learned. The gradient of the mask costs another pass
+    over y and a sum over the dims that it broadcasts in. A graph has it only if it is used, and PyNative if the mask
+    depends on a Parameter or on an input of the differentiated function; `ops.stop_gradient(mask)` keeps it away.
 
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (..., n); scores such as (batch, heads, query, key).
@@ -46,7 +55,8 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor
             number.
         ValueError: the mask does not broadcast to x; scale is not finite.
 
-    A row whose logits hold NaN or +inf becomes NaN as a whole; other rows are not touched by it.
+    A row whose logits hold NaN or +inf becomes NaN as a whole; other rows are not touched by it. An empty x gives an
+    empty y.
 
     Computed in float32 and rounded once.
     """

@@ -41,7 +41,8 @@ def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
         TypeError: an input is no tensor, or has a dtype there is no kernel for.
         ValueError: the shapes differ.
 
-    Computed in float32 and rounded once.
+    Computed in float32 and rounded once. A NaN stays in its element. silu(inf) = inf; silu(-inf) = NaN, as in PyTorch.
+    Zeros keep their signs, subnormal numbers count. Empty tensors give an empty y.
 
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
     """

@@ -42,7 +42,8 @@ def swiglu(x: Tensor, axis: int = -1, interleaved: bool = False) -> Tensor:
         TypeError: x is no tensor, or has a dtype there is no kernel for; axis is no int, interleaved no bool.
         ValueError: axis is out of range, or its size is odd.
 
-    Computed in float32 and rounded once.
+    Computed in float32 and rounded once. A NaN stays in its element. silu(inf) = inf; silu(-inf) = NaN, as in PyTorch.
+    Zeros keep their signs, subnormal numbers count. Empty tensors give an empty y.
 
     Source: Shazeer, GLU Variants Improve Transformer, 2020; CANN's SwiGlu.
     """

@@ -22,6 +22,22 @@ def test_what_is_measured_is_an_operator():
     assert set(unmeasured()) == set(registry.names()) - set(names())
 
 
+def test_every_operator_is_measured():
+    assert not unmeasured(), "write benchmarks/ops/<operator>.py: benchmarks/ops/__init__.py says what it holds"
+    gradients = {name for name in registry.names() if registry.op_spec(name).gradient}
+    assert gradients == {name for name in names() if operator(name).gradient}
+
+
+@pytest.mark.parametrize("name", names())
+def test_shapes_are_of_every_class(name):
+    """A call's own cost, in cache, in memory, tails everywhere."""
+    sizes = {shape: int(np.prod(shape)) for shape in operator(name).shapes}
+    assert min(sizes.values()) <= 2**22
+    assert max(sizes.values()) >= 2**22
+    assert len(sizes) >= 4
+    assert any(sum(size % 2 for size in shape if size > 1) >= len(shape) // 2 for shape in sizes)
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_every_case_runs_in_every_dtype(name):
     shape = min(operator(name.removesuffix("_grad")).shapes, key=np.prod)

@@ -9,7 +9,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from ms_ascend_ops import KVCache, ops
-from tests.modes import MODES, graph_mode
+from tests.modes import MODES, Caller, graph_mode, run
 
 HEADS, DIM = 2, 4
 
@@ -155,3 +155,25 @@ def test_bad_arguments():
         ValueError, match=r"^kv_cache_update: key_cache.shape\[3\] must equal key.shape\[-1\] \(4\), got"
     ):
         ops.kv_cache_update(key, key, cache, cache, Tensor([0, 1], ms.int32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_as_many_sequences_as_the_cache_has(mode):
+    key, cache = Tensor(np.ones((2, 1, HEADS, DIM), np.float32)), Tensor(np.ones((3, 5, HEADS, DIM), np.float32))
+    with pytest.raises(
+        ValueError, match=r"^kv_cache_append: key_cache.shape\[0\] must equal key.shape\[0\] \(2\), got"
+    ):
+        run(mode, ops.kv_cache_append, (key, key, cache, cache, Tensor([0], ms.int32)))
+
+
+def test_as_many_sequences_as_the_cache_has_where_dims_are_unknown():
+    unknown = [Tensor(shape=(None,) * 4, dtype=ms.float32)] * 4
+    key, cache = Tensor(np.ones((2, 1, HEADS, DIM), np.float32)), Tensor(np.zeros((3, 5, HEADS, DIM), np.float32))
+    with graph_mode():
+        network = Caller(ops.kv_cache_append)
+        network.set_inputs(*unknown, Tensor(shape=(None,), dtype=ms.int32))
+        with pytest.raises(
+            RuntimeError, match=r"slot_mapping.shape must equal key.shape\[:-2\] \(2, 1\), got \(3, 1\)"
+        ):
+            network(key, key, cache, cache, Tensor([0], ms.int32))
+    assert not cache.asnumpy().any()

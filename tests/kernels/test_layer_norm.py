@@ -101,6 +101,18 @@ def test_equal_values():
     assert np.allclose(rstd, 1e-5**-0.5, rtol=1e-6)
 
 
+def test_distances_beyond_float32():
+    """Their row is beta; a large mean alone does no harm."""
+    x = np.random.default_rng(0).normal(size=(3, 64))
+    x[0] *= 1e25
+    x[1] += 1e6
+    (y, _, rstd), rounded = launch("layer_norm", [x, np.ones(64), np.full(64, 0.5)], ["float32"] * 3)
+    assert (y[0] == 0.5).all()
+    assert (rstd[0] == 0).all()
+    golden, terms = (f(*rounded) for f in (reference.forward, reference.forward_terms))
+    assert_accurate(y[1:], golden[0][1:], "float32", terms[1:])
+
+
 def test_zero_rows():
     empty = np.zeros((0, 8))
     (y, mean, rstd), _ = launch("layer_norm", [empty, np.ones(8), np.ones(8)], ["float32"] * 3)

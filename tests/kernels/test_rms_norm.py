@@ -93,6 +93,18 @@ def test_special_values_stay_in_their_row(value):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
+def test_squares_beyond_float32():
+    """The root is infinite then: a row of zeros, and no other is touched. Half of that is still exact."""
+    x = np.full((3, 64), 2.0)
+    x[0], x[1] = 1e18, 1e20
+    (y, rstd), rounded = launch("rms_norm", [x, np.ones(64)], ("float32", "float32"))
+    golden_y, golden_rstd = reference.forward(*rounded)
+    assert_accurate(y[[0, 2]], golden_y[[0, 2]], "float32")
+    assert_accurate(rstd[[0, 2]], golden_rstd[[0, 2]], "float32")
+    assert not y[1].any()
+    assert not rstd[1].any()
+
+
 @pytest.mark.parametrize("case", cases("RmsNorm"), ids=lambda case: f"case{case['case_id']}")
 def test_cann_bench(case):
     rng = np.random.default_rng(case["case_id"])

@@ -4,10 +4,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops import ops, registry
-from tests.acceptance import assert_accurate, assert_not_worse
+from tests.acceptance import assert_accurate
 from tests.inputs import draw
 from tests.modes import MODES, run
 from tests.reference import rotary_embedding as reference
@@ -47,14 +46,34 @@ def test_apply_rotary_pos_emb(mode, pairs, layout, types):
             assert_accurate(numpy(result), golden(*arguments), types[0], reference.terms(*arguments))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_not_worse_than_stock_operators(dtype):
-    rng = np.random.default_rng(0)
-    x, (cos, sin) = tensor(draw(rng, (2, 16, 4, 64)), dtype), tables(rng, (16, 32), dtype)
-    wide = [stock.concat([table, table], -1).reshape((1, 16, 1, 64)) for table in (cos, sin)]
-    theirs = x * wide[0] + stock.concat([-x[..., 32:], x[..., :32]], -1) * wide[1]
-    ours = ops.rotary_embedding(x, cos, sin)
-    assert_not_worse(numpy(ours), numpy(theirs), reference.forward(numpy(x), numpy(cos), numpy(sin)))
+def turned_sum(x, cos, sin, dy, mode, layout, rotary_dim):
+    y = ops.rotary_embedding(x, cos, sin, mode, layout, rotary_dim)
+    return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize(
+    ("pairs", "layout", "shape", "rotary_dim"),
+    [
+        ("half", "BSND", (5, 4), 0),
+        ("half", "BNSD", (2, 5, 8), 0),  # every angle twice: the first is read, and gets the gradient
+        ("interleave", "BSND", (1, 5, 4), 0),
+        ("interleave", "BNSD", (5, 6), 6),  # every angle twice, and not the whole head turned
+    ],
+    ids=str,
+)
+def test_gradient_of_learned_tables(mode, types, pairs, layout, shape, rotary_dim):
+    rng, axis = np.random.default_rng(0), 1 if layout == "BSND" else 2
+    x, dy = (tensor(draw(rng, (2, 5, 3, 8) if axis == 1 else (2, 3, 5, 8)), types[0]) for _ in range(2))
+    cos, sin = tables(rng, shape, types[1])
+    results = run(mode, ms.grad(turned_sum, (1, 2)), (x, cos, sin, dy), pairs, layout, rotary_dim)
+    exact = numpy(x), numpy(cos), numpy(sin), pairs, axis, rotary_dim
+    golden = reference.backward_tables(numpy(dy), *exact)
+    terms = reference.backward_tables_terms(numpy(dy), *exact)
+    for result, value, sums in zip(results, golden, terms, strict=True):
+        assert (result.shape, dtype_name(result)) == (shape, types[1])
+        assert_accurate(numpy(result), value, types[1], sums)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,9 +4,9 @@ from tests.dtypes import decode, encode
 from tests.reference import rms_norm
 
 
-def forward(x1, x2, gamma, dtype, epsilon=1e-6, scheme="llama"):
-    """y, rstd and x; x is rounded to `dtype` before it is normalized."""
-    x = decode(encode(x1 + x2, dtype), dtype)
+def forward(x1, x2, gamma, dtype=None, epsilon=1e-6, scheme="llama"):
+    """y, rstd and x; with `dtype`, x is rounded to it before it is normalized."""
+    x = x1 + x2 if dtype is None else decode(encode(x1 + x2, dtype), dtype)
     return *rms_norm.forward(x, gamma, epsilon, scheme), x
 
 

@@ -33,3 +33,37 @@ def terms(x, cos, sin, mode="half", seq_axis=1, rotary_dim=0):
     """The sums of either, of magnitudes."""
     x, cos, sin = np.abs(x), np.abs(cos), np.abs(sin)
     return np.maximum(*(forward(x, cos, sin, mode, seq_axis, rotary_dim, sign) for sign in (1, -1)))
+
+
+def backward_tables(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0):
+    """Gradients of sum(dy * y) with respect to cos and sin: y is linear in them."""
+    gradients = []
+    for moved in range(2):
+        tables = [np.zeros_like(cos), np.zeros_like(sin)]
+        gradient = np.zeros_like(cos)
+        for i in np.ndindex(cos.shape):
+            tables[moved][i] = 1.0
+            turned = forward(x, *_for_axis(tables, seq_axis), mode, seq_axis, rotary_dim)
+            tables[moved][i] = 0.0
+            gradient[i] = np.sum(dy * (turned - _untouched(x, rotary_dim)))
+        gradients.append(gradient)
+    return gradients
+
+
+def backward_tables_terms(dy, x, cos, sin, mode="half", seq_axis=1, rotary_dim=0):
+    """The sums of backward_tables(), of magnitudes."""
+    dy, x, turned = np.abs(dy), np.abs(x), rotary_dim or x.shape[-1]
+    mirrored = dy.copy()  # dsin is the sum of dy2 x1 - dy1 x2
+    mirrored[..., slice(0, turned // 2) if mode == "half" else slice(0, turned, 2)] *= -1
+    attributes = mode, seq_axis, rotary_dim
+    return backward_tables(dy, x, cos, sin, *attributes)[0], backward_tables(mirrored, x, cos, sin, *attributes)[1]
+
+
+def _for_axis(tables, seq_axis):
+    """Tables for every sequence, with the dim of heads between."""
+    return [table[:, None] if table.ndim == 3 and seq_axis == 2 else table for table in tables]
+
+
+def _untouched(x, rotary_dim):
+    """The elements that are copied."""
+    return np.where(np.arange(x.shape[-1]) < (rotary_dim or x.shape[-1]), 0.0, x)

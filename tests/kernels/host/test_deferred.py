@@ -114,3 +114,44 @@ FOUND = {
 @pytest.mark.parametrize("calls", FOUND.values(), ids=FOUND.keys())
 def test_found(calls):
     assert_same_in_any_execution(calls)
+
+
+def tiles(*bodies):
+    """Tile i is loaded, worked on, and stored."""
+    calls = []
+    for i, body in enumerate(bodies):
+        calls += [load(0, 4096 * i, 1000), *body, store(4096 * i, 8192, 1000)]
+    return calls
+
+
+SCRATCH, OTHER = 16384, 24576
+SQUARES = [("binary", "Mul", "float32", SCRATCH, 0, 0, 1000), ("unary", "Abs", "float32", 8192, SCRATCH, 1000)]
+SHORT_SQUARES = [("binary", "Mul", "float32", SCRATCH, 0, 0, 900), ("unary", "Abs", "float32", 8192, SCRATCH, 900)]
+READ_FIRST = [("binary", "Add", "float32", 8192, 0, SCRATCH, 1000), *SQUARES]
+READ_LATE = [("unary", "Abs", "float32", OTHER, 0, 1000), ("binary", "Add", "float32", 8192, 0, SCRATCH, 1000)]
+TILES = {
+    "overwritten by the next tile": [SQUARES] * 4,
+    "overwritten in part": [SQUARES, SHORT_SQUARES, SQUARES, SHORT_SQUARES, READ_LATE],
+    "read by the next tile": [SQUARES, READ_FIRST, SQUARES, READ_FIRST],
+    "not touched by the next tile, read by the one after": [SQUARES, [], READ_LATE, SQUARES, [], READ_LATE],
+    "begin alike": [SQUARES, [*SQUARES, *SQUARES], SQUARES, [*SQUARES, *READ_LATE], [*SQUARES, *SQUARES], SQUARES],
+    "read by the scalar unit": [SQUARES, [*SQUARES, ("get", SCRATCH + 40)], SQUARES, SQUARES],
+}
+
+
+@pytest.mark.parametrize("bodies", TILES.values(), ids=TILES.keys())
+def test_what_a_tile_leaves_behind(bodies):
+    """A tile waits until the next one is known, and writes only what that, or somebody behind it, reads."""
+    calls = tiles(*bodies)
+    for _ in range(3):
+        assert_same_in_any_execution(calls)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_tiles(seed):
+    for i in range(50):
+        rng = random.Random(7000 + 1000 * seed + i)
+        kinds = [[c for c in draw_program(rng) if c[0] not in {"free", "fill"}] for _ in range(2)]
+        calls = tiles(*(kinds[rng.randrange(2)] for _ in range(6)))
+        assert_same_in_any_execution(calls)
+        assert_same_in_any_execution(calls)

@@ -97,3 +97,54 @@ def test_operands_that_meet_in_part_go_one_by_one(shift):
             ("binary", "Mul", "float32", RESULT, RESULT, RESULT - shift, count),
         ]
     )
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_read_as_what_they_were_cast_from(dtype, count):
+    """As the first and as the second operand, from the start and from the middle of what was cast."""
+    later = count // 2 // 16 * 16
+    assert_same_in_any_execution(
+        [
+            ("cast", "float32", dtype, FLOAT, SOURCE, NONE, count),
+            ("unary", "Abs", "float32", SQUARE, FLOAT, count),
+            ("binary", "Sub", "float32", SQUARE, SQUARE, FLOAT, count),
+            ("binary", "Mul", "float32", RESULT, FLOAT, FLOAT, count),
+            ("binary", "Max", "float32", RESULT, FLOAT + 4 * later, RESULT, count - later),
+            ("cast", dtype, "float32", COLUMNS, RESULT, RINT, count),
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_whose_source_is_overwritten_are_read_as_floats(dtype):
+    count = 600
+    assert_same_in_any_execution(
+        [
+            ("cast", "float32", dtype, FLOAT, SOURCE, NONE, count),
+            ("cast", dtype, "float32", SOURCE, COLUMNS, RINT, 40),
+            ("binary", "Add", "float32", RESULT, FLOAT, SQUARE, count),
+        ]
+    )
+
+
+def test_sums_of_values_on_the_way():
+    """A value and its square are summed up in the pass that makes them; two sums in the same lanes are not."""
+    count = 600
+    add = (1, 1, 1, 0, 8, 0)
+    assert_same_in_any_execution(
+        [
+            ("scalar", "Adds", "float32", FLOAT, SOURCE, bits(-0.5, "float32"), count),
+            ("binary", "Mul", "float32", SQUARE, FLOAT, FLOAT, count),
+            counter(count),
+            ("binary_repeat", "Add", "float32", SUMS, FLOAT, SUMS, 0, 1, add, False),
+            ("binary_repeat", "Add", "float32", SUMS + 256, SQUARE, SUMS + 256, 0, 1, add, False),
+            ("binary_repeat", "Add", "float32", SUMS + 256, FLOAT, SUMS + 256, 0, 1, add, False),
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_nan_is_rounded_with_its_neighbours(dtype):
+    values = [("set", FLOAT + 4 * i, 0x7FC00000 + i) for i in (0, 17, 130, 599)]
+    assert_same_in_any_execution([*values, *scale(dtype, 600, dtype != "float32")])

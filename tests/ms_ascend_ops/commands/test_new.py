@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -94,12 +95,14 @@ def shell(tree, *command):
 
 @pytest.mark.slow
 def test_the_guide_works(tmp_path):
-    """Generate, build, test; then the change that the guide makes, build and test again."""
+    """Generate, build, test; the change that the guide makes, build and test again; the tests of all operators."""
     tree = tmp_path / "tree"
     ignored = shutil.ignore_patterns(
         "build", "dist", ".git", "*.so", "lib", "__pycache__", ".*_cache", "*.egg-info", ".venv"
     )
     shutil.copytree(ROOT, tree, ignore=ignored)
+    for part in ("benchmarks", "cells", "export"):  # as an installation has them
+        (tree / "ms_ascend_ops" / part).symlink_to(tree / part)
     shell(tree, sys.executable, "-m", "ms_ascend_ops", "new", "my_op", "--into", str(tree))
     build = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
     test = (sys.executable, "-m", "pytest", "-q", "tests/ops/test_my_op.py")
@@ -111,6 +114,15 @@ def test_the_guide_works(tmp_path):
         file.write_text(file.read_text().replace(old, new_text))
     shell(tree, *build)
     assert "passed" in shell(tree, *test)
+    path, text = benchmark_of_the_guide()
+    (tree / path).write_text(text)
+    alike = ["tests/ops/test_dynamic_shapes.py", "tests/ops/test_not_worse_than_stock.py", "tests/kernels"]
+    assert "passed" in shell(tree, sys.executable, "-m", "pytest", "-q", "-k", "my_op", *alike)
+
+
+def benchmark_of_the_guide():
+    path, block = re.search(r"  ```python\n  # (\S+)\n(.*?)  ```", GUIDE.read_text(), re.DOTALL).groups()
+    return path, textwrap.dedent(block)
 
 
 def changes_of_the_guide():

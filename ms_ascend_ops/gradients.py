@@ -1,0 +1,50 @@
+"""What the bprops of operators share: gradients of inputs that are seldom asked for, composed of stock operators.
+
+In a graph they cost nothing where nobody asks for them: MindSpore drops what is not used. In PyNative a bprop computes
+all it returns, so it asks first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, ops
+
+__all__ = ["needs_gradient", "sum_to_shape_of"]
+
+
+class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
+    """Whether somebody may want the gradient of a tensor: in a graph always, a constant of it."""
+
+    def __init__(self) -> None:
+        super().__init__("needs_gradient")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __call__(self, tensor: Tensor) -> bool:
+        # Where MindSpore does not tell, zeros would be wrong, and a sum too many is only slow.
+        return bool(getattr(tensor, "_requires_grad", True))
+
+    def __infer__(self, tensor: dict[str, Any]) -> dict[str, Any]:
+        return {"dtype": None, "shape": None, "value": True}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _NeedsGradient:
+        return self
+
+
+needs_gradient = _NeedsGradient()
+
+
+def _broadcast_product(tensor: Tensor, factor: Tensor) -> Tensor:
+    return (ops.broadcast_to(tensor, ops.shape(factor)) * factor).sum()
+
+
+# MindSpore 2.10 reduces over no axis at all where it is given the axes of DynamicBroadcastGradientArgs and a dim is
+# unknown; its own gradient of a broadcast is right there, too.
+_broadcast_gradient = ms.grad(_broadcast_product, 0)
+
+
+def sum_to_shape_of(values: Tensor, tensor: Tensor) -> Tensor:
+    """The sums of float32 `values` over the dims in which `tensor` was broadcast to their shape, in its dtype."""
+    return _broadcast_gradient(ops.zeros_like(tensor).astype(ms.float32), values).astype(tensor.dtype)

@@ -1,0 +1,132 @@
+"""NaN, infinities, zeros of both signs, subnormal numbers and empty tensors, for the kernels of every operator.
+
+What an operator makes of them stands in its docstring; what is special about one is tested in its own file.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from ms_ascend_ops import ops, registry
+from ms_ascend_ops.library import native
+from tests.dtypes import FLOATS
+from tests.every_operator import every_operator
+
+STEP = 2.0**-149  # between subnormal numbers
+
+
+def sources(example):
+    """Names of the float tensors that come from outside: inputs, and gradients of outputs."""
+    case = example.case()
+    gradient = example.gradient and example.operator.gradient
+    names = case.input_names + [f"d{name}" for name in case.output_names if gradient]
+    return [name for name in names if not case.arrays[name].dtype.name.startswith("int")]
+
+
+def results(example, dtype="float32", shape=None, mild=False, **changes):
+    """Of the kernels, in float64, with one element of some tensors changed, or the tensor as a whole."""
+    case = example.case(dtype, shape)
+    for name in sources(example):
+        array = case.arrays[name]
+        if mild:
+            np.clip(array, -2, 2, out=array)
+        if name in changes:
+            array[element(array) if np.ndim(changes[name]) == 0 else ...] = changes[name]
+    for launch in case.launches:
+        native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
+    return [np.array(result, np.float64) for result in case.results]
+
+
+def golden(example, dtype="float32", **changes):
+    case = example.case(dtype)
+    values = [np.array(array, np.float64) for array in case.inputs]
+    for name, value in changes.items():
+        array = values[case.input_names.index(name)]
+        array[element(array) if np.ndim(value) == 0 else ...] = value
+    with np.errstate(all="ignore"):
+        return example.forward(values)
+
+
+def element(array):
+    """The one that is changed. Two thirds through: in the first position a rotary embedding turns nothing."""
+    return np.unravel_index(2 * array.size // 3, array.shape)
+
+
+def dependent(example, name):
+    """Which results change if this element does. A rounding hides some finite changes, a mask hides all."""
+    before = results(example, mild=True)
+    changed = [results(example, mild=True, **{name: value}) for value in (0.3, -1.7, 4.0, 40.0, -40.0, 1e6)]
+    return [np.any([after[i] != value for after in changed], axis=0) for i, value in enumerate(before)]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@every_operator()
+def test_nan_reaches_what_depends_on_it_and_nothing_else(example, dtype):
+    before = results(example, dtype)
+    for name in sources(example):
+        after, places = results(example, dtype, **{name: np.nan}), dependent(example, name)
+        assert any(place.any() for place in places) or name in registry.signature(example.name).writes
+        for value, old, place in zip(after, before, places, strict=True):
+            assert np.array_equal(np.isnan(value), place), name
+            assert np.array_equal(value[~place], old[~place]), name
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", FLOATS)
+@every_operator(False)
+def test_infinities(example, dtype, value):
+    """Results are finite and NaN where they are in float64; nothing is touched that is not changed there.
+
+    An infinite result may also be NaN: group_norm folds gamma, beta and the statistics, as PyTorch does.
+    """
+    before, golden_before = results(example, dtype), golden(example, dtype)
+    for name in sources(example):
+        after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
+        for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
+            assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), name
+            assert np.isnan(mine[np.isnan(exact)]).all(), name
+            assert np.array_equal(mine[np.isinf(mine)], exact[np.isinf(mine)]), name
+            same = exact == old_exact
+            assert np.array_equal(mine[same], old[same]), name
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("dtype", FLOATS)
+@every_operator(False)
+def test_zeros(example, dtype, zero):
+    """A result that is zero has the sign that float64 gives it."""
+    for name in sources(example):
+        zeros = np.full(example.case().arrays[name].shape, zero)
+        ours, theirs = (f(example, dtype, **{name: zeros}) for f in (results, golden))
+        for mine, exact in zip(ours, theirs, strict=True):
+            assert np.array_equal(np.signbit(mine[exact == 0]), np.signbit(exact[exact == 0])), name
+            assert not mine[exact == 0].any(), name
+
+
+@every_operator(False)
+def test_subnormal_numbers(example):
+    """They are not taken for zeros."""
+    for name in sources(example):
+        shape = example.case().arrays[name].shape
+        tiny = np.random.default_rng(0).integers(-(2**22), 2**22, shape) * STEP
+        for mine, exact in zip(results(example, **{name: tiny}), golden(example, **{name: tiny}), strict=True):
+            assert np.all(np.abs(mine - exact) <= 1e-5 * np.abs(exact) + 8 * STEP + 1e-6 * (np.abs(exact) > 1e-20)), (
+                name
+            )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@every_operator()
+def test_no_rows(example, dtype):
+    """Empty results, and zeros where a gradient is a sum over rows."""
+    shape = (0, *example.operator.small_shapes[0][1:])
+    for value in results(example, dtype, shape):
+        assert not value.any()
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_it_is_documented(name):
+    text = inspect.getdoc(getattr(ops, name))
+    assert "NaN" in text
+    assert "empty" in text

@@ -1,0 +1,43 @@
+"""Rule 3 of tests/acceptance.py for every operator, forward and gradient: not more than twice the error of stock
+operators of the same dtype.
+
+Where stock MindSpore has no kernel for 16 bits on a CPU (most of bfloat16: SiLU, GELU, softmax, norms), ours has to
+stand beside the composition in float32 whose results are rounded once, which is harder.
+"""
+
+import mindspore as ms
+import numpy as np
+import pytest
+from ms_ascend_ops.benchmarks.providers.mindspore import flat
+
+from tests.acceptance import assert_not_worse
+from tests.dtypes import FLOATS, decode, encode
+from tests.every_operator import every_operator
+from tests.modes import graph_mode
+from tests.tensors import dtype_name, numpy
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@every_operator()
+def test_error(example, dtype):
+    tensors = example.tensors(dtype)
+    golden = example.golden(tensors)
+    results = flat(example.network()(*tensors))
+    if example.case().written:  # bits are copied
+        assert all(np.array_equal(numpy(result), value) for result, value in zip(results, golden, strict=True))
+        return
+    ours = [numpy(result) for result in results]
+    dtypes = map(dtype_name, results)
+    for mine, theirs, value, name in zip(ours, stock(example, tensors, results), golden, dtypes, strict=True):
+        assert_not_worse(mine, theirs, value, name)
+
+
+def stock(example, tensors, like):
+    """What the composition of stock operators gives: in a graph, which says what has no kernel before it runs."""
+    with graph_mode():
+        try:
+            return [numpy(value) for value in flat(example.network(example.operator.stock)(*tensors))]
+        except (RuntimeError, TypeError, ValueError):
+            wide = [t.astype(ms.float32) if t.dtype in (ms.float16, ms.bfloat16) else t for t in tensors]
+            results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
+    return [decode(encode(value, dtype_name(t)), dtype_name(t)) for value, t in zip(results, like, strict=True)]
