@@ -38,6 +38,13 @@ class Machine:
         self._file = None if path is None else path.open("a", encoding="utf-8")
         self._lock(fcntl.LOCK_SH)
 
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
     def _lock(self, kind: int) -> None:
         if self._file is not None:
             fcntl.flock(self._file, kind)

@@ -117,9 +117,8 @@ def _measure(
     long = Effort(rounds=15, turn_seconds=0.1, settle_seconds=0.01, most_seconds=6.0)
     effort = Effort(rounds=3, turn_seconds=0.02, most_seconds=0.5) if quick else long
     rows: list[Any] = []
-    machine = Machine(lock)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Machine(lock) as machine, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
 
         def tell(text: str) -> None:

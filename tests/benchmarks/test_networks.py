@@ -111,11 +111,10 @@ def test_a_phase_is_measured_in_all_variants():
 
 
 def test_runs_that_share_a_machine_measure_one_after_the_other(tmp_path):
-    one, other = Machine(tmp_path / "lock"), (tmp_path / "lock").open("a")
-    with one.alone(), pytest.raises(BlockingIOError):
+    with Machine(tmp_path / "lock") as one, (tmp_path / "lock").open("a") as other:
+        with one.alone(), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    other.close()
 
 
 def test_a_variant_that_differs_is_not_timed():
