@@ -12,7 +12,7 @@ import numpy as np
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
 
-__all__ = ["Effort", "Outcome", "Result", "measure"]
+__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat"]
 
 # How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
 # gradient of gamma the sum over all rows.
@@ -76,13 +76,13 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
                 continue
             start = time.perf_counter()
             prepared.begin()
-            _repeat(prepared.run, effort.settle_seconds)
-            results[name].seconds += _repeat(prepared.run, effort.turn_seconds)
+            repeat(prepared.run, effort.settle_seconds)
+            results[name].seconds += repeat(prepared.run, effort.turn_seconds)
             spent[name] += time.perf_counter() - start
     return Outcome(case, results)
 
 
-def _repeat(run: Callable[[], Any], seconds: float) -> list[float]:
+def repeat(run: Callable[[], Any], seconds: float) -> list[float]:
     """Call at least once, until the time is over. Returns the seconds of every call."""
     times: list[float] = []
     start = time.perf_counter()

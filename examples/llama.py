@@ -94,7 +94,7 @@ class LlamaAttention(nn.Cell):
         present = ops.stack((key, value))
         if past is not None:
             present = ops.cat((past, present), axis=3)
-            key, value = present[0], present[1]
+            key, value = item(present, 0), item(present, 1)
 
         # (batch, kv heads, groups * length, head_dim): a key/value head meets all its query heads in one product.
         query = query.reshape(batch, self.num_key_value_heads, self.num_key_value_groups * length, self.head_dim)
@@ -151,7 +151,7 @@ class LlamaModel(nn.Cell):
         for index, layer in enumerate(self.layers):
             past = None
             if cache is not None:
-                past = cache[index]
+                past = item(cache, index)
             hidden_states, present = layer(hidden_states, cos, sin, attention_mask, past)
             presents += (present,)
         return self.norm(hidden_states), ops.stack(presents)
@@ -177,6 +177,11 @@ class LlamaForCausalLM(nn.Cell):
     def construct(self, input_ids, cache=None):
         hidden_states, cache = self.model(input_ids, cache)
         return self.lm_head(hidden_states), cache
+
+
+def item(x: Tensor, index: int) -> Tensor:
+    """`x[index]`, of which MindSpore's CPU kernel for slices copies every element by itself: here, whole rows."""
+    return ops.gather(x, Tensor(index, ms.int32), 0)
 
 
 def linear(in_features: int, out_features: int) -> nn.Dense:

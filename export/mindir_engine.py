@@ -14,6 +14,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.find import check_level, find
+from ms_ascend_ops.export.head_packing import pack_heads
 from ms_ascend_ops.export.load import InputSpec, load
 from ms_ascend_ops.export.measure import measured
 from ms_ascend_ops.export.mindir_graph import graphs_of
@@ -66,6 +67,8 @@ def optimize_mindir(
         for place in left:
             report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
         report.add_graph(graph.name, graph.graph, found)
+        if level == "O3":
+            report.entries += pack_heads(graph)
         if found:
             graph.replace(found, packed)
     content = model.SerializeToString()

@@ -90,6 +90,11 @@ def _layer(parameter: Node) -> str:
     return str(parameter.name.rpartition(".")[0] or parameter.name)
 
 
+def _name(node: Node) -> str:
+    """What a value is called in the file."""
+    return str(node.origin.output[0] if isinstance(node.origin, NodeProto) else node.origin or node.name)
+
+
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
     protos = list(graphs(model))
@@ -208,11 +213,16 @@ class MindIRGraph:
 
     def replace(self, found: Iterable[Found], packed: Mapping[int, Packed] | None = None) -> None:
         """Put the fused operators in, and drop what nobody needs any more."""
-        protos = {node.output[0]: node for node in self.proto.node}
+        made: list[NodeProto] = []
         for number, item in enumerate(found):
             join = (packed or {}).get(id(item))
-            for node in self._packed_nodes(item, join, number) if join else self._nodes_for(item, number):
-                protos[node.output[0]] = node
+            made += self._packed_nodes(item, join, number) if join else self._nodes_for(item, number)
+        self.put(made)
+
+    def put(self, made: Iterable[NodeProto]) -> None:
+        """Put nodes in, each in the place of the one that had its output, and drop what nobody needs any more."""
+        protos = {node.output[0]: node for node in self.proto.node}
+        protos |= {node.output[0]: node for node in made}
         ordered = self._ordered(protos)
         del self.proto.node[:]
         self.proto.node.extend(ordered)
@@ -226,7 +236,7 @@ class MindIRGraph:
         multiple = len(signature.outputs) > 1
         made = NodeProto(
             op_type=f"REF::{self._primitive(fused.op, attributes)}",
-            input=[i.origin.output[0] if isinstance(i.origin, NodeProto) else i.origin or i.name for i in found.inputs],
+            input=[_name(i) for i in found.inputs],
             output=[name if multiple else root.output[0]],
             name=name if multiple else root.output[0],
             domain=f"{root.domain.rpartition('/')[0]}/Custom-{fused.op}{number}",
@@ -242,7 +252,7 @@ class MindIRGraph:
         described.seq_info.is_dyn_len = False
         for tensor in tensors:
             described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
-        return [made, *self._items(made, found)]
+        return [made, *self.items(made, found.outputs)]
 
     def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
         """The operator right behind the joined product, and then the reshape that each of the two had."""
@@ -268,10 +278,10 @@ class MindIRGraph:
         reshape.output[0] = reshape.name = root.output[0]
         return [made, reshape]
 
-    def _items(self, tuple_node: NodeProto, found: Found) -> Iterable[NodeProto]:
+    def items(self, tuple_node: NodeProto, values: Mapping[int, Node]) -> Iterable[NodeProto]:
         """TupleGetItem nodes under the names of the values that they replace."""
-        getter = self._by_type("TupleGetItem")
-        for index, value in found.outputs.items():
+        getter = self.by_type("TupleGetItem")
+        for index, value in values.items():
             position = NodeProto(op_type="Constant", name=f"{tuple_node.name}_index_{index}")
             position.output.append(position.name)
             position.attribute.add(name="value", i=index, type=AttributeProto.INT64)
@@ -287,6 +297,27 @@ class MindIRGraph:
             )
             item.attribute.extend(a for a in old.attribute if a.name == "shape")
             yield item
+
+    def depend(self, value: Node, kept: Node, others: Iterable[Node]) -> list[NodeProto]:
+        """Nodes that give `kept` the name of `value`, after `others` have been computed."""
+        old = value.origin
+        after = NodeProto(
+            op_type=f"REF::{self.by_type('MakeTuple')}",
+            input=[_name(i) for i in [kept, *others]],
+            output=[f"{old.output[0]}_after"],
+            name=f"{old.output[0]}_after",
+            domain=old.domain,
+        )
+        made = NodeProto(
+            op_type=f"REF::{self.by_type('Depend')}",
+            input=[_name(kept), after.output[0]],
+            output=old.output,
+            name=old.name,
+            domain=old.domain,
+            node_attr=old.node_attr,
+        )
+        made.attribute.extend(a for a in old.attribute if a.name == "shape")
+        return [after, made]
 
     def _described(self, fused: Any) -> list[TensorProto]:
         signature = registry.signature(fused.op)
@@ -307,7 +338,8 @@ class MindIRGraph:
             self._fused[key] = primitive.name
         return self._fused[key]
 
-    def _by_type(self, op_type: str) -> str:
+    def by_type(self, op_type: str) -> str:
+        """The name of a primitive without attributes."""
         for primitive in self.model.primitives:
             if primitive.op_type == op_type:
                 return str(primitive.name)

@@ -8,7 +8,7 @@ The weights become one parameter of the file, of twice the rows; the network tha
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -16,7 +16,7 @@ from ms_ascend_ops.export.find import Found
 from ms_ascend_ops.export.graph import CONSTANT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
 
-__all__ = ["PACKED_OPS", "Packed", "pack"]
+__all__ = ["PACKED_OPS", "Linear", "Packed", "Uses", "join", "linear_layer", "pack", "set_dim"]
 
 # What takes gate and up, and the operator that takes both in one tensor, with its attributes.
 PACKED_OPS = {
@@ -26,7 +26,7 @@ PACKED_OPS = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Linear:
+class Linear:
     """[reshape of] a product with a transposed weight that the graph holds as a parameter."""
 
     product: Node
@@ -44,7 +44,7 @@ class Packed:
     note: str
 
 
-class _Uses:
+class Uses:
     """Who uses what, in all graphs of a file."""
 
     def __init__(self, model: ModelProto) -> None:
@@ -73,24 +73,25 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
 
     The protobuf holds the joined weight and product afterwards; the place itself is still to be replaced.
     """
-    uses = _Uses(model)
+    uses = Uses(model)
     parameters = {p.name: p for p in proto.parameter}
     users = graph.users()
     packed = {}
     for item in found:
         if item.fused.op not in PACKED_OPS:
             continue
-        layers = [_linear(node, parameters, uses, users) for node in item.inputs]
+        layers = [linear_layer(node, parameters, uses, users) for node in item.inputs]
         gate, up = layers
         if gate is None or up is None or not _alike(gate, up):
             continue
-        _join(proto, gate, up)
+        join(proto, (gate, up))
         del parameters[gate.weight.name], parameters[up.weight.name]
         packed[id(item)] = Packed(gate.product, gate.reshape, "gate and up by one product, with one weight in the file")
     return packed
 
 
-def _linear(node: Node, parameters: dict[str, TensorProto], uses: _Uses, users: Counter[int]) -> _Linear | None:
+def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, users: Counter[int]) -> Linear | None:
+    """The layer whose result a node is, if its weight belongs to nobody else and its result goes to one user."""
     reshape = None
     if node.kind == "Reshape":
         reshape, node = node, node.inputs[0]
@@ -106,10 +107,10 @@ def _linear(node: Node, parameters: dict[str, TensorProto], uses: _Uses, users: 
         return None
     if not uses.only(load.name, node.name) or [by for _, by in uses.by[weight.name]] != [load.name]:
         return None
-    return _Linear(node, load, weight, reshape)
+    return Linear(node, load, weight, reshape)
 
 
-def _alike(a: _Linear, b: _Linear) -> bool:
+def _alike(a: Linear, b: Linear) -> bool:
     """Whether one product can give both: of the same input, into as many features, reshaped in the same way."""
     same = a.product.inputs[0] is b.product.inputs[0] and a.product is not b.product
     weights = list(a.weight.dims) == list(b.weight.dims) and a.weight.data_type == b.weight.data_type
@@ -127,28 +128,29 @@ def _alike(a: _Linear, b: _Linear) -> bool:
     return same and weights and whole
 
 
-def _join(proto: GraphProto, gate: _Linear, up: _Linear) -> None:
-    """Put the joined weight and product into the protobuf. The weight has the names of both."""
-    rows, columns = gate.weight.dims
-    prefix, _, key = gate.weight.name.rpartition(":")
-    _, _, other = up.weight.name.rpartition(":")
+def join(proto: GraphProto, layers: Sequence[Linear]) -> None:
+    """Put the joined weight and the first layer's product into the protobuf. The weight has the names of all."""
+    columns = layers[0].weight.dims[1]
+    rows = sum(layer.weight.dims[0] for layer in layers)
+    prefix, _, _ = layers[0].weight.name.rpartition(":")
+    name = "+".join(layer.weight.name.rpartition(":")[2] for layer in layers)
     joined = TensorProto()
-    joined.CopyFrom(gate.weight)
-    name = f"{key}+{other}"
+    joined.CopyFrom(layers[0].weight)
     joined.name = f"{prefix}:{name}" if prefix else name
     joined.ref_key = name
-    joined.dims[:] = [2 * rows, columns]
-    joined.raw_data = gate.weight.raw_data + up.weight.raw_data
-    kept = [p for p in proto.parameter if p.name not in (gate.weight.name, up.weight.name)]
+    joined.dims[:] = [rows, columns]
+    joined.raw_data = b"".join(layer.weight.raw_data for layer in layers)
+    gone = {layer.weight.name for layer in layers}
+    kept = [p for p in proto.parameter if p.name not in gone]
     del proto.parameter[:]
     proto.parameter.extend([*kept, joined])
-    for load in (gate.load, up.load):
-        load.origin.input[0] = joined.name
-        _set_dim(load.origin, 0, 2 * rows)
-    _set_dim(gate.product.origin, -1, 2 * rows)
+    for layer in layers:
+        layer.load.origin.input[0] = joined.name
+        set_dim(layer.load.origin, 0, rows)
+    set_dim(layers[0].product.origin, -1, rows)
 
 
-def _set_dim(node: NodeProto, axis: int, size: int) -> None:
+def set_dim(node: NodeProto, axis: int, size: int) -> None:
     """Change one dim of the described output of a node."""
     for attribute in node.attribute:
         if attribute.name == "shape" and attribute.type in (AttributeProto.TENSORS, AttributeProto.TENSOR):

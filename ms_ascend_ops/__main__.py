@@ -11,6 +11,7 @@ from ms_ascend_ops.version import __version__
 # A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
 COMMANDS = {
     "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
+    "bench-networks": "Measure whole networks on this CPU: stock operators, fused ones, and the ceiling.",
     "bundle": "Pack a MindIR, its parameters and a manifest into one file.",
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
@@ -29,7 +30,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"ms_ascend_ops.commands.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"ms_ascend_ops.commands.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "core.h"
 
@@ -84,8 +86,9 @@ void RunBlock(Job& job, uint32_t blockIdx)
     t_job = outer;
 }
 
-// Worker i plays block i + 1 of a job, the calling thread plays block 0. One job at a time: all blocks of a job are
-// running at once, which is what barriers between them need.
+// Worker i plays block i + 1 of a job, the calling thread plays block 0, and then those that no worker has begun yet:
+// beside MindSpore's threads one may wake late. One job at a time: all blocks of a job are running at once, which is
+// what barriers between them need. Behind the last barrier of block 0 every block has begun, so none of those is left.
 class Pool {
 public:
     void Run(Job& job)
@@ -98,12 +101,19 @@ public:
         pending_.store(job.blockDim - 1, std::memory_order_relaxed);
         {
             std::lock_guard<std::mutex> lock(mutex_);
+            std::fill_n(begun_, job.blockDim, false);
             job_ = &job;
             blockDim_ = job.blockDim;
             epoch_.fetch_add(1, std::memory_order_release);
         }
         wake_.notify_all();
         RunBlock(job, 0);
+        for (uint32_t blockIdx = job.blockDim - 1; blockIdx > 0; --blockIdx) {
+            if (Begin(blockIdx)) {
+                RunBlock(job, blockIdx);
+                pending_.fetch_sub(1, std::memory_order_relaxed);
+            }
+        }
         for (uint32_t spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
             if (spins < SPINS) {
                 Pause();
@@ -114,6 +124,13 @@ public:
     }
 
 private:
+    // Whether the block is the caller's to run.
+    bool Begin(uint32_t blockIdx)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return !std::exchange(begun_[blockIdx], true);
+    }
+
     void Work(uint32_t index, uint64_t seen)
     {
         for (;;) {
@@ -126,7 +143,8 @@ private:
                 wake_.wait(lock, [&] { return epoch_.load(std::memory_order_relaxed) != seen; });
                 seen = epoch_.load(std::memory_order_relaxed);
                 // A job without a block for this worker may have ended already: only its size is looked at.
-                job = index + 1 < blockDim_ ? job_ : nullptr;
+                const bool mine = index + 1 < blockDim_ && !std::exchange(begun_[index + 1], true);
+                job = mine ? job_ : nullptr;
             }
             if (job != nullptr) {
                 RunBlock(*job, index + 1);
@@ -136,12 +154,13 @@ private:
     }
 
     std::mutex launchMutex_;
-    std::mutex mutex_;  // job_, blockDim_ and the growth of epoch_
+    std::mutex mutex_;  // job_, blockDim_, begun_ and the growth of epoch_
     std::condition_variable wake_;
     std::atomic<uint64_t> epoch_{0};
     std::atomic<uint32_t> pending_{0};
     Job* job_ = nullptr;
     uint32_t blockDim_ = 0;
+    bool begun_[MAX_THREADS] = {};  // by block
     uint32_t workerCount_ = 0;
 };
 

@@ -14,12 +14,12 @@ from ms_ascend_ops.commands.errors import reported
 __all__ = ["bench"]
 
 
-def _names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
+def names_of(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
     """Names separated by commas."""
     return [name for name in value.replace(",", " ").split() if name]
 
 
-def _chosen(option: str, given: list[str], known: list[str]) -> list[str]:
+def chosen_of(option: str, given: list[str], known: list[str]) -> list[str]:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise click.BadParameter(f"must be of {', '.join(known)}, got {', '.join(unknown)}", param_hint=option)
@@ -39,11 +39,11 @@ CPUS = len(os.sched_getaffinity(0))
 
 
 @click.command()
-@click.option("--ops", callback=_names, default="", help="E.g. rms_norm,swiglu_grad; default: all, both passes.")
-@click.option("--shapes", callback=_names, default="", help="E.g. 128x4096,333x4097; default: the operator's own.")
-@click.option("--dtypes", callback=_names, default="float32,bfloat16", help="Of float32, bfloat16, float16.")
+@click.option("--ops", callback=names_of, default="", help="E.g. rms_norm,swiglu_grad; default: all, both passes.")
+@click.option("--shapes", callback=names_of, default="", help="E.g. 128x4096,333x4097; default: the operator's own.")
+@click.option("--dtypes", callback=names_of, default="float32,bfloat16", help="Of float32, bfloat16, float16.")
 @click.option("--threads", type=click.IntRange(1, CPUS), default=CPUS, help="For every provider.")
-@click.option("--providers", callback=_names, default="", help=f"Of {', '.join(MEASURED)}.")
+@click.option("--providers", callback=names_of, default="", help=f"Of {', '.join(MEASURED)}.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write a table of all ratios here.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write bars here (PNG).")
@@ -99,11 +99,11 @@ def bench(
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
 
     measured = [name + "_grad" * gradient for name in operator_names() for gradient in operator(name).passes]
-    chosen = _chosen("--ops", ops, measured)
-    dtypes = _chosen("--dtypes", dtypes, ["float32", "bfloat16", "float16"])
+    chosen = chosen_of("--ops", ops, measured)
+    dtypes = chosen_of("--dtypes", dtypes, ["float32", "bfloat16", "float16"])
     names = list(PROVIDERS)
     if providers:
-        names = _chosen("--providers", [*providers, *(n for n in names if PROVIDERS[n].is_copy)], names)
+        names = chosen_of("--providers", [*providers, *(n for n in names if PROVIDERS[n].is_copy)], names)
     cases, without = all_cases(chosen, dtypes, [_shape(text) for text in shapes])
     if not cases:
         raise click.BadParameter(f"none of {', '.join(chosen)} has shapes of that many sizes", param_hint="--shapes")
@@ -143,7 +143,7 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
     from ms_ascend_ops.benchmarks.calls import measure, start_up
     from ms_ascend_ops.benchmarks.operators import names
 
-    chosen = _chosen("--ops", ops, list(names()))
+    chosen = chosen_of("--ops", ops, list(names()))
     imported, first = start_up(1 if quick else 5)
     console.print(f"import: {imported:.1f} ms, first call: {first:.2f} ms")
     table = Table("operator", "mode", "us a call", "ops.add, us", "ratio")

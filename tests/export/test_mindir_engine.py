@@ -150,6 +150,7 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
     assert sorted(e.pattern for e in report.replaced) == [
         "SwiGLU",
         "add + RMSNorm",
+        "linear layers",
         "rotary embedding",
         "rotary embedding",
         "scale + mask + softmax",
