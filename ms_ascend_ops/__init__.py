@@ -27,6 +27,8 @@ _ORIGINS = {
     "bundle": "ms_ascend_ops.export",
     "export_mindir": "ms_ascend_ops.export",
     "load": "ms_ascend_ops.export",
+    "get_num_threads": "ms_ascend_ops.library",
+    "set_num_threads": "ms_ascend_ops.library",
 }
 _MODULES = ("cells", "export", "ops")
 
@@ -46,10 +48,12 @@ __all__ = [
     "cpu_builtins",
     "export",
     "export_mindir",
+    "get_num_threads",
     "load",
     "ops",
     "optimize",
     "optimize_mindir",
+    "set_num_threads",
 ]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from ms_ascend_ops.version import __version__
 
-__all__ = ["LIBRARY", "library_path", "native"]
+__all__ = ["LIBRARY", "get_num_threads", "library_path", "native", "set_num_threads"]
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
+_MAX_THREADS = 256
 _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
 
 
@@ -41,3 +42,28 @@ def native() -> Any:
 def library_path() -> str:
     """Absolute path of the kernel library, which was checked to load and to have the right version."""
     return str(Path(native().library_path()).resolve())
+
+
+def set_num_threads(count: int) -> None:
+    """Sets how many threads a kernel may use on a CPU, in this process, from the next call on.
+
+    Small inputs stay on one thread whatever is set.
+
+    Args:
+        count: 1 to 256; or 0, the default: the environment variable `MS_ASCEND_OPS_NUM_THREADS`, and without that the
+            CPUs that the process may run on.
+
+    Raises:
+        TypeError: `count` is not an int.
+        ValueError: `count` is negative or larger than 256.
+    """
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"set_num_threads: count must be an int, got {type(count).__name__}")
+    if not 0 <= count <= _MAX_THREADS:
+        raise ValueError(f"set_num_threads: count must be 0 to {_MAX_THREADS}, got {count}")
+    native().set_thread_num(count)
+
+
+def get_num_threads() -> int:
+    """How many threads a kernel may use on a CPU."""
+    return int(native().get_thread_num())

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import ms_ascend_ops
 from ms_ascend_ops import __version__, library
 
 
@@ -39,3 +40,17 @@ def test_another_version(monkeypatch):
 def test_the_module_needs_no_mindspore():
     code = "import sys; from ms_ascend_ops import _C; _C.signatures(); assert 'mindspore' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_number_of_threads():
+    usual = ms_ascend_ops.get_num_threads()
+    try:
+        ms_ascend_ops.set_num_threads(3)
+        assert ms_ascend_ops.get_num_threads() == 3
+        for wrong, error in [(-1, ValueError), (257, ValueError), (2.0, TypeError), (True, TypeError)]:
+            with pytest.raises(error, match=r"^set_num_threads: count must be "):
+                ms_ascend_ops.set_num_threads(wrong)
+        assert ms_ascend_ops.get_num_threads() == 3
+    finally:
+        ms_ascend_ops.set_num_threads(0)
+    assert ms_ascend_ops.get_num_threads() == usual
