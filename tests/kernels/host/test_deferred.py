@@ -27,13 +27,27 @@ def play(calls, execution, output_bytes=0):
     return gm, ub, results
 
 
-def assert_same_in_any_execution(calls):
+def identical(a, b):
+    return a == b
+
+
+def identical_or_nan(a, b):
+    """Which of two NaN an instruction passes on is the compiler's choice, in every loop anew."""
+    both = np.isnan(a.view(np.float32)) & np.isnan(b.view(np.float32))
+    halves = [array.view(np.uint16) for array in (a, b)]
+    both16 = np.isnan(halves[0].view(np.float16)) & np.isnan(halves[1].view(np.float16))
+    brain = np.logical_and(*((array & 0x7FFF) > 0x7F80 for array in halves))
+    return np.repeat((halves[0] == halves[1]) | np.repeat(both, 2, -1) | both16 | brain, 2, -1)
+
+
+def assert_same_in_any_execution(calls, same=identical):
     gm, ub, results = play(calls, "serial")
     for execution, output_bytes in [("deferred", 0), ("deferred", 0), ("flushed", 0), ("deferred", LARGE)]:
         other_gm, other_ub, other_results = play(calls, execution, output_bytes)
         assert other_results == results
-        assert np.array_equal(other_ub, ub), f"Unified Buffer differs from byte {np.argmax(other_ub != ub)} on"
-        assert np.array_equal(other_gm, gm), f"global memory differs from byte {np.argmax(other_gm != gm)} on"
+        for name, mine, theirs in [("Unified Buffer", other_ub, ub), ("global memory", other_gm, gm)]:
+            equal = same(mine, theirs)
+            assert equal.all(), f"{name} differs from byte {np.argmin(equal)} on"
 
 
 def assert_same_after_a_change(calls, rng):
@@ -153,5 +167,5 @@ def test_random_tiles(seed):
         rng = random.Random(7000 + 1000 * seed + i)
         kinds = [[c for c in draw_program(rng) if c[0] not in {"free", "fill"}] for _ in range(2)]
         calls = tiles(*(kinds[rng.randrange(2)] for _ in range(6)))
-        assert_same_in_any_execution(calls)
-        assert_same_in_any_execution(calls)
+        for _ in range(2):
+            assert_same_in_any_execution(calls, identical_or_nan)
