@@ -16,6 +16,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.operators import operator
+from ms_ascend_ops.benchmarks.providers.mindspore import flat
 
 __all__ = ["MODES", "CallCost", "measure", "start_up"]
 
@@ -50,16 +51,12 @@ def _add(*tensors):
     return ops.add(tensors[0], tensors[0])
 
 
-def _last(value: Any) -> Tensor:
-    return _last(value[-1]) if isinstance(value, tuple) else value
-
-
 def _turn(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
     """Microseconds of a call. MindSpore may still compute when it returns, so the last result is read."""
     start = time.perf_counter()
     for _ in range(calls):
         result = function(*tensors)
-    _last(result).asnumpy()
+    flat(result)[-1].asnumpy()
     return (time.perf_counter() - start) / calls * 1e6
 
 

@@ -13,7 +13,7 @@ __all__ = ["LIBRARY", "get_num_threads", "library_path", "native", "set_num_thre
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
-_MAX_THREADS = 256
+_MAX_THREADS = 256  # MAX_THREADS of kernels/host/launch.cpp, which takes no more
 _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
 
 

@@ -11,6 +11,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
 from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
+from ms_ascend_ops.benchmarks.providers.mindspore import flat
 from ms_ascend_ops.export import export_mindir, load, optimize_mindir
 from ms_ascend_ops.export.modes import pynative
 
@@ -54,12 +55,7 @@ def opened(path: Path, inputs: tuple[Any, ...]) -> Callable[[], list[Tensor]]:
     network = load(path)
 
     # A call of a graph returns when it has run.
-    return lambda: leaves(network(*inputs))
-
-
-def leaves(value: Any) -> list[Tensor]:
-    """The tensors of nested tuples."""
-    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (tuple, list)) else [value]
+    return lambda: flat(network(*inputs))
 
 
 def training_step(subject: Subject, variant: str) -> Callable[[], list[Tensor]]:

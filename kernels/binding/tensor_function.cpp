@@ -19,7 +19,6 @@ namespace {
 
 // Combinations of shapes and dtypes that are remembered for one function.
 constexpr size_t MOST_PLANS = 4096;
-constexpr size_t MAX_TENSORS = 16;
 
 // What of MindSpore is needed, so that this module can do without it.
 struct Framework {
@@ -88,16 +87,16 @@ public:
                                  std::to_string(tensors.size()));
         }
         const std::shared_ptr<Plan> plan = FindPlan(tensors);
-        std::array<void*, MAX_TENSORS> data{};
-        std::array<py::object, MAX_TENSORS> copies;
+        std::vector<void*> data(tensors.size() + plan->outputs.size());
+        std::vector<py::object> copies;
         for (size_t i = 0; i < tensors.size(); ++i) {
             py::handle tensor = tensors[i];
             if (!Method(tensor, framework_->isContiguous).cast<bool>()) {
                 if (writes_[i]) {
                     return py::none();
                 }
-                copies[i] = Method(tensor, framework_->contiguous);
-                tensor = copies[i];
+                copies.push_back(Method(tensor, framework_->contiguous));
+                tensor = copies.back();
             }
             data[i] = PyLong_AsVoidPtr(Method(tensor, framework_->dataPointer).ptr());
         }

@@ -13,11 +13,6 @@ struct WideningCast {
     NarrowSource from;
 };
 
-Span SpanOf(const Operand& operand)
-{
-    return {operand.base, operand.end};
-}
-
 bool IsWidening(const Meaning& meaning)
 {
     return meaning.kind == Meaning::CAST && meaning.to == ElementType::FLOAT &&

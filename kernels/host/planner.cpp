@@ -34,61 +34,6 @@ Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
 
 }  // namespace
 
-// ---- what requests read and write
-
-namespace {
-
-Span SpanOf(const Operand& operand, uint32_t units)
-{
-    return {operand.base, operand.base + operand.stride * (units - 1) + operand.extent};
-}
-
-void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
-{
-    if (operand.stride <= static_cast<int64_t>(operand.extent)) {
-        ranges.Add(SpanOf(operand, units));
-        return;
-    }
-    for (uint32_t u = 0; u < units; ++u) {
-        const char* const row = operand.base + operand.stride * u;
-        ranges.Add({row, row + operand.extent});
-    }
-}
-
-}  // namespace
-
-Ranges WrittenFirst(const Instruction* requests, uint32_t count)
-{
-    Ranges written;
-    Ranges readFirst;
-    for (uint32_t i = 0; i < count; ++i) {
-        const Instruction& request = requests[i];
-        const bool out = request.request == RequestKind::COPY_OUT || request.request == RequestKind::COPY_OUT_ADD;
-        if (request.request == RequestKind::VECTOR || out) {
-            for (uint32_t a = 1; a < request.operandCount; ++a) {
-                Ranges read;
-                read.Add(SpanOf(request.operands[a], request.units));
-                for (const Span& known : written.Spans()) {
-                    read.Remove(known);
-                }
-                for (const Span& span : read.Spans()) {
-                    readFirst.Add(span);
-                }
-            }
-        }
-        if (request.request == RequestKind::VECTOR || request.request == RequestKind::COPY_IN ||
-            request.request == RequestKind::DISCARD) {
-            AddRows(request.operands[0], request.units, written);
-        }
-    }
-    for (const Span& span : readFirst.Spans()) {
-        written.Remove(span);
-    }
-    return written;
-}
-
-// ---- planning
-
 void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
                    Plan& plan)
 {
@@ -147,12 +92,12 @@ void Planner::Record(Instruction instruction)
     SetEnds(instruction);
     Operand& to = instruction.operands[0];
     if (to.stride == 0) {  // an accumulator is read through its destination
-        Overwrite({to.base, to.end}, false);
+        Overwrite(SpanOf(to), false);
     }
     for (uint32_t i = 1; i < instruction.operandCount; ++i) {
         Resolve(instruction.operands[i], instruction.units);
     }
-    Overwrite({to.base, to.end}, to.stride <= static_cast<int64_t>(to.extent));
+    Overwrite(SpanOf(to), to.stride <= static_cast<int64_t>(to.extent));
     groups_.Add(instruction);
 }
 
@@ -286,7 +231,7 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
     to.origin = origin;
     plan_->writes_.push_back({origin, to.end - to.base});
     // First, so that a view of what is about to be overwritten becomes a copy.
-    Overwrite({to.base, to.end}, false);
+    Overwrite(SpanOf(to), false);
     Resolve(copy.operands[1], copy.units);
     groups_.AddCopyOut(copy);
 }

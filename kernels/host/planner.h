@@ -15,9 +15,6 @@
 namespace AscendC {
 namespace host {
 
-// The bytes of the Unified Buffer that these requests write before they read them.
-Ranges WrittenFirst(const Instruction* requests, uint32_t count);
-
 class Planner {
 public:
     // `views` at the start: the first origins. Request i copies from or to origin views.size() + i. `needed`: the bytes

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "instruction.h"
+
 namespace AscendC {
 namespace host {
 
@@ -15,6 +17,12 @@ struct Span {
     bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
     bool Covers(const Span& other) const { return begin <= other.begin && other.end <= end; }
 };
+
+// The bytes of an operand whose end is known.
+inline Span SpanOf(const Operand& operand)
+{
+    return {operand.base, operand.end};
+}
 
 class Ranges {
 public:

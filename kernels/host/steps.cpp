@@ -7,6 +7,24 @@ namespace host {
 
 namespace {
 
+// Of an operand of a request, whose end is not filled in.
+Span RequestSpan(const Operand& operand, uint32_t units)
+{
+    return {operand.base, operand.base + operand.stride * (units - 1) + operand.extent};
+}
+
+void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
+{
+    if (operand.stride <= static_cast<int64_t>(operand.extent)) {
+        ranges.Add(RequestSpan(operand, units));
+        return;
+    }
+    for (uint32_t u = 0; u < units; ++u) {
+        const char* const row = operand.base + operand.stride * u;
+        ranges.Add({row, row + operand.extent});
+    }
+}
+
 bool IsStore(Link link)
 {
     return link == Link::STORE_FLOAT || link == Link::STORE_HALF || link == Link::STORE_BFLOAT16;
@@ -20,13 +38,13 @@ bool Collects(Link link)
 void AddRead(const Operand& operand, Ranges& needed)
 {
     if (operand.origin == NO_ORIGIN) {
-        needed.Add({operand.base, operand.end});
+        needed.Add(SpanOf(operand));
     }
 }
 
 bool IsUnread(const Operand& written, const Ranges& needed)
 {
-    return written.origin == NO_ORIGIN && !needed.Overlaps({written.base, written.end});
+    return written.origin == NO_ORIGIN && !needed.Overlaps(SpanOf(written));
 }
 
 // What a value is rounded for before a store that is the last to use it, that store can do.
@@ -116,7 +134,7 @@ void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
             if (IsUnread(*item.operand, needed)) {
                 continue;
             }
-            needed.Remove({item.operand->base, item.operand->end});
+            needed.Remove(SpanOf(*item.operand));
         } else if (kept.empty() && !Collects(item.link)) {
             continue;  // nobody needs the value any more
         } else if (item.operand != nullptr) {
@@ -138,7 +156,7 @@ void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Rang
         return;
     }
     if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
-        needed.Remove({to.base, to.end});
+        needed.Remove(SpanOf(to));
     }
     for (uint32_t i = 1; i < instruction.operandCount; ++i) {
         AddRead(instruction.operands[i], needed);
@@ -164,6 +182,38 @@ void Steps::LeaveOut(Ranges needed, const std::vector<Instruction>& instructions
             LeaveOutInstruction(step, instructions[step.first], needed);
         }
     }
+}
+
+// ---- between programs
+
+Ranges WrittenFirst(const Instruction* requests, uint32_t count)
+{
+    Ranges written;
+    Ranges readFirst;
+    for (uint32_t i = 0; i < count; ++i) {
+        const Instruction& request = requests[i];
+        const bool out = request.request == RequestKind::COPY_OUT || request.request == RequestKind::COPY_OUT_ADD;
+        if (request.request == RequestKind::VECTOR || out) {
+            for (uint32_t a = 1; a < request.operandCount; ++a) {
+                Ranges read;
+                read.Add(RequestSpan(request.operands[a], request.units));
+                for (const Span& known : written.Spans()) {
+                    read.Remove(known);
+                }
+                for (const Span& span : read.Spans()) {
+                    readFirst.Add(span);
+                }
+            }
+        }
+        if (request.request == RequestKind::VECTOR || request.request == RequestKind::COPY_IN ||
+            request.request == RequestKind::DISCARD) {
+            AddRows(request.operands[0], request.units, written);
+        }
+    }
+    for (const Span& span : readFirst.Spans()) {
+        written.Remove(span);
+    }
+    return written;
 }
 
 }  // namespace host

@@ -23,6 +23,9 @@ struct Step {
     std::vector<uint32_t> partOf;  // of each item: which of the step's instructions
 };
 
+// The bytes of the Unified Buffer that these requests write before they read them: whatever ran before need not.
+Ranges WrittenFirst(const Instruction* requests, uint32_t count);
+
 class Steps {
 public:
     // The instructions of the groups go to `instructions`, where chains point into.

@@ -65,8 +65,8 @@ def test_what_only_a_removed_operator_used_is_still_calculated(tmp_path):
     assert "SiLU" not in kinds(tmp_path / "ablated.mindir")
     gate, up = net.gate_proj(Tensor(X)), net.up_proj(Tensor(X))
     result = load(tmp_path / "ablated.mindir")(Tensor(X)).asnumpy()
-    expected = [net.down_proj(handed_on).asnumpy() for handed_on in (gate, up)]
-    assert any(np.allclose(result, e, atol=1e-5) for e in expected)
+    # Which of the two is handed on is the pattern's choice. The products are the same ones.
+    assert any(np.array_equal(result, net.down_proj(handed_on).asnumpy()) for handed_on in (gate, up))
 
 
 def test_ablated_files_stay_in_their_folder(tmp_path):

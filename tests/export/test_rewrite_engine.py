@@ -153,6 +153,7 @@ def test_a_gradient_that_goes_through_the_mask(inside, gradients):
     report = optimize(net, verify=inputs, gradients=gradients)
     assert report.rolled_back == ""
     assert [e.pattern for e in report.replaced] == ["scale + mask + softmax"]
+    # Sums of other operators, in float32, of terms below 1: some roundings of 6e-8.
     np.testing.assert_allclose(numpy(gradient(*inputs)[0]), expected, rtol=1e-5, atol=1e-7)
 
 

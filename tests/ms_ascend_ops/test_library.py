@@ -47,10 +47,12 @@ def test_number_of_threads():
     try:
         ms_ascend_ops.set_num_threads(3)
         assert ms_ascend_ops.get_num_threads() == 3
+        ms_ascend_ops.set_num_threads(256)
+        assert ms_ascend_ops.get_num_threads() == 256
         for wrong, error in [(-1, ValueError), (257, ValueError), (2.0, TypeError), (True, TypeError)]:
             with pytest.raises(error, match=r"^set_num_threads: count must be "):
                 ms_ascend_ops.set_num_threads(wrong)
-        assert ms_ascend_ops.get_num_threads() == 3
+        assert ms_ascend_ops.get_num_threads() == 256
     finally:
         ms_ascend_ops.set_num_threads(0)
     assert ms_ascend_ops.get_num_threads() == usual
