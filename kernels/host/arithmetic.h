@@ -133,6 +133,11 @@ struct Arithmetic<Opcode::RELU> {
     static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
 };
 
+template <>
+struct Arithmetic<Opcode::AXPY> {
+    static HOST_INLINE VF Apply(VF a, VF scalar, VF sum) { return a * scalar + sum; }
+};
+
 }  // namespace HOST_ISA
 }  // namespace host
 }  // namespace AscendC

@@ -2,7 +2,8 @@
  * Runs chains (instruction.h), for vector_unit.cpp only.
  *
  * A block of several vectors stays in registers from link to link: the links are looked at once a block, and the
- * instructions of one link on several vectors hide each other's latency.
+ * instructions of one link on several vectors hide each other's latency. Addresses of labels are an extension that GCC
+ * and Clang share.
  */
 #ifndef ASCENDC_HOST_CHAIN_UNIT_H
 #define ASCENDC_HOST_CHAIN_UNIT_H
@@ -50,9 +51,9 @@ struct ChainBlock {
     // Of the block in an operand. Vector k is a constant away from it; without the barrier GCC keeps an index for each
     // k.
     template <typename T>
-    HOST_INLINE T* Address(const ChainItem& link) const
+    HOST_INLINE T* Address(const ChainLink& link) const
     {
-        T* address = reinterpret_cast<T*>(link.operand->base) + at;
+        T* address = reinterpret_cast<T*>(link.base) + at;
         asm("" : "+r"(address));
         return address;
     }
@@ -62,7 +63,7 @@ struct ChainBlock {
         return WHOLE ? Load(p) : LoadPartial(p, n);
     }
     template <typename T>
-    HOST_INLINE void Fetch(const ChainItem& link)
+    HOST_INLINE void Fetch(const ChainLink& link)
     {
         const T* source = Address<const T>(link);
 #pragma GCC unroll 8
@@ -70,7 +71,7 @@ struct ChainBlock {
             value[k] = Read(source + k * W);
         }
     }
-    HOST_INLINE void Keep(const ChainItem& link) const
+    HOST_INLINE void Keep(const ChainLink& link) const
     {
         float* target = Address<float>(link);
 #pragma GCC unroll 8
@@ -82,18 +83,18 @@ struct ChainBlock {
             }
         }
     }
-    HOST_INLINE void KeepHalf(const ChainItem& link) const
+    HOST_INLINE void KeepHalf(const ChainLink& link) const
     {
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
             KeepBits(link, k, FloatToHalf(value[k]));
         }
     }
-    HOST_INLINE void KeepRounded(const ChainItem& link) const
+    HOST_INLINE void KeepRounded(const ChainLink& link) const
     {
         KeepUpperHalves(link, [this](uint32_t k) { return reinterpret_cast<VU>(value[k]); });
     }
-    HOST_INLINE void KeepCast(const ChainItem& link) const
+    HOST_INLINE void KeepCast(const ChainLink& link) const
     {
         if (__builtin_expect(HaveNan(value), 0)) {
             KeepUpperHalves(link, [this](uint32_t k) { return RoundToBFloat16(value[k]); });
@@ -102,7 +103,7 @@ struct ChainBlock {
         }
     }
     template <class Bits>
-    HOST_INLINE void KeepUpperHalves(const ChainItem& link, const Bits& bits) const
+    HOST_INLINE void KeepUpperHalves(const ChainLink& link, const Bits& bits) const
     {
         if constexpr (N % 2 == 0) {
             uint16_t* target = Address<uint16_t>(link);
@@ -118,7 +119,7 @@ struct ChainBlock {
             }
         }
     }
-    HOST_INLINE void KeepBits(const ChainItem& link, uint32_t k, VH bits) const
+    HOST_INLINE void KeepBits(const ChainLink& link, uint32_t k, VH bits) const
     {
         uint16_t* target = Address<uint16_t>(link) + k * W;
         if (WHOLE) {
@@ -157,7 +158,7 @@ struct ChainBlock {
         }
     }
     template <Opcode OP>
-    HOST_INLINE void Scalar(const ChainItem& link)
+    HOST_INLINE void Scalar(const ChainLink& link)
     {
         const VF scalar = Set(link.scalar);
 #pragma GCC unroll 8
@@ -165,16 +166,23 @@ struct ChainBlock {
             value[k] = Arithmetic<OP>::Apply(value[k], scalar);
         }
     }
+    HOST_INLINE void AddScaled(const ChainLink& link)
+    {
+        const VF scalar = Set(link.scalar);
+        const float* stream = Address<const float>(link);
+#pragma GCC unroll 8
+        for (uint32_t k = 0; k < N; ++k) {
+            value[k] = Arithmetic<Opcode::AXPY>::Apply(Read(stream + k * W), scalar, value[k]);
+        }
+    }
     template <Opcode OP, Other OTHER, bool SWAPPED>
-    HOST_INLINE void Binary(const ChainItem& link)
+    HOST_INLINE void Binary(const ChainLink& link)
     {
         using T = typename StreamElement<OTHER>::Type;
         constexpr bool STREAMS = OTHER != Other::BLOCK && OTHER != Other::SELF;
         const T* stream = STREAMS ? Address<const T>(link) : nullptr;
         const auto other = [&](uint32_t k) {
-            return STREAMS                 ? Read(stream + k * W)
-                   : OTHER == Other::BLOCK ? LoadBlock(link.operand->base, at + k * W)
-                                           : value[k];
+            return STREAMS ? Read(stream + k * W) : OTHER == Other::BLOCK ? LoadBlock(link.base, at + k * W) : value[k];
         };
         if constexpr (OP == Opcode::DIV) {
             VF second[N];
@@ -193,9 +201,9 @@ struct ChainBlock {
     }
     // The repeats come one after the other, as on the chip.
     template <Opcode OP>
-    HOST_INLINE void Collect(const ChainItem& link) const
+    HOST_INLINE void Collect(const ChainLink& link) const
     {
-        float* const lanes = reinterpret_cast<float*>(link.operand->base);
+        float* const lanes = reinterpret_cast<float*>(link.base);
         const size_t phase = at % SUM_LANES;
         if (phase == 0) {
             CollectFrom<OP>(lanes, 0);
@@ -222,83 +230,94 @@ struct ChainBlock {
             }
         }
     }
-
-    HOST_INLINE void Run(const ChainItem* links, uint32_t count)
-    {
-        for (uint32_t i = 0; i < count; ++i) {
-            const ChainItem link = links[i];
-            switch (static_cast<uint32_t>(link.link)) {
-#define ASCENDC_HOST_LINK(LINK, ACTION)     \
-    case static_cast<uint32_t>(Link::LINK): \
-        ACTION;                             \
-        break;
-                ASCENDC_HOST_LINK(LOAD_FLOAT, Fetch<float>(link))
-                ASCENDC_HOST_LINK(LOAD_HALF, Fetch<half>(link))
-                ASCENDC_HOST_LINK(LOAD_BFLOAT16, Fetch<bfloat16_t>(link))
-                ASCENDC_HOST_LINK(STORE_FLOAT, Keep(link))
-                ASCENDC_HOST_LINK(STORE_HALF, KeepHalf(link))
-                ASCENDC_HOST_LINK(STORE_BFLOAT16, KeepRounded(link))
-                ASCENDC_HOST_LINK(CAST_BFLOAT16, KeepCast(link))
-                ASCENDC_HOST_LINK(ROUND_HALF, RoundHalf())
-                ASCENDC_HOST_LINK(ROUND_BFLOAT16, RoundBFloat16())
-                ASCENDC_HOST_LINK(ADDS, Scalar<Opcode::ADDS>(link))
-                ASCENDC_HOST_LINK(MULS, Scalar<Opcode::MULS>(link))
-                ASCENDC_HOST_LINK(MAXS, Scalar<Opcode::MAXS>(link))
-                ASCENDC_HOST_LINK(MINS, Scalar<Opcode::MINS>(link))
-                ASCENDC_HOST_LINK(EXP, Unary<Opcode::EXP>())
-                ASCENDC_HOST_LINK(LN, Unary<Opcode::LN>())
-                ASCENDC_HOST_LINK(SQRT, Unary<Opcode::SQRT>())
-                ASCENDC_HOST_LINK(ABS, Unary<Opcode::ABS>())
-                ASCENDC_HOST_LINK(RELU, Unary<Opcode::RELU>())
-                ASCENDC_HOST_LINK(SUM, Collect<Opcode::ADD>(link))
-                ASCENDC_HOST_LINK(LARGEST, Collect<Opcode::MAX>(link))
-                ASCENDC_HOST_LINK(SMALLEST, Collect<Opcode::MIN>(link))
-#undef ASCENDC_HOST_LINK
-#define ASCENDC_HOST_LINK(OP, OTHER)                                         \
-    case static_cast<uint32_t>(BinaryLink(Opcode::OP, Other::OTHER, false)): \
-        Binary<Opcode::OP, Other::OTHER, false>(link);                       \
-        break;                                                               \
-    case static_cast<uint32_t>(BinaryLink(Opcode::OP, Other::OTHER, true)):  \
-        Binary<Opcode::OP, Other::OTHER, true>(link);                        \
-        break;
-#define ASCENDC_HOST_LINKS(OP)         \
-    ASCENDC_HOST_LINK(OP, STREAM)      \
-    ASCENDC_HOST_LINK(OP, STREAM_HALF) \
-    ASCENDC_HOST_LINK(OP, STREAM_BFLOAT16) ASCENDC_HOST_LINK(OP, BLOCK) ASCENDC_HOST_LINK(OP, SELF)
-                ASCENDC_HOST_LINKS(ADD)
-                ASCENDC_HOST_LINKS(SUB)
-                ASCENDC_HOST_LINKS(MUL)
-                ASCENDC_HOST_LINKS(DIV)
-                ASCENDC_HOST_LINKS(MAX)
-                ASCENDC_HOST_LINKS(MIN)
-#undef ASCENDC_HOST_LINKS
-#undef ASCENDC_HOST_LINK
-                default:
-                    __builtin_unreachable();
-            }
-        }
-    }
 };
 
-inline void RunChain(const ChainItem* items, uint32_t count, uint32_t begin, uint32_t end)
+// Every link and what it does, in the order of Link.
+#define HOST_LINKS(LINK)                                   \
+    LINK(LOAD_FLOAT, template Fetch<float>(*link))         \
+    LINK(LOAD_HALF, template Fetch<half>(*link))           \
+    LINK(LOAD_BFLOAT16, template Fetch<bfloat16_t>(*link)) \
+    LINK(STORE_FLOAT, Keep(*link))                         \
+    LINK(STORE_HALF, KeepHalf(*link))                      \
+    LINK(STORE_BFLOAT16, KeepRounded(*link))               \
+    LINK(CAST_BFLOAT16, KeepCast(*link))                   \
+    LINK(ROUND_HALF, RoundHalf())                          \
+    LINK(ROUND_BFLOAT16, RoundBFloat16())                  \
+    LINK(ADDS, template Scalar<Opcode::ADDS>(*link))       \
+    LINK(MULS, template Scalar<Opcode::MULS>(*link))       \
+    LINK(MAXS, template Scalar<Opcode::MAXS>(*link))       \
+    LINK(MINS, template Scalar<Opcode::MINS>(*link))       \
+    LINK(EXP, template Unary<Opcode::EXP>())               \
+    LINK(LN, template Unary<Opcode::LN>())                 \
+    LINK(SQRT, template Unary<Opcode::SQRT>())             \
+    LINK(ABS, template Unary<Opcode::ABS>())               \
+    LINK(RELU, template Unary<Opcode::RELU>())             \
+    LINK(AXPY, AddScaled(*link))                           \
+    LINK(SUM, template Collect<Opcode::ADD>(*link))        \
+    LINK(LARGEST, template Collect<Opcode::MAX>(*link))    \
+    LINK(SMALLEST, template Collect<Opcode::MIN>(*link))
+
+#define HOST_BINARY_LINKS_OF(LINK, OP) \
+    LINK(OP, STREAM) LINK(OP, STREAM_HALF) LINK(OP, STREAM_BFLOAT16) LINK(OP, BLOCK) LINK(OP, SELF)
+#define HOST_BINARY_LINKS(LINK)     \
+    HOST_BINARY_LINKS_OF(LINK, ADD) \
+    HOST_BINARY_LINKS_OF(LINK, SUB) \
+    HOST_BINARY_LINKS_OF(LINK, MUL) \
+    HOST_BINARY_LINKS_OF(LINK, DIV) \
+    HOST_BINARY_LINKS_OF(LINK, MAX) \
+    HOST_BINARY_LINKS_OF(LINK, MIN)
+
+// Runs a chain on blocks of N vectors, or of one, not whole; where it stops. Every link jumps to the next: there is no
+// loop and no switch between them.
+template <uint32_t N, bool WHOLE>
+uint32_t RunLinks(const ChainLink* links, uint32_t begin, uint32_t end)
+{
+#define HOST_LINK(LINK, ACTION) &&LINK,
+#define HOST_BINARY_LINK(OP, OTHER) &&OP##_##OTHER, &&OP##_##OTHER##_SWAPPED,
+    static const void* const code[] = {HOST_LINKS(HOST_LINK) && END, HOST_BINARY_LINKS(HOST_BINARY_LINK)};
+#undef HOST_LINK
+#undef HOST_BINARY_LINK
+    static_assert(
+        sizeof(code) / sizeof(code[0]) == static_cast<uint32_t>(BinaryLink(Opcode::MIN, Other::SELF, true)) + 1,
+        "HOST_LINKS must name every link");
+    ChainBlock<N, WHOLE> block;
+    const ChainLink* link = links;
+    block.at = begin;
+    block.n = WHOLE ? W : end - begin;
+    if (WHOLE && end - begin < N * W) {
+        return begin;
+    }
+    goto* code[static_cast<uint32_t>(link->link)];
+#define HOST_LINK(LINK, ACTION) \
+    LINK:                       \
+    block.ACTION;               \
+    ++link;                     \
+    goto* code[static_cast<uint32_t>(link->link)];
+#define HOST_BINARY_LINK(OP, OTHER)                                                                      \
+    HOST_LINK(OP##_##OTHER, template Binary<Opcode::OP HOST_COMMA Other::OTHER HOST_COMMA false>(*link)) \
+    HOST_LINK(OP##_##OTHER##_SWAPPED, template Binary<Opcode::OP HOST_COMMA Other::OTHER HOST_COMMA true>(*link))
+#define HOST_COMMA ,
+    HOST_LINKS(HOST_LINK)
+    HOST_BINARY_LINKS(HOST_BINARY_LINK)
+#undef HOST_COMMA
+#undef HOST_LINK
+#undef HOST_BINARY_LINK
+END:
+    block.at += WHOLE ? N * W : block.n;
+    if (WHOLE && end - block.at >= N * W) {
+        link = links;
+        goto* code[static_cast<uint32_t>(link->link)];
+    }
+    return static_cast<uint32_t>(block.at);
+}
+
+inline void RunChain(const ChainLink* links, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t N = 8;  // as many as leave registers for constants; 16 are no faster
-    uint32_t at = begin;
-    for (; end - at >= N * W; at += N * W) {
-        ChainBlock<N, true> block;
-        block.at = at;
-        block.Run(items, count);
-    }
-    for (; end - at >= W; at += W) {
-        ChainBlock<1, true> block;
-        block.at = at;
-        block.Run(items, count);
-    }
+    uint32_t at = RunLinks<N, true>(links, begin, end);
+    at = RunLinks<1, true>(links, at, end);
     if (at < end) {
-        ChainBlock<1, false> block;
-        block.at = at;
-        block.n = end - at;
-        block.Run(items, count);
+        RunLinks<1, false>(links, at, end);
     }
 }
 

@@ -152,7 +152,8 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     Operand* const operands = instruction.operands;
     ElementType types[MAX_OPERANDS] = {meaning.to, meaning.from, meaning.from};
     bool narrows = false;
-    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
+    const bool axpy = meaning.kind == Meaning::AXPY;
+    for (uint32_t i = 1; i < instruction.operandCount && !axpy; ++i) {
         if (narrow[i].type != ElementType::FLOAT && (value_ == nullptr || !Same(operands[i], *value_))) {
             operands[i] = narrow[i].operand;
             types[i] = narrow[i].type;
@@ -166,9 +167,9 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     // Which operand is the chain's value.
     const bool swapped = binary && (meaning.layout == Layout::BROADCAST0 ||
                                     (meaning.layout == Layout::CONTIGUOUS && !Meets(operands[1])));
-    const uint32_t first = swapped ? 2 : 1;
+    const uint32_t first = swapped || axpy ? 2 : 1;
     const Operand& source = operands[first];
-    if (!Meets(source)) {
+    if (!Meets(source) || (axpy && value_ != nullptr && Same(operands[1], *value_))) {
         return false;
     }
     parts_.push_back(&instruction);
@@ -193,7 +194,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
             Push({meaning.to == ElementType::HALF ? Link::ROUND_HALF : Link::ROUND_BFLOAT16, 0.0f, nullptr});
         }
     } else {
-        Push({LinkOf(meaning.opcode), instruction.scalar, nullptr});
+        Push({LinkOf(meaning.opcode), instruction.scalar, axpy ? &operands[1] : nullptr});
     }
     Store(operands[0], meaning.to);
     return true;

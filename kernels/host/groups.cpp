@@ -225,9 +225,9 @@ bool Groups::Widens(const Instruction& later)
     return true;
 }
 
-// A copy out of several rows, each made by a group of its own: every group takes its part of the copy along, while
-// the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order, and nothing after them
-// touches either side.
+// A copy out of what earlier groups made, such as several rows, each made by a group of its own: every group takes its
+// part of the copy along, while the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order,
+// and nothing after them touches either side.
 bool Groups::SinkCopy(const Instruction& copy)
 {
     const Operand& to = copy.operands[0];
@@ -267,7 +267,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     std::sort(makers.begin(), makers.end(),
               [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
     const bool rows = !Gapless(from) || !Gapless(to);
-    if (makers.size() < 2 || (rows && makers.size() != copy.units)) {
+    if (makers.empty() || (rows && makers.size() != copy.units)) {
         return false;
     }
     const char* expected = from.base;

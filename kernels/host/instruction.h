@@ -73,6 +73,7 @@ enum class Opcode : uint32_t {
     SQRT,
     ABS,
     RELU,  // unary
+    AXPY,  // operand 0 = operand 2 += scalar * operand 1
     COUNT
 };
 
@@ -117,9 +118,11 @@ enum class Link : uint8_t {
     SQRT,
     ABS,
     RELU,
-    SUM,  // operand 0, one repeat, collects the values
+    AXPY,  // adds scalar * elements
+    SUM,   // operand 0, one repeat, collects the values
     LARGEST,
     SMALLEST,
+    END,
     BINARY  // and those behind it: see BinaryLink
 };
 
@@ -139,10 +142,18 @@ constexpr Link BinaryLink(Opcode opcode, Other other, bool swapped)
 
 constexpr uint32_t MAX_LINKS = 64;
 
+// While a plan is made.
 struct ChainItem {
     Link link;
     float scalar;
     const Operand* operand;  // in memory, if the link has one
+};
+
+// When it runs: the last one is END.
+struct ChainLink {
+    Link link;
+    float scalar;
+    char* base;  // of the operand
 };
 
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
@@ -162,7 +173,7 @@ struct VectorUnit {
     RunFn transpose[2];       // by element size; unit = 16 blocks; option = blocks between those of dst, of src
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
-    void (*runChain)(const ChainItem* items, uint32_t count, uint32_t begin, uint32_t end);  // unit = element
+    void (*runChain)(const ChainLink* links, uint32_t begin, uint32_t end);  // unit = element
 };
 
 // The best vector unit of this library for this CPU.

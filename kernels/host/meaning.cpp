@@ -14,6 +14,9 @@ Meaning::Kind KindOf(Opcode opcode)
     if (static_cast<uint32_t>(opcode) < BINARY_OPCODES) {
         return Meaning::BINARY;
     }
+    if (opcode == Opcode::AXPY) {
+        return Meaning::AXPY;
+    }
     return opcode < Opcode::EXP ? Meaning::SCALAR : Meaning::UNARY;
 }
 

@@ -12,7 +12,7 @@ namespace host {
 // Element-wise instructions on floats, casts between them and 16 bits, and copies, where a unit is an element; all
 // others are opaque. What type a copy is of is not known.
 struct Meaning {
-    enum Kind { OPAQUE, BINARY, SCALAR, UNARY, CAST, COPY } kind = OPAQUE;
+    enum Kind { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY } kind = OPAQUE;
     Opcode opcode = Opcode::ADD;
     Layout layout = Layout::CONTIGUOUS;
     ElementType from = ElementType::FLOAT;

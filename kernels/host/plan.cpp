@@ -24,8 +24,7 @@ bool Plan::Fits(const char* const* gm) const
 void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
 {
     for (const Relocation& relocation : relocations_) {
-        instructions_[relocation.instruction].operands[relocation.operand].base =
-            const_cast<char*>(gm[relocation.origin]) + relocation.offset;
+        *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
     }
     const bool idle = prefetcher.Idle();
     if (!idle) {
@@ -37,8 +36,8 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
             const uint32_t end = group.units - begin < group.strip ? group.units : begin + group.strip;
             for (uint32_t k = 0; k < group.count; ++k) {
                 const Step& step = steps[k];
-                if (step.items > 0) {
-                    g_vectorUnit->runChain(&items_[step.first], step.items, begin * step.ratio, end * step.ratio);
+                if (step.chain) {
+                    g_vectorUnit->runChain(&links_[step.first], begin * step.ratio, end * step.ratio);
                 } else {
                     const Instruction& instruction = instructions_[step.first];
                     instruction.run(instruction, begin * step.ratio, end * step.ratio);

@@ -31,6 +31,12 @@ struct View {
 
 class Plan {
 public:
+    Plan() = default;
+    Plan(const Plan&) = delete;  // relocations point into it
+    Plan& operator=(const Plan&) = delete;
+    Plan(Plan&&) = default;
+    Plan& operator=(Plan&&) = default;
+
     // `gm`: where the memory of each origin is now.
     void Run(const char* const* gm, Prefetcher& prefetcher);
     // Is the plan right for memory that lies there? Nothing may be written that it assumes to be separate.
@@ -41,10 +47,9 @@ public:
 private:
     friend class Planner;
 
-    // One instruction, or a chain.
     struct Step {
-        uint32_t first;  // of instructions_ or, of a chain, of items_
-        uint32_t items;  // 0: an instruction
+        bool chain;
+        uint32_t first;  // its instruction, or the first of its links_
         uint32_t ratio;  // units of this step in a unit of the group
     };
 
@@ -55,10 +60,9 @@ private:
         uint32_t strip;
     };
 
-    // An operand that lies in the memory of an origin.
+    // An address in the memory of an origin.
     struct Relocation {
-        uint32_t instruction;
-        uint32_t operand;
+        char** place;  // in instructions_ or links_
         int32_t origin;
         int64_t offset;
     };
@@ -68,11 +72,8 @@ private:
         int64_t bytes;
     };
 
-    bool Touches(const Prefetcher& prefetcher, const char* const* gm) const;
-    void AddUbWrite(const Span& span);
-
     std::vector<Instruction> instructions_;  // in the order of the groups
-    std::vector<ChainItem> items_;
+    std::vector<ChainLink> links_;
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
     std::vector<Relocation> relocations_;

@@ -238,16 +238,41 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
 
 // ---- the plan
 
+// What is at `place`, the address of `operand`, follows the memory of its origin.
+void Planner::Relocate(const Operand& operand, char*& place)
+{
+    if (operand.origin != NO_ORIGIN) {
+        plan_->relocations_.push_back({&place, operand.origin, operand.base - gm_[operand.origin]});
+    }
+}
+
+void Planner::CompileChain(const std::vector<ChainItem>& items)
+{
+    std::vector<ChainLink>& links = plan_->links_;
+    for (const ChainItem& item : items) {
+        links.push_back({item.link, item.scalar, item.operand == nullptr ? nullptr : item.operand->base});
+        if (item.operand != nullptr) {
+            Relocate(*item.operand, links.back().base);
+        }
+    }
+    links.push_back({Link::END, 0.0f, nullptr});
+}
+
 void Planner::Compile(const Ranges& needed)
 {
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
     steps_.Find(groups_, instructions);
     steps_.LeaveOut(needed, instructions);
+    size_t links = 0;
+    for (const Step& step : steps_.List()) {
+        links += step.items.size() + 1;
+    }
+    plan.links_.reserve(links);  // relocations point into it
     const std::vector<Group>& groups = groups_.List();
     uint32_t last = static_cast<uint32_t>(groups.size());
     for (const Step& step : steps_.List()) {
-        if (step.count == 0) {
+        if (step.parts.empty()) {
             continue;
         }
         const Group& group = groups[step.group];
@@ -255,20 +280,20 @@ void Planner::Compile(const Ranges& needed)
             plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
             last = step.group;
         }
-        const uint32_t items = static_cast<uint32_t>(step.items.size());
-        const uint32_t ratio = instructions[step.first].units / group.units;
-        plan.steps_.push_back({items == 0 ? step.first : static_cast<uint32_t>(plan.items_.size()), items, ratio});
-        plan.items_.insert(plan.items_.end(), step.items.begin(), step.items.end());
+        const uint32_t ratio = instructions[step.parts[0]].units / group.units;
+        const bool chain = !step.items.empty();
+        plan.steps_.push_back({chain, chain ? static_cast<uint32_t>(plan.links_.size()) : step.parts[0], ratio});
         plan.groups_.back().count += 1;
-        for (uint32_t i = step.first; i < step.first + step.count; ++i) {
-            const Instruction& instruction = instructions[i];
-            plan.turns_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
-            for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-                const Operand& operand = instruction.operands[a];
-                if (operand.origin != NO_ORIGIN) {
-                    plan.relocations_.push_back({i, a, operand.origin, operand.base - gm_[operand.origin]});
-                }
-            }
+        for (const uint32_t i : step.parts) {
+            plan.turns_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
+        }
+        if (chain) {
+            CompileChain(step.items);
+            continue;
+        }
+        Instruction& instruction = instructions[step.parts[0]];
+        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
+            Relocate(instruction.operands[a], instruction.operands[a].base);
         }
     }
 }

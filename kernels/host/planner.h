@@ -35,6 +35,8 @@ private:
     void Materialize(uint32_t view);
     void RemoveView(uint32_t view);
     void Discard(const Span& freed);
+    void Relocate(const Operand& operand, char*& place);
+    void CompileChain(const std::vector<ChainItem>& items);
     void Compile(const Ranges& needed);
 
     std::vector<View> views_;

@@ -7,6 +7,24 @@ namespace host {
 
 namespace {
 
+// How far back a chain is looked for that an instruction goes on with.
+constexpr uint32_t MOST_OPEN = 16;
+
+// Does one of them write what the other touches?
+bool Depends(const Instruction& a, const Instruction& b)
+{
+    const auto writes = [](const Instruction& writer, const Instruction& other) {
+        const Span written = SpanOf(writer.operands[0]);
+        for (uint32_t i = 0; i < other.operandCount; ++i) {
+            if (written.Overlaps(SpanOf(other.operands[i]))) {
+                return true;
+            }
+        }
+        return false;
+    };
+    return writes(a, b) || writes(b, a);
+}
+
 // Of an operand of a request, whose end is not filled in.
 Span RequestSpan(const Operand& operand, uint32_t units)
 {
@@ -71,22 +89,41 @@ void Steps::Clear()
     steps_.clear();
     numbers_.clear();
     forgotten_.clear();
-    chain_.Clear();
+    open_.clear();
 }
 
-void Steps::EndChain(uint32_t group)
+void Steps::Close(uint32_t group)
 {
-    const uint32_t length = chain_.Length();
-    if (length == 0) {
-        return;
+    for (Open& open : open_) {
+        Step step{group, std::move(open.parts), {}, {}};
+        if (open.chain.Length() > 1 || open.chain.ReadsNarrow()) {
+            step.items = open.chain.Items();
+            step.partOf = open.chain.PartOf();
+        }
+        steps_.push_back(std::move(step));
     }
-    Step step{group, static_cast<uint32_t>(numbers_.size()) - length, length, {}, {}};
-    if (length > 1 || chain_.ReadsNarrow()) {
-        step.items = chain_.Items();
-        step.partOf = chain_.PartOf();
+    open_.clear();
+}
+
+// Takes `instruction` into a chain, the latest that it goes on with, if it may run before all steps behind that.
+bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
+                       const std::vector<Instruction>& instructions)
+{
+    const Instruction original = instruction;
+    for (uint32_t i = static_cast<uint32_t>(open_.size()); i-- > 0 && open_.size() - i <= MOST_OPEN;) {
+        Open& open = open_[i];
+        if (open.chain.Length() > 0 && open.chain.Extend(instruction, narrow)) {
+            open.parts.push_back(index);
+            return true;
+        }
+        instruction = original;
+        for (const uint32_t part : open.parts) {
+            if (Depends(instruction, instructions[part])) {
+                return false;
+            }
+        }
     }
-    steps_.push_back(std::move(step));
-    chain_.Clear();
+    return false;
 }
 
 void Steps::Find(const Groups& groups, std::vector<Instruction>& instructions)
@@ -97,20 +134,20 @@ void Steps::Find(const Groups& groups, std::vector<Instruction>& instructions)
     instructions.reserve(all.size());  // chains point into it
     for (uint32_t g = 0; g < groups.List().size(); ++g) {
         const Group& group = groups.List()[g];
-        const bool chains = group.elements == 1;
         for (const uint32_t i : group.members) {
+            const uint32_t index = static_cast<uint32_t>(instructions.size());
             instructions.push_back(all[i]);
-            if (!chains || !chain_.Extend(instructions.back(), narrow[i])) {
-                EndChain(g);
-                instructions.back() = all[i];
-                if (!chains || !chain_.Extend(instructions.back(), narrow[i])) {
-                    instructions.back() = all[i];
-                    steps_.push_back({g, static_cast<uint32_t>(numbers_.size()), 1, {}, {}});
-                }
-            }
             numbers_.push_back(i);
+            const bool chains = group.elements == 1;
+            if (chains && ExtendOpen(instructions.back(), index, narrow[i], instructions)) {
+                continue;
+            }
+            open_.push_back({{index}, {}});
+            if (!chains || !open_.back().chain.Extend(instructions.back(), narrow[i])) {
+                instructions.back() = all[i];
+            }
         }
-        EndChain(g);
+        Close(g);
     }
 }
 
@@ -129,7 +166,7 @@ void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
     std::vector<ChainItem> kept;  // the last one first
     for (uint32_t k = static_cast<uint32_t>(step.items.size()); k-- > 0;) {
         const ChainItem& item = step.items[k];
-        Pass(numbers_[step.first + step.partOf[k]], needed);
+        Pass(numbers_[step.parts[step.partOf[k]]], needed);
         if (IsStore(item.link)) {
             if (IsUnread(*item.operand, needed)) {
                 continue;
@@ -145,14 +182,16 @@ void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
     std::reverse(kept.begin(), kept.end());
     step.items = std::move(kept);
     RoundInStore(step.items);
-    step.count = step.items.empty() ? 0 : step.count;
+    if (step.items.empty()) {
+        step.parts.clear();
+    }
 }
 
 void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const
 {
     const Operand& to = instruction.operands[0];
     if (IsUnread(to, needed)) {
-        step.count = 0;
+        step.parts.clear();
         return;
     }
     if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
@@ -172,14 +211,14 @@ void Steps::LeaveOut(Ranges needed, const std::vector<Instruction>& instructions
         order[i] = i;
     }
     std::sort(order.begin(), order.end(),
-              [this](uint32_t a, uint32_t b) { return numbers_[steps_[a].first] > numbers_[steps_[b].first]; });
+              [this](uint32_t a, uint32_t b) { return numbers_[steps_[a].parts[0]] > numbers_[steps_[b].parts[0]]; });
     for (const uint32_t i : order) {
         Step& step = steps_[i];
         if (!step.items.empty()) {
             LeaveOutOfChain(step, needed);
         } else {
-            Pass(numbers_[step.first], needed);
-            LeaveOutInstruction(step, instructions[step.first], needed);
+            Pass(numbers_[step.parts[0]], needed);
+            LeaveOutInstruction(step, instructions[step.parts[0]], needed);
         }
     }
 }

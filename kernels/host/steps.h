@@ -17,10 +17,9 @@ namespace host {
 // Instructions of a group that run together: one, or a chain.
 struct Step {
     uint32_t group;
-    uint32_t first;                // of the instructions
-    uint32_t count;                // 0: left out
+    std::vector<uint32_t> parts;   // the instructions; none: left out
     std::vector<ChainItem> items;  // of a chain
-    std::vector<uint32_t> partOf;  // of each item: which of the step's instructions
+    std::vector<uint32_t> partOf;  // of each item: which of the parts
 };
 
 // The bytes of the Unified Buffer that these requests write before they read them: whatever ran before need not.
@@ -28,7 +27,8 @@ Ranges WrittenFirst(const Instruction* requests, uint32_t count);
 
 class Steps {
 public:
-    // The instructions of the groups go to `instructions`, where chains point into.
+    // The instructions of the groups go to `instructions`, where chains point into. A chain goes on behind steps that
+    // have nothing to do with what it goes on with.
     void Find(const Groups& groups, std::vector<Instruction>& instructions);
     // Instructions from `number` on, counted as in the groups, do not need what these bytes held before.
     void Forget(uint32_t number, const Span& span) { forgotten_.push_back({number, span}); }
@@ -45,7 +45,15 @@ private:
         Span span;
     };
 
-    void EndChain(uint32_t group);
+    // A step of the group at hand, and its chain, if it is one.
+    struct Open {
+        std::vector<uint32_t> parts;
+        Chain chain;
+    };
+
+    bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
+                    const std::vector<Instruction>& instructions);
+    void Close(uint32_t group);
     void LeaveOutOfChain(Step& step, Ranges& needed);
     void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
     void Pass(uint32_t number, Ranges& needed);
@@ -54,7 +62,7 @@ private:
     std::vector<uint32_t> numbers_;  // of the instructions, in the groups
     std::vector<Forgotten> forgotten_;
     uint32_t passed_ = 0;  // of forgotten_, from its end
-    Chain chain_;
+    std::vector<Open> open_;
 };
 
 }  // namespace host

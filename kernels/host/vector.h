@@ -252,6 +252,18 @@ ASCENDC_HOST_SCALAR(Maxs, MAXS)
 ASCENDC_HOST_SCALAR(Mins, MINS)
 #undef ASCENDC_HOST_SCALAR
 
+// ---- dst += src * scalar, the product rounded first
+
+template <typename T, typename U>
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, const int32_t& count HOST_WHERE)
+{
+    static_assert(std::is_same<T, U>::value, "Axpy: the host layer has no half source of a float destination");
+    HOST_OBSERVED(
+        host::ObserveVector(where, "Axpy", host::First(count, host::ScalarValue(scalarValue)), dst, src, dst));
+    const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src), host::SourceOf(dst)};
+    host::IssueContiguous(host::Loops<T, host::Opcode::AXPY>()[0], sources, 3, count, host::ScalarOf(scalarValue), 0);
+}
+
 // ---- dst = op(src)
 
 #define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                      \

@@ -199,6 +199,24 @@ void RunUnary(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+template <typename T>
+void RunAxpy(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    using Op = Arithmetic<Opcode::AXPY>;
+    T* dst = At<T>(self, 0, begin);
+    const T* src = At<T>(self, 1, begin);
+    const VF scalar = Set(self.scalar);
+    const uint32_t n = end - begin;
+    uint32_t i = 0;
+#pragma GCC unroll 4
+    for (; i + W <= n; i += W) {
+        Store(dst + i, Op::Apply(Load(src + i), scalar, Load(dst + i)));
+    }
+    if (i < n) {
+        StorePartial(dst + i, Op::Apply(LoadPartial(src + i, n - i), scalar, LoadPartial(dst + i, n - i)), n - i);
+    }
+}
+
 // ---- Cast
 
 // The integral value of x in the given mode; NaN and infinities pass.
@@ -672,6 +690,7 @@ void FillArithmetic(VectorUnit& unit, ElementType type)
         FillUnary<Opcode::SQRT, T>(unit, type);
         FillUnary<Opcode::ABS, T>(unit, type);
         FillUnary<Opcode::RELU, T>(unit, type);
+        unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(type)][0] = RunAxpy<T>;
     }
 }
 
