@@ -3,17 +3,34 @@
 namespace AscendC {
 namespace host {
 
+// Rows as far apart as others may lie between them.
+bool Plan::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
+{
+    const auto spanOf = [gm](const GmRows& rows) {
+        const char* const begin = gm[rows.origin];
+        return Span{begin, begin + rows.stride * (rows.rows - 1) + rows.rowBytes};
+    };
+    if (!spanOf(a).Overlaps(spanOf(b))) {
+        return false;
+    }
+    if (a.stride != b.stride || a.stride <= 0) {
+        return true;
+    }
+    int64_t distance = (gm[b.origin] - gm[a.origin]) % a.stride;
+    distance += distance < 0 ? a.stride : 0;
+    return distance < a.rowBytes || distance + b.rowBytes > a.stride;
+}
+
 bool Plan::Fits(const char* const* gm) const
 {
-    const auto spanOf = [gm](const GmSpan& span) { return Span{gm[span.origin], gm[span.origin] + span.bytes}; };
-    for (const GmSpan& write : writes_) {
-        for (const GmSpan& read : reads_) {
-            if (spanOf(write).Overlaps(spanOf(read))) {
+    for (const GmRows& write : writes_) {
+        for (const GmRows& read : reads_) {
+            if (Meet(write, read, gm)) {
                 return false;
             }
         }
-        for (const GmSpan& other : writes_) {
-            if (&other != &write && spanOf(write).Overlaps(spanOf(other))) {
+        for (const GmRows& other : writes_) {
+            if (&other != &write && Meet(write, other, gm)) {
                 return false;
             }
         }

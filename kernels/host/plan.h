@@ -67,10 +67,15 @@ private:
         int64_t offset;
     };
 
-    struct GmSpan {
+    // Rows of global memory.
+    struct GmRows {
         int32_t origin;
-        int64_t bytes;
+        uint32_t rows;
+        int64_t rowBytes;
+        int64_t stride;
     };
+
+    static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
     std::vector<ChainLink> links_;
@@ -78,8 +83,8 @@ private:
     std::vector<StepGroup> groups_;
     std::vector<Relocation> relocations_;
     std::vector<View> endViews_;
-    std::vector<GmSpan> reads_;
-    std::vector<GmSpan> writes_;
+    std::vector<GmRows> reads_;
+    std::vector<GmRows> writes_;
     uint32_t turns_ = 0;
 };
 

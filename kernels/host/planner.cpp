@@ -34,6 +34,11 @@ Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
 
 }  // namespace
 
+Plan::GmRows Planner::GmRowsOf(const View& view)
+{
+    return {view.origin, view.rows.rows, view.rows.rowBytes, view.gmStride};
+}
+
 void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
                    Plan& plan)
 {
@@ -46,7 +51,7 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     for (uint32_t i = 0; i < views_.size(); ++i) {
         views_[i].origin = static_cast<int32_t>(i);
         gm_.push_back(views_[i].gm);
-        plan.reads_.push_back({views_[i].origin, views_[i].GmEnd() - views_[i].gm});
+        plan.reads_.push_back(GmRowsOf(views_[i]));
     }
     for (uint32_t i = 0; i < count; ++i) {
         const bool out =
@@ -207,7 +212,7 @@ void Planner::CopyIn(const Instruction& copy, int32_t origin)
         Materialize(0);
     }
     views_.push_back(view);
-    plan_->reads_.push_back({origin, view.GmEnd() - view.gm});
+    plan_->reads_.push_back(GmRowsOf(view));
 }
 
 void Planner::CopyOut(Instruction copy, int32_t origin)
@@ -229,7 +234,7 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
     SetEnds(copy);
     Operand& to = copy.operands[0];
     to.origin = origin;
-    plan_->writes_.push_back({origin, to.end - to.base});
+    plan_->writes_.push_back({origin, rows.rows, rows.rowBytes, gmStride});
     // First, so that a view of what is about to be overwritten becomes a copy.
     Overwrite(SpanOf(to), false);
     Resolve(copy.operands[1], copy.units);

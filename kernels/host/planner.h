@@ -35,6 +35,7 @@ private:
     void Materialize(uint32_t view);
     void RemoveView(uint32_t view);
     void Discard(const Span& freed);
+    static Plan::GmRows GmRowsOf(const View& view);
     void Relocate(const Operand& operand, char*& place);
     void CompileChain(const std::vector<ChainItem>& items);
     void Compile(const Ranges& needed);

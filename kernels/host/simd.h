@@ -112,6 +112,13 @@ HOST_INLINE bool Any(VI mask)
 #endif
 }
 
+// Is Fma fused?
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2) || defined(HOST_SIMD_NEON)
+constexpr bool FUSES = true;
+#else
+constexpr bool FUSES = false;
+#endif
+
 HOST_INLINE VF Fma(VF a, VF b, VF c)
 {
 #if defined(HOST_SIMD_AVX512)
@@ -488,8 +495,11 @@ HOST_INLINE ExpParts SplitExp(VF x)
     p = Fma(p, r, Set(4.1667591222e-2f));
     p = Fma(p, r, Set(1.6666473312e-1f));
     p = Fma(p, r, Set(4.9999993480e-1f));
-    p = Fma(p, r, Set(1.0f));
-    return {Fma(p, r, Set(1.0f)), shifted};
+    if constexpr (FUSES) {
+        p = Fma(p, r, Set(1.0f));
+        return {Fma(p, r, Set(1.0f)), shifted};
+    }
+    return {(p * r * r + r) + Set(1.0f), shifted};  // 1 + r is not rounded twice
 }
 
 // For any x: results down to the smallest subnormal and up to the largest float come out.
