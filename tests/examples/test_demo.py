@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("demo")  # one worker runs it
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
