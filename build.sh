@@ -96,10 +96,11 @@ host_calls() {
     MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)"
 }
 
-# Two workers. What is freed stays with the process: the system would clear new pages for every array.
+# Two workers. A file goes to one of them, so what a module's fixture makes is made once; in their order, as the longest
+# are not the last. What is freed stays with the process: the system would clear new pages for every array.
 run_pytest() {
     MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
-        python -m pytest -n 2 --dist loadgroup "$@"
+        python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
 }
 
 # The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.

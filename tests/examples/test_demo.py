@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("demo")  # one worker runs it
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

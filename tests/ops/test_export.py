@@ -15,8 +15,6 @@ from tests.every_operator import every_operator, examples
 from tests.modes import graph_mode
 from tests.reference import rms_norm, swiglu
 
-pytestmark = pytest.mark.xdist_group("export")  # one worker makes the files
-
 # One process for all: to import MindSpore takes longer than to run them. What happens to a graph stands in its log.
 RUN = """
 import pathlib, sys, traceback
