@@ -43,8 +43,9 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         ValueError: approximate is neither "none" nor "tanh".
 
     Computed in float32 and rounded once, without cancellation for negative x. gelu(inf) = inf. gelu(-inf) is
-    the limit 0; by "tanh" it is NaN, as in MindSpore and PyTorch (both forms there). The derivative at inf and -inf is 1
-    and 0. A NaN stays in its element, zeros keep their signs, subnormal numbers count. An empty x gives an empty y.
+    the limit 0; by "tanh" it is NaN, as in MindSpore and PyTorch (both forms there). The derivative at inf and -inf
+    is 1 and 0. A NaN stays in its element, zeros keep their signs, subnormal numbers count. An empty x gives
+    an empty y.
 
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; CANN's Gelu.
     """
