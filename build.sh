@@ -17,8 +17,9 @@ Commands:
             check --mutations: seed bugs into the kernels and count how many are caught
   portable  build for any machine of this architecture and run the kernel tests with each of its vector units, and count
             the instructions of the hot loops where valgrind is installed; arguments go to pytest
-  sanitize  build with the address and undefined-behaviour sanitizers and run the kernel tests on that; arguments go
-            to pytest
+  sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
+            and the Python module on that; arguments go to pytest, e.g. --sample 7: of the cases of each kernel, one
+            of 7
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
   check-cann
             compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
@@ -68,45 +69,63 @@ host() {
     python setup.py --quiet build_ext --inplace
 }
 
-# A special build in build/$1 and a copy of the package around it, without MindSpore; then goes into that copy. The other
-# arguments go to CMake.
+# A special build in build/$1 and a copy of the package around it; then goes into that copy. The other arguments go to
+# CMake.
 stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     shift
     install_build_requirements
-    python -m pip install --quiet "numpy<2" ml_dtypes pytest pytest-xdist hypothesis "click>=8.1"
+    python -m pip install --quiet "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
+        "click>=8.1"
     cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" "$@"
     cmake --build "build/$name" --parallel 2
-    cmake --build "build/$name" --target host_calls
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"
+    cp -r benchmarks cells export "$stage/ms_ascend_ops"  # as an installation has them
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
     cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
-    export PYTHONDONTWRITEBYTECODE=1 MS_ASCEND_OPS_HOST_CALLS
+    export PYTHONDONTWRITEBYTECODE=1
+}
+
+# The module of tests/kernels/host, for the build of stage().
+host_calls() {
+    cmake --build .. --target host_calls
+    export MS_ASCEND_OPS_HOST_CALLS
     MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)"
+}
+
+# Two workers. A file goes to one of them, so what a module's fixture makes is made once; in their order, as the longest
+# are not the last. What is freed stays with the process: the system would clear new pages for every array.
+run_pytest() {
+    MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
+        python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
 }
 
 # The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.
 portable() {
     export MS_ASCEND_OPS_PORTABLE=1
     stage portable -DMS_ASCEND_OPS_PORTABLE=ON
+    host_calls
     if [ "$(uname -m)" != x86_64 ]; then
-        python -m pytest tests/kernels/test_*.py tests/kernels/host -m "not slow" -n 2 "$@"
+        run_pytest tests/kernels/test_*.py tests/kernels/host -m "not slow" "$@"
         return
     fi
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 python -m pytest tests/kernels/host -m "not slow" -n 2 "$@"
+    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 run_pytest tests/kernels/host -m "not slow" "$@"
     MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 \
-        python -m pytest tests/kernels/test_*.py tests/kernels/host tests/kernels/instructions -m "not slow" -n 2 "$@"
+        run_pytest tests/kernels/instructions tests/kernels/test_*.py tests/kernels/host -m "not slow" "$@"
 }
 
+# With the direct calls from PyNative, whose memory is MindSpore's.
 sanitize() {
     stage sanitize -DMS_ASCEND_OPS_SANITIZE=ON
+    host_calls
     # Python itself leaks by design.
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
         UBSAN_OPTIONS=print_stacktrace=1 \
-        python -m pytest tests/kernels tests/ms_ascend_ops/test_native.py --ignore tests/kernels/codegen --ignore tests/kernels/ascend -m "not slow" "$@"
+        run_pytest tests/kernels/test_*.py tests/kernels/host tests/ms_ascend_ops/test_native.py \
+        tests/ms_ascend_ops/test_direct.py -m "not slow" "$@"
 }
 
 cann_project() {
@@ -142,7 +161,7 @@ check() {
     fi
     rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
-    python -m pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" -n 2 --capture=sys "$@"
+    run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" --capture=sys "$@"
     echo "Notes (performance, options of the compiler): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
@@ -152,7 +171,7 @@ run_tests() {
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
     mypy
-    python -m pytest -n 2 "$@"
+    run_pytest "$@"
 }
 
 clean() {

@@ -1,4 +1,34 @@
+import gc
+from collections import Counter
+from pathlib import Path
+
 import pytest
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--sample", type=int, default=1, metavar="N", help="of every test in tests/kernels/test_*.py, one of N cases"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it."""
+    step, cases, kept, left = config.getoption("sample"), Counter(), [], []
+    for item in items:
+        test = item.path, getattr(item, "originalname", item.name)
+        (left if item.path.parent == KERNELS and cases[test] % step else kept).append(item)
+        cases[test] += 1
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+def pytest_collection_finish():
+    """MindSpore collects garbage whenever it compiles a graph: not through all that was imported until here."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """The ways MindSpore runs a function."""
 
 from contextlib import contextmanager
+from itertools import cycle, islice, product
 
 import mindspore as ms
 from mindspore import nn
@@ -20,6 +21,16 @@ class Caller(nn.Cell):
         return self.function(*tensors, *self.arguments)
 
 
+def combinations(*parameters):
+    """(mode, ...) for parametrize: every combination in PyNative, every value of every parameter in the other modes.
+
+    A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others.
+    """
+    longest = max(map(len, parameters))
+    few = list(zip(*(islice(cycle(values), longest) for values in parameters), strict=True))
+    return [(mode, *row) for mode in MODES for row in (product(*parameters) if mode == "pynative" else few)]
+
+
 @contextmanager
 def graph_mode():
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -36,3 +47,15 @@ def run(mode, function, tensors, *arguments):
         with graph_mode():
             return caller(*tensors)
     return (ms.jit(caller) if mode == "jit" else caller)(*tensors)
+
+
+@contextmanager
+def synchronous():
+    """PyNative without the threads that run behind Python, which wait busily: with fewer CPUs than threads most of the
+    time of a network goes there. Each operator is tested with them (tests/ops).
+    """
+    ms.set_context(pynative_synchronize=True)
+    try:
+        yield
+    finally:
+        ms.set_context(pynative_synchronize=False)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,8 @@ def bench(
     `--compare` shows what changed since an older run. `--gate` fails if one of our times grew since then by more than
     the tolerance, or if a case of 1 MiB or more takes us longer than stock MindSpore, PyTorch or torch.compile by more
     than that, or if the older run has none of the cases.
+
+    On Ctrl-C or SIGTERM, what was measured until then is shown and written.
     """
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
@@ -153,6 +158,16 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
     console.print(table)
 
 
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM, which a time limit sends, raises KeyboardInterrupt, as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, console: Any) -> list[Any]:
     """The outcomes of all cases, or of those before an interruption."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -168,9 +183,10 @@ def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, cons
             progress.update(task, description=text)
 
         try:
-            for case in cases:
-                outcomes.append(measure(case, names, threads, effort, tell))
-                progress.advance(task)
+            with _sigterm_interrupts():
+                for case in cases:
+                    outcomes.append(measure(case, names, threads, effort, tell))
+                    progress.advance(task)
         except KeyboardInterrupt:
             console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
     if not outcomes:

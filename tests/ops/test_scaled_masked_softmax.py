@@ -9,7 +9,7 @@ from mindspore import ops as stock
 from ms_ascend_ops import gradients, ops, registry
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
-from tests.modes import MODES, run
+from tests.modes import MODES, combinations, run
 from tests.reference import scaled_masked_softmax as reference
 from tests.tensors import dtype_name, numpy, tensor
 
@@ -34,13 +34,16 @@ def test_forward_and_gradient(mode, types):
     assert_accurate(numpy(dx), reference.backward(*exact), types[0], reference.backward_terms(*exact))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(
-    "shape",
-    [(37,), (5, 37), (3, 1, 37), (2, 1, 1, 37), (2, 3, 5, 37)],
-    ids=["key", "relative position", "ALiBi", "padding", "full"],
-)
+MASKS = [
+    (37,),  # of keys
+    (5, 37),  # relative position
+    (3, 1, 37),  # ALiBi
+    (2, 1, 1, 37),  # padding
+    (2, 3, 5, 37),
+]
+
+
+@pytest.mark.parametrize(("mode", "types", "shape"), combinations(TYPES, MASKS), ids=str)
 def test_gradient_of_a_learned_mask(mode, types, shape):
     """Not scaled, summed over the dims that the mask broadcasts in; zero where a row is masked as a whole."""
     rng = np.random.default_rng(0)

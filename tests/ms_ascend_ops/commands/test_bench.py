@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 
 import pytest
 from click.testing import CliRunner
@@ -89,13 +90,22 @@ def test_markdown_has_a_row_for_each_case(bench, tmp_path):
     assert [row.split("|")[1:3] for row in rows] == [[" silu_mul 3x33 ", " float32 "], [" silu_mul 1x8 ", " float32 "]]
 
 
-def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monkeypatch):
-    measure, calls = harness.measure, []
+def ctrl_c():
+    raise KeyboardInterrupt
+
+
+def sigterm():
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("how", [ctrl_c, sigterm])
+def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monkeypatch, how):
+    measure, calls, usual = harness.measure, [], signal.getsignal(signal.SIGTERM)
 
     def interrupted(*arguments):
         calls.append(arguments)
         if len(calls) == 2:
-            raise KeyboardInterrupt
+            how()
         return measure(*arguments)
 
     monkeypatch.setattr(harness, "measure", interrupted)
@@ -104,6 +114,7 @@ def test_what_was_measured_before_an_interruption_is_kept(bench, tmp_path, monke
     assert done.exit_code == 0, done.output
     assert "interrupted: 1 of 2 cases were measured" in done.output
     assert len(json.loads(path.read_text())["cases"]) == 1
+    assert signal.getsignal(signal.SIGTERM) is usual
 
 
 def test_calls(bench):

@@ -86,8 +86,12 @@ def test_the_guide_names_every_file():
 
 
 def shell(tree, *command):
-    # The modules of the copy, not those of the installed package.
-    environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'kernels'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'kernels'}",  # the modules of the copy, not those that are installed
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CMAKE_BUILD_TYPE": "None",  # without optimisation: quick to build
+    }
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
