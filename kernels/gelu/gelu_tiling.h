@@ -1,8 +1,8 @@
 /*!
  * Tiling of gelu and gelu_grad. Plain C++.
  *
- * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 23 KiB. Larger copies, calculated
- * in pieces, would save less than the start-up of 26 to 30 more instructions costs (predicted: 5 to 14 % of the time).
+ * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB. Larger copies, calculated
+ * in pieces, would save less than the start-up of 17 to 28 more instructions costs.
  */
 #ifndef MS_ASCEND_OPS_GELU_TILING_H
 #define MS_ASCEND_OPS_GELU_TILING_H
@@ -26,29 +26,30 @@ namespace gelu {
 
 constexpr uint32_t FIXED_BYTES = 64;  // a block of ones, rounding
 
-// tensors: that are moved, in two buffers each. temporaries: float tensors of a tile.
-inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t temporaries, const Platform& platform,
+constexpr uint32_t FORWARD_SCRATCH = 3;
+constexpr uint32_t BACKWARD_SCRATCH = 4;  // with the value, which the gradient does not need
+
+// tensors: that are moved, in two buffers each, and in float too unless they are. scratch: float tensors of a tile.
+inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t scratch, const Platform& platform,
                          GeluTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
-    const uint32_t perElement = 2 * tensors * bytes + temporaries * 4;
+    const uint32_t perElement = tensors * (2 * bytes + (bytes == 4 ? 0 : 4)) + scratch * 4;
     return flat::Plan(x.Size(), bytes, platform.ubBytes - FIXED_BYTES, perElement, tensors * bytes, platform, tiling);
 }
 
 }  // namespace gelu
 
-// Temporaries: x and y in float unless they are; then scratch (primitives/gelu.h).
 inline LaunchConfig GeluTiling(const GeluParams& params, const Platform& platform, GeluTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    return gelu::Plan(params.x, 2, 4, platform, tiling);
+    return gelu::Plan(params.x, 2, gelu::FORWARD_SCRATCH, platform, tiling);
 }
 
-// x, dy and the slope in float; the value; scratch.
 inline LaunchConfig GeluGradTiling(const GeluGradParams& params, const Platform& platform, GeluGradTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    return gelu::Plan(params.x, 3, 7, platform, tiling);
+    return gelu::Plan(params.x, 3, gelu::BACKWARD_SCRATCH, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -80,13 +80,7 @@ struct Arithmetic<Opcode::MUL> {
 };
 template <>
 struct Arithmetic<Opcode::DIV> {
-    static HOST_INLINE VF Apply(VF a, VF b)
-    {
-        VF quotient[1] = {a};
-        const VF divisor[1] = {b};
-        Divide(quotient, divisor);
-        return quotient[0];
-    }
+    static HOST_INLINE VF Apply(VF a, VF b) { return a / b; }
 };
 template <>
 struct Arithmetic<Opcode::MAX> {
@@ -108,10 +102,17 @@ template <>
 struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
 template <>
 struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};
+// The scalar comes first, so that NaN comes out where the elements are. It is not NaN itself (ScalarLoops).
 template <>
-struct Arithmetic<Opcode::MAXS> : Arithmetic<Opcode::MAX> {};
+struct Arithmetic<Opcode::MAXS> {
+    static HOST_INLINE VF Apply(VF a, VF scalar) { return LargerOf(scalar, a); }
+    static HOST_INLINE VI Apply(VI a, VI scalar) { return MaxOf(a, scalar); }
+};
 template <>
-struct Arithmetic<Opcode::MINS> : Arithmetic<Opcode::MIN> {};
+struct Arithmetic<Opcode::MINS> {
+    static HOST_INLINE VF Apply(VF a, VF scalar) { return SmallerOf(scalar, a); }
+    static HOST_INLINE VI Apply(VI a, VI scalar) { return MinOf(a, scalar); }
+};
 template <>
 struct Arithmetic<Opcode::EXP> {
     static HOST_INLINE VF Apply(VF a) { return ExpOf(a); }
@@ -130,12 +131,12 @@ struct Arithmetic<Opcode::ABS> {
 };
 template <>
 struct Arithmetic<Opcode::RELU> {
-    static HOST_INLINE VF Apply(VF a) { return Choose(a < Set(0.0f), Set(0.0f), a); }
+    static HOST_INLINE VF Apply(VF a) { return LargerOf(Set(0.0f), a); }
 };
 
 template <>
 struct Arithmetic<Opcode::AXPY> {
-    static HOST_INLINE VF Apply(VF a, VF scalar, VF sum) { return a * scalar + sum; }
+    static HOST_INLINE VF Apply(VF a, VF scalar, VF sum) { return Fma(a, scalar, sum); }
 };
 
 }  // namespace HOST_ISA

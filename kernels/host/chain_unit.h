@@ -157,6 +157,7 @@ struct ChainBlock {
             value[k] = Arithmetic<OP>::Apply(value[k]);
         }
     }
+    HOST_INLINE void Exponential() { Exp(value); }
     template <Opcode OP>
     HOST_INLINE void Scalar(const ChainLink& link)
     {
@@ -184,16 +185,6 @@ struct ChainBlock {
         const auto other = [&](uint32_t k) {
             return STREAMS ? Read(stream + k * W) : OTHER == Other::BLOCK ? LoadBlock(link.base, at + k * W) : value[k];
         };
-        if constexpr (OP == Opcode::DIV) {
-            VF second[N];
-#pragma GCC unroll 8
-            for (uint32_t k = 0; k < N; ++k) {
-                second[k] = SWAPPED ? value[k] : other(k);
-                value[k] = SWAPPED ? other(k) : value[k];
-            }
-            Divide(value, second);
-            return;
-        }
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
             value[k] = SWAPPED ? Arithmetic<OP>::Apply(other(k), value[k]) : Arithmetic<OP>::Apply(value[k], other(k));
@@ -247,7 +238,7 @@ struct ChainBlock {
     LINK(MULS, template Scalar<Opcode::MULS>(*link))       \
     LINK(MAXS, template Scalar<Opcode::MAXS>(*link))       \
     LINK(MINS, template Scalar<Opcode::MINS>(*link))       \
-    LINK(EXP, template Unary<Opcode::EXP>())               \
+    LINK(EXP, Exponential())                               \
     LINK(LN, template Unary<Opcode::LN>())                 \
     LINK(SQRT, template Unary<Opcode::SQRT>())             \
     LINK(ABS, template Unary<Opcode::ABS>())               \

@@ -33,7 +33,15 @@ namespace host {
 [[noreturn]] void Fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Unified Buffer of one A2 vector core that a kernel may use: 192 KiB less the 8 KiB and 256 B CANN keeps.
-constexpr uint32_t UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
+constexpr uint32_t CHIP_UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
+
+// What kernels get here. A tile costs some microseconds besides its elements, so twice as much is faster (up to a
+// third for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
+#if defined(ASCENDC_HOST_OBSERVED)
+constexpr uint32_t UB_BYTES = CHIP_UB_BYTES;
+#else
+constexpr uint32_t UB_BYTES = 2 * CHIP_UB_BYTES;
+#endif
 
 // A DataCopy's shape: `rows` pieces of `rowBytes`, with a stride from one start to the next on either side.
 struct CopyShape {

@@ -469,72 +469,65 @@ HOST_INLINE VI Rounded(VI v, const int32_t*)
 
 // ---- float32 functions, error at most about 1 ULP
 
-// a / b with correct rounding in all but a few cases: reciprocal, a Newton step, and a residual correction of the
-// quotient. Where that could go wrong in any lane they are divided: a divisor so large that its reciprocal is
-// subnormal, a dividend or quotient so small that the residual is, and everything that ends as NaN (divisors 0 and
-// infinity, infinite dividends). Blocks of several vectors are asked for that once.
-template <uint32_t N>
-HOST_INLINE void Divide(VF (&a)[N], const VF (&b)[N])
+// exp(x) = 2^n * p, p = exp(r), n = round(x / ln 2), |r| <= ln(2) / 2: a minimax polynomial. n is in the low bits of
+// `shifted`.
+struct ExpParts {
+    VF p;
+    VF shifted;
+};
+
+constexpr float EXP_MAGIC = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+
+HOST_INLINE ExpParts SplitExp(VF x)
 {
+    const VF shifted = Fma(x, Set(1.44269504088896341f), Set(EXP_MAGIC));
+    const VF n = shifted - Set(EXP_MAGIC);
+    VF r = Fma(n, Set(-0.693359375f), x);
+    r = Fma(n, Set(2.12194440e-4f), r);
+    VF p = Fma(Set(1.3886939310e-3f), r, Set(8.3733043998e-3f));
+    p = Fma(p, r, Set(4.1667591222e-2f));
+    p = Fma(p, r, Set(1.6666473312e-1f));
+    p = Fma(p, r, Set(4.9999993480e-1f));
+    p = Fma(p, r, Set(1.0f));
+    return {Fma(p, r, Set(1.0f)), shifted};
+}
+
+// For any x: results down to the smallest subnormal and up to the largest float come out.
+HOST_INLINE VF ExpOf(VF x)
+{
+    const ExpParts parts = SplitExp(LargerOf(Set(-104.0f), SmallerOf(Set(89.0f), x)));  // NaN stays
 #if defined(HOST_SIMD_AVX512)
-    constexpr int SMALLER_MAGNITUDE = 0xa;
-    constexpr int LARGER_MAGNITUDE = 0xb;
-    VF quotient[N];
-    VF least = Set(1.0f);
-    VF leastQuotient = Set(1.0f);
-    VF largest = Set(1.0f);
+    return _mm512_scalef_ps(parts.p, parts.shifted - Set(EXP_MAGIC));
+#else
+    const VI n = AsInt(parts.shifted) - AsInt(Set(EXP_MAGIC));
+    const VI half1 = n >> 1;
+    const VI half2 = n - half1;
+    return (parts.p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
+#endif
+}
+
+// The same of several vectors: where all |x| < 87, n is added to the exponents.
+template <uint32_t N>
+HOST_INLINE void Exp(VF (&x)[N])
+{
+    VI largest = SetInt(0);
 #pragma GCC unroll 8
     for (uint32_t k = 0; k < N; ++k) {
-        __m512 r = _mm512_rcp14_ps(b[k]);
-        r = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b[k], r, _mm512_set1_ps(1.0f)), r);
-        const __m512 q = _mm512_mul_ps(a[k], r);
-        quotient[k] = _mm512_fmadd_ps(r, _mm512_fnmadd_ps(b[k], q, a[k]), q);
-        least = _mm512_range_ps(least, a[k], SMALLER_MAGNITUDE);
-        leastQuotient = _mm512_range_ps(leastQuotient, quotient[k], SMALLER_MAGNITUDE);
-        largest = _mm512_range_ps(largest, b[k], LARGER_MAGNITUDE);
+        const VI magnitude = AsInt(x[k]) & 0x7fffffff;  // as an integer, NaN is larger than any number
+        largest = magnitude > largest ? magnitude : largest;
     }
-    least = _mm512_range_ps(least, leastQuotient, SMALLER_MAGNITUDE);
-    __mmask16 fine = _mm512_cmp_ps_mask(least, _mm512_set1_ps(0x1p-90f), _CMP_GT_OQ);
-    fine = _mm512_mask_cmp_ps_mask(fine, largest, _mm512_set1_ps(0x1p120f), _CMP_LT_OQ);
-    if (__builtin_expect(fine == 0xffff && !HaveNan(quotient), 1)) {
+    if (__builtin_expect(Any(largest > AsInt(Set(87.0f))), 0)) {
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
-            a[k] = quotient[k];
+            x[k] = ExpOf(x[k]);
         }
         return;
     }
-#endif
 #pragma GCC unroll 8
     for (uint32_t k = 0; k < N; ++k) {
-        a[k] = a[k] / b[k];
+        const ExpParts parts = SplitExp(x[k]);
+        x[k] = AsFloat(AsInt(parts.p) + (AsInt(parts.shifted) << 23));
     }
-}
-
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with the minimax polynomial of Cephes' expf.
-HOST_INLINE VF ExpOf(VF x)
-{
-    const VF limited = LargerOf(Set(-104.0f), SmallerOf(Set(89.0f), x));  // NaN stays
-    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
-    const VF shifted = Fma(limited, Set(1.44269504088896341f), magic);
-    const VF nf = shifted - magic;
-    VF r = Fma(nf, Set(-0.693359375f), limited);
-    r = Fma(nf, Set(2.12194440e-4f), r);
-    VF p = Set(1.9875691500e-4f);
-    p = Fma(p, r, Set(1.3981999507e-3f));
-    p = Fma(p, r, Set(8.3334519073e-3f));
-    p = Fma(p, r, Set(4.1665795894e-2f));
-    p = Fma(p, r, Set(1.6666665459e-1f));
-    p = Fma(p, r, Set(5.0000001201e-1f));
-    p = Fma(p * r, r, r) + Set(1.0f);
-#if defined(HOST_SIMD_AVX512)
-    return _mm512_scalef_ps(p, nf);
-#else
-    // Two factors, so that results down to the smallest subnormal and up to the largest float come out.
-    const VI n = AsInt(shifted) - AsInt(magic);
-    const VI half1 = n >> 1;
-    const VI half2 = n - half1;
-    return (p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
-#endif
 }
 
 // ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).

@@ -219,6 +219,18 @@ ASCENDC_HOST_BINARY(Min, MIN)
 
 // ---- dst = src op scalar
 
+namespace host {
+
+// A scalar NaN gives NaN, as adding it does.
+template <typename T, Opcode OPCODE>
+const RunFn* ScalarLoops(float scalar)
+{
+    const bool isNan = !std::is_same<T, int32_t>::value && scalar != scalar;
+    return isNan ? Loops<T, Opcode::ADDS>() : Loops<T, OPCODE>();
+}
+
+}  // namespace host
+
 #define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                              \
     template <typename T>                                                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,                              \
@@ -227,8 +239,8 @@ ASCENDC_HOST_BINARY(Min, MIN)
         HOST_OBSERVED(                                                                                                 \
             host::ObserveVector(where, #NAME, host::First(count, host::ScalarValue(scalarValue)), dst, src));          \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count,                            \
-                              host::ScalarOf(scalarValue), 0);                                                         \
+        host::IssueContiguous(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue))[0], sources, 2,  \
+                              count, host::ScalarOf(scalarValue), 0);                                                  \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
@@ -241,7 +253,7 @@ ASCENDC_HOST_BINARY(Min, MIN)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                         \
+        host::IssueStrided(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue)), sources, 2,        \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
                            0);                                                                                         \
     }

@@ -41,7 +41,7 @@ struct Scratch {
 };
 
 constexpr Scratch SILU_SCRATCH{0, 1};
-constexpr Scratch GELU_ERF_SCRATCH{2, 3};
+constexpr Scratch GELU_ERF_SCRATCH{3, 3};
 constexpr Scratch GELU_TANH_SCRATCH{0, 2};
 
 // What is to be tiled, and for which kernel.

@@ -5,8 +5,8 @@
  * 1 + tanh(u) cancel for negative x, and what is left of a float is nothing from x = -5.5 on. These forms keep their
  * relative accuracy: the first down to the smallest floats, the second down to 3e-38, below which it gives 0.
  *
- * For x = NaN all results are NaN. gelu(inf) = inf, gelu(-inf) = NaN (-inf * 0, as in MindSpore and PyTorch); the slope
- * is 1 and 0 there.
+ * For x = NaN all results are NaN. gelu(inf) = inf. gelu(-inf) is its limit 0 by error function, and NaN by tanh, as in
+ * MindSpore and PyTorch; the slope is 1 and 0 there.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GELU_H
 #define MS_ASCEND_OPS_PRIMITIVES_GELU_H
@@ -18,34 +18,47 @@ namespace ms_ascend_ops {
 
 using FloatTensor = AscendC::LocalTensor<float>;
 
-// p = p * t + c
-__aicore__ inline void Horner(const FloatTensor& p, const FloatTensor& t, float c, int32_t count)
-{
-    AscendC::Mul(p, p, t, count);
-    AscendC::Adds(p, p, c, count);
-}
-
-// gelu(x) = x * Phi(x), Phi the cumulative distribution of the normal distribution.
+// gelu(x) = x * Phi(x) = max(x, 0) - |x| * Phi(-|x|), Phi the cumulative distribution of the normal distribution.
 //
 // With t = |x|: Phi(-t) = exp(-t^2 / 2) * R(t), where R(t) = erfcx(t / sqrt(2)) / 2 falls slowly from 1/2. R is a
 // quotient of polynomials with positive coefficients, which nothing cancels in; its largest relative error is 4.3e-7
 // (minimax on [0, 14.5], beyond which Phi(-t) is below the smallest float), and 2.5e-5 where T has 16 bits, a tenth of
-// what rounding to half costs; but not in the slope, which goes through 0.
+// what rounding to half costs; but not in the slope, which goes through 0. The polynomials are summed up in t and t^2,
+// by Axpy: a step of Horner's rule would be two instructions.
 template <typename T>
 struct GeluErf {
-    // dst = x * Phi(x). dst, x and the two tensors of scratch are all different.
+    // dst = x * Phi(x). dst, x and the three tensors of scratch are all different.
     static __aicore__ inline void Forward(const FloatTensor& dst, const FloatTensor& scratch, uint32_t stride,
-                                          const FloatTensor& x, const FloatTensor& ones, int32_t count)
+                                          const FloatTensor& x, [[maybe_unused]] const FloatTensor& ones, int32_t count)
     {
         const FloatTensor t = scratch;
-        const FloatTensor density = scratch[stride];
-        AscendC::Abs(t, x, count);
-        AscendC::Mins(t, t, LARGEST, count);
-        Tail<NARROW>(dst, density, t, count);
-        Denominator<NARROW>(density, t, count);
-        AscendC::Div(dst, dst, density, count);
-        Select(dst, t, density, x, ones, count);
-        AscendC::Mul(dst, dst, x, count);
+        const FloatTensor square = scratch[stride];
+        const FloatTensor denominator = scratch[2 * stride];
+        Arguments(t, square, x, count);
+        if constexpr (sizeof(T) == 2) {
+            // t * (3.178 + 1.773 t + 0.399 t^2)
+            AscendC::Muls(dst, t, 0.39937124f, count);
+            AscendC::Adds(dst, dst, 1.77339681f, count);
+            AscendC::Mul(dst, dst, square, count);
+            AscendC::Axpy(dst, t, 3.17836651f, count);
+            // 6.357 + 8.624 t + 4.477 t^2 + t^3
+            AscendC::Adds(denominator, t, 4.47677018f, count);
+            AscendC::Mul(denominator, denominator, square, count);
+            AscendC::Axpy(denominator, t, 8.62351205f, count);
+            AscendC::Adds(denominator, denominator, 6.35657438f, count);
+        } else {
+            AscendC::Muls(dst, t, C2, count);
+            AscendC::Axpy(dst, square, C3, count);
+            AscendC::Mul(dst, dst, square, count);
+            AscendC::Axpy(dst, square, C1, count);
+            AscendC::Axpy(dst, t, C0, count);
+            Denominator(denominator, t, square, count);
+        }
+        AscendC::Div(dst, dst, denominator, count);
+        Density(square, count);
+        AscendC::Mul(dst, dst, square, count);
+        AscendC::Relu(t, x, count);
+        AscendC::Sub(dst, t, dst, count);
     }
 
     // value = x * Phi(x), slope = Phi(x) + x * phi(x), phi the density. All tensors are different.
@@ -54,72 +67,69 @@ struct GeluErf {
                                            const FloatTensor& ones, int32_t count)
     {
         const FloatTensor t = scratch;
-        const FloatTensor density = scratch[stride];
-        const FloatTensor denominator = scratch[2 * stride];
-        AscendC::Mins(slope, x, LARGEST, count);
-        AscendC::Maxs(slope, slope, -LARGEST, count);
-        AscendC::Abs(t, slope, count);
-        Tail<false>(value, density, t, count);
-        Denominator<false>(denominator, t, count);
-        AscendC::Div(value, value, denominator, count);
-        Select(value, t, denominator, x, ones, count);
+        const FloatTensor square = scratch[stride];
+        const FloatTensor lower = scratch[2 * stride];
+        Arguments(t, square, x, count);
+        AscendC::Muls(value, t, C3, count);
+        AscendC::Adds(value, value, C2, count);
+        AscendC::Mul(value, value, square, count);
+        AscendC::Axpy(value, t, C1, count);
+        AscendC::Adds(value, value, C0, count);
+        Denominator(lower, t, square, count);
+        AscendC::Div(value, value, lower, count);
+        Density(square, count);
+        AscendC::Mul(value, value, square, count);
+        // value is Phi(-t); the slope at -t.
+        AscendC::Mul(slope, t, square, count);
         AscendC::Muls(slope, slope, INVERSE_SQRT_2PI, count);
-        AscendC::Mul(slope, slope, density, count);
-        AscendC::Add(slope, slope, value, count);
-        AscendC::Mul(value, value, x, count);
+        AscendC::Sub(lower, value, slope, count);
+        AscendC::Mul(value, value, t, count);
+        AscendC::Relu(t, x, count);
+        AscendC::Sub(value, t, value, count);
+        // max(lower, min(1 - lower, x * 2^60)): lower, which is at most 1/2, where x < 0, and 1 - lower where x > 0;
+        // next to 0 both are 1/2.
+        OneMinus(slope, ones, lower, count);
+        AscendC::Muls(t, x, STEEP, count);
+        AscendC::Min(slope, slope, t, count);
+        AscendC::Max(slope, slope, lower, count);
     }
 
 private:
-    static constexpr bool NARROW = sizeof(T) == 2;
     static constexpr float LARGEST = 14.5f;
     static constexpr float INVERSE_SQRT_2PI = 0.3989422804014327f;
     static constexpr float STEEP = 1152921504606846976.0f;  // 2^60
 
-    // density = exp(-t^2 / 2), dst = density * numerator of R
-    template <bool COARSE>
-    static __aicore__ inline void Tail(const FloatTensor& dst, const FloatTensor& density, const FloatTensor& t,
-                                       int32_t count)
+    // The numerator of R.
+    static constexpr float C0 = 11.62160996f;
+    static constexpr float C1 = 8.43329823f;
+    static constexpr float C2 = 2.7896454f;
+    static constexpr float C3 = 0.39889859f;
+
+    // t = min(|x|, 14.5), square = t^2
+    static __aicore__ inline void Arguments(const FloatTensor& t, const FloatTensor& square, const FloatTensor& x,
+                                            int32_t count)
     {
-        AscendC::Mul(density, t, t, count);
-        AscendC::Muls(density, density, -0.5f, count);
-        AscendC::Exp(density, density, count);
-        if constexpr (COARSE) {
-            AscendC::Muls(dst, t, 0.39937124f, count);
-            AscendC::Adds(dst, dst, 1.77339681f, count);
-            Horner(dst, t, 3.17836651f, count);
-        } else {
-            AscendC::Muls(dst, t, 0.39889859f, count);
-            AscendC::Adds(dst, dst, 2.7896454f, count);
-            Horner(dst, t, 8.43329823f, count);
-            Horner(dst, t, 11.62160996f, count);
-        }
-        AscendC::Mul(dst, dst, density, count);
+        AscendC::Abs(t, x, count);
+        AscendC::Mins(t, t, LARGEST, count);
+        AscendC::Mul(square, t, t, count);
     }
 
-    template <bool COARSE>
-    static __aicore__ inline void Denominator(const FloatTensor& dst, const FloatTensor& t, int32_t count)
+    // dst = 23.243 + 35.412 t + 22.216 t^2 + 6.988 t^3 + t^4
+    static __aicore__ inline void Denominator(const FloatTensor& dst, const FloatTensor& t, const FloatTensor& square,
+                                              int32_t count)
     {
-        if constexpr (COARSE) {
-            AscendC::Adds(dst, t, 4.47677018f, count);
-            Horner(dst, t, 8.62351205f, count);
-            Horner(dst, t, 6.35657438f, count);
-        } else {
-            AscendC::Adds(dst, t, 6.98808079f, count);
-            Horner(dst, t, 22.21558591f, count);
-            Horner(dst, t, 35.41156051f, count);
-            Horner(dst, t, 23.24322892f, count);
-        }
+        AscendC::Adds(dst, square, 22.21558591f, count);
+        AscendC::Axpy(dst, t, 6.98808079f, count);
+        AscendC::Mul(dst, dst, square, count);
+        AscendC::Axpy(dst, t, 35.41156051f, count);
+        AscendC::Adds(dst, dst, 23.24322892f, count);
     }
 
-    // phi holds Phi(-|x|) and gets Phi(x): max(q, min(1 - q, x * 2^60)) is q where x < 0 and 1 - q where x > 0; next to
-    // 0 both are 1/2.
-    static __aicore__ inline void Select(const FloatTensor& phi, const FloatTensor& upper, const FloatTensor& side,
-                                         const FloatTensor& x, const FloatTensor& ones, int32_t count)
+    // square = exp(-square / 2)
+    static __aicore__ inline void Density(const FloatTensor& square, int32_t count)
     {
-        OneMinus(upper, ones, phi, count);
-        AscendC::Muls(side, x, STEEP, count);
-        AscendC::Min(upper, upper, side, count);
-        AscendC::Max(phi, phi, upper, count);
+        AscendC::Muls(square, square, -0.5f, count);
+        AscendC::Exp(square, square, count);
     }
 };
 

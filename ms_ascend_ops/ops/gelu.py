@@ -42,9 +42,9 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         TypeError: x is no tensor, or has a dtype there is no kernel for; approximate is no str.
         ValueError: approximate is neither "none" nor "tanh".
 
-    Computed in float32 and rounded once, without cancellation for negative x. gelu(inf) = inf; gelu(-inf) = NaN, as in
-    MindSpore and PyTorch; the derivative there is 1 and 0. A NaN stays in its element, zeros keep their signs,
-    subnormal numbers count. An empty x gives an empty y.
+    Computed in float32 and rounded once, without cancellation for negative x. gelu(inf) = inf; gelu(-inf) is
+    the limit 0, by "tanh" NaN (MindSpore and PyTorch have NaN for both). The derivative is 1 and 0 there. A NaN stays
+    in its element, zeros keep their signs, subnormal numbers count. An empty x gives an empty y.
 
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; CANN's Gelu.
     """

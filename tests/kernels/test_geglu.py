@@ -55,8 +55,9 @@ def test_special_values_stay_where_they_are():
     x = np.ones((4, 6))
     x[0, 0], x[1, 4], x[2, 5], x[3, 3] = np.nan, np.nan, np.inf, -np.inf
     (y,), _ = launch("geglu", [x], ["float32"])
-    assert np.argwhere(np.isnan(y)).tolist() == [[0, 0], [1, 1], [3, 0]]
+    assert np.argwhere(np.isnan(y)).tolist() == [[0, 0], [1, 1]]
     assert np.argwhere(np.isinf(y)).tolist() == [[2, 2]]
+    assert y[3, 0] == 0  # the limit
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 0, 4)], ids=str)

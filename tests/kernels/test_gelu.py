@@ -65,12 +65,13 @@ def test_the_tail_fades_out_through_the_subnormal_numbers():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_values(dtype, form):
-    """inf stays; -inf becomes NaN, as in MindSpore and PyTorch; large values overflow nothing; 0 keeps its sign."""
+    """inf stays; -inf becomes 0, by tanh NaN; large values overflow nothing; 0 keeps its sign."""
     x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 6e4, -6e4, 1e30, -1e30, 3e38, -3e38, 1e-40, -1e-40, 6e-8, -6e-8])
     (y,), (rounded,) = launch("gelu", [x], [dtype], approximate=form)
     golden = reference.forward(rounded, form)
     assert_accurate(y, golden, dtype)
-    assert np.array_equal(np.signbit(y[3:]), np.signbit(golden[3:]))
+    signed = (golden != 0) | (rounded == 0)  # not what fades to 0
+    assert np.array_equal(np.signbit(y[signed]), np.signbit(golden[signed]))
     (dx,), (dy, rounded) = launch("gelu_grad", [np.full(x.shape, 2.0), x], [dtype] * 2, approximate=form)
     golden = dy * reference.slope(rounded, form)
     assert golden[:2].tolist() == [2, 0]  # the limits, not inf * 0

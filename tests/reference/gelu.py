@@ -17,7 +17,9 @@ def cumulative(x, approximate):
 
 
 def forward(x, approximate="none"):
-    with np.errstate(invalid="ignore"):  # gelu(-inf) is -inf * 0 = NaN, as in MindSpore and PyTorch
+    if approximate == "none":
+        return np.where(x == -np.inf, 0, np.maximum(x, -np.finfo(np.float64).max) * cumulative(x, approximate))
+    with np.errstate(invalid="ignore"):  # by tanh, gelu(-inf) is -inf * 0 = NaN, as in MindSpore and PyTorch
         return x * cumulative(x, approximate)
 
 
