@@ -82,7 +82,8 @@ struct ShapeQuestion {
     bool Fits() const { return size <= MOST; }
     bool operator==(const ShapeQuestion& other) const
     {
-        return op == other.op && size == other.size && std::equal(&values[0], &values[size], &other.values[0]);
+        return op == other.op && size == other.size &&
+               std::equal(values.begin(), values.begin() + size, other.values.begin());
     }
     size_t Hash() const
     {
@@ -100,7 +101,11 @@ struct KnownShapes {
     ShapeQuestion question;
     std::vector<Shape> answer;
 };
-thread_local std::array<KnownShapes, 64> knownShapes;
+KnownShapes& KnownFor(const ShapeQuestion& question)
+{
+    thread_local std::vector<KnownShapes> known(64);  // a later question takes the place of one with the same index
+    return known[question.Hash() % known.size()];
+}
 
 // MindSpore reports a failed F by its number only: the reason has to be printed.
 template <typename F>
@@ -183,7 +188,7 @@ std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t**
             question.Add(values[i].integer);
         }
     }
-    KnownShapes* known = question.Fits() ? &knownShapes[question.Hash() % knownShapes.size()] : nullptr;
+    KnownShapes* known = question.Fits() ? &KnownFor(question) : nullptr;
     if (known != nullptr && known->question == question) {
         return known->answer;
     }
