@@ -3,13 +3,15 @@
 The classes and parameters carry the names that Hugging Face's LLaMA has. Nothing here knows about ms_ascend_ops:
 `examples/demo.py` takes this network as it is and substitutes the fused operators.
 
-One `construct` serves three uses:
+One `construct` serves four uses:
 - training and scoring: `logits, _ = net(input_ids)`;
 - prefill: the same call; its second result is the key/value cache of the tokens seen;
-- decoding: `logits, cache = net(new_ids, cache)`.
+- decoding: `logits, cache = net(new_ids, cache)`; the cache grows;
+- decoding with fixed sizes: `logits, new = net(new_id, cache, position)`; the cache has room for tokens to come, and
+  its owner writes the new keys and values at the position. One graph without dynamic shapes computes all tokens.
 
-The cache is one tensor of shape (layers, 2, batch, kv heads, length, head_dim). It may have length 0, so that one graph
-with dynamic shapes does the prefill and the decoding.
+The cache is one tensor of shape (layers, 2, batch, kv heads, length, head_dim). It may have length 0, so that a graph
+with dynamic shapes does the prefill and the decoding with a growing cache.
 """
 
 from dataclasses import dataclass
@@ -91,9 +93,9 @@ class LlamaAttention(nn.Cell):
         value = value.swapaxes(1, 2)
         query = apply_rotary(query, cos, sin)
         key = apply_rotary(key, cos, sin)
-        present = ops.stack((key, value))
+        new = ops.stack((key, value))
         if past is not None:
-            present = ops.cat((past, present), axis=3)
+            present = ops.cat((past, new), axis=3)
             key, value = item(present, 0), item(present, 1)
 
         # (batch, kv heads, groups * length, head_dim): a key/value head meets all its query heads in one product.
@@ -104,7 +106,7 @@ class LlamaAttention(nn.Cell):
         weights = weights.reshape(batch, self.num_key_value_heads, self.num_key_value_groups * length, -1)
         output = ops.matmul(weights, value).reshape(batch, self.num_heads, length, self.head_dim)
         output = output.swapaxes(1, 2).reshape(batch, length, self.num_heads * self.head_dim)
-        return self.o_proj(output), present
+        return self.o_proj(output), new
 
 
 class LlamaDecoderLayer(nn.Cell):
@@ -118,10 +120,10 @@ class LlamaDecoderLayer(nn.Cell):
         self.post_attention_layernorm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def construct(self, hidden_states, cos, sin, attention_mask, past=None):
-        attention, present = self.self_attn(self.input_layernorm(hidden_states), cos, sin, attention_mask, past)
+        attention, new = self.self_attn(self.input_layernorm(hidden_states), cos, sin, attention_mask, past)
         hidden_states = hidden_states + attention
         hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
-        return hidden_states, present
+        return hidden_states, new
 
 
 class LlamaModel(nn.Cell):
@@ -137,35 +139,51 @@ class LlamaModel(nn.Cell):
         self.sin = Tensor(sin)
         length = config.max_position_embeddings
         self.causal_mask = Tensor(np.triu(np.full((length, length), -1e4, np.float32), k=1))
+        self.places = Tensor(np.arange(length + 1, dtype=np.int32))
 
-    def construct(self, input_ids, cache=None):
-        start = 0
-        if cache is not None:
-            start = cache.shape[4]
-        stop = start + input_ids.shape[1]
-        cos = self.cos[start:stop]
-        sin = self.sin[start:stop]
-        attention_mask = self.causal_mask[start:stop, :stop]
+    def construct(self, input_ids, cache=None, position=None):
+        if position is None:
+            start = 0
+            if cache is not None:
+                start = cache.shape[4]
+            stop = start + input_ids.shape[1]
+            cos = self.cos[start:stop]
+            sin = self.sin[start:stop]
+            attention_mask = self.causal_mask[start:stop, :stop]
+        else:
+            cos = ops.gather(self.cos, position, 0)
+            sin = ops.gather(self.sin, position, 0)
+            # The new token stands behind the cache, and the cache is filled up to the position.
+            room = cache.shape[4]
+            places = self.places[: room + 1]
+            unused = ops.logical_and(places >= position, places < room)
+            attention_mask = unused.astype(self.causal_mask.dtype).reshape(1, room + 1) * -1e4
         hidden_states = self.embed_tokens(input_ids)
-        presents = ()
+        news = ()
         for index, layer in enumerate(self.layers):
             past = None
             if cache is not None:
                 past = item(cache, index)
-            hidden_states, present = layer(hidden_states, cos, sin, attention_mask, past)
-            presents += (present,)
-        return self.norm(hidden_states), ops.stack(presents)
+            hidden_states, new = layer(hidden_states, cos, sin, attention_mask, past)
+            news += (new,)
+        new = ops.stack(news)
+        if cache is not None and position is None:
+            new = ops.cat((cache, new), axis=4)
+        return self.norm(hidden_states), new
 
 
 class LlamaForCausalLM(nn.Cell):
-    """Next-token scores: `logits, cache = net(input_ids, cache=None)`.
+    """Next-token scores: `logits, cache = net(input_ids, cache=None, position=None)`.
 
     Args of `construct`:
         input_ids: Tensor[int32], shape (batch, length).
         cache: keys and values of the tokens before, of shape (layers, 2, batch, kv heads, past length, head_dim).
+        position: Tensor[int32] of shape (1,), with a cache and one new token: how many tokens of the cache there are.
+            What is behind them is not looked at, except that it has to be finite.
 
     Returns:
-        logits of shape (batch, length, vocab_size), and the cache with the new tokens appended.
+        logits of shape (batch, length, vocab_size), and the cache with the new tokens appended. With a position: the
+        keys and values of the new token alone.
     """
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -174,8 +192,8 @@ class LlamaForCausalLM(nn.Cell):
         self.model = LlamaModel(config)
         self.lm_head = linear(config.hidden_size, config.vocab_size)
 
-    def construct(self, input_ids, cache=None):
-        hidden_states, cache = self.model(input_ids, cache)
+    def construct(self, input_ids, cache=None, position=None):
+        hidden_states, cache = self.model(input_ids, cache, position)
         return self.lm_head(hidden_states), cache
 
 

@@ -59,6 +59,7 @@ class _Recorded(_Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:
         results = function(*tensors)
+        ctx.set_materialize_grads(False)
         ctx.bprop = bprop
         ctx.several = isinstance(results, tuple)
         ctx.save_for_backward(*tensors, *(results if ctx.several else (results,)))
@@ -69,15 +70,25 @@ class _Recorded(_Function):  # type: ignore[misc]
     def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
         tensors, results = saved[: ctx.count], saved[ctx.count :]
+        # A result that nobody differentiates. MindSpore would launch operators to make its zeros.
+        douts = tuple(_zeros(result) if dout is None else dout for dout, result in zip(douts, results, strict=True))
         gradients = ctx.bprop(*tensors, results, douts) if ctx.several else ctx.bprop(*tensors, results[0], douts[0])
         return (None, None, *(gradients if isinstance(gradients, tuple) else (gradients,)))
 
 
+def _zeros(like: Tensor) -> Tensor:
+    return Tensor.from_numpy(np.zeros(like.shape, _dtypes()[str(like.dtype).lower()]))
+
+
+@cache
+def _dtypes() -> dict[str, np.dtype[Any]]:
+    names = ("float16", "float32", "int32", "int64")
+    return {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(np_dtypes.bfloat16)}
+
+
 @cache
 def _framework() -> Any:
-    names = ("float16", "float32", "int32", "int64")
-    dtypes = {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(np_dtypes.bfloat16)}
-    return native().Framework(Tensor, TensorPy_.from_numpy, dtypes)
+    return native().Framework(Tensor, TensorPy_.from_numpy, _dtypes())
 
 
 def _overhear_casts() -> list[Any]:

@@ -1,5 +1,6 @@
 #include "binding/mindspore_entry.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -29,33 +30,81 @@ const std::string& NodeName(const std::string& name)
     return name == "data_format" ? dataFormat : name;
 }
 
+AttributeValue ReadAttribute(const Op& op, const AttributeDef& attribute, AotExtra* extra)
+{
+    const std::string& name = NodeName(attribute.name);
+    if (extra == nullptr || !extra->HasAttr(name)) {
+        throw std::invalid_argument(op.Def().name + ": the attribute " + attribute.name + " is missing");
+    }
+    AttributeValue value;
+    switch (attribute.kind) {
+        case AttributeKind::INT:
+            value.integer = extra->GetAttrInt(name);
+            break;
+        case AttributeKind::FLOAT:
+            value.real = extra->GetAttrFloat(name);
+            break;
+        case AttributeKind::BOOL:
+            value.integer = extra->GetAttrBool(name) ? 1 : 0;
+            break;
+        case AttributeKind::STRING:
+            value = ParseChoice(op.Def().name, attribute, extra->GetAttrStr(name));
+            break;
+    }
+    op.CheckAttribute(attribute, value);
+    return value;
+}
+
 std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
 {
     std::vector<AttributeValue> values;
     for (const AttributeDef& attribute : op.Def().attributes) {
-        const std::string& name = NodeName(attribute.name);
-        if (extra == nullptr || !extra->HasAttr(name)) {
-            throw std::invalid_argument(op.Def().name + ": the attribute " + attribute.name + " is missing");
-        }
-        AttributeValue value;
-        switch (attribute.kind) {
-            case AttributeKind::INT:
-                value.integer = extra->GetAttrInt(name);
-                break;
-            case AttributeKind::FLOAT:
-                value.real = extra->GetAttrFloat(name);
-                break;
-            case AttributeKind::BOOL:
-                value.integer = extra->GetAttrBool(name) ? 1 : 0;
-                break;
-            case AttributeKind::STRING:
-                value = ParseChoice(op.Def().name, attribute, extra->GetAttrStr(name));
-                break;
-        }
-        op.CheckAttribute(attribute, value);
-        values.push_back(value);
+        values.push_back(ReadAttribute(op, attribute, extra));
     }
     return values;
+}
+
+// What an inference of shapes depends on: the operator, the shapes and the attributes that its rules name.
+struct ShapeQuestion {
+    static constexpr size_t MOST = 96;
+
+    const Op* op = nullptr;
+    size_t size = 0;
+    std::array<int64_t, MOST> values{};
+
+    void Add(int64_t value)
+    {
+        if (size < MOST) {
+            values[size] = value;
+        }
+        ++size;
+    }
+    bool Fits() const { return size <= MOST; }
+    bool operator==(const ShapeQuestion& other) const
+    {
+        return op == other.op && size == other.size &&
+               std::equal(values.begin(), values.begin() + size, other.values.begin());
+    }
+    size_t Hash() const
+    {
+        auto hash = reinterpret_cast<uintptr_t>(op);
+        for (size_t i = 0; i < size; ++i) {
+            hash = (hash ^ static_cast<uint64_t>(values[i])) * 0x9E3779B97F4A7C15U;
+        }
+        return hash >> 32U;
+    }
+};
+
+// A graph of dynamic shapes asks at every call, for every node, and mostly what it asked before. The rules take as long
+// as a small kernel.
+struct KnownShapes {
+    ShapeQuestion question;
+    std::vector<Shape> answer;
+};
+KnownShapes& KnownFor(const ShapeQuestion& question)
+{
+    thread_local std::vector<KnownShapes> known(64);  // a later question takes the place of one with the same index
+    return known[question.Hash() % known.size()];
 }
 
 // MindSpore reports a failed F by its number only: the reason has to be printed.
@@ -124,15 +173,39 @@ int Init(const Op& op, AotExtra* extra)
 
 std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t** shapes, AotExtra* extra)
 {
+    const size_t count = op.Def().inputs.size();
+    const std::vector<AttributeDef>& attributes = op.Def().attributes;
+    ShapeQuestion question;
+    question.op = &op;
+    for (size_t i = 0; i < count; ++i) {
+        question.Add(ndims[i]);
+        std::for_each_n(shapes[i], ndims[i], [&](int64_t size) { question.Add(size); });
+    }
+    std::vector<AttributeValue> values(attributes.size());
+    for (size_t i = 0; i < attributes.size(); ++i) {
+        if (op.ShapesDependOn(i)) {
+            values[i] = ReadAttribute(op, attributes[i], extra);
+            question.Add(values[i].integer);
+        }
+    }
+    KnownShapes* known = question.Fits() ? &KnownFor(question) : nullptr;
+    if (known != nullptr && known->question == question) {
+        return known->answer;
+    }
     std::vector<Shape> inputs;
-    for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
         inputs.emplace_back(shapes[i], shapes[i] + ndims[i]);
     }
-    return op.InferShapes(inputs, ReadAttributes(op, extra));
+    std::vector<Shape> outputs = op.InferShapes(inputs, values);
+    if (known != nullptr) {
+        *known = {question, outputs};
+    }
+    return outputs;
 }
 
-std::vector<TypeId> InferType(const Op& op, const std::vector<TypeId>& types)
+std::vector<TypeId> InferType(const Op& op, const std::vector<TypeId>& types, AotExtra* extra)
 {
+    ReadAttributes(op, extra);  // checks them all: MindSpore infers dtypes once, shapes at every call
     const size_t count = op.Def().inputs.size();
     if (types.size() != count) {
         throw std::invalid_argument(op.Def().name + ": expects " + std::to_string(count) + " tensors, got " +

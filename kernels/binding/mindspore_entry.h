@@ -21,7 +21,8 @@ namespace ms_ascend_ops::binding {
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra);
 int Init(const Op& op, mindspore::AotExtra* extra);
 std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t** shapes, mindspore::AotExtra* extra);
-std::vector<mindspore::TypeId> InferType(const Op& op, const std::vector<mindspore::TypeId>& types);
+std::vector<mindspore::TypeId> InferType(const Op& op, const std::vector<mindspore::TypeId>& types,
+                                         mindspore::AotExtra* extra);
 
 }  // namespace ms_ascend_ops::binding
 

@@ -91,6 +91,20 @@ Op::Op(OpDef def) : def_(std::move(def)), inputRules_(ParseRules(def_.inputs)), 
             inputTypes_.back().push_back(ParseDataType(Resolve(row, input.dtype)));
         }
     }
+    std::set<std::string> named;
+    for (const auto* rules : {&inputRules_, &outputRules_}) {
+        for (const ShapeRule& rule : *rules) {
+            for (const Token& token : rule.tokens) {
+                named.insert({token.attribute, token.size});
+            }
+        }
+    }
+    for (const auto& [symbol, attribute] : def_.multiples) {
+        named.insert(attribute);
+    }
+    for (const AttributeDef& attribute : def_.attributes) {
+        shapeAttributes_.push_back(named.count(attribute.name) > 0);
+    }
 }
 
 // The same messages as infer_types() of ms_ascend_ops/shapes.py.

@@ -96,6 +96,8 @@ public:
     size_t MatchTypes(const std::vector<std::string>& dtypes) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& dtypes) const;
     std::vector<Shape> InferShapes(const std::vector<Shape>& shapes, const std::vector<AttributeValue>& values) const;
+    // Whether the value of an attribute has a part in InferShapes.
+    bool ShapesDependOn(size_t attribute) const { return shapeAttributes_[attribute]; }
     // Throws std::invalid_argument when a value is not allowed.
     void CheckAttribute(const AttributeDef& attribute, const AttributeValue& value) const;
     // Inputs come first in `descs`. Nothing is launched when every output is empty.
@@ -106,6 +108,7 @@ private:
     std::vector<ShapeRule> inputRules_;
     std::vector<ShapeRule> outputRules_;
     std::vector<std::vector<DataType>> inputTypes_;  // per row
+    std::vector<bool> shapeAttributes_;
 };
 
 // Index in `choices`. Throws std::invalid_argument.

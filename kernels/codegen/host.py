@@ -122,7 +122,7 @@ def _entries(signature: Signature) -> str:
     entry, op = signature.entry, f"ms_ascend_ops::{_constant(signature)}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
-    types = f"ms_ascend_ops::binding::InferType({op}, types)"
+    types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
     if len(signature.outputs) > 1:
         shape, dtype = f"std::vector<{shape}>", f"std::vector<{dtype}>"
     else:
@@ -149,7 +149,7 @@ def _inference(name: str, shape: str, shapes: str, dtype: str, types: str) -> st
     return {shapes};
 }}
 
-MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra*)
+MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
 }}

@@ -38,6 +38,7 @@ def test_results(demo):
     assert results["difference"] < 1e-4
     assert results["modules"] == []  # the process that generates has not seen the network's source
     assert all(speed > 0 for pair in results["tokens_per_second"].values() for speed in pair.values())
+    assert set(results["tokens_per_second"]) == {"prefill", "decode", "decode_any_size"}
 
 
 def test_output(demo):
@@ -52,6 +53,13 @@ def test_generate_by_hand(demo):
     done = run("generate.py", folder / "fused.mindir", "--prompt", "import ", "--tokens", "5", "--temperature", "0")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.startswith("import ")
+
+
+def test_more_tokens_than_the_cache_has_room_for(demo):
+    _, folder = demo
+    done = run("generate.py", folder / "fused.mindir", "--prompt", "x" * 384, "--tokens", "2")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("has room for 384 tokens: ask for fewer")
 
 
 @pytest.mark.parametrize("script", ["demo.py", "generate.py"])

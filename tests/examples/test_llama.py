@@ -52,6 +52,23 @@ def test_the_cache_changes_nothing(net, ids):
     assert cache.shape == (2, 2, 2, 2, 12, 8)
 
 
+def with_room(net, ids):
+    """The scores of all tokens, by decoding with a cache of fixed size that is full of something else at first."""
+    shape = (CONFIG.num_hidden_layers, 2, ids.shape[0], CONFIG.num_key_value_heads, 14, CONFIG.head_dim)
+    cache = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    scores = []
+    for step in range(ids.shape[1]):
+        logits, new = net(Tensor(ids[:, step : step + 1]), Tensor(cache), Tensor([step], ms.int32))
+        cache[:, :, :, :, step] = new.asnumpy()[:, :, :, :, 0]
+        scores.append(logits.asnumpy())
+    return np.concatenate(scores, axis=1)
+
+
+def test_a_cache_with_room_changes_nothing(net, ids):
+    expected, _ = net(Tensor(ids))
+    np.testing.assert_allclose(with_room(net, ids), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_token_sees_none_after_it(net, ids):
     changed = ids.copy()
     changed[:, 6:] += 1
@@ -79,10 +96,11 @@ IN_AN_ATTENTION = ["rotary embedding", "rotary embedding", "scale + mask + softm
 
 @pytest.fixture
 def calls(ids):
-    """Prefill and decoding."""
+    """Prefill, decoding with a growing cache and with one of fixed size."""
     draw = np.random.default_rng(1).standard_normal
     cache = draw((CONFIG.num_hidden_layers, 2, 2, CONFIG.num_key_value_heads, 5, CONFIG.head_dim)).astype(np.float32)
-    return [[Tensor(ids)], [Tensor(ids[:, :1]), Tensor(cache)]]
+    step = [Tensor(ids[:, :1]), Tensor(cache)]
+    return [[Tensor(ids)], step, [*step, Tensor([3], ms.int32)]]
 
 
 def test_all_its_parts_are_substituted(net, ids, calls):
@@ -102,6 +120,7 @@ def test_all_its_parts_are_substituted(net, ids, calls):
     assert report.outputs.relative < 1e-5
     assert report.gradients.relative < 1e-5
     np.testing.assert_allclose(decoded(net, ids), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(with_room(net, ids), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_decoding_was_not_shown_and_stays_as_it_is(net, ids):

@@ -11,7 +11,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore import ops as stock
 from ms_ascend_ops.benchmarks.providers.mindspore import flat
 
-from ms_ascend_ops import custom, ops
+from ms_ascend_ops import custom, direct, ops
 from tests.inputs import draw
 from tests.tensors import numpy, tensor
 
@@ -86,6 +86,28 @@ def test_gradients_agree(through_mindspore, case, dtype):
     positions = tuple(i for i, value in enumerate(inputs) if value.dtype != ms.int32)
     gradient = ms.value_and_grad(loss, positions)
     assert_same(gradient(*inputs), through_mindspore(gradient, *inputs))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("used", [0, 1])
+def test_gradients_agree_where_a_result_is_not_used(through_mindspore, used, dtype):
+    inputs = [random(4, 64, dtype=dtype), random(64, dtype=dtype)]
+    gradient = ms.grad(lambda x, gamma: ops.rms_norm(x, gamma)[used], (0, 1))
+    assert_same(gradient(*inputs), through_mindspore(gradient, *inputs))
+
+
+def test_no_operator_makes_zeros_for_results_that_are_not_used(monkeypatch):
+    """They cost more than the kernel of the gradient: MindSpore hands on None, and not a tensor of zeros."""
+    given = []
+    backward = direct._Recorded.backward
+
+    def remember(ctx, *douts):
+        given.append(douts)
+        return backward(ctx, *douts)
+
+    monkeypatch.setattr(direct._Recorded, "backward", staticmethod(remember))
+    ms.grad(lambda x, gamma: ops.rms_norm(x, gamma)[0])(random(4, 64), random(64))
+    assert [dout is None for dout in given[0]] == [False, True]
 
 
 def test_the_short_road_is_taken(roads):

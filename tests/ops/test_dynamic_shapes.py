@@ -9,7 +9,8 @@ import pytest
 from mindspore import Tensor
 from ms_ascend_ops.benchmarks.providers.mindspore import flat
 
-from ms_ascend_ops import ops
+from ms_ascend_ops import ops, registry
+from ms_ascend_ops.custom import FusedPrimitive
 from tests.acceptance import assert_accurate
 from tests.every_operator import every_operator
 from tests.modes import Caller, graph_mode
@@ -158,3 +159,35 @@ def test_enable_dynamic():
     for rows in (1, 3):
         x = tensor(np.random.default_rng(0).normal(size=(rows, 8)), "float32")
         assert_accurate(numpy(halve(x)), swiglu_reference.forward(numpy(x)), "float32")
+
+
+def test_nodes_of_one_operator_do_not_get_each_others_shapes():
+    """The library remembers what it answered: here the same shapes have other answers for another axis."""
+
+    def along_every_axis(x):
+        return ops.swiglu(x, 0), ops.swiglu(x, 1), ops.swiglu(x, -1)
+
+    net = network(along_every_axis, [(None, None, None)])
+    for shape in [(2, 4, 6), (4, 2, 6), (2, 4, 6)]:
+        x = tensor(np.random.default_rng(0).normal(size=shape), "float32")
+        for y, axis in zip(net(x), (0, 1, -1), strict=True):
+            assert_accurate(numpy(y), swiglu_reference.forward(numpy(x), axis), "float32")
+
+
+def test_a_wrong_shape_is_refused_after_right_ones():
+    net = network(ops.silu_mul, [(None, None), (None, None)])
+    x, y = (tensor(np.ones((2, columns)), "float32") for columns in (3, 4))
+    for _ in range(2):
+        assert net(x, x).shape == (2, 3)
+    with pytest.raises((ValueError, RuntimeError), match=r"up.shape must equal gate.shape \(2, 3\), got \(2, 4\)"):
+        net(x, y).asnumpy()
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("epsilon", -1.0), ("scheme", "t5")])
+def test_an_attribute_that_is_not_allowed(attribute, value):
+    """As a MindIR of somebody else may have it; shapes do not depend on it."""
+    primitive = FusedPrimitive(registry.signature("rms_norm"), {"epsilon": 1e-6, "scheme": "llama"}, None)
+    primitive.add_prim_attr(attribute, value)
+    net = network(primitive, [(None, 8), (8,)])
+    with pytest.raises(RuntimeError, match=f"rms_norm: {attribute} must be .*, got '?{value}"):
+        net(tensor(np.ones((2, 8)), "float32"), tensor(np.ones(8), "float32"))
