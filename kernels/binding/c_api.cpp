@@ -182,6 +182,11 @@ void MsAscendOpsSetThreadNum(uint32_t threads)
     AscendC::host::SetThreadNum(threads);
 }
 
+void MsAscendOpsSetUbBytes(uint32_t bytes)
+{
+    AscendC::host::SetUbBytes(bytes);
+}
+
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)
 {
     return Guard(call, [&] {

@@ -55,6 +55,8 @@ const char* MsAscendOpsVectorUnit(void);
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);
+// How much of a core's Unified Buffer tilings may use; 0: all.
+void MsAscendOpsSetUbBytes(uint32_t bytes);
 
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);

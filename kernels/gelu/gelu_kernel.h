@@ -23,11 +23,12 @@ namespace ms_ascend_ops {
 template <typename T>
 class GeluTemporaries {
 public:
-    __aicore__ inline void Init(uint32_t scratch, uint32_t tensors, const GeluTilingData& tiling, AscendC::TPipe& pipe)
+    // tensors: that are moved.
+    __aicore__ inline void Init(uint32_t tensors, const GeluTilingData& tiling, AscendC::TPipe& pipe)
     {
         stride_ = tiling.tileLength;
-        scratch_ = scratch;
-        pipe.InitBuffer(buffer_, (scratch + (IS_FLOAT<T> ? 0 : tensors)) * stride_ * sizeof(float));
+        scratch_ = tiling.scratch;
+        pipe.InitBuffer(buffer_, (scratch_ + (IS_FLOAT<T> ? 0 : tensors)) * stride_ * sizeof(float));
         ones_ = BlockOfOnes(onesBuf_, pipe);
     }
     __aicore__ inline AscendC::LocalTensor<float> Scratch(uint32_t index)
@@ -59,7 +60,7 @@ public:
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), tiling.size);
         pipe.InitBuffer(inQueueX_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(outQueueY_, 2, tiling.tileLength * sizeof(T));
-        temporaries_.Init(gelu::FORWARD_SCRATCH, 2, tiling, pipe);
+        temporaries_.Init(2, tiling, pipe);
     }
 
     __aicore__ inline void Tile(uint64_t offset, uint32_t count)
@@ -103,7 +104,7 @@ public:
         pipe.InitBuffer(inQueueDy_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(inQueueX_, 2, tiling.tileLength * sizeof(T));
         pipe.InitBuffer(outQueueDx_, 2, tiling.tileLength * sizeof(T));
-        temporaries_.Init(gelu::BACKWARD_SCRATCH, 3, tiling, pipe);
+        temporaries_.Init(3, tiling, pipe);
     }
 
     __aicore__ inline void Tile(uint64_t offset, uint32_t count)

@@ -17,7 +17,8 @@ struct GeluTilingData {
     uint64_t tiles;
     uint64_t tilesPerCore;
     uint32_t tileLength;
-    uint32_t tanh;  // 1: the tanh approximation; 0: by error function
+    uint32_t tanh;     // 1: the tanh approximation; 0: by error function
+    uint32_t scratch;  // float tensors of a tile's size
 };
 
 using GeluGradTilingData = GeluTilingData;
@@ -34,6 +35,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t scratch
                          GeluTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
+    tiling.scratch = scratch;
     const uint32_t perElement = tensors * (2 * bytes + (bytes == 4 ? 0 : 4)) + scratch * 4;
     return flat::Plan(x.Size(), bytes, platform.ubBytes - FIXED_BYTES, perElement, tensors * bytes, platform, tiling);
 }

@@ -178,6 +178,7 @@ Pool& ThePool()
 }
 
 std::atomic<uint32_t> g_threadNum{0};
+std::atomic<uint32_t> g_ubBytes{0};
 
 // Kept from launch to launch; the calling thread's own.
 GM_ADDR Workspace(uint64_t bytes)
@@ -218,11 +219,17 @@ void SetThreadNum(uint32_t count)
     g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
 }
 
+void SetUbBytes(uint32_t bytes)
+{
+    g_ubBytes.store(bytes > UB_BYTES ? UB_BYTES : bytes, std::memory_order_relaxed);
+}
+
 ms_ascend_ops::Platform HostPlatform()
 {
     ms_ascend_ops::Platform platform;
     platform.coreNum = GetThreadNum();
-    platform.ubBytes = UB_BYTES;
+    const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
+    platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
     platform.minBytesPerCore = MIN_BYTES_PER_CORE;
     return platform;
 }

@@ -14,8 +14,12 @@
 namespace AscendC {
 namespace host {
 
-// What tiling functions are told about this machine: one core for each thread, and the Unified Buffer of the chip.
+// What tiling functions are told about this machine: one core for each thread, and its Unified Buffer (core.h).
 ms_ascend_ops::Platform HostPlatform();
+
+// How much of the Unified Buffer tiling functions are told of; 0: all. With as much as the chip has, rows that need
+// several tiles are summed up in the same pieces as there, to the bit.
+void SetUbBytes(uint32_t bytes);
 
 // Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this
 // process may use. Setting 0 restores that.

@@ -264,12 +264,13 @@ ASCENDC_HOST_SCALAR(Maxs, MAXS)
 ASCENDC_HOST_SCALAR(Mins, MINS)
 #undef ASCENDC_HOST_SCALAR
 
-// ---- dst += src * scalar, the product rounded first
+// ---- dst += src * scalar
 
 template <typename T, typename U>
 void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, const int32_t& count HOST_WHERE)
 {
-    static_assert(std::is_same<T, U>::value, "Axpy: the host layer has no half source of a float destination");
+    static_assert(std::is_same<T, float>::value && std::is_same<U, float>::value,
+                  "Axpy: the host layer has it for float");
     HOST_OBSERVED(
         host::ObserveVector(where, "Axpy", host::First(count, host::ScalarValue(scalarValue)), dst, src, dst));
     const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src), host::SourceOf(dst)};

@@ -199,12 +199,11 @@ void RunUnary(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-template <typename T>
 void RunAxpy(const Instruction& self, uint32_t begin, uint32_t end)
 {
     using Op = Arithmetic<Opcode::AXPY>;
-    T* dst = At<T>(self, 0, begin);
-    const T* src = At<T>(self, 1, begin);
+    float* dst = At<float>(self, 0, begin);
+    const float* src = At<float>(self, 1, begin);
     const VF scalar = Set(self.scalar);
     const uint32_t n = end - begin;
     uint32_t i = 0;
@@ -690,7 +689,6 @@ void FillArithmetic(VectorUnit& unit, ElementType type)
         FillUnary<Opcode::SQRT, T>(unit, type);
         FillUnary<Opcode::ABS, T>(unit, type);
         FillUnary<Opcode::RELU, T>(unit, type);
-        unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(type)][0] = RunAxpy<T>;
     }
 }
 
@@ -709,6 +707,8 @@ const VectorUnit& Table(const char* name)
         unit.name = name;
         unit.convertsHalf = CONVERTS_HALF;
         FillArithmetic<float>(unit, ElementType::FLOAT);
+        unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]
+                       [static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunAxpy;
         FillArithmetic<half>(unit, ElementType::HALF);
         FillArithmetic<int32_t>(unit, ElementType::INT32);
         FillCast<float, half>(unit, ElementType::FLOAT, ElementType::HALF);

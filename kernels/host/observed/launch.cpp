@@ -207,6 +207,11 @@ void SetThreadNum(uint32_t count)
     g_threadNum = count > MAX_CORES ? MAX_CORES : count;
 }
 
+void SetUbBytes(uint32_t bytes)
+{
+    TheSettings().ubBytes = bytes;
+}
+
 ms_ascend_ops::Platform HostPlatform()
 {
     ms_ascend_ops::Platform platform;  // its minBytesPerCore is the chip's

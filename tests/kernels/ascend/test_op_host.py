@@ -10,7 +10,6 @@ from tests.kernels.ascend.cases import draw
 
 NAMES = sorted(module.kernels())
 CORES = (40, 48)  # vector cores of 910B3 and B4, of 910B1 and B2; each kernel takes any number between
-HOST_UB_BYTES = 192 * 1024 - 256 - 8 * 1024
 ROUNDS = 300  # random inputs for each kernel
 
 
@@ -28,7 +27,7 @@ def test_tiling_is_that_of_the_host_library(name):
             tiling = module.tile(name, shapes, dtypes, attributes, cores)
             assert (tiling.ok, tiling.block_dim, set(tiling.fields.values())) == (True, 1, {0})
             continue
-        expected = _C.tiling(name, shapes, dtypes, attributes, core_num=cores, ub_bytes=HOST_UB_BYTES)
+        expected = _C.tiling(name, shapes, dtypes, attributes, core_num=cores, ub_bytes=module.KERNEL_UB_BYTES)
         tiling = module.tile(name, shapes, dtypes, attributes, cores)
         where = f"{shapes} {dtypes} {attributes} {cores}"
         assert tiling.ok, where
@@ -45,7 +44,7 @@ def test_tiling_is_that_of_the_host_library(name):
 def test_the_unified_buffer_is_the_same_whatever_part_cann_reports(reported):
     shapes, dtypes = [(5, 30000), (30000,)], ["float32", "float32"]
     attributes = {"epsilon": 1e-6, "scheme": "llama"}
-    expected = _C.tiling("rms_norm", shapes, dtypes, attributes, core_num=40, ub_bytes=HOST_UB_BYTES)
+    expected = _C.tiling("rms_norm", shapes, dtypes, attributes, core_num=40, ub_bytes=module.KERNEL_UB_BYTES)
     assert module.tile("rms_norm", shapes, dtypes, attributes, 40, reported).fields["tileCols"] == expected["tileCols"]
 
 

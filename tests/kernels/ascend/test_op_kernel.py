@@ -39,6 +39,15 @@ def untouched(array):
     return array.view(np.dtype(f"u{array.itemsize}")) == poisoned(array.shape, array.dtype).view(f"u{array.itemsize}")
 
 
+@pytest.fixture
+def tiles_of_the_chip():
+    """In the host library, whose cores have a larger Unified Buffer."""
+    _C.set_ub_bytes(module.KERNEL_UB_BYTES)
+    yield
+    _C.set_ub_bytes(0)
+
+
+@pytest.mark.usefixtures("tiles_of_the_chip")
 @pytest.mark.parametrize("cores", [40, 48])
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_those_of_the_host_library(name, cores):

@@ -300,6 +300,13 @@ public:
         });
     }
 
+    // dst += src * scalar
+    void AxpyCount(uint32_t dst, uint32_t src, uint32_t valueBits, int count)
+    {
+        const float value = FromBits<float>(valueBits);
+        calls.push_back([=](Context& c) { AscendC::Axpy(c.Local<float>(dst), c.Local<float>(src), value, count); });
+    }
+
     void Unary(const std::string& op, const std::string& dtype, uint32_t dst, uint32_t src, int count)
     {
         WithUnary(op, dtype, [&](auto call, auto type) {
@@ -636,6 +643,7 @@ PYBIND11_MODULE(host_calls, module)
         .def("binary_repeat", &Program::BinaryRepeat)
         .def("scalar", &Program::Scalar)
         .def("scalar_repeat", &Program::ScalarRepeat)
+        .def("axpy", &Program::AxpyCount)
         .def("unary", &Program::Unary)
         .def("unary_repeat", &Program::UnaryRepeat)
         .def("cast", &Program::CastCount)

@@ -146,6 +146,11 @@ class Generator:
                 op = self.rng.choice(["Adds", "Muls", "Maxs", "Mins"])
                 self.calls.append(("scalar", op, self.dtype, dst, src, BITS[self.dtype](self.rng), count))
 
+    def axpy(self, dst, src, count):
+        size = SIZE[self.dtype]
+        if element_wise(elements(dst, size, 1, 0, count), (elements(src, size, 1, 0, count),), size):
+            self.calls.append(("axpy", dst, src, BITS["float32"](self.rng), count))
+
     def cast(self, to, source, dst, src, count):
         d, s = elements(dst, SIZE[to], 1, 0, count), elements(src, SIZE[source], 1, 0, count)
         if inside(d, SIZE[to]) and inside(s, SIZE[source]) and disjoint(d, SIZE[to], s, SIZE[source]):
@@ -180,6 +185,8 @@ class Generator:
         count, x, y = self.count(), self.ub(), self.ub()
         for _ in range(self.rng.randint(2, 4)):
             self.unary(x, x, count)
+            if self.dtype == "float32" and self.rng.random() < 0.5:
+                self.axpy(x, self.rng.choice([x, y, self.ub()]), count)
             self.binary(self.rng.choice(BINARY[self.dtype]), x, x, y, count)
 
     def any_repeat(self):

@@ -80,6 +80,35 @@ def test_scalar(name, dtype):
 
 
 @pytest.mark.parametrize("name", SCALAR)
+def test_a_scalar_nan_gives_nan(name):
+    memory = Memory().put(SRC0, np.array([1.0, -np.inf, 0.0, np.nan], np.float32))
+    memory.run(("scalar", name, "float32", DST, SRC0, bits(np.nan, "float32"), 4))
+    assert np.isnan(memory.get(DST, 4, "float32")).all()
+
+
+def test_axpy():
+    """The CPU may round the product, or only the sum."""
+    for count, value in itertools.product(COUNTS, [0.7, -3.0]):
+        scalar, dst, src = np.float32(value), draw("float32", count, 1), draw("float32", count, 2)
+        memory = Memory().put(DST, dst).put(SRC0, src)
+        memory.run(("axpy", DST, SRC0, bits(scalar, "float32"), count))
+        product = src.astype(np.float64) * np.float64(scalar)
+        exact = dst.astype(np.float64) + product
+        rounding = sum(np.spacing(np.abs(x).astype(np.float32)).astype(np.float64) / 2 for x in (exact, product))
+        assert np.all(np.abs(memory.get(DST, count, "float32") - exact) <= rounding)
+        assert (memory.get(DST + count * dst.itemsize, 16, "uint32") == 0xFFFFFFFF).all()
+
+
+def test_axpy_special_values():
+    dst, src = (x.ravel() for x in np.meshgrid(*[np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)] * 2))
+    for value in (0.0, 2.0, -np.inf, np.nan):
+        memory = Memory().put(DST, dst).put(SRC0, src)
+        memory.run(("axpy", DST, SRC0, bits(value, "float32"), dst.size))
+        with np.errstate(invalid="ignore"):
+            assert_same(memory.get(DST, dst.size, "float32"), src * np.float32(value) + dst)
+
+
+@pytest.mark.parametrize("name", SCALAR)
 def test_int32_scalar_is_exact(name):
     value = 2**24 + 1  # the first integer that float cannot hold
     a = np.array([1, 0, -1, 2**24, 2**24 + 2, 2**30], np.int32)
