@@ -182,6 +182,11 @@ void MsAscendOpsSetThreadNum(uint32_t threads)
     AscendC::host::SetThreadNum(threads);
 }
 
+uint32_t MsAscendOpsGetUbBytes(void)
+{
+    return AscendC::host::HostPlatform().ubBytes;
+}
+
 void MsAscendOpsSetUbBytes(uint32_t bytes)
 {
     AscendC::host::SetUbBytes(bytes);

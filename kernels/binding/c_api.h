@@ -55,7 +55,8 @@ const char* MsAscendOpsVectorUnit(void);
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);
-// How much of a core's Unified Buffer tilings may use; 0: all.
+// How much of a core's Unified Buffer tilings may use. Setting 0: all.
+uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
 // Tensors are inputs, then outputs. Everything is checked before the launch.

@@ -164,6 +164,7 @@ PYBIND11_MODULE(_C, module)
             MsAscendOpsSetThreadNum(static_cast<uint32_t>(threads));
         },
         py::arg("threads"), "Set the number of AI cores (worker threads) of a launch; 0 restores the machine's.");
+    module.def("get_ub_bytes", &MsAscendOpsGetUbBytes, "How much of a core's Unified Buffer tilings may use.");
     module.def("set_ub_bytes", &MsAscendOpsSetUbBytes, py::arg("bytes"),
                "Set how much of a core's Unified Buffer tilings may use; 0: all.");
     module.def(
