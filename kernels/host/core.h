@@ -36,7 +36,7 @@ namespace host {
 constexpr uint32_t CHIP_UB_BYTES = 192 * 1024 - 8 * 1024 - 256;
 
 // What kernels get here. A tile costs some microseconds besides its elements, so twice as much is faster (up to a
-// third for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
+// sixth for tiles of one row); four times is not, where tiles no longer fit a cache of 1 MiB.
 #if defined(ASCENDC_HOST_OBSERVED)
 constexpr uint32_t UB_BYTES = CHIP_UB_BYTES;
 #else
