@@ -169,7 +169,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
                                     (meaning.layout == Layout::CONTIGUOUS && !Meets(operands[1])));
     const uint32_t first = swapped || axpy ? 2 : 1;
     const Operand& source = operands[first];
-    if (!Meets(source) || (axpy && value_ != nullptr && Same(operands[1], *value_))) {
+    if (!Meets(source)) {
         return false;
     }
     parts_.push_back(&instruction);

@@ -169,3 +169,21 @@ def test_random_tiles(seed):
         calls = tiles(*(kinds[rng.randrange(2)] for _ in range(6)))
         for _ in range(2):
             assert_same_in_any_execution(calls, identical_or_nan)
+
+
+def test_a_known_program_whose_rows_now_meet():
+    """Rows stored between one another, and then, by the same program, over one another: the last ones stay."""
+
+    def calls(distance):
+        made = [
+            ("binary", "Mul", "float32", base + 256 * i, 8192 + base + 256 * i, 8192 + base + 256 * i, 64)
+            for base in (0, 4096)
+            for i in range(3)
+        ]
+        return [
+            *made,
+            *(("copy_out_pad", "float32", gm, ub, (3, 256, 0, 300)) for gm, ub in ((distance, 4096), (0, 0))),
+        ]
+
+    for distance in (280, 100):
+        assert_same_in_any_execution(calls(distance))
