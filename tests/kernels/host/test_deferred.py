@@ -172,7 +172,7 @@ def test_random_tiles(seed):
 
 
 def test_a_known_program_whose_rows_now_meet():
-    """Rows stored between one another, and then, by the same program, over one another: the last ones stay."""
+    """Rows stored apart, then by the same program between one another, then over one another: the last ones stay."""
 
     def calls(distance):
         made = [
@@ -185,5 +185,5 @@ def test_a_known_program_whose_rows_now_meet():
             *(("copy_out_pad", "float32", gm, ub, (3, 256, 0, 300)) for gm, ub in ((distance, 4096), (0, 0))),
         ]
 
-    for distance in (280, 100):
+    for distance in (2000, 280, 100):
         assert_same_in_any_execution(calls(distance))
