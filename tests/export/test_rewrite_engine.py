@@ -78,7 +78,8 @@ def test_sub_cells_stay_the_same_objects():
     ]
     assert [(name, id(cell)) for name, cell in net.cells_and_names()] == cells
     assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+    # Random weights may make scores of some tens, and the softmax passes on their roundings of 4e-6 each.
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-4)
     report.restore()
     assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
     np.testing.assert_array_equal(numpy(net(x)), expected)

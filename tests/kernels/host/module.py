@@ -21,11 +21,9 @@ def build():
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            portable = "ON" if PORTABLE else "OFF"
-            _cmake(
-                "-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}", f"-DMS_ASCEND_OPS_PORTABLE={portable}"
-            )
+        portable = "ON" if PORTABLE else "OFF"
+        # Each time: an installation left the path of a CMake there that is gone with its build environment.
+        _cmake("-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}", f"-DMS_ASCEND_OPS_PORTABLE={portable}")
         _cmake("--build", BUILD, "--target", "host_calls", "--parallel", "2")
     return path
 
