@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).parent / "kernels"
+TESTS = Path(__file__).parent
+KERNELS = TESTS / "kernels"
+NETWORKS = {"benchmarks", "examples", "export", "npu"}  # run networks: PyNative is synchronous there (tests/modes.py)
 
 
 def pytest_addoption(parser):
@@ -35,3 +37,14 @@ def pytest_collection_finish():
 def _own_working_directory(tmp_path, monkeypatch):
     """MindSpore writes diagnostics into the working directory: not into the source tree, nor into another test's."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _synchronous_networks(request):
+    if request.path.relative_to(TESTS).parts[0] not in NETWORKS:
+        yield
+        return
+    from tests.modes import synchronous  # MindSpore, which the tests of kernels do without
+
+    with synchronous():
+        yield

@@ -112,11 +112,13 @@ HOST_INLINE bool Any(VI mask)
 #endif
 }
 
-// Is Fma fused?
+// Has the CPU instructions for Fma and for conversions of half?
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2) || defined(HOST_SIMD_NEON)
 constexpr bool FUSES = true;
+constexpr bool CONVERTS_HALF = true;
 #else
 constexpr bool FUSES = false;
+constexpr bool CONVERTS_HALF = false;
 #endif
 
 HOST_INLINE VF Fma(VF a, VF b, VF c)
@@ -150,12 +152,6 @@ HOST_INLINE VF SqrtOf(VF a)
 }
 
 // ---- binary16 and bfloat16, round to nearest even
-
-#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2) || defined(HOST_SIMD_NEON)
-constexpr bool CONVERTS_HALF = true;
-#else
-constexpr bool CONVERTS_HALF = false;
-#endif
 
 HOST_INLINE float HalfToFloatScalar(uint16_t h)
 {

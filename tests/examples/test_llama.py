@@ -66,7 +66,8 @@ def with_room(net, ids):
 
 def test_a_cache_with_room_changes_nothing(net, ids):
     expected, _ = net(Tensor(ids))
-    np.testing.assert_allclose(with_room(net, ids), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+    # Measured 1.4e-6, of scores up to 3.8: sums over the cache are longer by its masked places.
+    np.testing.assert_allclose(with_room(net, ids), expected.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_token_sees_none_after_it(net, ids):
@@ -120,7 +121,7 @@ def test_all_its_parts_are_substituted(net, ids, calls):
     assert report.outputs.relative < 1e-5
     assert report.gradients.relative < 1e-5
     np.testing.assert_allclose(decoded(net, ids), expected, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(with_room(net, ids), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(with_room(net, ids), expected, rtol=1e-5, atol=1e-5)  # as above; measured 1.6e-6
 
 
 def test_decoding_was_not_shown_and_stays_as_it_is(net, ids):

@@ -8,7 +8,6 @@ from mindspore.train import serialization
 from ms_ascend_ops import export_mindir, optimize
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
-from tests.modes import synchronous
 
 
 class Network(nn.Cell):
@@ -20,12 +19,6 @@ class Network(nn.Cell):
 
     def construct(self, x):
         return self.dropout(x + self.mlp(self.norm(x)))
-
-
-@pytest.fixture(autouse=True)
-def _synchronous():
-    with synchronous():
-        yield
 
 
 @pytest.fixture

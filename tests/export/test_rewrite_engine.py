@@ -1,3 +1,4 @@
+import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, nn, ops
@@ -64,8 +65,9 @@ class Scores(nn.Cell):
 
 def test_sub_cells_stay_the_same_objects():
     """`mindspore.rewrite` would put flat ones of its own into the network that it is given."""
+    ms.set_seed(0)  # other weights may make one probability 1, which hides what is wrong
     net = Scores()
-    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    x = tensor(0.5 * draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
     expected = numpy(net(x))
     cells = [(name, id(cell)) for name, cell in net.cells_and_names()]
     parameters = [(p.name, id(p)) for p in net.get_parameters()]
@@ -78,8 +80,8 @@ def test_sub_cells_stay_the_same_objects():
     ]
     assert [(name, id(cell)) for name, cell in net.cells_and_names()] == cells
     assert [(p.name, id(p)) for p in net.get_parameters()] == parameters
-    # Random weights may make scores of some tens, and the softmax passes on their roundings of 4e-6 each.
-    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-4)
+    # Measured 8e-7, of probabilities up to 0.9: roundings of the scores in another order.
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
     report.restore()
     assert {type(cell) for cell in net.layers} == {spellings.LlamaStyleMLP}
     np.testing.assert_array_equal(numpy(net(x)), expected)
