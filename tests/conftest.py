@@ -44,7 +44,7 @@ def _synchronous_networks(request):
     if request.path.relative_to(TESTS).parts[0] not in NETWORKS:
         yield
         return
-    from tests.modes import synchronous  # MindSpore, which the tests of kernels do without
+    from tests.modes import synchronous  # noqa: PLC0415 - MindSpore, which the tests of kernels do without
 
     with synchronous():
         yield
