@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "host/launch.h"
+#include "host/observe.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
@@ -210,7 +210,7 @@ void Op::CheckAttribute(const AttributeDef& attribute, const AttributeValue& val
 void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const
 {
     const size_t inputs = def_.inputs.size();
-    AscendC::host::LaunchMemory memory;
+    LaunchMemory memory;
     for (size_t i = 0; i < inputs + def_.outputs.size(); ++i) {
         const uint64_t bytes = descs[i].Size() * SizeOf(descs[i].dtype);
         const char* const begin = static_cast<const char*>(params[i]);

@@ -18,10 +18,6 @@
 #include "binding/shape_rule.h"
 #include "primitives/launch_config.h"
 
-namespace AscendC::host {
-struct LaunchMemory;
-}
-
 namespace ms_ascend_ops::binding {
 
 // A dtype an operator has no kernel for. (A wrong shape or value is std::invalid_argument.)
@@ -83,7 +79,7 @@ struct OpDef {
 
     // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, which lie in `memory`.
     void (*launch)(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
-                   const AscendC::host::LaunchMemory& memory);
+                   const LaunchMemory& memory);
     LaunchConfig (*tiling)(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
                            std::vector<TilingField>& fields);
 };

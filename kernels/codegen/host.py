@@ -55,7 +55,7 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
 
 {make_params(spec, signature)}
 template <{parameters}>
-void Run{entry}(void* const* params, const {entry}Params& arguments, const AscendC::host::LaunchMemory& memory)
+void Run{entry}(void* const* params, const {entry}Params& arguments, const LaunchMemory& memory)
 {{
     {entry}TilingData tiling{{}};
     [[maybe_unused]] LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
@@ -67,9 +67,9 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Ascen
 }}
 
 void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
-    const AscendC::host::LaunchMemory& memory)
+    const LaunchMemory& memory)
 {{
-    using Runner = void (*)(void* const*, const {entry}Params&, const AscendC::host::LaunchMemory&);
+    using Runner = void (*)(void* const*, const {entry}Params&, const LaunchMemory&);
     constexpr Runner runners[] = {{
         {instances},
     }};

@@ -183,7 +183,8 @@ Pool& ThePool()
 // The form of a launch, and what it refers to.
 class FormedLaunch {
 public:
-    FormedLaunch(const Job& job, uint64_t workspaceBytes, const LaunchMemory& memory, std::string_view tiling)
+    FormedLaunch(const Job& job, uint64_t workspaceBytes, const ms_ascend_ops::LaunchMemory& memory,
+                 std::string_view tiling)
         : replays_(!tiling.empty())
     {
         key_.clear();
@@ -192,13 +193,14 @@ public:
         Append(job.large);
         Append(workspaceBytes);
         key_.append(tiling);
-        for (uint32_t i = 0; i < memory.tensorCount; ++i) {
-            spans_[i] = memory.tensors[i];
+        const uint32_t count = static_cast<uint32_t>(memory.tensorCount);
+        for (uint32_t i = 0; i < count; ++i) {
+            spans_[i] = {memory.tensors[i].begin, memory.tensors[i].end};
             Append(spans_[i].end - spans_[i].begin);
         }
         const char* const workspace = reinterpret_cast<const char*>(job.workspace);
-        spans_[memory.tensorCount] = {workspace, workspace + workspaceBytes};
-        form_ = {key_, spans_, memory.tensorCount + 1};
+        spans_[count] = {workspace, workspace + workspaceBytes};
+        form_ = {key_, spans_, count + 1};
     }
     const LaunchForm* Form() const { return replays_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
 
@@ -274,8 +276,8 @@ ms_ascend_ops::Platform HostPlatform()
     return platform;
 }
 
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
-                  BlockFn block, void* kernel)
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+                  std::string_view tiling, BlockFn block, void* kernel)
 {
     Job job;
     job.block = block;

@@ -10,7 +10,6 @@
 
 #include "observe.h"
 #include "primitives/launch_config.h"
-#include "ranges.h"
 #include "types.h"
 
 namespace AscendC {
@@ -37,22 +36,15 @@ using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 struct Trapped {};
 constexpr const char* TRAPPED = "the kernel stopped itself (Trap): an input has a value that is not allowed";
 
-// What a kernel works on.
-struct LaunchMemory {
-    Span tensors[ms_ascend_ops::MAX_TENSORS];
-    uint32_t tensorCount = 0;
-    uint64_t outputBytes = 0;  // what it writes in all; inputs of launches with a large one are prefetched
-};
-
-// Runs `block` once for each of config.blockDim cores and returns when all have ended. `tiling`: all that the kernel
-// goes by besides its tensors, as bytes: launches with the same may be replayed (replay.h), those without any never
-// are. Throws std::runtime_error when a core trapped.
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
-                  BlockFn block, void* kernel);
+// Runs `block` once for each of config.blockDim cores and returns when all have ended. Inputs of launches with large
+// outputs are prefetched. `tiling`: all that the kernel goes by besides its tensors, as bytes: launches with the same
+// may be replayed (replay.h), those without any never are. Throws std::runtime_error when a core trapped.
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+                  std::string_view tiling, BlockFn block, void* kernel);
 
 template <class KERNEL>
-void Launch(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
-            KERNEL&& kernel)
+void Launch(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+            std::string_view tiling, KERNEL&& kernel)
 {
     LaunchBlocks(
         config, memory, tiling,

@@ -47,6 +47,17 @@ struct TensorDesc {
     int64_t LastDim() const { return dims[rank - 1]; }
 };
 
+// The tensors of a launch: where they begin, and end.
+struct LaunchMemory {
+    struct Tensor {
+        const char* begin;
+        const char* end;
+    };
+    Tensor tensors[MAX_TENSORS];
+    int32_t tensorCount = 0;
+    uint64_t outputBytes = 0;  // of all outputs
+};
+
 // The machine a kernel will run on.
 struct Platform {
     uint32_t coreNum = 1;             // vector cores (NPU) or worker threads (host)

@@ -641,7 +641,7 @@ uint32_t Replay(const std::vector<const Program*>& programs, char* gm, size_t gm
             memcpy(memory, gm, gmBytes);
             memcpy(buffers, images, imageBytes);
         }
-        host::LaunchMemory launched;
+        ms_ascend_ops::LaunchMemory launched;
         launched.tensors[0] = {memory, memory + gmBytes};
         launched.tensors[1] = {buffers, buffers + imageBytes};
         launched.tensorCount = 2;
@@ -693,7 +693,7 @@ std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& progra
         }
         return results;
     }
-    host::LaunchMemory launched;
+    ms_ascend_ops::LaunchMemory launched;
     launched.outputBytes = outputBytes;
     host::Launch({static_cast<uint32_t>(programs.size()), 0}, launched, "", [&](GM_ADDR) {
         const size_t block = static_cast<size_t>(GetBlockIdx());
