@@ -36,7 +36,6 @@ class Series:
     rounds: list[list[float]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)  # bytes: "before" and "peak" of a process of its own
     profile: dict[str, tuple[float, float]] = field(default_factory=dict)  # by operator: seconds and calls, of a call
-    reason: str = ""
 
     @property
     def median(self) -> float:

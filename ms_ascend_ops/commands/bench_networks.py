@@ -79,7 +79,8 @@ def bench_networks(
     phase is measured in at most 15 rounds, in each of which every variant has its turn, and in one at least, however
     long that takes; memory and profile are left out where no time is left. The tables say how many rounds there were.
 
-    On Ctrl-C or SIGTERM, what was measured until then is shown and written, with the names of what is missing.
+    On Ctrl-C or SIGTERM, what was measured until then is shown and written, with the names of what is missing. The call
+    of a network that is running comes to its end before, which for a large one may be minutes.
     """
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
