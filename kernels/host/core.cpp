@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "launch.h"
 #include "observe.h"
 #include "observed/execution.h"
 

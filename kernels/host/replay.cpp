@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 
+#include "launch.h"
+
 namespace AscendC {
 namespace host {
 

@@ -17,7 +17,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launch.h"
 #include "plan.h"
 #include "prefetch.h"
 #include "ranges.h"
