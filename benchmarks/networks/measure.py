@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,45 +18,15 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.benchmarks.harness import TOLERANCES, Effort, repeat
-from ms_ascend_ops.benchmarks.networks.subject import Subject, build
+from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
+from ms_ascend_ops.benchmarks.networks.subject import Phase, build
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS, files, opened, training_step
 
 from ms_ascend_ops.library import native
 
-__all__ = ["TRAINING", "Machine", "Row", "Series", "measure", "training"]
+__all__ = ["TRAINING", "Row", "Series", "Task", "measure"]
 
 TRAINING = "training step"
-
-
-class Machine:
-    """A machine that several runs share: they prepare together, and each has it for itself while it measures.
-
-    The lock is that of a file, which the command flock(1) knows, too. Without a file nothing is locked.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._file = None if path is None else path.open("a", encoding="utf-8")
-        self._lock(fcntl.LOCK_SH)
-
-    def __enter__(self) -> Machine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _lock(self, kind: int) -> None:
-        if self._file is not None:
-            fcntl.flock(self._file, kind)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else who keeps to the lock does anything within the block."""
-        self._lock(fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            self._lock(fcntl.LOCK_SH)
 
 
 @dataclass
@@ -66,7 +36,6 @@ class Series:
     rounds: list[list[float]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)  # bytes: "before" and "peak" of a process of its own
     profile: dict[str, tuple[float, float]] = field(default_factory=dict)  # by operator: seconds and calls, of a call
-    reason: str = ""
 
     @property
     def median(self) -> float:
@@ -84,6 +53,12 @@ class Row:
     items: int
     unit: str
     series: dict[str, Series] = field(default_factory=dict)
+    omitted: list[str] = field(default_factory=list)  # what there was no time for
+
+    @property
+    def rounds(self) -> int:
+        """In how many rounds every variant has had its turn."""
+        return min((len(series.rounds) for series in self.series.values()), default=0)
 
     @property
     def name(self) -> str:
@@ -104,121 +79,154 @@ class Row:
         return None if stock - ceiling < 0.02 * stock else (stock - self.series[variant].median) / (stock - ceiling)
 
 
+@dataclass(frozen=True)
+class Task:
+    """What is measured of each network, and how long."""
+
+    machine: Machine
+    effort: Effort
+    seconds: float  # for a network, about; every phase is measured in at least one round
+    memory: bool = True  # run each variant once more, in a process of its own, for its peak memory
+    profile: bool = False  # the same, for its time by operator; not of training
+    threads: Sequence[int] = ()  # of this library, to measure level O2 with, besides the present number
+
+
 def measure(
     name: str,
     size: str,
     dtype: str,
     wanted: Callable[[str], bool],
-    effort: Effort,
+    task: Task,
     tell: Callable[[str], None],
-    *,
-    machine: Machine,
-    memory: bool = True,
-    profile: bool = False,
-    threads: Sequence[int] = (),
-) -> list[Row]:
-    """Every phase of a network whose name is `wanted`, except training.
+    keep: Callable[[Row], None],
+) -> None:
+    """Every phase of a network whose name is `wanted`.
 
     Args:
         name: of the network.
         size: of the network.
         dtype: of its parameters.
         wanted: whether a phase is measured.
-        effort: how long.
+        task: what to measure.
         tell: is told what is going on.
-        machine: where it is alone while it measures.
-        memory: run each variant once more, in a process of its own, for its peak memory.
-        profile: the same, for its time by operator.
-        threads: numbers of threads of this library to measure level O2 with, besides the present one.
+        keep: gets a row as soon as it has times, also of an interrupted phase that has had a round; memory and profile
+            come later.
     """
+    start = time.perf_counter()
     subject = build(name, size, dtype)
-    rows = []
-    for phase in subject.phases:
-        if not wanted(phase.name):
-            continue
-        row = Row(name, size, dtype, phase.name, phase.items, phase.unit)
-        rows.append(row)
+    phases = [phase for phase in subject.phases if wanted(phase.name)]
+    trained = subject.loss is not None and wanted(TRAINING)
+    parts = len(phases) * (1 + task.memory + task.profile) + trained * (1 + task.memory)
+    run = _Run(task, Budget(task.seconds - (time.perf_counter() - start), parts), tell, keep)
+    for phase in phases:
+        run.phase(Row(name, size, dtype, phase.name, phase.items, phase.unit), phase)
+    if trained:
+        run.training(Row(name, size, dtype, TRAINING, subject.items, subject.unit))
+
+
+@dataclass
+class _Run:
+    """The measuring of one network."""
+
+    task: Task
+    budget: Budget
+    tell: Callable[[str], None]
+    keep: Callable[[Row], None]
+
+    def phase(self, row: Row, phase: Phase) -> None:
+        self.budget.begin()
         with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-bench-") as folder:
-            tell(f"{row.name}: exporting")
+            self.tell(f"{row.name}: exporting")
             made = files(phase, Path(folder))
-            tell(f"{row.name}: compiling")
-            runs = {variant: opened(path, phase.inputs) for variant, path in made.items()}
-            _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[dtype])
-            tell(f"{row.name}: waiting for the machine")
-            with machine.alone():
-                tell(row.name)
-                _alternate(row, runs, effort, threads)
-            del runs
+            self.tell(f"{row.name}: compiling")
+            self._time(row, {variant: opened(path, phase.inputs) for variant, path in made.items()}, self.task.threads)
             inputs = Path(folder, "inputs.npz")
             _save(phase.inputs, inputs)
             arguments = {variant: {"mindir": str(path), "inputs": str(inputs)} for variant, path in made.items()}
-            if memory:
-                for variant in made:
-                    tell(f"{row.name}: memory, {variant}")
-                    row.series[variant].memory = child("memory", **arguments[variant])
-            if profile:
-                tell(f"{row.name}: waiting for the machine")
-                with machine.alone():
-                    for variant in made:
-                        tell(f"{row.name}: profile, {variant}")
-                        row.series[variant].profile = child("profile", **arguments[variant])
-    return rows
+            if self.task.memory:
+                self._memory(row, arguments)
+            if self.task.profile:
+                with self._alone(row):
+                    for variant, profile in self._children(row, "profile", arguments):
+                        row.series[variant].profile = profile
+
+    def training(self, row: Row) -> None:
+        """Each variant is a network of its own, with the same parameters at the start."""
+        self.budget.begin()
+        runs = {}
+        for variant in VARIANTS:
+            self.tell(f"{row.name}: compiling {variant}")
+            runs[variant] = training_step(build(row.network, row.size, row.dtype), variant)
+        self._time(row, runs, ())
+        if self.task.memory:
+            of_row = {"network": row.network, "size": row.size, "dtype": row.dtype}
+            self._memory(row, {variant: {**of_row, "variant": variant} for variant in VARIANTS})
+
+    def _time(self, row: Row, runs: dict[str, Callable[[], list[Tensor]]], threads: Sequence[int]) -> None:
+        _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[row.dtype])
+        with self._alone(row):
+            try:
+                _alternate(row, runs, self.task.effort, threads, self.budget, self.tell)
+            finally:
+                if row.rounds:
+                    self.keep(row)
+
+    def _memory(self, row: Row, arguments: dict[str, dict[str, str]]) -> None:
+        for variant, memory in self._children(row, "memory", arguments):
+            row.series[variant].memory = memory
+
+    @contextmanager
+    def _alone(self, row: Row) -> Iterator[None]:
+        self.tell(f"{row.name}: waiting for the machine")
+        with self.task.machine.alone() as waited:
+            self.budget.add(waited)
+            yield
+
+    def _children(self, row: Row, task: str, arguments: dict[str, dict[str, str]]) -> Iterator[tuple[str, Any]]:
+        """What `worker.py` finds out of each variant, as long as there is time for another."""
+        self.budget.begin()
+        for index, (variant, given) in enumerate(arguments.items()):
+            seconds = self.budget.left() / (len(arguments) - index)
+            if not seconds:
+                labels = [VARIANTS[name].label for name in list(arguments)[index:]]
+                row.omitted.append(f"{task} of {', '.join(labels)}" if index else task)
+                break
+            self.tell(f"{row.name}: {task}, {variant}")
+            yield variant, child(task, seconds=str(seconds), **given)
 
 
-def training(
-    name: str,
-    size: str,
-    dtype: str,
+def _alternate(
+    row: Row,
+    runs: dict[str, Callable[[], Any]],
     effort: Effort,
+    threads: Sequence[int],
+    budget: Budget,
     tell: Callable[[str], None],
-    *,
-    machine: Machine,
-    memory: bool = True,
-) -> Row | None:
-    """The step of training. Each variant is a network of its own, with the same parameters at the start."""
-    runs = {}
-    subject: Subject | None = None
-    for variant in VARIANTS:
-        subject = build(name, size, dtype)
-        if subject.loss is None:
-            return None
-        tell(f"{name} {size} {dtype}: {TRAINING}, compiling {variant}")
-        runs[variant] = training_step(subject, variant)
-    assert subject is not None
-    row = Row(name, size, dtype, TRAINING, subject.items, subject.unit)
-    _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[dtype])
-    tell(f"{row.name}: waiting for the machine")
-    with machine.alone():
-        tell(row.name)
-        _alternate(row, runs, effort, ())
-    for variant in VARIANTS:
-        if memory:
-            tell(f"{row.name}: memory, {variant}")
-            row.series[variant].memory = child("memory", network=name, size=size, dtype=dtype, variant=variant)
-    return row
-
-
-def _alternate(row: Row, runs: dict[str, Callable[[], Any]], effort: Effort, threads: Sequence[int]) -> None:
-    """Fill the row: in each round every variant has its turn."""
+) -> None:
+    """Fill the row: in each round every variant has its turn. There is at least one round; none is left half done."""
     usual = native().get_thread_num()
     turns = {variant: (usual, run) for variant, run in runs.items()}
     for count in threads:
         turns[f"fused, threads {count}"] = (count, runs["fused"])
     for variant in turns:
         row.series[variant] = Series()
-    spent = 0.0
     try:
         for index in range(effort.rounds):
-            if index >= 3 and spent > effort.most_seconds * len(turns):
+            if index and not budget.left():
                 break
+            tell(f"{row.name}: round {index + 1} of at most {effort.rounds}")
             for variant, (count, run) in turns.items():
                 native().set_thread_num(count)
-                settled = repeat(run, effort.settle_seconds)
-                times = repeat(run, effort.turn_seconds)
+                times = repeat(run, effort.settle_seconds)
+                # In a longer call it does not show what threads of the variant before still do.
+                if times[0] < 100 * effort.settle_seconds:
+                    times = repeat(run, effort.turn_seconds)
                 row.series[variant].rounds.append(times)
-                spent += sum(settled) + sum(times)
     finally:
         native().set_thread_num(usual)
+        rounds = row.rounds
+        for series in row.series.values():
+            del series.rounds[rounds:]
 
 
 def _compare(row: Row, results: dict[str, list[Tensor]], tolerance: float) -> None:

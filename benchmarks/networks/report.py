@@ -9,16 +9,18 @@ from ms_ascend_ops.benchmarks.networks.measure import Row
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, JOINED, STOCK, VARIANTS
 from rich.table import Table
 
-__all__ = ["as_dict", "markdown", "profile_tables", "tables"]
+__all__ = ["as_dict", "line", "markdown", "profile_tables", "tables"]
 
 HEADINGS = (
-    "network, phase", "stock ms", "O2", "O3", "ceiling", "worst to best", "reached O2", "reached O3", "items/s", "MiB",
+    "network, phase", "stock ms", "O2", "O3", "ceiling", "worst to best", "rounds", "reached O2", "reached O3",
+    "items/s", "MiB",
 )  # fmt: skip
 LEGEND = (
     "Medians on this CPU; no figure of an NPU. O2, O3, ceiling: by how much the network is faster than stock, with "
     "fused operators at these levels, and without what O2 replaces. worst to best: the ratios of the better of O2 and "
-    "O3 in the rounds. reached: the time saved, as a share of what the ceiling saves. items/s: tokens or images a "
-    "second, stock and the better level. MiB: peak of the resident set above that of MindSpore alone, the same two."
+    "O3 in the rounds, in each of which every variant has its turn. reached: the time saved, as a share of what the "
+    "ceiling saves. items/s: tokens or images a second, stock and the better level. MiB: peak of the "
+    "resident set above that of MindSpore alone, the same two."
 )
 
 
@@ -38,10 +40,18 @@ def _cells(row: Row) -> list[str]:
         f"{row.series[STOCK].median * 1e3:,.2f}",
         *(f"{row.speedup(name):.2f}" for name in ("fused", JOINED, ABLATED)),
         f"{min(ratios):.2f} to {max(ratios):.2f}",
+        str(row.rounds),
         *("-" if share is None else f"{100 * share:.0f} %" for share in shares),
         f"{rates[0]:,.0f} → {rates[1]:,.0f}",
         " → ".join(f"{(m['peak'] - m['before']) / 2**20:,.0f}" for m in sizes) if all(sizes) else "",
     ]
+
+
+def line(row: Row) -> str:
+    """The times of a phase, while others are still measured."""
+    others = (name for name in row.series if name != STOCK)
+    ratios = ", ".join(f"{VARIANTS[n].label if n in VARIANTS else n} {row.speedup(n):.2f}" for n in others)
+    return f"{row.name}: {row.series[STOCK].median * 1e3:,.2f} ms stock; times as fast: {ratios} (rounds: {row.rounds})"
 
 
 def tables(rows: Sequence[Row], where: dict[str, Any]) -> Iterator[Table | str]:
@@ -76,25 +86,27 @@ def _threads(rows: Sequence[Row]) -> Iterator[Table]:
 def profile_tables(rows: Sequence[Row]) -> Iterator[Table]:
     """Where the time goes: a table for each phase that has been profiled."""
     for row in rows:
-        if not any(series.profile for series in row.series.values()):
+        if not _profiled(row):
             continue
         made = Table(title=f"{row.name}: ms in one call, by operator (calls)", title_justify="left")
-        for index, heading in enumerate(
-            ("operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS))
-        ):
+        for index, heading in enumerate(_profile_headings(row)):
             made.add_column(heading, justify="right" if index else "left")
         for cells in profile_rows(row):
             made.add_row(*cells)
         yield made
 
 
+def _profiled(row: Row) -> list[str]:
+    return [name for name in VARIANTS if name in row.series and row.series[name].profile]
+
+
 def _profile_headings(row: Row) -> list[str]:
-    return ["operator", *(VARIANTS[name].label for name in row.series if name in VARIANTS)]
+    return ["operator", *(VARIANTS[name].label for name in _profiled(row))]
 
 
 def profile_rows(row: Row) -> list[list[str]]:
     """An operator a row, the longest first, then what is left: launches, shapes, memory, Python."""
-    profiles = {name: row.series[name].profile for name in VARIANTS if name in row.series}
+    profiles = {name: row.series[name].profile for name in _profiled(row)}
     operators = {op for profile in profiles.values() for op in profile}
     longest = sorted(operators, key=lambda op: -max(profile.get(op, (0.0, 0.0))[0] for profile in profiles.values()))
     lines = []
@@ -108,13 +120,15 @@ def profile_rows(row: Row) -> list[list[str]]:
     return lines
 
 
-def markdown(rows: Sequence[Row], where: dict[str, Any]) -> str:
-    """The same, for a page."""
+def markdown(rows: Sequence[Row], where: dict[str, Any], missing: Sequence[str] = ()) -> str:
+    """The same, for a page. missing: what was to be measured and is not here."""
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     lines = [f"{where['cpu']}, {where['threads']} threads; {versions}.", "", *_table(HEADINGS, map(_cells, rows))]
     for row in rows:
-        if any(series.profile for series in row.series.values()):
+        if _profiled(row):
             lines += ["", f"{row.name}:", "", *_table(_profile_headings(row), profile_rows(row))]
+    if missing:
+        lines += ["", f"Not measured: {', '.join(missing)}."]
     return "\n".join([*lines, "", LEGEND, ""])
 
 
@@ -122,8 +136,8 @@ def _table(headings: Sequence[str], rows: Any) -> list[str]:
     return [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}", *(f"| {' | '.join(r)} |" for r in rows)]
 
 
-def as_dict(rows: Sequence[Row], where: dict[str, Any]) -> dict[str, Any]:
-    """Everything, for a JSON file."""
+def as_dict(rows: Sequence[Row], where: dict[str, Any], missing: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything, for a JSON file. missing: what was to be measured and is not here."""
     made = []
     for row in rows:
         series = {
@@ -139,6 +153,7 @@ def as_dict(rows: Sequence[Row], where: dict[str, Any]) -> dict[str, Any]:
             }
             for name, s in row.series.items()
         }
-        fields = {name: getattr(row, name) for name in ("network", "size", "dtype", "phase", "items", "unit")}
+        names = ("network", "size", "dtype", "phase", "items", "unit", "rounds", "omitted")
+        fields = {name: getattr(row, name) for name in names}
         made.append({**fields, "variants": series})
-    return {"machine": where, "rows": made}
+    return {"machine": where, "missing": list(missing), "rows": made}

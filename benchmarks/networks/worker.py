@@ -1,6 +1,6 @@
 """One variant of a network in a process of its own: its peak memory, or its time by operator.
 
-`python -m ms_ascend_ops.benchmarks.networks.worker memory|profile '{"mindir": ..., "inputs": ...}'`
+`python -m ms_ascend_ops.benchmarks.networks.worker memory|profile '{"mindir": ..., "inputs": ..., "seconds": ...}'`
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,22 @@ def _prepared(arguments: dict[str, str]) -> Callable[[], Any]:
     return variants.opened(Path(arguments["mindir"]), inputs)
 
 
+def _repeat(run: Callable[[], Any], calls: int, seconds: float) -> None:
+    """Call at least once, then until either is used up."""
+    end = time.perf_counter() + seconds
+    for _ in range(calls):
+        run()
+        if time.perf_counter() > end:
+            break
+
+
 def _memory(arguments: dict[str, str]) -> dict[str, int]:
     """Resident set: what MindSpore alone takes, and the most there ever was."""
     import ms_ascend_ops.benchmarks.networks.variants  # noqa: F401
 
     before = _status("VmRSS")
     run = _prepared(arguments)
-    for _ in range(3):
-        run()
+    _repeat(run, 3, float(arguments["seconds"]))
     return {"before": before, "peak": _status("VmHWM")}
 
 
@@ -63,13 +72,12 @@ def _profile(arguments: dict[str, str]) -> dict[str, tuple[float, float]]:
     from mindspore import profiler
 
     run = _prepared(arguments)
-    for _ in range(5):
-        run()
+    seconds = float(arguments["seconds"])
+    _repeat(run, CALLS // 4, seconds / 4)
     with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-profile-") as folder:
         handler = profiler.tensorboard_trace_handler(folder)
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU], on_trace_ready=handler):
-            for _ in range(CALLS):
-                run()
+            _repeat(run, CALLS, seconds)
         (file,) = Path(folder).rglob("cpu_op_execute_timestamp_*.txt")
         return by_operator(file.read_text(encoding="utf-8"))
 

@@ -18,8 +18,8 @@ template <class PARAMS>
 inline LaunchConfig Plan(const PARAMS& params, bool forward, const Platform& platform, GatedTilingData& tiling)
 {
     const bool tanh = params.approximate == GegluApproximate::TANH;
-    const gated::Scratch scratch = tanh ? gated::GELU_TANH_SCRATCH : gated::GELU_ERF_SCRATCH;
-    const LaunchConfig config = gated::PlanHalves(params.x, params.axis, false, forward, scratch, platform, tiling);
+    const LaunchConfig config =
+        gated::PlanHalves(params.x, params.axis, false, forward, GeluScratch(tanh), platform, tiling);
     tiling.form = tanh ? 1 : 0;
     if (!params.activate_left) {
         std::swap(tiling.gateOffset, tiling.upOffset);

@@ -1,11 +1,11 @@
 /*!
  * y = gelu(x) and its gradient, by error function or by the tanh approximation (primitives/gelu.h).
  *
- * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 26 KiB a tensor, is as large as the
+ * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 45 KiB a tensor, is as large as the
  * float temporaries leave room for.
- * Bound: memory with the tanh form. The erf form takes 19 vector instructions an element forward (17 for 16 bits) and
- * 28 in the gradient, casts not counted, against 4 to 12 bytes moved: expected to be bound by the vector unit, as it is
- * on a CPU.
+ * Bound: memory with the tanh form, except for its gradient in 16 bits. The erf form takes 19 vector instructions an
+ * element forward (17 for 16 bits) and 28 in the gradient, casts not counted, against 4 to 12 bytes moved: expected to
+ * be bound by the vector unit, as it is on a CPU.
  */
 #ifndef MS_ASCEND_OPS_GELU_KERNEL_H
 #define MS_ASCEND_OPS_GELU_KERNEL_H
@@ -20,6 +20,7 @@
 namespace ms_ascend_ops {
 
 // Float temporaries of a tile, one after the other in one buffer: scratch, then the moved tensors, unless T is float.
+// There may be none.
 template <typename T>
 class GeluTemporaries {
 public:
@@ -28,15 +29,20 @@ public:
     {
         stride_ = tiling.tileLength;
         scratch_ = tiling.scratch;
-        pipe.InitBuffer(buffer_, (scratch_ + (IS_FLOAT<T> ? 0 : tensors)) * stride_ * sizeof(float));
+        const uint32_t bytes = (scratch_ + (IS_FLOAT<T> ? 0 : tensors)) * stride_ * sizeof(float);
+        if (bytes != 0) {
+            pipe.InitBuffer(buffer_, bytes);
+            first_ = buffer_.template Get<float>();
+        }
         ones_ = BlockOfOnes(onesBuf_, pipe);
     }
-    __aicore__ inline AscendC::LocalTensor<float> Scratch(uint32_t index)
+    // The others follow it, a stride apart.
+    __aicore__ inline AscendC::LocalTensor<float> Scratch(uint32_t index) const
     {
-        return buffer_.template Get<float>()[index * stride_];
+        return index == 0 ? first_ : first_[index * stride_];
     }
     // Room for a moved tensor in float, which a float tensor does not need.
-    __aicore__ inline AscendC::LocalTensor<float> Moved(uint32_t index)
+    __aicore__ inline AscendC::LocalTensor<float> Moved(uint32_t index) const
     {
         return Scratch(IS_FLOAT<T> ? 0 : scratch_ + index);
     }
@@ -48,6 +54,7 @@ private:
     uint32_t scratch_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::LocalTensor<float> first_;
     AscendC::LocalTensor<float> ones_;
 };
 

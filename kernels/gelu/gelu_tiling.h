@@ -1,13 +1,15 @@
 /*!
  * Tiling of gelu and gelu_grad. Plain C++.
  *
- * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB. Larger copies, calculated
- * in pieces, would save less than the start-up of 17 to 28 more instructions costs.
+ * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB by error function and 10 to
+ * 45 KiB by tanh. Larger copies, calculated in pieces, would save less than the start-up of 17 to 28 more instructions
+ * costs.
  */
 #ifndef MS_ASCEND_OPS_GELU_TILING_H
 #define MS_ASCEND_OPS_GELU_TILING_H
 
 #include "gelu_params.h"
+#include "primitives/activation_scratch.h"
 #include "primitives/flat_tiling.h"
 
 namespace ms_ascend_ops {
@@ -18,7 +20,7 @@ struct GeluTilingData {
     uint64_t tilesPerCore;
     uint32_t tileLength;
     uint32_t tanh;     // 1: the tanh approximation; 0: by error function
-    uint32_t scratch;  // float tensors of a tile's size
+    uint32_t scratch;  // float tensors of a tile's size, may be 0
 };
 
 using GeluGradTilingData = GeluTilingData;
@@ -26,9 +28,6 @@ using GeluGradTilingData = GeluTilingData;
 namespace gelu {
 
 constexpr uint32_t FIXED_BYTES = 64;  // a block of ones, rounding
-
-constexpr uint32_t FORWARD_SCRATCH = 3;
-constexpr uint32_t BACKWARD_SCRATCH = 4;  // with the value, which the gradient does not need
 
 // tensors: that are moved, in two buffers each, and in float too unless they are. scratch: float tensors of a tile.
 inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t scratch, const Platform& platform,
@@ -45,13 +44,14 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t scratch
 inline LaunchConfig GeluTiling(const GeluParams& params, const Platform& platform, GeluTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    return gelu::Plan(params.x, 2, gelu::FORWARD_SCRATCH, platform, tiling);
+    return gelu::Plan(params.x, 2, GeluScratch(tiling.tanh == 1).forward, platform, tiling);
 }
 
 inline LaunchConfig GeluGradTiling(const GeluGradParams& params, const Platform& platform, GeluGradTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    return gelu::Plan(params.x, 3, gelu::BACKWARD_SCRATCH, platform, tiling);
+    // One more for the value, which the gradient does not need.
+    return gelu::Plan(params.x, 3, GeluScratch(tiling.tanh == 1).backward + 1, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

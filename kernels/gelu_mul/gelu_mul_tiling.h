@@ -18,8 +18,7 @@ inline LaunchConfig Plan(const TensorDesc& gate, GeluMulApproximate approximate,
                          GatedTilingData& tiling)
 {
     const bool tanh = approximate == GeluMulApproximate::TANH;
-    const gated::Scratch scratch = tanh ? gated::GELU_TANH_SCRATCH : gated::GELU_ERF_SCRATCH;
-    const LaunchConfig config = gated::PlanTwo(gate, forward, scratch, platform, tiling);
+    const LaunchConfig config = gated::PlanTwo(gate, forward, GeluScratch(tanh), platform, tiling);
     tiling.form = tanh ? 1 : 0;
     return config;
 }

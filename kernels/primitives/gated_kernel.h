@@ -1,6 +1,6 @@
 /*!
  * Gated linear units y = act(gate) * up and their gradient, for any activation of the form of primitives/silu.h and
- * primitives/gelu.h: Forward and Backward on float tensors, with as much scratch as gated_tiling.h says.
+ * primitives/gelu.h: Forward and Backward on float tensors, with as much scratch as activation_scratch.h says.
  *
  * Plan: every core takes consecutive tiles; inputs and output in double-buffered queues, everything between in float.
  * gate and up are rows of one or of two tensors; when they alternate element by element, a tile is loaded as it is and

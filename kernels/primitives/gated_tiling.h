@@ -7,6 +7,7 @@
 #ifndef MS_ASCEND_OPS_PRIMITIVES_GATED_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_GATED_TILING_H
 
+#include "primitives/activation_scratch.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -34,16 +35,6 @@ constexpr uint32_t MAX_BLOCK_COUNT = 4095;  // rows of one DataCopyPad
 constexpr uint32_t FIXED_BYTES = 1024;      // a block of ones, rounding of buffers
 constexpr uint32_t LINE_BYTES = 512;        // alignment of global memory at which copies run at full rate
 
-// Float tensors that Forward and Backward of an activation need besides their operands.
-struct Scratch {
-    uint32_t forward;
-    uint32_t backward;
-};
-
-constexpr Scratch SILU_SCRATCH{0, 1};
-constexpr Scratch GELU_ERF_SCRATCH{3, 3};
-constexpr Scratch GELU_TANH_SCRATCH{0, 2};
-
 // What is to be tiled, and for which kernel.
 struct Work {
     uint64_t rows;
@@ -52,7 +43,7 @@ struct Work {
     uint32_t elementBytes;
     bool forward;
     bool pairs;
-    Scratch scratch;
+    ActivationScratch scratch;
 };
 
 // Unified Buffer for each element of a tile.
@@ -110,8 +101,8 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
 }
 
 // Two tensors of any shape.
-inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const Scratch& scratch, const Platform& platform,
-                            GatedTilingData& tiling)
+inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const ActivationScratch& scratch,
+                            const Platform& platform, GatedTilingData& tiling)
 {
     const uint64_t size = gate.Size();
     return Plan({1, size, size, SizeOf(gate.dtype), forward, false, scratch}, platform, tiling);
@@ -120,7 +111,7 @@ inline LaunchConfig PlanTwo(const TensorDesc& gate, bool forward, const Scratch&
 // The two halves of an axis of x, which is outer x 2 x inner when they lie apart; interleaved, every pair along the
 // axis is such a piece.
 inline LaunchConfig PlanHalves(const TensorDesc& x, int64_t axisAttribute, bool interleaved, bool forward,
-                               const Scratch& scratch, const Platform& platform, GatedTilingData& tiling)
+                               const ActivationScratch& scratch, const Platform& platform, GatedTilingData& tiling)
 {
     const int32_t axis = static_cast<int32_t>(axisAttribute < 0 ? axisAttribute + x.rank : axisAttribute);
     uint64_t rows = x.Product(0, axis);

@@ -14,13 +14,13 @@ using SiluMulGradTilingData = GatedTilingData;
 
 inline LaunchConfig SiluMulTiling(const SiluMulParams& params, const Platform& platform, SiluMulTilingData& tiling)
 {
-    return gated::PlanTwo(params.gate, true, gated::SILU_SCRATCH, platform, tiling);
+    return gated::PlanTwo(params.gate, true, SILU_SCRATCH, platform, tiling);
 }
 
 inline LaunchConfig SiluMulGradTiling(const SiluMulGradParams& params, const Platform& platform,
                                       SiluMulGradTilingData& tiling)
 {
-    return gated::PlanTwo(params.gate, false, gated::SILU_SCRATCH, platform, tiling);
+    return gated::PlanTwo(params.gate, false, SILU_SCRATCH, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -14,13 +14,13 @@ using SwigluGradTilingData = GatedTilingData;
 
 inline LaunchConfig SwigluTiling(const SwigluParams& params, const Platform& platform, SwigluTilingData& tiling)
 {
-    return gated::PlanHalves(params.x, params.axis, params.interleaved, true, gated::SILU_SCRATCH, platform, tiling);
+    return gated::PlanHalves(params.x, params.axis, params.interleaved, true, SILU_SCRATCH, platform, tiling);
 }
 
 inline LaunchConfig SwigluGradTiling(const SwigluGradParams& params, const Platform& platform,
                                      SwigluGradTilingData& tiling)
 {
-    return gated::PlanHalves(params.x, params.axis, params.interleaved, false, gated::SILU_SCRATCH, platform, tiling);
+    return gated::PlanHalves(params.x, params.axis, params.interleaved, false, SILU_SCRATCH, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

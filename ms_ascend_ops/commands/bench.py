@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ms_ascend_ops.commands.errors import reported
+from ms_ascend_ops.commands.measuring import measuring, warn_if_busy
 
 __all__ = ["bench"]
 
@@ -90,10 +88,10 @@ def bench(
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
 
-    from rich.console import Console
+    from ms_ascend_ops.profiler.report import console as terminal
 
     if calls:
-        _calls(ops, quick, Console())
+        _calls(ops, quick, terminal())
         return
     from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
@@ -115,14 +113,12 @@ def bench(
 
     with reported():
         old = comparison.read(compare) if compare else None
-    console = Console()
+    console = terminal()
     if not ops and (missing := unmeasured()):
         console.print(f"not measured: {', '.join(missing)} (no file in benchmarks/ops/)", style="yellow")
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        console.print(f"this machine is busy (load {load:.1f}): the figures will be too low", style="yellow")
+    warn_if_busy(console)
     effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
     outcomes = _measure(cases, names, threads, effort, console)
 
@@ -158,37 +154,18 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
     console.print(table)
 
 
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM, which a time limit sends, raises KeyboardInterrupt, as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _measure(cases: list[Any], names: list[str], threads: int, effort: Any, console: Any) -> list[Any]:
     """The outcomes of all cases, or of those before an interruption."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from ms_ascend_ops.benchmarks.harness import measure
 
     outcomes: list[Any] = []
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(cases))
-
-        def tell(text: str) -> None:
-            progress.update(task, description=text)
-
-        try:
-            with _sigterm_interrupts():
-                for case in cases:
-                    outcomes.append(measure(case, names, threads, effort, tell))
-                    progress.advance(task)
-        except KeyboardInterrupt:
-            console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
+    with measuring(console, len(cases)) as run:
+        for case in cases:
+            outcome = measure(case, names, threads, effort, run.tell)
+            run.advance()
+            outcomes.append(outcome)
+    if run.interrupted:
+        console.print(f"interrupted: {len(outcomes)} of {len(cases)} cases were measured", style="yellow")
     if not outcomes:
         raise click.Abort
     return outcomes

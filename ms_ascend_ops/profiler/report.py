@@ -16,7 +16,7 @@ from ms_ascend_ops.profiler.sweep import Attempt
 
 __all__ = ["assumptions", "comparison", "console", "prediction", "show", "sweep_table"]
 
-_WIDTH = 140
+_WIDTH = 160
 _HOTSPOTS = 10
 _WAITS = 3
 _LEAST_SHARE = 0.005

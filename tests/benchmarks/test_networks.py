@@ -1,6 +1,9 @@
 import fcntl
 import json
+import os
 import re
+import signal
+import time
 
 import mindspore as ms
 import numpy as np
@@ -10,7 +13,8 @@ from mindspore import Tensor
 from ms_ascend_ops.benchmarks.harness import Effort
 from ms_ascend_ops.benchmarks.networks import measure, plots, report, subject, variants
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
-from ms_ascend_ops.benchmarks.networks.measure import Machine, Row, Series
+from ms_ascend_ops.benchmarks.networks.measure import Row, Series, Task
+from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
 from ms_ascend_ops.benchmarks.networks.worker import by_operator
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
@@ -96,18 +100,100 @@ def test_every_network_says_what_it_needs_and_has_a_tiny_size():
 
 
 def test_a_phase_is_measured_in_all_variants():
-    (made,) = measure.measure(
-        "llama",
-        "tiny",
-        "float32",
-        lambda name: name == "decode after 4",
-        SHORT,
-        lambda _: None,
-        machine=Machine(),
-        memory=False,
+    rows = []
+    task = Task(Machine(), SHORT, 1000, memory=False)
+    measure.measure(
+        "llama", "tiny", "float32", lambda name: name == "decode after 4", task, lambda _: None, rows.append
     )
+    (made,) = rows
     assert set(made.series) == set(variants.VARIANTS)
+    assert made.rounds == 2
     assert all(len(series.rounds) == 2 for series in made.series.values())
+
+
+def test_without_time_there_is_one_round_and_nothing_else():
+    rows = []
+    task = Task(Machine(), SHORT, 0, memory=True, profile=True)
+    measure.measure("llama", "tiny", "float32", lambda name: name == "prefill 1x8", task, lambda _: None, rows.append)
+    (made,) = rows
+    assert [len(series.rounds) for series in made.series.values()] == [1, 1, 1, 1]
+    assert not any(series.memory or series.profile for series in made.series.values())
+    assert made.omitted == ["memory", "profile"]
+
+
+def test_what_there_was_no_time_for_is_named(clock, monkeypatch):
+    made = row([1.0], [1.0], [1.0], [1.0])
+    monkeypatch.setattr(measure, "child", lambda task, **given: clock(6) or given)
+    run = measure._Run(Task(Machine(), SHORT, 10), Budget(10, 1), lambda _: None, lambda _: None)
+    found = dict(run._children(made, "memory", {name: {"mindir": name} for name in variants.VARIANTS}))
+    assert found == {
+        "stock": {"mindir": "stock", "seconds": "2.5"},
+        "fused": {"mindir": "fused", "seconds": str(4 / 3)},
+    }
+    assert made.omitted == ["memory of fused (O3), without them"]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes when the test says so: `clock(seconds)`."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return lambda seconds: now.__setitem__(0, now[0] + seconds)
+
+
+def test_time_is_shared_out_evenly_to_what_is_still_to_come(clock):
+    budget = Budget(120, 3)
+    budget.begin()
+    assert budget.left() == 40
+    clock(10)  # 30 are left over
+    budget.begin()
+    assert budget.left() == 55
+    budget.add(7)  # spent waiting
+    clock(7)
+    assert budget.left() == 55
+    clock(115)
+    assert budget.left() == 0
+    budget.begin()
+    assert budget.left() == 0
+
+
+def call(clock, seconds):
+    return lambda: clock(seconds)
+
+
+def test_rounds_end_when_the_time_is_over(clock):
+    made = row([], [], [], [])
+    budget = Budget(25, 1)
+    budget.begin()
+    runs = {name: call(clock, 1) for name in variants.VARIANTS}
+    # Untimed calls of 0.05 s, and timed ones of 2 s: 12 s a round.
+    measure._alternate(made, runs, Effort(rounds=9, turn_seconds=2, settle_seconds=0.05), (), budget, lambda _: None)
+    assert made.rounds == 3
+    assert made.series["stock"].rounds == [[1, 1]] * 3
+
+
+def test_a_long_call_needs_no_untimed_one(clock):
+    made = row([], [], [], [])
+    runs = {name: call(clock, 60) for name in variants.VARIANTS}
+    budget = Budget(1, 1)
+    measure._alternate(made, runs, Effort(rounds=9, settle_seconds=0.05), (), budget, lambda _: None)
+    assert made.series["stock"].rounds == [[60]]
+
+
+def test_a_round_that_was_interrupted_is_none(clock):
+    made, turns = row([], [], [], []), []
+
+    def run():
+        clock(1)
+        turns.append(None)
+        if len(turns) == 6:  # the second variant in the second round
+            raise KeyboardInterrupt
+
+    effort = Effort(rounds=9, turn_seconds=1, settle_seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        measure._alternate(made, dict.fromkeys(variants.VARIANTS, run), effort, (), Budget(99, 1), lambda _: None)
+    assert made.rounds == 1
+    assert all(len(series.rounds) == 1 for series in made.series.values())
 
 
 def test_runs_that_share_a_machine_measure_one_after_the_other(tmp_path):
@@ -115,6 +201,13 @@ def test_runs_that_share_a_machine_measure_one_after_the_other(tmp_path):
         with one.alone(), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_an_interrupted_run_keeps_no_lock(tmp_path):
+    with Machine(tmp_path / "lock") as one, (tmp_path / "lock").open("a") as other:
+        with pytest.raises(KeyboardInterrupt), one.alone():
+            raise KeyboardInterrupt
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_variant_that_differs_is_not_timed():
@@ -136,30 +229,121 @@ def test_report(tmp_path):
         series.memory = {"before": 2**20, "peak": 3 * 2**20}
         series.profile = {"MatMul": (0.002, 4.0)}
     text = report.markdown([made], MACHINE)
-    assert "| net small float32: prefill | 10.50 | 1.50 | 1.75 | 2.10 | 1.67 to 1.83 | 64 % | 82 % |" in text
+    assert "| net small float32: prefill | 10.50 | 1.50 | 1.75 | 2.10 | 1.67 to 1.83 | 2 | 64 % | 82 % |" in text
     assert "| MatMul | 2.00 (4) |" in text
     assert "2 → 2" in text
-    stored = json.loads(json.dumps(report.as_dict([made], MACHINE)))
+    assert "Not measured" not in text
+    assert "\nNot measured: other small float32, last.\n" in report.markdown(
+        [made], MACHINE, ["other small float32", "last"]
+    )
+    times = "times as fast: fused (O2) 1.50, fused (O3) 1.75, without them 2.10 (rounds: 2)"
+    assert report.line(made) == f"net small float32: prefill: 10.50 ms stock; {times}"
+    stored = json.loads(json.dumps(report.as_dict([made], MACHINE, ["other small float32"])))
+    assert stored["missing"] == ["other small float32"]
+    assert stored["rows"][0]["rounds"] == 2
     assert stored["rows"][0]["variants"]["joined"]["speedup"] == pytest.approx(1.75)
     plots.bars([made], MACHINE, tmp_path / "bars.png")
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_command_refuses_what_it_does_not_know(monkeypatch):
+@pytest.fixture
+def command(monkeypatch):
+    """The command. The variables that it sets come back afterwards."""
     monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    result = CliRunner().invoke(main, ["bench-networks", "--networks", "nonet"])
+    for name in ("OMP_NUM_THREADS", "GLOG_v"):
+        monkeypatch.setenv(name, os.environ.get(name, "2"))
+    return lambda *arguments: CliRunner().invoke(main, ["bench-networks", *map(str, arguments)])
+
+
+def test_command_refuses_what_it_does_not_know(command):
+    result = command("--networks", "nonet")
     assert result.exit_code == 2
     assert "must be of llama, mindcv_vit" in result.output
-    result = CliRunner().invoke(main, ["bench-networks", "--own-threads", "0"])
-    assert result.exit_code == 2
+    assert command("--own-threads", "0").exit_code == 2
+    assert command("--seconds", "-1").exit_code == 2
 
 
-def test_a_network_that_is_not_installed_is_skipped(monkeypatch):
-    monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+def ctrl_c():
+    raise KeyboardInterrupt
+
+
+def sigterm():
+    signal.raise_signal(signal.SIGTERM)
+
+
+def swallowed():
+    """As in MindSpore's compiler, which makes another error of it."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise RuntimeError("the graph could not be compiled") from None
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Instead of measuring: made-up times of two phases of each network. The second in float16 ends as `how` does."""
+
+    def install(how):
+        def fake(name, size, dtype, wanted, task, tell, keep):
+            for phase in ("prefill", "decode"):
+                if (dtype, phase) == ("float16", "decode"):
+                    how()
+                made = row([0.010], [0.007], [0.006], [0.005])
+                made.network, made.size, made.dtype, made.phase = name, size, dtype, phase
+                keep(made)
+
+        monkeypatch.setattr(measure, "measure", fake)
+
+    return install
+
+
+@pytest.mark.parametrize("how", [ctrl_c, sigterm, swallowed])
+def test_what_was_measured_before_an_interruption_is_kept(command, measured, tmp_path, how):
+    measured(how)
+    usual = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    outputs = ["--json", tmp_path / "n.json", "--markdown", tmp_path / "n.md", "--plot", tmp_path / "n.png"]
+    done = command("--networks", "llama", "--dtypes", "float32,bfloat16,float16", "--sizes", "tiny,small", *outputs)
+    assert done.exit_code == 0, done.output
+    missing = ["llama tiny float16 (but prefill)", "llama small float32", "llama small bfloat16", "llama small float16"]
+    assert f"interrupted: missing are {'; '.join(missing)}" in " ".join(done.output.split())
+    stored = json.loads((tmp_path / "n.json").read_text())
+    assert [(made["dtype"], made["phase"]) for made in stored["rows"]] == [
+        ("float32", "prefill"), ("float32", "decode"), ("bfloat16", "prefill"), ("bfloat16", "decode"),
+        ("float16", "prefill"),
+    ]  # fmt: skip
+    assert stored["missing"] == missing
+    assert f"Not measured: {', '.join(missing)}." in (tmp_path / "n.md").read_text()
+    assert (tmp_path / "n.png").read_bytes().startswith(b"\x89PNG")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == usual
+
+
+def test_an_interruption_before_the_first_result(command, monkeypatch):
+    monkeypatch.setattr(measure, "measure", lambda *_: sigterm())
+    done = command("--networks", "llama", "--sizes", "tiny")
+    assert done.exit_code == 1
+    assert "interrupted: missing are llama tiny float32" in done.output
+    assert done.output.rstrip().endswith("Aborted!")
+
+
+def test_a_network_that_fails_is_named_and_the_others_are_measured(command, measured, tmp_path):
+    def fails():
+        raise ValueError("no kernel for\nthat")
+
+    measured(fails)
+    done = command(
+        "--networks", "llama", "--dtypes", "float32,float16", "--sizes", "tiny", "--json", tmp_path / "n.json"
+    )
+    assert done.exit_code == 0, done.output
+    assert "skipped: llama tiny float16 (no kernel for)" in done.output
+    assert "interrupted" not in done.output
+    stored = json.loads((tmp_path / "n.json").read_text())
+    assert [made["phase"] for made in stored["rows"]] == ["prefill", "decode", "prefill"]
+    assert stored["missing"] == ["llama tiny float16 (no kernel for)"]
+
+
+def test_a_network_that_is_not_installed_is_skipped(command, monkeypatch):
     monkeypatch.setattr(subject.client("mindcv_vit"), "NEEDS", ("no_such_package",))
-    result = CliRunner().invoke(main, ["bench-networks", "--networks", "mindcv_vit"])
+    result = command("--networks", "mindcv_vit")
     assert result.exit_code == 1
     assert "skipped: ViT (mindcv) (no_such_package not installed)" in result.output
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
 from tests.dtypes import FLOATS
@@ -98,6 +99,29 @@ def test_empty():
     assert y.shape == (0, 3)
     (dx,), _ = launch("gelu_grad", [np.zeros((0, 3))] * 2, ["float32"] * 2)
     assert dx.shape == (0, 3)
+
+
+# Bytes of the Unified Buffer for an element: moved tensors twice, in float too if they are not, and scratch. The tanh
+# form needs no scratch forward; the gradient has the value, which is thrown away, in it.
+@pytest.mark.parametrize(
+    ("kernel", "form", "dtype", "scratch", "element_bytes"),
+    [
+        ("gelu", "none", "float32", 3, 28),
+        ("gelu", "none", "bfloat16", 3, 28),
+        ("gelu", "tanh", "float32", 0, 16),
+        ("gelu", "tanh", "bfloat16", 0, 16),
+        ("gelu_grad", "none", "float32", 4, 40),
+        ("gelu_grad", "none", "float16", 4, 40),
+        ("gelu_grad", "tanh", "float32", 3, 36),
+        ("gelu_grad", "tanh", "float16", 3, 36),
+    ],
+)
+def test_a_tile_is_as_large_as_its_form_leaves_room_for(kernel, form, dtype, scratch, element_bytes):
+    tensors, ub_bytes = (1 if kernel == "gelu" else 2), 188160
+    tiling = native().tiling(kernel, [(8192, 8192)] * tensors, [dtype] * tensors, {"approximate": form}, 48, ub_bytes)
+    line = 512 // (4 if dtype == "float32" else 2)
+    assert tiling["scratch"] == scratch
+    assert tiling["tileLength"] * element_bytes < ub_bytes < (tiling["tileLength"] + line + 1) * element_bytes
 
 
 @pytest.mark.parametrize("case", cases("Gelu"), ids=lambda case: f"case{case['case_id']}")

@@ -1,0 +1,26 @@
+/*!
+ * How many float tensors of a tile's size Forward and Backward of an activation (silu.h, gelu.h) need besides their
+ * operands. Plain C++, for tilings.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ACTIVATION_SCRATCH_H
+#define MS_ASCEND_OPS_PRIMITIVES_ACTIVATION_SCRATCH_H
+
+#include <cstdint>
+
+namespace ms_ascend_ops {
+
+struct ActivationScratch {
+    uint32_t forward;
+    uint32_t backward;
+};
+
+constexpr ActivationScratch SILU_SCRATCH{0, 1};
+
+constexpr ActivationScratch GeluScratch(bool tanh)
+{
+    return tanh ? ActivationScratch{0, 2} : ActivationScratch{3, 3};
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ACTIVATION_SCRATCH_H
