@@ -3,10 +3,10 @@
  * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
  * loss its bits.
  *
- * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Long
- * rows go by in tiles of columns once: maximum and sum are
- * corrected from tile to tile, the label's logit is loaded by itself, and logarithms are taken for a batch of rows. The
- * softmax is nowhere. Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
+ * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Long rows
+ * go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is loaded by
+ * itself, and logarithms are taken for a batch of rows. The softmax is nowhere.
+ * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H

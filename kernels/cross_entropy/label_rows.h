@@ -21,13 +21,10 @@ public:
         const uint32_t rows8 = RoundUp8(tiling.batchRows);
         labelsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(labels), tiling.rows);
         pipe.InitBuffer(inQueue_, 1, rows8 * sizeof(int32_t));
-        pipe.InitBuffer(floatBuf_, rows8 * sizeof(float));
         pipe.InitBuffer(keepBuf_, rows8 * sizeof(int32_t));
         pipe.InitBuffer(intBuf_, rows8 * sizeof(int32_t));
-        labelFloat_ = floatBuf_.Get<float>();
         keep_ = keepBuf_.Get<int32_t>();
         ints_ = intBuf_.Get<int32_t>();
-        AscendC::Duplicate(labelFloat_, 0.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
     }
 
     // For Choose.
@@ -42,11 +39,15 @@ public:
     // For Elsewhere.
     __aicore__ inline void InitColumns(const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {
+        const uint32_t rows8 = RoundUp8(tiling.batchRows);
         const uint32_t stride8 = RoundUp8(tiling.stride);
-        pipe.InitBuffer(blockBuf_, RoundUp8(tiling.batchRows) * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(floatBuf_, rows8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
         pipe.InitBuffer(columnBuf_, stride8 * sizeof(float));
         blocks_ = blockBuf_.Get<float>();
         columns_ = columnBuf_.Get<float>();
+        labelFloat_ = floatBuf_.Get<float>();
+        AscendC::Duplicate(labelFloat_, 0.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
         FillRamp(columns_, 1.0f, stride8, pipe);
     }
 
@@ -58,9 +59,8 @@ public:
         labels_ = inQueue_.DeQue<int32_t>();
         const int32_t count = static_cast<int32_t>(rows);
         // All ones where label - ignoreIndex is not 0, else zeros.
-        AscendC::Adds(ints_, labels_, -ignoreIndex_, count);
-        NotZero(ints_, count);
-        AscendC::Cast(keep_, labelFloat_, AscendC::RoundMode::CAST_RINT, rows);
+        AscendC::Adds(keep_, labels_, -ignoreIndex_, count);
+        NotZero(keep_, count);
         AscendC::Muls(keep_, keep_, -1, count);
     }
 
@@ -77,20 +77,19 @@ public:
     __aicore__ inline void Refuse(const AscendC::LocalTensor<float>& values, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        constexpr float LARGE = 3.0e38f;
-        Outside(rows);
-        AscendC::Muls(labelFloat_, labelFloat_, LARGE, count);
-        AscendC::Muls(labelFloat_, labelFloat_, LARGE, count);
-        AscendC::Add(values, values, labelFloat_, count);
+        Outside(count);
+        AscendC::Muls(ints_, ints_, INFINITY_BITS, count);
+        AscendC::Add(values, values, ints_.ReinterpretCast<float>(), count);
     }
 
     // dst = 1 where the row counts and its label is a column, else 0.
     __aicore__ inline void Mark(const AscendC::LocalTensor<float>& dst, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        Outside(rows);
-        AscendC::Muls(dst, labelFloat_, -2.0f, count);
-        AscendC::Adds(dst, dst, 1.0f, count);
+        const AscendC::LocalTensor<int32_t> bits = dst.ReinterpretCast<int32_t>();
+        Outside(count);
+        AscendC::Muls(bits, ints_, -ONE_BITS, count);
+        AscendC::Adds(bits, bits, ONE_BITS, count);
         Keep(dst, rows);
     }
 
@@ -100,8 +99,7 @@ public:
                                   uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        AscendC::Maxs(ints_, labels_, 0, count);
-        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_) - 1, count);
+        Columns(count);
         AscendC::Muls(ints_, ints_, static_cast<int32_t>(sizeof(float)), count);
         AscendC::Add(ints_, ints_, rowStarts_, count);
         AscendC::Gather(dst, src, ints_.ReinterpretCast<uint32_t>(), 0, rows);
@@ -134,27 +132,30 @@ public:
     }
 
 private:
-    // labelFloat_ = 0.5 where the label is no column, else 0.
-    __aicore__ inline void Outside(uint32_t rows)
+    static constexpr int32_t ONE_BITS = 0x3f800000;  // of 1.0f
+    static constexpr int32_t INFINITY_BITS = 0x7f800000;
+
+    // ints_ = the column nearest to the label.
+    __aicore__ inline void Columns(int32_t count)
     {
-        const int32_t count = static_cast<int32_t>(rows);
-        // In [-1, cols]: -1 and cols, at the ends of the interval, stand for all that is outside.
-        AscendC::Maxs(ints_, labels_, -1, count);
-        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_), count);
-        AscendC::Adds(ints_, ints_, 1, count);
-        AscendC::Cast(labelFloat_, ints_, AscendC::RoundMode::CAST_RINT, rows);
-        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1), count);
-        AscendC::Abs(labelFloat_, labelFloat_, count);
-        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1) + 0.5f, count);
-        AscendC::Maxs(labelFloat_, labelFloat_, 0.0f, count);
+        AscendC::Maxs(ints_, labels_, 0, count);
+        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_) - 1, count);
     }
 
-    // labelFloat_ = 1 where ints is not 0, else 0.
-    __aicore__ inline void NotZero(const AscendC::LocalTensor<int32_t>& ints, int32_t count)
+    // ints_ = 1 where the label is no column, else 0.
+    __aicore__ inline void Outside(int32_t count)
     {
-        AscendC::Cast(labelFloat_, ints, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
-        AscendC::Abs(labelFloat_, labelFloat_, count);
-        AscendC::Mins(labelFloat_, labelFloat_, 1.0f, count);
+        Columns(count);
+        AscendC::Sub(ints_, labels_, ints_, count);
+        NotZero(ints_, count);
+    }
+
+    // 1 where there is not 0.
+    static __aicore__ inline void NotZero(const AscendC::LocalTensor<int32_t>& ints, int32_t count)
+    {
+        AscendC::Maxs(ints, ints, -1, count);
+        AscendC::Mins(ints, ints, 1, count);
+        AscendC::Mul(ints, ints, ints, count);
     }
 
     // 0, step, 2 * step ...: the first block by hand, then each stretch from the one before it.

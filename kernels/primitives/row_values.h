@@ -45,7 +45,9 @@ public:
     __aicore__ inline void Maxima(uint32_t rows, uint32_t cols)
     {
         FinishRows<MaxOf>(values, lanes, rows, cols);
-        AscendC::Maxs(values, values, LOWEST_FLOAT, static_cast<int32_t>(rows));
+        if (cols <= UNFOLDED_COLS) {
+            AscendC::Maxs(values, values, LOWEST_FLOAT, static_cast<int32_t>(rows));
+        }
     }
 
     __aicore__ inline void Sums(uint32_t rows, uint32_t cols) { FinishRows<AddOf>(values, lanes, rows, cols); }
