@@ -3,7 +3,8 @@
  *
  * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of a batch of rows are loaded
  * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
- * stands changes addresses in global memory and no instruction. Bound: memory (logits once, dlogits once).
+ * stands changes addresses in global memory and no instruction.
+ * Bound: memory (logits once, dlogits once).
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H

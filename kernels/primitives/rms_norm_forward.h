@@ -5,8 +5,8 @@
  * Plan: a core owns consecutive rows and takes them tile by tile, inputs and outputs double-buffered. Squares of
  * more than 128 columns are folded to 64 lanes a row by accumulating adds; WholeReduceSum finishes all rows of the
  * tile; rstd comes from Sqrt and Div and is spread over a block a row (Brcb), so no scalar ever leaves the vector unit.
- * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile. Bound: memory
- * (inputs once, outputs once) as long as a row fits the Unified Buffer.
+ * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile.
+ * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
 #define MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H

@@ -45,7 +45,7 @@ public:
     __aicore__ inline void Maxima(uint32_t rows, uint32_t cols)
     {
         FinishRows<MaxOf>(values, lanes, rows, cols);
-        if (cols <= UNFOLDED_COLS) {
+        if (cols <= UNFOLDED_COLS<MaxOf>) {
             AscendC::Maxs(values, values, LOWEST_FLOAT, static_cast<int32_t>(rows));
         }
     }

@@ -107,17 +107,19 @@ __aicore__ inline void ReduceRepeats(const AscendC::LocalTensor<float>& dst, con
 }
 
 // The reduction of rows of `cols` columns by AddOf or MaxOf, a value a row: StartRows for some rows, FoldRows for every
-// block of them, r being the block's first row, then FinishRows. `lanes` is scratch, 64 floats a row. Up to 128
-// columns, which no kernel takes apart, are a repeat or two of WholeReduce; more are folded to 64 lanes first, in one
-// block or several. As the length alone decides, a row's value does not depend on the tile.
-constexpr uint32_t UNFOLDED_COLS = 2 * FLOAT_LANES;
+// block of them, r being the block's first row, then FinishRows. `lanes` is scratch, 64 floats a row. Up to 64 columns
+// are a repeat of WholeReduce and sums of up to 128 are two, in one block; more columns are folded to 64 lanes first,
+// in one block or several. As the length alone decides, a row's value does not depend on the tile. (Two WholeReduceMax
+// take a CPU longer than lanes.)
+template <class OP>
+constexpr uint32_t UNFOLDED_COLS = AscendC::IsSameType<OP, AddOf>::value ? 2 * FLOAT_LANES : FLOAT_LANES;
 
 // Maxima of more columns begin with the lowest float.
 template <class OP>
 __aicore__ inline void StartRows(const AscendC::LocalTensor<float>& lanes, uint32_t rows, uint32_t cols)
 {
     constexpr float start = AscendC::IsSameType<OP, MaxOf>::value ? LOWEST_FLOAT : 0.0f;
-    if (cols > UNFOLDED_COLS) {
+    if (cols > UNFOLDED_COLS<OP>) {
         AscendC::Duplicate(lanes, start, static_cast<int32_t>(rows * FLOAT_LANES));
     }
 }
@@ -127,7 +129,7 @@ __aicore__ inline void FoldRows(const AscendC::LocalTensor<float>& values, const
                                 const AscendC::LocalTensor<float>& src, uint32_t r, const RowBlock& block,
                                 uint32_t cols)
 {
-    if (cols > UNFOLDED_COLS) {
+    if (cols > UNFOLDED_COLS<OP>) {
         FoldLanes<OP>(lanes[r * FLOAT_LANES], src, block);
         return;
     }
@@ -141,7 +143,7 @@ template <class OP>
 __aicore__ inline void FinishRows(const AscendC::LocalTensor<float>& values, const AscendC::LocalTensor<float>& lanes,
                                   uint32_t rows, uint32_t cols)
 {
-    if (cols > UNFOLDED_COLS) {
+    if (cols > UNFOLDED_COLS<OP>) {
         ReduceRepeats<OP>(values, lanes, FLOAT_LANES, rows, FLOAT_LANES);
     } else if (cols > FLOAT_LANES) {
         OP::Apply(values, values, lanes, rows);
