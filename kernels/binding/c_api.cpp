@@ -20,6 +20,7 @@
 namespace {
 
 using ms_ascend_ops::LaunchConfig;
+using ms_ascend_ops::MAX_TENSORS;
 using ms_ascend_ops::Platform;
 using ms_ascend_ops::TensorDesc;
 using namespace ms_ascend_ops::binding;

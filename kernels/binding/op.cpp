@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "host/observe.h"
+#include "host/launch.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
@@ -210,11 +210,14 @@ void Op::CheckAttribute(const AttributeDef& attribute, const AttributeValue& val
 void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const
 {
     const size_t inputs = def_.inputs.size();
-    uint64_t outputBytes = 0;
-    for (size_t i = inputs; i < inputs + def_.outputs.size(); ++i) {
-        outputBytes += descs[i].Size() * SizeOf(descs[i].dtype);
+    AscendC::host::LaunchMemory memory;
+    for (size_t i = 0; i < inputs + def_.outputs.size(); ++i) {
+        const uint64_t bytes = descs[i].Size() * SizeOf(descs[i].dtype);
+        const char* const begin = static_cast<const char*>(params[i]);
+        memory.tensors[memory.tensorCount++] = {begin, begin + bytes};
+        memory.outputBytes += i < inputs ? 0 : bytes;
     }
-    if (outputBytes == 0) {
+    if (memory.outputBytes == 0) {
         return;
     }
     for (size_t row = 0; row < inputTypes_.size(); ++row) {
@@ -222,7 +225,7 @@ void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<
         if (std::equal(types.begin(), types.end(), descs,
                        [](DataType dtype, const TensorDesc& desc) { return dtype == desc.dtype; })) {
             Describe(def_, params, descs);
-            def_.launch(row, params, descs, values.data(), outputBytes);
+            def_.launch(row, params, descs, values.data(), memory);
             return;
         }
     }

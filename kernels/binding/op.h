@@ -18,6 +18,10 @@
 #include "binding/shape_rule.h"
 #include "primitives/launch_config.h"
 
+namespace AscendC::host {
+struct LaunchMemory;
+}
+
 namespace ms_ascend_ops::binding {
 
 // A dtype an operator has no kernel for. (A wrong shape or value is std::invalid_argument.)
@@ -25,8 +29,6 @@ class TypeError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
-
-constexpr int32_t MAX_TENSORS = 16;  // inputs and outputs of one kernel
 
 enum class AttributeKind : int32_t { INT, FLOAT, BOOL, STRING };
 
@@ -79,9 +81,9 @@ struct OpDef {
     std::set<std::string> writes;                  // inputs that the kernel changes in place
     std::string json;                              // the signature, for ms_ascend_ops._C
 
-    // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, of outputBytes in all.
+    // Runs the instantiation of row `types[row]`. `params` are inputs, then outputs, which lie in `memory`.
     void (*launch)(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
-                   uint64_t outputBytes);
+                   const AscendC::host::LaunchMemory& memory);
     LaunchConfig (*tiling)(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
                            std::vector<TilingField>& fields);
 };

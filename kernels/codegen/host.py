@@ -51,29 +51,29 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for _, name in fields)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
-    return f"""static_assert({len(cpp.arguments(signature))} <= binding::MAX_TENSORS);
+    return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
 
 {make_params(spec, signature)}
 template <{parameters}>
-void Run{entry}(void* const* params, const {entry}Params& arguments, uint64_t outputBytes)
+void Run{entry}(void* const* params, const {entry}Params& arguments, const AscendC::host::LaunchMemory& memory)
 {{
     {entry}TilingData tiling{{}};
     [[maybe_unused]] LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
     HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
-    AscendC::host::Launch(config, outputBytes, [&](GM_ADDR workspace) {{
+    AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
     }});
 }}
 
 void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
-    uint64_t outputBytes)
+    const AscendC::host::LaunchMemory& memory)
 {{
-    using Runner = void (*)(void* const*, const {entry}Params&, uint64_t);
+    using Runner = void (*)(void* const*, const {entry}Params&, const AscendC::host::LaunchMemory&);
     constexpr Runner runners[] = {{
         {instances},
     }};
-    runners[row](params, Make{entry}Params(inputs, attributes), outputBytes);
+    runners[row](params, Make{entry}Params(inputs, attributes), memory);
 }}
 
 LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,

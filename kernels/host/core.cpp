@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "launch.h"
 #include "observe.h"
 #include "observed/execution.h"
 
@@ -60,6 +61,7 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large)
     known_ = nullptr;
     waiting_ = nullptr;
     wrote_ = false;
+    replays_.Drop();
 }
 
 // ---- recording
@@ -297,7 +299,7 @@ void Core::Learn()
 }
 
 // The plan of a program that is followed by `follower`, or, if that is null, by nobody known or the end.
-Plan& Core::PlanFor(Program& program, uint64_t number, const Program* follower)
+const std::shared_ptr<Plan>& Core::PlanFor(Program& program, uint64_t number, const Program* follower)
 {
     for (Variant& variant : program.variants) {
         if (variant.follower == number) {
@@ -321,7 +323,8 @@ Plan& Core::PlanFor(Program& program, uint64_t number, const Program* follower)
         }
     }
     const uint32_t count = static_cast<uint32_t>(program.requests.size());
-    planner_.Make(program.views, program.requests.data(), count, needed, variant.plan);
+    variant.plan = std::make_shared<Plan>();
+    planner_.Make(program.views, program.requests.data(), count, needed, *variant.plan);
     return variant.plan;
 }
 
@@ -335,16 +338,18 @@ void Core::EndProgram(uint64_t follower)
         Leave();
         Rejoin(nullptr);
     }
-    if (known_ != nullptr && !known_->variants.front().plan.Fits(gm_)) {
+    if (known_ != nullptr && !known_->variants.front().plan->Fits(gm_)) {
         Leave();
     }
     if (known_ == nullptr) {
         Learn();
     }
     RunWaiting(known_->number, known_);
-    const Plan& plan = known_->variants.empty() ? PlanFor(*known_, follower, nullptr) : known_->variants.front().plan;
+    if (known_->variants.empty()) {
+        PlanFor(*known_, follower, nullptr);
+    }
     memcpy(waitingGm_, gm_, (views_.size() + count_) * sizeof(gm_[0]));
-    plan.EndViews(gm_, views_);
+    known_->variants.front().plan->EndViews(gm_, views_);
     waiting_ = known_;
     waitingPrefetcher_ = prefetcher_;
     prefetcher_.Reset();
@@ -371,19 +376,33 @@ void Core::RunWaiting(uint64_t number, const Program* follower)
         once.insert(once.begin(), number);
         once.resize(std::min<size_t>(once.size(), MAX_VARIANTS));
     }
-    PlanFor(program, again ? number : NOBODY, again ? follower : nullptr).Run(waitingGm_, waitingPrefetcher_);
+    const std::shared_ptr<Plan>& plan = PlanFor(program, again ? number : NOBODY, again ? follower : nullptr);
+    if (Recording* recording = replays_.Current()) {
+        recording->Ran(plan, waitingGm_, waitingPrefetcher_);
+    }
+    plan->Run(waitingGm_, waitingPrefetcher_);
+}
+
+// Carries out everything recorded.
+void Core::Complete()
+{
+    EndProgram(NOBODY);
+    RunWaiting(NOBODY, nullptr);
 }
 
 void Core::Flush()
 {
-    EndProgram(NOBODY);
-    RunWaiting(NOBODY, nullptr);
+    if (Recording* recording = replays_.Current()) {
+        recording->Spoil();
+    }
+    Complete();
 }
 
 void Core::Finish()
 {
     EndProgram(END);
     RunWaiting(END, nullptr);
+    replays_.Keep();
 }
 
 void Core::Settle()
@@ -394,7 +413,16 @@ void Core::Settle()
     request.units = 1;
     request.operandCount = 0;
     Take();
-    Flush();
+    Complete();
+}
+
+void Core::Synchronize()
+{
+    Settle();
+    if (Recording* recording = replays_.Current()) {
+        recording->Waited();
+    }
+    WaitForAllBlocks();
 }
 
 const char* Core::Read(const char* ub)
@@ -409,7 +437,7 @@ const char* Core::Read(const char* ub)
     return ub;
 }
 
-void Core::PrepareWrite(char* ub, uint32_t bytes)
+void Core::Write(char* ub, const void* value, uint32_t bytes)
 {
     Instruction& request = Next();
     request.run = nullptr;
@@ -418,7 +446,11 @@ void Core::PrepareWrite(char* ub, uint32_t bytes)
     request.operandCount = 1;
     request.operands[0] = {ub, 0, bytes};
     Take();
-    Flush();
+    Complete();
+    if (Recording* recording = replays_.Current()) {
+        recording->Wrote(ub, value, bytes);
+    }
+    memcpy(ub, value, bytes);
 }
 
 }  // namespace host

@@ -18,12 +18,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "instruction.h"
 #include "plan.h"
 #include "planner.h"
 #include "prefetch.h"
+#include "replay.h"
 #include "types.h"
 
 namespace AscendC {
@@ -72,6 +74,8 @@ public:
     }
 
     void Begin(uint32_t blockIdx, uint32_t blockNum, bool large);
+    // Instead of the kernel, if it is known what that would do (replay.h). Null: no such launch.
+    bool Replay(const LaunchForm* launch) { return launch != nullptr && replays_.Replay(*launch, blockIdx_); }
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
     Instruction& Next();
     void Issue() { Take(); }
@@ -79,18 +83,20 @@ public:
     void BeforeCopyIn();
     void CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stream);
     void CopyOut(char* gm, const char* ub, const CopyShape& shape);
-    // Carries out everything recorded.
+    // Carries out everything recorded, before a scalar read.
     void Flush();
     // The same at the end of a block: the Unified Buffer is not needed any more.
     void Finish();
     // And makes every view a copy of its own, so that other cores may change the source.
     void Settle();
+    // The same, and waits for the other cores.
+    void Synchronize();
     // Where the bytes at this UB address are now; everything recorded has run.
     const char* Read(const char* ub);
     // The bytes of this UB range are not needed any more.
     void Discard(const char* ub, uint32_t bytes);
-    // Allows a scalar write to this UB range; everything recorded has run.
-    void PrepareWrite(char* ub, uint32_t bytes);
+    // A scalar write to this UB range.
+    void Write(char* ub, const void* value, uint32_t bytes);
 
     char* UnifiedBuffer() const { return ub_; }
     uint32_t BlockIdx() const { return blockIdx_; }
@@ -102,8 +108,6 @@ private:
     static constexpr uint32_t MAX_REQUESTS = 128;  // of a program
     static constexpr uint32_t LONG_PROGRAM = 48;   // ends before the next copy in
     static constexpr uint32_t MAX_PROGRAMS = 128;
-    static constexpr uint32_t MAX_ORIGINS = 160;
-
     static constexpr uint32_t MAX_VARIANTS = 4;  // of a program
     static constexpr uint64_t NOBODY = 0;        // what follows is not known
     static constexpr uint64_t END = 1;           // nothing follows
@@ -112,7 +116,7 @@ private:
     // How to run a program if that one follows.
     struct Variant {
         uint64_t follower = NOBODY;
-        Plan plan;
+        std::shared_ptr<Plan> plan;
     };
 
     struct Program {
@@ -132,7 +136,8 @@ private:
     bool Rejoin(const Instruction* next);
     void Leave();
     void Learn();
-    Plan& PlanFor(Program& program, uint64_t number, const Program* follower);
+    const std::shared_ptr<Plan>& PlanFor(Program& program, uint64_t number, const Program* follower);
+    void Complete();
     void EndProgram(uint64_t follower);
     void RunWaiting(uint64_t number, const Program* follower);
 
@@ -159,6 +164,7 @@ private:
     Program* waiting_ = nullptr;
     const char* waitingGm_[MAX_ORIGINS];
     Prefetcher waitingPrefetcher_;
+    Replays replays_;
     Instruction log_[MAX_REQUESTS];
 };
 

@@ -64,6 +64,7 @@ struct Job {
     GM_ADDR workspace;
     uint32_t blockDim;
     bool large;
+    const LaunchForm* form;            // null: not to be replayed
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
     std::atomic<bool> trapped{false};
@@ -78,8 +79,10 @@ void RunBlock(Job& job, uint32_t blockIdx)
     Job* outer = t_job;
     t_job = &job;
     try {
-        job.block(job.kernel, job.workspace);
-        core.Finish();
+        if (!core.Replay(job.form)) {
+            job.block(job.kernel, job.workspace);
+            core.Finish();
+        }
     } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
         job.trapped.store(true, std::memory_order_release);
     }
@@ -177,6 +180,43 @@ Pool& ThePool()
     return *g_pool;
 }
 
+// The form of a launch, and what it refers to.
+class FormedLaunch {
+public:
+    FormedLaunch(const Job& job, uint64_t workspaceBytes, const LaunchMemory& memory, std::string_view tiling)
+        : replays_(!tiling.empty())
+    {
+        key_.clear();
+        Append(job.block);
+        Append(job.blockDim);
+        Append(job.large);
+        Append(workspaceBytes);
+        key_.append(tiling);
+        for (uint32_t i = 0; i < memory.tensorCount; ++i) {
+            spans_[i] = memory.tensors[i];
+            Append(spans_[i].end - spans_[i].begin);
+        }
+        const char* const workspace = reinterpret_cast<const char*>(job.workspace);
+        spans_[memory.tensorCount] = {workspace, workspace + workspaceBytes};
+        form_ = {key_, spans_, memory.tensorCount + 1};
+    }
+    const LaunchForm* Form() const { return replays_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
+
+private:
+    template <typename T>
+    void Append(const T& value)
+    {
+        key_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+
+    static thread_local std::string key_;  // one launch at a time; it keeps its memory
+    const bool replays_;
+    Span spans_[ms_ascend_ops::MAX_TENSORS + 1];
+    LaunchForm form_{};
+};
+
+thread_local std::string FormedLaunch::key_;
+
 std::atomic<uint32_t> g_threadNum{0};
 std::atomic<uint32_t> g_ubBytes{0};
 
@@ -234,14 +274,17 @@ ms_ascend_ops::Platform HostPlatform()
     return platform;
 }
 
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel)
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
+                  BlockFn block, void* kernel)
 {
     Job job;
     job.block = block;
     job.kernel = kernel;
     job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
     job.blockDim = config.blockDim;
-    job.large = outputBytes >= LARGE_BYTES;
+    job.large = memory.outputBytes >= LARGE_BYTES;
+    FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
+    job.form = formed.Form();
     if (job.blockDim == 1) {
         RunBlock(job, 0);
     } else {

@@ -5,10 +5,12 @@
 #define ASCENDC_HOST_LAUNCH_H
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "observe.h"
 #include "primitives/launch_config.h"
+#include "ranges.h"
 #include "types.h"
 
 namespace AscendC {
@@ -35,17 +37,33 @@ using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 struct Trapped {};
 constexpr const char* TRAPPED = "the kernel stopped itself (Trap): an input has a value that is not allowed";
 
-// Runs `block` once for each of config.blockDim cores and returns when all have ended. outputBytes: what the kernel
-// writes in all; inputs of launches with a large one are prefetched. Throws std::runtime_error when a core trapped.
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, BlockFn block, void* kernel);
+// What a kernel works on.
+struct LaunchMemory {
+    Span tensors[ms_ascend_ops::MAX_TENSORS];
+    uint32_t tensorCount = 0;
+    uint64_t outputBytes = 0;  // what it writes in all; inputs of launches with a large one are prefetched
+};
+
+// Runs `block` once for each of config.blockDim cores and returns when all have ended. `tiling`: all that the kernel
+// goes by besides its tensors, as bytes: launches with the same may be replayed (replay.h), those without any never
+// are. Throws std::runtime_error when a core trapped.
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
+                  BlockFn block, void* kernel);
 
 template <class KERNEL>
-void Launch(const ms_ascend_ops::LaunchConfig& config, uint64_t outputBytes, KERNEL&& kernel)
+void Launch(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory& memory, std::string_view tiling,
+            KERNEL&& kernel)
 {
     LaunchBlocks(
-        config, outputBytes,
+        config, memory, tiling,
         [](void* self, GM_ADDR workspace) { (*static_cast<std::remove_reference_t<KERNEL>*>(self))(workspace); },
         &kernel);
+}
+
+template <class TILING>
+std::string_view BytesOf(const TILING& tiling)
+{
+    return {reinterpret_cast<const char*>(&tiling), sizeof(tiling)};
 }
 
 // Barrier between the cores of the running launch.

@@ -209,8 +209,7 @@ template <bool IS_AIV_ONLY = true>
 void SyncAll(HOST_WHERE_ONLY)
 {
     HOST_OBSERVED(host::ObserveSync(where, host::SyncCall::SYNC_ALL));
-    host::Core::Current().Settle();
-    host::WaitForAllBlocks();
+    host::Core::Current().Synchronize();
 }
 
 }  // namespace AscendC

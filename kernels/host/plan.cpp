@@ -38,6 +38,12 @@ bool Plan::Fits(const char* const* gm) const
     return true;
 }
 
+uint64_t Plan::Bytes() const
+{
+    return instructions_.size() * sizeof(Instruction) + links_.size() * sizeof(ChainLink) +
+           steps_.size() * sizeof(Step) + groups_.size() * sizeof(StepGroup) + relocations_.size() * sizeof(Relocation);
+}
+
 void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
 {
     for (const Relocation& relocation : relocations_) {

@@ -37,6 +37,9 @@ public:
     Plan(Plan&&) = default;
     Plan& operator=(Plan&&) = default;
 
+    // The origins that addresses of the plan are in.
+    const std::vector<int32_t>& Origins() const { return origins_; }
+    uint64_t Bytes() const;
     // `gm`: where the memory of each origin is now.
     void Run(const char* const* gm, Prefetcher& prefetcher);
     // Is the plan right for memory that lies there? Nothing may be written that it assumes to be separate.
@@ -82,6 +85,7 @@ private:
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
     std::vector<Relocation> relocations_;
+    std::vector<int32_t> origins_;  // of relocations_
     std::vector<View> endViews_;
     std::vector<GmRows> reads_;
     std::vector<GmRows> writes_;

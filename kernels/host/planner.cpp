@@ -1,5 +1,7 @@
 #include "planner.h"
 
+#include <algorithm>
+
 #include "types.h"
 
 namespace AscendC {
@@ -248,6 +250,10 @@ void Planner::Relocate(const Operand& operand, char*& place)
 {
     if (operand.origin != NO_ORIGIN) {
         plan_->relocations_.push_back({&place, operand.origin, operand.base - gm_[operand.origin]});
+        std::vector<int32_t>& origins = plan_->origins_;
+        if (std::find(origins.begin(), origins.end(), operand.origin) == origins.end()) {
+            origins.push_back(operand.origin);
+        }
     }
 }
 

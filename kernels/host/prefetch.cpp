@@ -11,14 +11,14 @@ void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
     if (rows.rows * rows.rowBytes < MIN_BYTES || step <= 0 || step > MAX_STEP || count_ == MAX_AHEAD) {
         return;
     }
-    ahead_[count_++] = {gm + step, rows.rowBytes, rows.rowBytes, rows.rows, rows.stride - rows.rowBytes};
+    Add(gm + step, rows);
 }
 
 void Prefetcher::Spread(uint32_t turns)
 {
     uint32_t lines = 0;
     for (uint32_t i = 0; i < count_; ++i) {
-        lines += ahead_[i].rows * (ahead_[i].rowBytes / LINE_BYTES + 1);
+        lines += ahead_[i].rows.rows * (ahead_[i].rows.rowBytes / LINE_BYTES + 1);
     }
     linesPerTurn_ = lines / (turns + 1) + 1;
 }
@@ -37,9 +37,9 @@ void Prefetcher::Fetch(uint32_t lines)
         if (now * LINE_BYTES < ahead.left) {
             ahead.next += now * LINE_BYTES;
             ahead.left -= now * LINE_BYTES;
-        } else if (--ahead.rows > 0) {
-            ahead.next += ahead.left + ahead.gap;
-            ahead.left = ahead.rowBytes;
+        } else if (--ahead.rows.rows > 0) {
+            ahead.next += ahead.left + ahead.rows.stride - ahead.rows.rowBytes;
+            ahead.left = ahead.rows.rowBytes;
         } else {
             --count_;
         }

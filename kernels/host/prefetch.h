@@ -25,10 +25,20 @@ struct Stream {
 
 class Prefetcher {
 public:
+    // What is not yet fetched of a tile.
+    struct Ahead {
+        const char* next;
+        Rows rows;      // from the current one on
+        uint32_t left;  // bytes of the current row
+    };
+
     void Reset() { count_ = 0; }
     bool Idle() const { return count_ == 0; }
     // A queue was filled from `gm`: the next tile will lie as far on as this one from the last.
     void LookAhead(const char* gm, const Rows& rows, Stream& stream);
+    void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes}; }
+    const Ahead* begin() const { return ahead_; }
+    const Ahead* end() const { return ahead_ + count_; }
     // How much is to be fetched in each of `turns` turns, and one turn.
     void Spread(uint32_t turns);
     void Turn()
@@ -42,15 +52,6 @@ private:
     static constexpr uint32_t MAX_AHEAD = 4;
     static constexpr uint32_t MIN_BYTES = 4096;
     static constexpr uint32_t LINE_BYTES = 64;
-
-    // What is not yet fetched of a tile.
-    struct Ahead {
-        const char* next;
-        uint32_t rowBytes;  // of a row
-        uint32_t left;      // of the current row
-        uint32_t rows;      // the current one included
-        int64_t gap;        // bytes from a row's end to the next
-    };
 
     void Fetch(uint32_t lines);
 

@@ -64,6 +64,7 @@ public:
     void SetValue(uint64_t offset, T value HOST_WHERE)
     {
         HOST_OBSERVED(host::ObserveScalar(where, "SetValue", *this, offset, true));
+        host::Core::Current().Flush();  // a replay would not write it
         host::Core::Current().Settle();
         address_[offset] = value;
     }
@@ -114,8 +115,7 @@ public:
     {
         HOST_OBSERVED(host::ObserveScalar(where, "SetValue", *this, index, true));
         const T converted = static_cast<T>(value);
-        host::Core::Current().PrepareWrite(address_ + index * sizeof(T), sizeof(T));
-        memcpy(address_ + index * sizeof(T), &converted, sizeof(T));
+        host::Core::Current().Write(address_ + index * sizeof(T), &converted, sizeof(T));
     }
 
     // Host layer only.

@@ -26,6 +26,7 @@ constexpr uint32_t SizeOf(DataType dtype)
     return 0;
 }
 
+constexpr int32_t MAX_TENSORS = 16;  // inputs and outputs of one kernel
 constexpr int32_t MAX_RANK = 8;
 
 struct TensorDesc {

@@ -6,10 +6,18 @@ from ms_ascend_ops.benchmarks.operators import names, operator, unmeasured
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, Prepared, Provider, library
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.library import native
 
 SHORT = Effort(rounds=1, turn_seconds=0, settle_seconds=0)
 DTYPES = ("float32", "bfloat16", "float16")
 PASSES = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
+
+
+@pytest.fixture(autouse=True)
+def _usual_threads():
+    """A measurement sets the number of threads."""
+    yield
+    native().set_thread_num(0)
 
 
 def small(shape):

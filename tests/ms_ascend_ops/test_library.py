@@ -43,6 +43,7 @@ def test_the_module_needs_no_mindspore():
 
 
 def test_number_of_threads():
+    ms_ascend_ops.set_num_threads(0)
     usual = ms_ascend_ops.get_num_threads()
     try:
         ms_ascend_ops.set_num_threads(3)

@@ -224,7 +224,8 @@ ms_ascend_ops::Platform HostPlatform()
     return platform;
 }
 
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, uint64_t, BlockFn block, void* kernel)
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const LaunchMemory&, std::string_view, BlockFn block,
+                  void* kernel)
 {
     constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
     std::lock_guard<std::mutex> lock(g_launchMutex);

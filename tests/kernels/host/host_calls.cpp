@@ -2,16 +2,21 @@
  * Ascend C calls of the host layer, for Python tests.
  *
  * A Program is a list of calls on byte offsets: into one Unified Buffer, and into one array that is global memory.
- * run() plays one program per core in one of three ways: as kernels run (deferred), with everything recorded carried
- * out after every call (serial), or with the recorded instructions run after some calls while views stay (flushed).
+ * run() plays one program per core in one of four ways: as kernels run (deferred), with everything recorded carried
+ * out after every call (serial), with the recorded instructions run after some calls while views stay (flushed), or as
+ * a launch that came before (replayed).
  */
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -225,6 +230,8 @@ void WithCast(const std::string& to, const std::string& from, BODY&& body)
 class Program {
 public:
     std::vector<Call> calls;
+    bool looks = false;  // at values: such a launch cannot be replayed
+    const uint64_t number = ++count_;
 
     void SetMask(const std::string& mode, uint64_t high, uint64_t low)
     {
@@ -518,6 +525,7 @@ public:
 
     void Get(uint32_t ub)
     {
+        looks = true;
         calls.push_back([=](Context& c) { c.results.push_back(c.Local<uint32_t>(ub).GetValue(0)); });
     }
     void Set(uint32_t ub, uint32_t bits)
@@ -526,10 +534,12 @@ public:
     }
     void GmGet(uint64_t gm)
     {
+        looks = true;
         calls.push_back([=](Context& c) { c.results.push_back(c.Global<uint32_t>(gm).GetValue(0)); });
     }
     void GmSet(uint64_t gm, uint32_t bits)
     {
+        looks = true;  // where it writes is not noted down
         calls.push_back([=](Context& c) { c.Global<uint32_t>(gm).SetValue(0, bits); });
     }
     // What FreeTensor of a queue's buffer does: its bytes are undefined until they are written again.
@@ -570,9 +580,12 @@ public:
             }
         });
     }
+
+private:
+    static inline uint64_t count_ = 0;
 };
 
-enum class Execution { DEFERRED, SERIAL, FLUSHED };
+enum class Execution { DEFERRED, SERIAL, FLUSHED, REPLAYED };
 
 Execution ExecutionOf(const std::string& name)
 {
@@ -582,7 +595,10 @@ Execution ExecutionOf(const std::string& name)
     if (name == "serial") {
         return Execution::SERIAL;
     }
-    return name == "flushed" ? Execution::FLUSHED : (Unknown("execution " + name), Execution::SERIAL);
+    if (name == "flushed") {
+        return Execution::FLUSHED;
+    }
+    return name == "replayed" ? Execution::REPLAYED : (Unknown("execution " + name), Execution::SERIAL);
 }
 
 void Play(const Program& program, Context& context, Execution execution)
@@ -602,6 +618,55 @@ void Play(const Program& program, Context& context, Execution execution)
 
 using Bytes = py::array_t<uint8_t, py::array::c_style>;
 
+// Runs program i on core i again and again, in other memory each time; the last time in `gm` and `images`, which are
+// the Unified Buffers, and loaded and stored as global memory is. Returns how many programs ran in that last launch.
+uint32_t Replay(const std::vector<const Program*>& programs, char* gm, size_t gmBytes, char* images, size_t ubBytes,
+                uint64_t outputBytes, std::vector<std::vector<uint64_t>>& results)
+{
+    constexpr uint32_t TIMES = 3;
+    const size_t imageBytes = programs.size() * ubBytes;
+    std::string tiling;
+    for (const Program* program : programs) {
+        tiling += std::to_string(program->number) + ' ';
+    }
+    std::atomic<uint32_t> ran{0};
+    std::vector<std::unique_ptr<char[]>> before;  // kept, so that each lies elsewhere
+    for (uint32_t time = 1; time <= TIMES; ++time) {
+        char* memory = gm;
+        char* buffers = images;
+        if (time < TIMES) {
+            before.push_back(std::make_unique<char[]>(gmBytes + imageBytes));
+            memory = before.back().get();
+            buffers = memory + gmBytes;
+            memcpy(memory, gm, gmBytes);
+            memcpy(buffers, images, imageBytes);
+        }
+        host::LaunchMemory launched;
+        launched.tensors[0] = {memory, memory + gmBytes};
+        launched.tensors[1] = {buffers, buffers + imageBytes};
+        launched.tensorCount = 2;
+        launched.outputBytes = outputBytes;
+        ran = 0;
+        host::Launch({static_cast<uint32_t>(programs.size()), 0}, launched, tiling, [&](GM_ADDR) {
+            const size_t block = static_cast<size_t>(GetBlockIdx());
+            TPipe pipe;
+            Context context;
+            context.gm = memory;
+            pipe.InitBuffer(context.buffer, host::UB_BYTES);
+            GlobalTensor<float> image;
+            image.SetGlobalBuffer(reinterpret_cast<float*>(buffers + block * ubBytes));
+            const uint32_t floats = static_cast<uint32_t>(ubBytes / sizeof(float));
+            DataCopy(context.Local<float>(0), image, floats);
+            Play(*programs[block], context, Execution::REPLAYED);
+            SetAtomicNone();
+            DataCopy(image, context.Local<float>(0), floats);
+            results[block] = std::move(context.results);
+            ++ran;
+        });
+    }
+    return ran;
+}
+
 // Runs program i on core i. `ub` (cores, bytes): what the Unified Buffers hold before, and after, from their start on.
 // Returns what each program read by itself.
 std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& programs, Bytes& gm, Bytes& ub,
@@ -615,9 +680,22 @@ std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& progra
     const size_t bytes = static_cast<size_t>(ub.shape(1));
     uint8_t* images = ub.mutable_data();
     char* memory = reinterpret_cast<char*>(gm.mutable_data());
+    const size_t gmBytes = static_cast<size_t>(gm.nbytes());
     std::vector<std::vector<uint64_t>> results(programs.size());
     py::gil_scoped_release release;
-    host::Launch({static_cast<uint32_t>(programs.size()), 0}, outputBytes, [&](GM_ADDR) {
+    if (how == Execution::REPLAYED) {
+        const bool looks = std::any_of(programs.begin(), programs.end(), [](const Program* p) { return p->looks; });
+        const uint32_t ran =
+            Replay(programs, memory, gmBytes, reinterpret_cast<char*>(images), bytes, outputBytes, results);
+        // With several cores, the calling thread may have played a block that another had noted down.
+        if (programs.size() == 1 && (ran > 0) != looks) {
+            throw std::runtime_error(looks ? "host_calls: values were not looked at" : "host_calls: not replayed");
+        }
+        return results;
+    }
+    host::LaunchMemory launched;
+    launched.outputBytes = outputBytes;
+    host::Launch({static_cast<uint32_t>(programs.size()), 0}, launched, "", [&](GM_ADDR) {
         const size_t block = static_cast<size_t>(GetBlockIdx());
         TPipe pipe;
         Context context;

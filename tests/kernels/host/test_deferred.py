@@ -1,8 +1,8 @@
 """Deferred execution equals serial execution, bit for bit, in the Unified Buffer and in global memory.
 
-A program runs three ways: everything carried out after each call; as kernels run; with some flushes in between. As
-kernels run, it is planned the first time and followed the second, in global memory that lies elsewhere and, a third
-time, with prefetching. Program text comes from programs.py, a list that prints as it is called.
+A program runs four ways: everything carried out after each call; as kernels run; with some flushes in between; as a
+launch that is replayed. As kernels run, it is planned the first time and followed the second, in global memory that
+lies elsewhere and, a third time, with prefetching. A replayed one does not run unless it looks at values. Program text comes from programs.py, a list that prints as it is called.
 """
 
 import random
@@ -16,6 +16,9 @@ from tests.kernels.host.module import host_calls, program
 from tests.kernels.host.programs import GM_BYTES, UB_BYTES, draw_program
 
 LARGE = 1 << 30  # bytes of output with which inputs are prefetched
+EXECUTIONS = [
+    ("deferred", 0), ("deferred", 0), ("flushed", 0), ("deferred", LARGE), ("replayed", 0), ("replayed", LARGE),
+]  # fmt: skip
 _rng = np.random.default_rng(0)
 GM = _rng.standard_normal(GM_BYTES // 4).astype(np.float32).view(np.uint8)
 UB = _rng.standard_normal(UB_BYTES // 4).astype(np.float32).view(np.uint8)
@@ -42,7 +45,7 @@ def identical_or_nan(a, b):
 
 def assert_same_in_any_execution(calls, same=identical):
     gm, ub, results = play(calls, "serial")
-    for execution, output_bytes in [("deferred", 0), ("deferred", 0), ("flushed", 0), ("deferred", LARGE)]:
+    for execution, output_bytes in EXECUTIONS:
         other_gm, other_ub, other_results = play(calls, execution, output_bytes)
         assert other_results == results
         for name, mine, theirs in [("Unified Buffer", other_ub, ub), ("global memory", other_gm, gm)]:
