@@ -1,7 +1,7 @@
 /*!
  * Gradient of cross entropy: dlogits = (exp(logits - lse) - onehot(label)) * dloss, 0 for ignored rows, all in float.
  *
- * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of a batch of rows are loaded
+ * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of some rows are loaded
  * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
  * stands changes addresses in global memory and no instruction.
  * Bound: memory (logits once, dlogits once).
@@ -50,10 +50,10 @@ public:
             work_ = workBuf_.template Get<float>();
             labels_.InitColumns(tiling, pipe);
         } else {
-            pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
-            pipe.InitBuffer(outQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(inQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(outQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
             if constexpr (!IS_FLOAT<T>) {
-                pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
+                pipe.InitBuffer(chosenBuf_, CHOSEN_ROWS * PER_BLOCK * sizeof(float));
                 chosen_ = chosenBuf_.template Get<float>();
             }
         }
@@ -67,10 +67,8 @@ public:
             const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
             labels_.Load(row, rows);
             LoadValues(row, rows, second);
-            const AscendC::LocalTensor<float> lse = block_;
-            const AscendC::LocalTensor<float> dloss = block_[second * FLOATS_PER_BLOCK];
             if (tiling_.packed != 0) {
-                PackedRows(lse, dloss, row, rows);
+                PackedRows(block_, block_[second * FLOATS_PER_BLOCK], row, rows);
                 labels_.Free();
                 continue;
             }
@@ -78,15 +76,15 @@ public:
             labels_.Mark(marks, rows);
             labels_.Free();
             BroadcastRows(block_[2 * second * FLOATS_PER_BLOCK], marks, rows);
-            for (uint32_t r = 0; r < rows; ++r) {
-                LongRow(lse[r * FLOATS_PER_BLOCK], dloss[r * FLOATS_PER_BLOCK], row + r);
+            for (uint32_t r = 0; r < rows; r += CHOSEN_ROWS) {
+                LongRows(r, rows - r < CHOSEN_ROWS ? rows - r : CHOSEN_ROWS, row + r);
             }
-            ChosenElements(lse, dloss, block_[2 * second * FLOATS_PER_BLOCK], row, rows);
         }
     }
 
 private:
     static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
+    static constexpr uint32_t CHOSEN_ROWS = 16;  // long rows whose labels' elements are stored together
 
     // lse and dloss (0 where ignored) of the rows, each 8 times.
     __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
@@ -129,6 +127,19 @@ private:
         CopyOut(outLocal, row * cols_, shape);
     }
 
+    // Rows r, r + 1 ... of the batch, the first of which is `row` of all.
+    __aicore__ inline void LongRows(uint32_t r, uint32_t rows, uint64_t row)
+    {
+        const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);
+        const AscendC::LocalTensor<float> lse = block_[r * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> dloss = block_[(second + r) * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> marks = block_[(2 * second + r) * FLOATS_PER_BLOCK];
+        for (uint32_t i = 0; i < rows; ++i) {
+            LongRow(lse[i * FLOATS_PER_BLOCK], dloss[i * FLOATS_PER_BLOCK], row + i);
+        }
+        ChosenElements(lse, dloss, marks, row, rows);
+    }
+
     __aicore__ inline void LongRow(const AscendC::LocalTensor<float>& lse, const AscendC::LocalTensor<float>& dloss,
                                    uint64_t row)
     {
@@ -153,7 +164,7 @@ private:
         }
     }
 
-    // dlogits in the columns of the labels of a batch of rows, an element in a block of its own. It is what the row's
+    // dlogits in the columns of the labels of some rows, an element in a block of its own. It is what the row's
     // store has put there, but for the -1 of `marks`; where the label is no column, the first column stands for it.
     __aicore__ inline void ChosenElements(const AscendC::LocalTensor<float>& lse,
                                           const AscendC::LocalTensor<float>& dloss,
@@ -162,9 +173,13 @@ private:
         const RowBlock block{rows, PER_BLOCK, PER_BLOCK};
         const uint32_t count = rows * PER_BLOCK;
         const Rows one{1, 1, PER_BLOCK, 1};
+        uint64_t places[CHOSEN_ROWS];
+        for (uint32_t r = 0; r < rows; ++r) {
+            places[r] = labels_.Place(row + r);
+        }
         AscendC::LocalTensor<T> local = inQueueChosen_.template AllocTensor<T>();
         for (uint32_t r = 0; r < rows; ++r) {
-            LoadRows(local[r * PER_BLOCK], logitsGm_[labels_.Place(row + r)], one, true);
+            LoadRows(local[r * PER_BLOCK], logitsGm_[places[r]], one, true);
         }
         inQueueChosen_.EnQue(local);
         local = inQueueChosen_.template DeQue<T>();
@@ -181,7 +196,7 @@ private:
         outLocal = outQueueChosen_.template DeQue<T>();
         AscendC::PipeBarrier<PIPE_MTE3>();  // the rows are there
         for (uint32_t r = 0; r < rows; ++r) {
-            StoreRows(dlogitsGm_[labels_.Place(row + r)], outLocal[r * PER_BLOCK], one);
+            StoreRows(dlogitsGm_[places[r]], outLocal[r * PER_BLOCK], one);
         }
         outQueueChosen_.FreeTensor(outLocal);
     }

@@ -27,16 +27,15 @@ using CrossEntropyGradTilingData = CrossEntropyTilingData;
 
 namespace cross_entropy {
 
-constexpr uint32_t PACKED_COLS = 1024;    // up to here several rows share an instruction
-constexpr uint32_t BATCH_ROWS = 64;       // long rows whose values are held
-constexpr uint32_t GRAD_BATCH_ROWS = 16;  // the same of the gradient, which stores the labels' elements of a batch last
+constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
+constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t TILE_COLS = 8192;
 constexpr uint32_t ROW_LANE_BYTES = 256;                        // a row's lane sums
 constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;            // and scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
 
 inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
-                         uint32_t batchRows, const Platform& platform, CrossEntropyTilingData& tiling)
+                         const Platform& platform, CrossEntropyTilingData& tiling)
 {
     const uint64_t cols = logits.LastDim();
     const uint64_t rows = logits.Product(0, logits.rank - 1);
@@ -49,7 +48,7 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);
     tiling.packed = plan.stride <= PACKED_COLS ? 1 : 0;
-    tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, batchRows));
+    tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, BATCH_ROWS));
     tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(TILE_COLS, RoundUp(cols, 128)));
     tiling.stride = plan.stride;
     LaunchConfig config;
@@ -66,8 +65,8 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 {
     // logits in two buffers, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
-    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes,
-                               cross_entropy::BATCH_ROWS, platform, tiling);
+    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes, platform,
+                               tiling);
 }
 
 inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params, const Platform& platform,
@@ -76,7 +75,7 @@ inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params,
     // logits and their gradient in two buffers each, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
     return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes,
-                               cross_entropy::GRAD_BATCH_ROWS, platform, tiling);
+                               platform, tiling);
 }
 
 }  // namespace ms_ascend_ops
