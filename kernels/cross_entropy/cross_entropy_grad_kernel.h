@@ -1,8 +1,9 @@
 /*!
  * Gradient of cross entropy: dlogits = (exp(logits - lse) - onehot(label)) * dloss, 0 for ignored rows, all in float.
  *
- * Plan: as the forward; one pass, since lse is known. In long rows the label's element gets its -1 by an instruction on
- * its block alone.
+ * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of some rows are loaded
+ * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
+ * stands changes addresses in global memory and no instruction.
  * Bound: memory (logits once, dlogits once).
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H
@@ -34,11 +35,11 @@ public:
         pipe.InitBuffer(inQueue_, 2, elements * sizeof(T));
         pipe.InitBuffer(outQueue_, 2, elements * sizeof(T));
         pipe.InitBuffer(inQueueValues_, 1, 2 * rows8 * sizeof(float));
-        pipe.InitBuffer(valueBuf_, 2 * rows8 * sizeof(float));
-        pipe.InitBuffer(blockBuf_, 2 * rows8 * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(valueBuf_, 3 * rows8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, 3 * rows8 * AscendC::ONE_BLK_SIZE);
         value_ = valueBuf_.template Get<float>();
         block_ = blockBuf_.template Get<float>();
-        AscendC::Duplicate(value_, 0.0f, static_cast<int32_t>(2 * rows8));  // Brcb reads whole blocks
+        AscendC::Duplicate(value_, 0.0f, static_cast<int32_t>(3 * rows8));  // Brcb reads whole blocks
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(floatBuf_, elements * sizeof(float));
             float_ = floatBuf_.template Get<float>();
@@ -47,10 +48,14 @@ public:
         if (tiling.packed != 0) {
             pipe.InitBuffer(workBuf_, elements * sizeof(float));
             work_ = workBuf_.template Get<float>();
+            labels_.InitColumns(tiling, pipe);
         } else {
-            pipe.InitBuffer(unitBuf_, FLOATS_PER_BLOCK * AscendC::ONE_BLK_SIZE);
-            units_ = unitBuf_.template Get<float>();
-            FillUnits(pipe);
+            pipe.InitBuffer(inQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
+            pipe.InitBuffer(outQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
+            if constexpr (!IS_FLOAT<T>) {
+                pipe.InitBuffer(chosenBuf_, CHOSEN_ROWS * PER_BLOCK * sizeof(float));
+                chosen_ = chosenBuf_.template Get<float>();
+            }
         }
     }
 
@@ -62,20 +67,25 @@ public:
             const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
             labels_.Load(row, rows);
             LoadValues(row, rows, second);
-            const AscendC::LocalTensor<float> lse = block_;
-            const AscendC::LocalTensor<float> dloss = block_[second * FLOATS_PER_BLOCK];
             if (tiling_.packed != 0) {
-                PackedRows(lse, dloss, row, rows);
-            } else {
-                for (uint32_t r = 0; r < rows; ++r) {
-                    LongRow(lse[r * FLOATS_PER_BLOCK], dloss[r * FLOATS_PER_BLOCK], row + r);
-                }
+                PackedRows(block_, block_[second * FLOATS_PER_BLOCK], row, rows);
+                labels_.Free();
+                continue;
             }
+            const AscendC::LocalTensor<float> marks = value_[2 * second];
+            labels_.Mark(marks, rows);
             labels_.Free();
+            BroadcastRows(block_[2 * second * FLOATS_PER_BLOCK], marks, rows);
+            for (uint32_t r = 0; r < rows; r += CHOSEN_ROWS) {
+                LongRows(r, rows - r < CHOSEN_ROWS ? rows - r : CHOSEN_ROWS, row + r);
+            }
         }
     }
 
 private:
+    static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
+    static constexpr uint32_t CHOSEN_ROWS = 16;  // long rows whose labels' elements are stored together
+
     // lse and dloss (0 where ignored) of the rows, each 8 times.
     __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
     {
@@ -105,7 +115,7 @@ private:
         local = inQueue_.template DeQue<T>();
         AscendC::LocalTensor<T> outLocal = outQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> x = ToFloat(local, float_, static_cast<uint32_t>(count));
-        const AscendC::LocalTensor<float> y = Target(outLocal);
+        const AscendC::LocalTensor<float> y = FloatTarget(outLocal, float_);
         WithRows<SubOf>(y, x, lse, block);
         AscendC::Exp(y, y, count);
         labels_.Elsewhere(work_, rows);
@@ -117,11 +127,22 @@ private:
         CopyOut(outLocal, row * cols_, shape);
     }
 
+    // Rows r, r + 1 ... of the batch, the first of which is `row` of all.
+    __aicore__ inline void LongRows(uint32_t r, uint32_t rows, uint64_t row)
+    {
+        const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);
+        const AscendC::LocalTensor<float> lse = block_[r * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> dloss = block_[(second + r) * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> marks = block_[(2 * second + r) * FLOATS_PER_BLOCK];
+        for (uint32_t i = 0; i < rows; ++i) {
+            LongRow(lse[i * FLOATS_PER_BLOCK], dloss[i * FLOATS_PER_BLOCK], row + i);
+        }
+        ChosenElements(lse, dloss, marks, row, rows);
+    }
+
     __aicore__ inline void LongRow(const AscendC::LocalTensor<float>& lse, const AscendC::LocalTensor<float>& dloss,
                                    uint64_t row)
     {
-        const int32_t label = labels_.At(row);
-        const bool marked = labels_.Counts(label) && labels_.IsColumn(label);
         for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
             const uint32_t left = cols_ - column;
             const uint32_t cols = left < tiling_.tileCols ? left : tiling_.tileCols;
@@ -133,15 +154,9 @@ private:
             local = inQueue_.template DeQue<T>();
             AscendC::LocalTensor<T> outLocal = outQueue_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> x = ToFloat(local, float_, cols);
-            const AscendC::LocalTensor<float> y = Target(outLocal);
+            const AscendC::LocalTensor<float> y = FloatTarget(outLocal, float_);
             WithRows<SubOf>(y, x, lse, block);
             AscendC::Exp(y, y, static_cast<int32_t>(cols));
-            const uint32_t at = static_cast<uint32_t>(label) - column;
-            if (marked && static_cast<uint32_t>(label) >= column && at < cols) {
-                const uint32_t begin = at / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
-                const uint32_t count = cols - begin < FLOATS_PER_BLOCK ? cols - begin : FLOATS_PER_BLOCK;
-                AscendC::Sub(y[begin], y[begin], units_[(at - begin) * FLOATS_PER_BLOCK], static_cast<int32_t>(count));
-            }
             WithRows<MulOf>(y, y, dloss, block);
             FromFloat(outLocal, y, cols);
             inQueue_.FreeTensor(local);
@@ -149,13 +164,41 @@ private:
         }
     }
 
-    __aicore__ inline AscendC::LocalTensor<float> Target(const AscendC::LocalTensor<T>& outLocal)
+    // dlogits in the columns of the labels of some rows, an element in a block of its own. It is what the row's
+    // store has put there, but for the -1 of `marks`; where the label is no column, the first column stands for it.
+    __aicore__ inline void ChosenElements(const AscendC::LocalTensor<float>& lse,
+                                          const AscendC::LocalTensor<float>& dloss,
+                                          const AscendC::LocalTensor<float>& marks, uint64_t row, uint32_t rows)
     {
-        if constexpr (IS_FLOAT<T>) {
-            return outLocal;
-        } else {
-            return float_;
+        const RowBlock block{rows, PER_BLOCK, PER_BLOCK};
+        const uint32_t count = rows * PER_BLOCK;
+        const Rows one{1, 1, PER_BLOCK, 1};
+        uint64_t places[CHOSEN_ROWS];
+        for (uint32_t r = 0; r < rows; ++r) {
+            places[r] = labels_.Place(row + r);
         }
+        AscendC::LocalTensor<T> local = inQueueChosen_.template AllocTensor<T>();
+        for (uint32_t r = 0; r < rows; ++r) {
+            LoadRows(local[r * PER_BLOCK], logitsGm_[places[r]], one, true);
+        }
+        inQueueChosen_.EnQue(local);
+        local = inQueueChosen_.template DeQue<T>();
+        AscendC::LocalTensor<T> outLocal = outQueueChosen_.template AllocTensor<T>();
+        const AscendC::LocalTensor<float> x = ToFloat(local, chosen_, count);
+        const AscendC::LocalTensor<float> y = FloatTarget(outLocal, chosen_);
+        WithRows<SubOf>(y, x, lse, block);
+        AscendC::Exp(y, y, static_cast<int32_t>(count));
+        WithRows<SubOf>(y, y, marks, block);
+        WithRows<MulOf>(y, y, dloss, block);
+        FromFloat(outLocal, y, count);
+        inQueueChosen_.FreeTensor(local);
+        outQueueChosen_.EnQue(outLocal);
+        outLocal = outQueueChosen_.template DeQue<T>();
+        AscendC::PipeBarrier<PIPE_MTE3>();  // the rows are there
+        for (uint32_t r = 0; r < rows; ++r) {
+            StoreRows(dlogitsGm_[places[r]], outLocal[r * PER_BLOCK], one);
+        }
+        outQueueChosen_.FreeTensor(outLocal);
     }
 
     __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& outLocal, uint64_t offset, const Rows& shape)
@@ -164,21 +207,6 @@ private:
         outLocal = outQueue_.template DeQue<T>();
         StoreRows(dlogitsGm_[offset], outLocal, shape);
         outQueue_.FreeTensor(outLocal);
-    }
-
-    // Block i has its 1 at place i.
-    __aicore__ inline void FillUnits(AscendC::TPipe& pipe)
-    {
-        AscendC::Duplicate(units_, 0.0f, static_cast<int32_t>(FLOATS_PER_BLOCK * FLOATS_PER_BLOCK));
-        const int32_t zeros = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::V_S));
-        AscendC::SetFlag<AscendC::HardEvent::V_S>(zeros);
-        AscendC::WaitFlag<AscendC::HardEvent::V_S>(zeros);
-        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
-            units_.SetValue(i * (FLOATS_PER_BLOCK + 1), 1.0f);
-        }
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
     }
 
     CrossEntropyTilingData tiling_;
@@ -191,18 +219,20 @@ private:
     AscendC::GlobalTensor<T> dlogitsGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueValues_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueChosen_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueChosen_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> valueBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> unitBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> chosenBuf_;
     LabelRows labels_;
     AscendC::LocalTensor<float> value_;
     AscendC::LocalTensor<float> block_;
-    AscendC::LocalTensor<float> float_;  // for 16-bit T
-    AscendC::LocalTensor<float> work_;   // of short rows
-    AscendC::LocalTensor<float> units_;  // of long rows
+    AscendC::LocalTensor<float> float_;   // for 16-bit T
+    AscendC::LocalTensor<float> work_;    // of short rows
+    AscendC::LocalTensor<float> chosen_;  // of long rows, for 16-bit T
 };
 
 template <typename T>

@@ -1,11 +1,12 @@
 /*!
  * Cross entropy with class indices: lse = log(sum(exp(logits))), loss = lse - logits[label], all in float; rows whose
- * label is ignoreIndex have no loss.
+ * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
+ * loss its bits.
  *
- * Plan: short rows are packed several to a tile, and the label's logit is found by whole-tile instructions (a row
- * number minus the label is 0 in one column). Long rows go by in tiles of columns once: maximum and sum are corrected
- * from tile to tile, the label's logit is loaded by itself, and logarithms are taken for a batch of rows. The softmax
- * is nowhere. Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
+ * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Long rows
+ * go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is loaded by
+ * itself, and logarithms are taken for a batch of rows. The softmax is nowhere.
+ * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -44,7 +45,9 @@ public:
         }
         rows_.Init(tiling.batchRows, pipe);
         labels_.Init(labels, tiling, pipe);
-        if (tiling.packed == 0) {
+        if (tiling.packed != 0) {
+            labels_.InitChoice(tiling, pipe);
+        } else {
             pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
             pipe.InitBuffer(maximaBuf_, (tiling.batchRows + 3) * AscendC::ONE_BLK_SIZE + FLOAT_LANES * sizeof(float));
@@ -65,8 +68,6 @@ public:
             } else {
                 LongRows(loss, lse, row, rows);
             }
-            // loss holds the label's logit.
-            AscendC::Sub(loss, lse, loss, static_cast<int32_t>(rows));
             labels_.Refuse(loss, rows);
             labels_.Keep(loss, rows);
             labels_.Free();
@@ -78,7 +79,7 @@ public:
 private:
     static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
 
-    __aicore__ inline void PackedRows(const AscendC::LocalTensor<float>& chosen, const AscendC::LocalTensor<float>& lse,
+    __aicore__ inline void PackedRows(const AscendC::LocalTensor<float>& loss, const AscendC::LocalTensor<float>& lse,
                                       uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
@@ -89,54 +90,48 @@ private:
         inQueue_.EnQue(local);
         local = inQueue_.template DeQue<T>();
         const AscendC::LocalTensor<float> x = ToFloat(local, float_, elements);
-        rows_.StartLanes(LOWEST_FLOAT, rows);
-        FoldLanes<MaxOf>(rows_.lanes, x, block);
-        rows_.MaxOfLanes(rows);
+        rows_.template Start<MaxOf>(rows, cols_);
+        rows_.template Fold<MaxOf>(x, 0, block, cols_);
+        rows_.Maxima(rows, cols_);
         rows_.Spread(rows);
-        AscendC::Maxs(lse, rows_.values, LOWEST_FLOAT, count);  // a copy
+        AscendC::Muls(lse, rows_.values, 1.0f, count);
         WithRows<SubOf>(work_, x, rows_.blocks, {rows, tiling_.stride, tiling_.stride});
+        inQueue_.FreeTensor(local);
+        labels_.Choose(loss, work_, rows);
         AscendC::Exp(work_, work_, static_cast<int32_t>(elements));
-        rows_.StartLanes(0.0f, rows);
-        FoldLanes<AddOf>(rows_.lanes, work_, block);
-        rows_.SumOfLanes(rows);
+        rows_.template Start<AddOf>(rows, cols_);
+        rows_.template Fold<AddOf>(work_, 0, block, cols_);
+        rows_.Sums(rows, cols_);
         AscendC::Ln(rows_.values, rows_.values, count);
         AscendC::Add(lse, lse, rows_.values, count);
-        // x - inf everywhere but in the label's column.
-        labels_.Elsewhere(work_, rows);
-        LabelRows::Infinite(work_, static_cast<int32_t>(elements));
-        AscendC::Sub(work_, x, work_, static_cast<int32_t>(elements));
-        rows_.StartLanes(-__builtin_inff(), rows);
-        FoldLanes<MaxOf>(rows_.lanes, work_, block);
-        rows_.MaxOfLanes(rows);
-        AscendC::Muls(chosen, rows_.values, 1.0f, count);
-        inQueue_.FreeTensor(local);
+        AscendC::Sub(loss, rows_.values, loss, count);
     }
 
-    __aicore__ inline void LongRows(const AscendC::LocalTensor<float>& chosen, const AscendC::LocalTensor<float>& lse,
+    __aicore__ inline void LongRows(const AscendC::LocalTensor<float>& loss, const AscendC::LocalTensor<float>& lse,
                                     uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
         AscendC::LocalTensor<T> slots = inQueueChosen_.template AllocTensor<T>();
         for (uint32_t r = 0; r < rows; ++r) {
-            const int32_t label = labels_.At(row + r);
-            const uint32_t column = labels_.IsColumn(label) ? static_cast<uint32_t>(label) : 0;
-            LoadRows(slots[r * PER_BLOCK], logitsGm_[(row + r) * cols_ + column], {1, 1, PER_BLOCK, 1}, true);
+            LoadRows(slots[r * PER_BLOCK], logitsGm_[labels_.Place(row + r)], {1, 1, PER_BLOCK, 1}, true);
         }
         inQueueChosen_.EnQue(slots);
-        rows_.StartLanes(0.0f, rows);
+        rows_.template Start<AddOf>(rows, cols_);
         for (uint32_t r = 0; r < rows; ++r) {
             LongRow(row + r, r);
         }
-        rows_.SumOfLanes(rows);
+        rows_.Sums(rows, cols_);
         AscendC::Ln(lse, rows_.values, count);
         // One of the 8 equal maxima of each row; then the label's logits, one a block.
         AscendC::WholeReduceMax(rows_.values, maxima_, static_cast<int32_t>(FLOATS_PER_BLOCK), count, 1, 1, 1,
                                 AscendC::ReduceOrder::ORDER_ONLY_VALUE);
-        AscendC::Add(lse, lse, rows_.values, count);
         slots = inQueueChosen_.template DeQue<T>();
         const AscendC::LocalTensor<float> wide = ToFloat(slots, chosenBuf_.template Get<float>(), rows * PER_BLOCK);
-        AscendC::WholeReduceSum(chosen, wide, 1, count, 1, 1, static_cast<int32_t>(PER_BLOCK / FLOATS_PER_BLOCK));
+        AscendC::WholeReduceSum(loss, wide, 1, count, 1, 1, static_cast<int32_t>(PER_BLOCK / FLOATS_PER_BLOCK));
         inQueueChosen_.FreeTensor(slots);
+        AscendC::Sub(loss, loss, rows_.values, count);
+        AscendC::Sub(loss, lse, loss, count);
+        AscendC::Add(lse, lse, rows_.values, count);
     }
 
     // Maximum and sums of row r of the batch, from tile to tile.
@@ -161,8 +156,7 @@ private:
             local = inQueue_.template DeQue<T>();
             const AscendC::LocalTensor<float> x = ToFloat(local, float_, block.cols);
             FoldLanes<MaxOf>(maxLanes, x, block);
-            AscendC::WholeReduceMax(single, maxLanes, static_cast<int32_t>(FLOAT_LANES), 1, 1, 1, 8,
-                                    AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+            ReduceRepeats<MaxOf>(single, maxLanes, FLOAT_LANES, 1, FLOAT_LANES);
             BroadcastRows(rows_.blocks, single, 1);
             if (column > 0) {
                 AscendC::Sub(factor, maximum, rows_.blocks, blockCount);

@@ -21,20 +21,34 @@ public:
         const uint32_t rows8 = RoundUp8(tiling.batchRows);
         labelsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(labels), tiling.rows);
         pipe.InitBuffer(inQueue_, 1, rows8 * sizeof(int32_t));
-        pipe.InitBuffer(floatBuf_, rows8 * sizeof(float));
         pipe.InitBuffer(keepBuf_, rows8 * sizeof(int32_t));
         pipe.InitBuffer(intBuf_, rows8 * sizeof(int32_t));
-        labelFloat_ = floatBuf_.Get<float>();
         keep_ = keepBuf_.Get<int32_t>();
         ints_ = intBuf_.Get<int32_t>();
+    }
+
+    // For Choose.
+    __aicore__ inline void InitChoice(const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        const uint32_t rows8 = RoundUp8(tiling.batchRows);
+        pipe.InitBuffer(rowBuf_, rows8 * sizeof(int32_t));
+        rowStarts_ = rowBuf_.Get<int32_t>();
+        FillRamp(rowStarts_, static_cast<int32_t>(tiling.stride * sizeof(float)), rows8, pipe);
+    }
+
+    // For Elsewhere.
+    __aicore__ inline void InitColumns(const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        const uint32_t rows8 = RoundUp8(tiling.batchRows);
+        const uint32_t stride8 = RoundUp8(tiling.stride);
+        pipe.InitBuffer(floatBuf_, rows8 * sizeof(float));
+        pipe.InitBuffer(blockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(columnBuf_, stride8 * sizeof(float));
+        blocks_ = blockBuf_.Get<float>();
+        columns_ = columnBuf_.Get<float>();
+        labelFloat_ = floatBuf_.Get<float>();
         AscendC::Duplicate(labelFloat_, 0.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
-        if (tiling.packed != 0) {
-            pipe.InitBuffer(blockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
-            pipe.InitBuffer(columnBuf_, RoundUp8(tiling.stride) * sizeof(float));
-            blocks_ = blockBuf_.Get<float>();
-            columns_ = columnBuf_.Get<float>();
-            FillColumns(RoundUp8(tiling.stride), pipe);
-        }
+        FillRamp(columns_, 1.0f, stride8, pipe);
     }
 
     __aicore__ inline void Load(uint64_t row, uint32_t rows)
@@ -45,9 +59,8 @@ public:
         labels_ = inQueue_.DeQue<int32_t>();
         const int32_t count = static_cast<int32_t>(rows);
         // All ones where label - ignoreIndex is not 0, else zeros.
-        AscendC::Adds(ints_, labels_, -ignoreIndex_, count);
-        NotZero(ints_, count);
-        AscendC::Cast(keep_, labelFloat_, AscendC::RoundMode::CAST_RINT, rows);
+        AscendC::Adds(keep_, labels_, -ignoreIndex_, count);
+        NotZero(keep_, count);
         AscendC::Muls(keep_, keep_, -1, count);
     }
 
@@ -64,17 +77,32 @@ public:
     __aicore__ inline void Refuse(const AscendC::LocalTensor<float>& values, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        // In [-1, cols]: -1 and cols, at the ends of the interval, stand for all that is outside.
-        AscendC::Maxs(ints_, labels_, -1, count);
-        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_), count);
-        AscendC::Adds(ints_, ints_, 1, count);
-        AscendC::Cast(labelFloat_, ints_, AscendC::RoundMode::CAST_RINT, rows);
-        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1), count);
-        AscendC::Abs(labelFloat_, labelFloat_, count);
-        AscendC::Adds(labelFloat_, labelFloat_, -0.5f * static_cast<float>(cols_ + 1) + 0.5f, count);
-        AscendC::Maxs(labelFloat_, labelFloat_, 0.0f, count);  // 0.5 outside, else 0
-        Infinite(labelFloat_, count);
-        AscendC::Add(values, values, labelFloat_, count);
+        Outside(count);
+        AscendC::Muls(ints_, ints_, INFINITY_BITS, count);
+        AscendC::Add(values, values, ints_.ReinterpretCast<float>(), count);
+    }
+
+    // dst = 1 where the row counts and its label is a column, else 0.
+    __aicore__ inline void Mark(const AscendC::LocalTensor<float>& dst, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        const AscendC::LocalTensor<int32_t> bits = dst.ReinterpretCast<int32_t>();
+        Outside(count);
+        AscendC::Muls(bits, ints_, -ONE_BITS, count);
+        AscendC::Adds(bits, bits, ONE_BITS, count);
+        Keep(dst, rows);
+    }
+
+    // dst = the label's element of each row of a tile, or some element of the row where the label is no column. An
+    // element a row is what Gather is fast enough for.
+    __aicore__ inline void Choose(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                  uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        Columns(count);
+        AscendC::Muls(ints_, ints_, static_cast<int32_t>(sizeof(float)), count);
+        AscendC::Add(ints_, ints_, rowStarts_, count);
+        AscendC::Gather(dst, src, ints_.ReinterpretCast<uint32_t>(), 0, rows);
     }
 
     // dst = 0 in the column of each row's label, else 1, for rows of a tile.
@@ -91,44 +119,59 @@ public:
         AscendC::Mins(dst, dst, 1.0f, count);
     }
 
-    // 0 stays 0, positive numbers become inf.
-    static __aicore__ inline void Infinite(const AscendC::LocalTensor<float>& values, int32_t count)
-    {
-        constexpr float LARGE = 3.0e38f;
-        AscendC::Muls(values, values, LARGE, count);
-        AscendC::Muls(values, values, LARGE, count);
-    }
-
     static __aicore__ inline uint32_t RoundUp8(uint32_t count)
     {
         return (count + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
     }
 
-    __aicore__ inline int32_t At(uint64_t row) const { return labelsGm_.GetValue(row); }
-    __aicore__ inline bool Counts(int32_t label) const { return label != ignoreIndex_; }
-    __aicore__ inline bool IsColumn(int32_t label) const { return label >= 0 && static_cast<uint32_t>(label) < cols_; }
-
-private:
-    // labelFloat_ = 1 where ints is not 0, else 0.
-    __aicore__ inline void NotZero(const AscendC::LocalTensor<int32_t>& ints, int32_t count)
+    // Where in the logits the label's element of a row is, or the row's first element where the label is no column.
+    __aicore__ inline uint64_t Place(uint64_t row) const
     {
-        AscendC::Cast(labelFloat_, ints, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
-        AscendC::Abs(labelFloat_, labelFloat_, count);
-        AscendC::Mins(labelFloat_, labelFloat_, 1.0f, count);
+        const int32_t label = labelsGm_.GetValue(row);
+        return row * cols_ + (label >= 0 && static_cast<uint32_t>(label) < cols_ ? static_cast<uint32_t>(label) : 0);
     }
 
-    // 0, 1, 2 ...: the first block by hand, then each stretch from the one before it.
-    __aicore__ inline void FillColumns(uint32_t count, AscendC::TPipe& pipe)
+private:
+    static constexpr int32_t ONE_BITS = 0x3f800000;  // of 1.0f
+    static constexpr int32_t INFINITY_BITS = 0x7f800000;
+
+    // ints_ = the column nearest to the label.
+    __aicore__ inline void Columns(int32_t count)
+    {
+        AscendC::Maxs(ints_, labels_, 0, count);
+        AscendC::Mins(ints_, ints_, static_cast<int32_t>(cols_) - 1, count);
+    }
+
+    // ints_ = 1 where the label is no column, else 0.
+    __aicore__ inline void Outside(int32_t count)
+    {
+        Columns(count);
+        AscendC::Sub(ints_, labels_, ints_, count);
+        NotZero(ints_, count);
+    }
+
+    // 1 where there is not 0.
+    static __aicore__ inline void NotZero(const AscendC::LocalTensor<int32_t>& ints, int32_t count)
+    {
+        AscendC::Maxs(ints, ints, -1, count);
+        AscendC::Mins(ints, ints, 1, count);
+        AscendC::Mul(ints, ints, ints, count);
+    }
+
+    // 0, step, 2 * step ...: the first block by hand, then each stretch from the one before it.
+    template <typename V>
+    static __aicore__ inline void FillRamp(const AscendC::LocalTensor<V>& ramp, V step, uint32_t count,
+                                           AscendC::TPipe& pipe)
     {
         for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
-            columns_.SetValue(i, static_cast<float>(i));
+            ramp.SetValue(i, static_cast<V>(i) * step);
         }
         const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
         AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
         AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
         for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
             const uint32_t now = count - done < done ? count - done : done;
-            AscendC::Adds(columns_[done], columns_, static_cast<float>(done), static_cast<int32_t>(now));
+            AscendC::Adds(ramp[done], ramp, static_cast<V>(done) * step, static_cast<int32_t>(now));
         }
     }
 
@@ -140,12 +183,14 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> keepBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> intBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> rowBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> columnBuf_;
     AscendC::LocalTensor<int32_t> labels_;
-    AscendC::LocalTensor<float> labelFloat_;  // scratch
-    AscendC::LocalTensor<int32_t> keep_;      // bits
-    AscendC::LocalTensor<int32_t> ints_;      // scratch
+    AscendC::LocalTensor<float> labelFloat_;   // scratch
+    AscendC::LocalTensor<int32_t> keep_;       // bits
+    AscendC::LocalTensor<int32_t> ints_;       // scratch
+    AscendC::LocalTensor<int32_t> rowStarts_;  // of a tile's rows, in bytes
     AscendC::LocalTensor<float> blocks_;
     AscendC::LocalTensor<float> columns_;  // the numbers of the columns
 };

@@ -136,16 +136,10 @@ protected:
     __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
                                      const RowBlock& block, float factor)
     {
-        const int32_t rows = static_cast<int32_t>(block.rows);
         AscendC::Duplicate(dst, 0.0f, static_cast<int32_t>(groups8_));
-        if (block.cols <= FLOAT_LANES) {
-            AscendC::WholeReduceSum(dst, src, static_cast<int32_t>(block.cols), rows, 1, 1,
-                                    static_cast<int32_t>(block.stride / FLOATS_PER_BLOCK));
-        } else {
-            AscendC::Duplicate(lanes_, 0.0f, static_cast<int32_t>(block.rows * FLOAT_LANES));
-            SumLanes(lanes_, src, block);
-            AscendC::WholeReduceSum(dst, lanes_, static_cast<int32_t>(FLOAT_LANES), rows, 1, 1, 8);
-        }
+        StartRows<AddOf>(lanes_, block.rows, block.cols);
+        FoldRows<AddOf>(dst, lanes_, src, 0, block, block.cols);
+        FinishRows<AddOf>(dst, lanes_, block.rows, block.cols);
         AscendC::Muls(dst, dst, factor, static_cast<int32_t>(groups8_));
     }
 

@@ -82,15 +82,15 @@ private:
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
             input_.Begin(row * cols_, shape, true);
-            ClearLanes(laneSum_, rows);
+            StartSums(shift_, laneSum_, rows, tiling_.probe);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 RowBlock block = BlockAt(tiling_, r, rows);
                 block.cols = tiling_.probe;
                 Probe(r * tiling_.stride, r, block);
             }
             ComputeShift(rows);
-            ClearLanes(laneSum_, rows);
-            ClearLanes(laneSquare_, rows);
+            StartSums(rest_, laneSum_, rows, cols_);
+            StartSums(variance_, laneSquare_, rows, cols_);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
@@ -101,8 +101,8 @@ private:
                 const RowBlock wide{block.rows, block.rows == 1 ? block.cols : block.stride, block.stride};
                 SubtractRows(shifted, x, shiftBlocks_[r * FLOATS_PER_BLOCK], wide);
                 AscendC::Mul(square_, shifted, shifted, static_cast<int32_t>(block.Elements()));
-                SumLanes(laneSum_[r * FLOAT_LANES], shifted, block);
-                SumLanes(laneSquare_[r * FLOAT_LANES], square_, block);
+                FoldRows<AddOf>(rest_, laneSum_, shifted, r, block, cols_);
+                FoldRows<AddOf>(variance_, laneSquare_, square_, r, block, cols_);
             }
             ComputeStatistics(row, rows);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
@@ -119,13 +119,15 @@ private:
     __aicore__ inline void ProcessSplitRows()
     {
         for (uint64_t row = rowBegin_; row < rowEnd_; ++row) {
-            ClearLanes(laneSum_, 1);
+            StartSums(shift_, laneSum_, 1, tiling_.probe);
             const RowBlock first = ColumnsAt(tiling_, 0);
             const Rows firstShape{1, first.cols, tiling_.stride, first.cols};
             input_.Begin(row * cols_, firstShape, false);
             Probe(0, 0, first);
             input_.End(row * cols_, firstShape);
             ComputeShift(1);
+            StartSums(rest_, laneSum_, 1, cols_);
+            StartSums(variance_, laneSquare_, 1, cols_);
             ClearLanes(totalLanes_, 2);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 const RowBlock block = ColumnsAt(tiling_, column);
@@ -185,22 +187,28 @@ private:
     // Sums the probe of a block's rows, the first of which is row r.
     __aicore__ inline void Probe(uint32_t at, uint32_t r, const RowBlock& block)
     {
-        SumLanes(laneSum_[r * FLOAT_LANES], input_.Take(at, block.Elements(), square_), block);
+        FoldRows<AddOf>(shift_, laneSum_, input_.Take(at, block.Elements(), square_), r, block, tiling_.probe);
     }
 
-    // dst = the sums of the rows' lanes, times `factor`. What follows reads whole blocks.
-    __aicore__ inline void FinishSums(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& lanes,
-                                      uint32_t rows, float factor)
+    // Sums over `cols` columns of each row will go to dst, of which whole blocks are read.
+    __aicore__ inline void StartSums(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& lanes,
+                                     uint32_t rows, uint32_t cols)
     {
-        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        AscendC::Duplicate(dst, 0.0f, rows8);
-        AscendC::WholeReduceSum(dst, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
-        AscendC::Muls(dst, dst, factor, rows8);
+        AscendC::Duplicate(dst, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));
+        StartRows<AddOf>(lanes, rows, cols);
+    }
+
+    // dst = the sums times `factor`.
+    __aicore__ inline void FinishSums(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& lanes,
+                                      uint32_t rows, uint32_t cols, float factor)
+    {
+        FinishRows<AddOf>(dst, lanes, rows, cols);
+        AscendC::Muls(dst, dst, factor, static_cast<int32_t>(RoundUpToBlock(rows)));
     }
 
     __aicore__ inline void ComputeShift(uint32_t rows)
     {
-        FinishSums(shift_, laneSum_, rows, tiling_.inverseProbe);
+        FinishSums(shift_, laneSum_, rows, tiling_.probe, tiling_.inverseProbe);
         BroadcastRows(shiftBlocks_, shift_, rows);
     }
 
@@ -208,8 +216,8 @@ private:
     __aicore__ inline void ComputeStatistics(uint64_t row, uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        FinishSums(rest_, laneSum_, rows, tiling_.inverseCols);
-        FinishSums(variance_, laneSquare_, rows, tiling_.inverseCols);
+        FinishSums(rest_, laneSum_, rows, cols_, tiling_.inverseCols);
+        FinishSums(variance_, laneSquare_, rows, cols_, tiling_.inverseCols);
         BroadcastRows(restBlocks_, rest_, rows);
         AscendC::LocalTensor<float> meanLocal = outQueueMean_.template AllocTensor<float>();
         AscendC::LocalTensor<float> rstdLocal = outQueueRstd_.template AllocTensor<float>();

@@ -67,7 +67,7 @@ public:
         pipe.InitBuffer(xhatBuf_, tileElements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.stepRows * tiling.stride * sizeof(float));
         pipe.InitBuffer(laneSumBuf_, tiling.stateRows * FLOAT_LANES * sizeof(float));
-        pipe.InitBuffer(sumBuf_, rows8 * sizeof(float));
+        pipe.InitBuffer(sumBuf_, (CENTER ? 2 : 1) * rows8 * sizeof(float));
         pipe.InitBuffer(rstdBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
         pipe.InitBuffer(innerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
         xhat_ = xhatBuf_.template Get<float>();
@@ -83,6 +83,7 @@ public:
             pipe.InitBuffer(outerLaneSumBuf_, tiling.stateRows * FLOAT_LANES * sizeof(float));
             pipe.InitBuffer(centerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(outerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+            outerSum_ = sum_[rows8];
             outerLaneSum_ = outerLaneSumBuf_.template Get<float>();
             centerBlocks_ = centerBlockBuf_.template Get<float>();
             outerBlocks_ = outerBlockBuf_.template Get<float>();
@@ -143,7 +144,7 @@ private:
             LoadRowState(row, rows);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
             AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
-            ClearLanes(rows);
+            StartSums(rows);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
@@ -181,7 +182,7 @@ private:
         for (uint64_t row = begin; row < end; row += tiling_.stateRows) {
             const uint32_t rows = end - row < tiling_.stateRows ? static_cast<uint32_t>(end - row) : tiling_.stateRows;
             LoadRowState(row, rows);
-            ClearLanes(rows);
+            StartSums(rows);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 const RowBlock block = ColumnsAt(tiling_, column);
                 const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
@@ -286,11 +287,15 @@ private:
         }
     }
 
-    __aicore__ inline void ClearLanes(uint32_t rows)
+    // Of the sums whole blocks are read.
+    __aicore__ inline void StartSums(uint32_t rows)
     {
-        AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
+        AscendC::Duplicate(sum_, 0.0f, rows8);
+        StartRows<AddOf>(laneSum_, rows, cols_);
         if constexpr (CENTER) {
-            AscendC::Duplicate(outerLaneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+            AscendC::Duplicate(outerSum_, 0.0f, rows8);
+            StartRows<AddOf>(outerLaneSum_, rows, cols_);
         }
     }
 
@@ -324,18 +329,11 @@ private:
                                    const AscendC::LocalTensor<float>& gamma, uint32_t r, const RowBlock& block)
     {
         MultiplyColumns(product_, product_, gamma, block);
-        SumLanes(laneSum_[r * FLOAT_LANES], product_, block);
+        FoldRows<AddOf>(sum_, laneSum_, product_, r, block, cols_);
         if constexpr (CENTER) {
             MultiplyColumns(product_, dyFloat, gamma, block);
-            SumLanes(outerLaneSum_[r * FLOAT_LANES], product_, block);
+            FoldRows<AddOf>(outerSum_, outerLaneSum_, product_, r, block, cols_);
         }
-    }
-
-    // sum_ = the sums of the rows' lanes. What follows reads whole blocks.
-    __aicore__ inline void FinishSums(const AscendC::LocalTensor<float>& lanes, uint32_t rows)
-    {
-        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));
-        AscendC::WholeReduceSum(sum_, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
     }
 
     // inner and outer of each row, as blocks.
@@ -344,17 +342,17 @@ private:
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
         const AscendC::LocalTensor<float> rstd = states_.Local(RSTD);
         const AscendC::LocalTensor<float> drstd = states_.Local(DRSTD);
-        FinishSums(laneSum_, rows);
+        FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
         AscendC::Mul(drstd, drstd, rstd, rows8);
         AscendC::Add(sum_, sum_, drstd, rows8);
         AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
         BroadcastRows(innerBlocks_, sum_, rows);
         if constexpr (CENTER) {
-            FinishSums(outerLaneSum_, rows);
-            AscendC::Mul(sum_, sum_, rstd, rows8);
-            AscendC::Sub(sum_, sum_, states_.Local(DMEAN), rows8);
-            AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
-            BroadcastRows(outerBlocks_, sum_, rows);
+            FinishRows<AddOf>(outerSum_, outerLaneSum_, rows, cols_);
+            AscendC::Mul(outerSum_, outerSum_, rstd, rows8);
+            AscendC::Sub(outerSum_, outerSum_, states_.Local(DMEAN), rows8);
+            AscendC::Muls(outerSum_, outerSum_, tiling_.inverseCols, rows8);
+            BroadcastRows(outerBlocks_, outerSum_, rows);
         }
     }
 
@@ -449,7 +447,8 @@ private:
     AscendC::LocalTensor<float> dbeta_;
     AscendC::LocalTensor<float> laneSum_;       // of g * xhat
     AscendC::LocalTensor<float> outerLaneSum_;  // of g
-    AscendC::LocalTensor<float> sum_;
+    AscendC::LocalTensor<float> sum_;           // a value a row
+    AscendC::LocalTensor<float> outerSum_;
     AscendC::LocalTensor<float> centerBlocks_;
     AscendC::LocalTensor<float> rstdBlocks_;
     AscendC::LocalTensor<float> innerBlocks_;

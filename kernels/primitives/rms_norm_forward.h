@@ -2,11 +2,11 @@
  * RMSNorm over the last axis: y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon), of x or of x = x1 + x2. All
  * sums in float.
  *
- * Plan: a core owns consecutive rows and takes them tile by tile, inputs and outputs double-buffered. Squares are
- * folded to 64 lanes a row by accumulating adds, one WholeReduceSum finishes all rows of the tile; rstd comes from Sqrt
- * and Div and is spread over a block a row (Brcb), so no scalar ever leaves the vector unit. gamma is loaded once per
- * core. Rows longer than a tile are read twice, column tile by column tile. Bound: memory (inputs once, outputs once)
- * as long as a row fits the Unified Buffer.
+ * Plan: a core owns consecutive rows and takes them tile by tile, inputs and outputs double-buffered. Squares of
+ * more than 128 columns are folded to 64 lanes a row by accumulating adds; WholeReduceSum finishes all rows of the
+ * tile; rstd comes from Sqrt and Div and is spread over a block a row (Brcb), so no scalar ever leaves the vector unit.
+ * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile.
+ * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
 #define MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
@@ -70,7 +70,7 @@ private:
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
             const Rows shape{rows, cols_, tiling_.stride, cols_};
             input_.Begin(row * cols_, shape, true);
-            AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(rows * FLOAT_LANES));
+            StartSums(rows);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 SumSquares(r * tiling_.stride, r, BlockAt(tiling_, r, rows));
             }
@@ -90,7 +90,7 @@ private:
     __aicore__ inline void ProcessSplitRows()
     {
         for (uint64_t row = rowBegin_; row < rowEnd_; ++row) {
-            AscendC::Duplicate(laneSum_, 0.0f, static_cast<int32_t>(FLOAT_LANES));
+            StartSums(1);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 const RowBlock block = ColumnsAt(tiling_, column);
                 const Rows shape{1, block.cols, tiling_.stride, block.cols};
@@ -113,21 +113,26 @@ private:
         }
     }
 
-    // Adds the squares of a block to the lane sums of its rows, the first of which is row r.
+    __aicore__ inline void StartSums(uint32_t rows)
+    {
+        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(RoundUpToBlock(rows)));  // Brcb reads whole blocks
+        StartRows<AddOf>(laneSum_, rows, cols_);
+    }
+
+    // Adds the squares of a block, the first of whose rows is row r, to the sums of its rows.
     __aicore__ inline void SumSquares(uint32_t at, uint32_t r, const RowBlock& block)
     {
         const uint32_t count = block.Elements();
         const AscendC::LocalTensor<float> x = input_.Take(at, count, square_);
         AscendC::Mul(square_, x, x, static_cast<int32_t>(count));
-        SumLanes(laneSum_[r * FLOAT_LANES], square_, block);
+        FoldRows<AddOf>(sum_, laneSum_, square_, r, block, cols_);
     }
 
-    // rstd of the tile's rows from their lane sums, to global memory and into rstdBlocks_.
+    // rstd of the tile's rows from their sums, to global memory and into rstdBlocks_.
     __aicore__ inline void ComputeRstd(uint64_t row, uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        AscendC::Duplicate(sum_, 0.0f, rows8);  // Brcb reads whole blocks
-        AscendC::WholeReduceSum(sum_, laneSum_, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
+        FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
         AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
         AscendC::Adds(sum_, sum_, tiling_.epsilon, rows8);
         AscendC::Sqrt(sum_, sum_, rows8);

@@ -1,6 +1,6 @@
 /*!
- * One float a row, for the rows of a tile: reduced from 64 lanes a row, and spread over a block a row for WithRows. No
- * value ever leaves the vector unit.
+ * One float a row, for the rows of a tile: reduced from the rows, and spread over a block a row for WithRows. No value
+ * ever leaves the vector unit.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_VALUES_H
@@ -9,8 +9,6 @@
 #include "primitives/rows.h"
 
 namespace ms_ascend_ops {
-
-constexpr float LOWEST_FLOAT = -3.4028234663852886e38f;
 
 class RowValues {
 public:
@@ -29,21 +27,30 @@ public:
         AscendC::Duplicate(values, 1.0f, static_cast<int32_t>(rows8));  // Brcb reads whole blocks
     }
 
-    __aicore__ inline void StartLanes(float value, uint32_t rows)
+    // As StartRows and FoldRows; then Maxima or Sums.
+    template <class OP>
+    __aicore__ inline void Start(uint32_t rows, uint32_t cols)
     {
-        AscendC::Duplicate(lanes, value, static_cast<int32_t>(rows * FLOAT_LANES));
+        StartRows<OP>(lanes, rows, cols);
     }
 
-    __aicore__ inline void MaxOfLanes(uint32_t rows)
+    template <class OP>
+    __aicore__ inline void Fold(const AscendC::LocalTensor<float>& src, uint32_t r, const RowBlock& block,
+                                uint32_t cols)
     {
-        AscendC::WholeReduceMax(values, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8,
-                                AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+        FoldRows<OP>(values, lanes, src, r, block, cols);
     }
 
-    __aicore__ inline void SumOfLanes(uint32_t rows)
+    // values = the rows' maxima, at least the lowest float.
+    __aicore__ inline void Maxima(uint32_t rows, uint32_t cols)
     {
-        AscendC::WholeReduceSum(values, lanes, static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(rows), 1, 1, 8);
+        FinishRows<MaxOf>(values, lanes, rows, cols);
+        if (cols <= UNFOLDED_COLS<MaxOf>) {
+            AscendC::Maxs(values, values, LOWEST_FLOAT, static_cast<int32_t>(rows));
+        }
     }
+
+    __aicore__ inline void Sums(uint32_t rows, uint32_t cols) { FinishRows<AddOf>(values, lanes, rows, cols); }
 
     __aicore__ inline void Invert(uint32_t rows) { DivOf::Counter(values, ones_, values, rows, {1, 0, 1, 8, 0, 8}); }
 

@@ -14,6 +14,7 @@ namespace ms_ascend_ops {
 
 constexpr uint32_t FLOAT_LANES = 64;      // floats in a repeat
 constexpr uint32_t FLOATS_PER_BLOCK = 8;  // floats in a DataBlock
+constexpr float LOWEST_FLOAT = -3.4028234663852886e38f;
 
 struct RowBlock {
     uint32_t rows;
@@ -86,6 +87,66 @@ __aicore__ inline void FoldLanes(const AscendC::LocalTensor<float>& acc, const A
     const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
     for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
         OP::Repeat(acc, src[column], acc, LanesAt(column, block.cols), block.rows, {1, 1, 1, 8, rowStride, 8});
+    }
+}
+
+// dst[row] = up to 64 columns of src[row], reduced. One repeat a row.
+template <class OP>
+__aicore__ inline void ReduceRepeats(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                     uint32_t cols, uint32_t rows, uint32_t stride)
+{
+    // A single row may have a stride that no repeat can have.
+    const int32_t repeatStride = rows == 1 ? 8 : static_cast<int32_t>(stride / FLOATS_PER_BLOCK);
+    if constexpr (AscendC::IsSameType<OP, MaxOf>::value) {
+        AscendC::WholeReduceMax(dst, src, static_cast<int32_t>(cols), static_cast<int32_t>(rows), 1, 1, repeatStride,
+                                AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+    } else {
+        static_assert(AscendC::IsSameType<OP, AddOf>::value, "there is WholeReduceSum and WholeReduceMax");
+        AscendC::WholeReduceSum(dst, src, static_cast<int32_t>(cols), static_cast<int32_t>(rows), 1, 1, repeatStride);
+    }
+}
+
+// The reduction of rows of `cols` columns by AddOf or MaxOf, a value a row: StartRows for some rows, FoldRows for every
+// block of them, r being the block's first row, then FinishRows. `lanes` is scratch, 64 floats a row. Up to 64 columns
+// are a repeat of WholeReduce and sums of up to 128 are two, in one block; more columns are folded to 64 lanes first,
+// in one block or several. As the length alone decides, a row's value does not depend on the tile. (Two WholeReduceMax
+// take a CPU longer than lanes.)
+template <class OP>
+constexpr uint32_t UNFOLDED_COLS = AscendC::IsSameType<OP, AddOf>::value ? 2 * FLOAT_LANES : FLOAT_LANES;
+
+// Maxima of more columns begin with the lowest float.
+template <class OP>
+__aicore__ inline void StartRows(const AscendC::LocalTensor<float>& lanes, uint32_t rows, uint32_t cols)
+{
+    constexpr float start = AscendC::IsSameType<OP, MaxOf>::value ? LOWEST_FLOAT : 0.0f;
+    if (cols > UNFOLDED_COLS<OP>) {
+        AscendC::Duplicate(lanes, start, static_cast<int32_t>(rows * FLOAT_LANES));
+    }
+}
+
+template <class OP>
+__aicore__ inline void FoldRows(const AscendC::LocalTensor<float>& values, const AscendC::LocalTensor<float>& lanes,
+                                const AscendC::LocalTensor<float>& src, uint32_t r, const RowBlock& block,
+                                uint32_t cols)
+{
+    if (cols > UNFOLDED_COLS<OP>) {
+        FoldLanes<OP>(lanes[r * FLOAT_LANES], src, block);
+        return;
+    }
+    ReduceRepeats<OP>(values[r], src, LanesAt(0, cols), block.rows, block.stride);
+    if (cols > FLOAT_LANES) {
+        ReduceRepeats<OP>(lanes[r], src[FLOAT_LANES], cols - FLOAT_LANES, block.rows, block.stride);
+    }
+}
+
+template <class OP>
+__aicore__ inline void FinishRows(const AscendC::LocalTensor<float>& values, const AscendC::LocalTensor<float>& lanes,
+                                  uint32_t rows, uint32_t cols)
+{
+    if (cols > UNFOLDED_COLS<OP>) {
+        ReduceRepeats<OP>(values, lanes, FLOAT_LANES, rows, FLOAT_LANES);
+    } else if (cols > FLOAT_LANES) {
+        OP::Apply(values, values, lanes, rows);
     }
 }
 

@@ -1,8 +1,8 @@
 /*!
  * Gradient of a softmax of contiguous rows from its output: dx = scale * y * (dy - sum(dy * y)), all in float.
  *
- * Plan: as the forward, tile by tile with dy, y and dx double-buffered; the products are folded to 64 lanes a row, one
- * WholeReduceSum finishes a tile's rows. Rows longer than a tile are read twice.
+ * Plan: as the forward, tile by tile with dy, y and dx double-buffered; the products of up to 128 columns are summed by
+ * WholeReduceSum, more are folded to 64 lanes a row first. Rows longer than a tile are read twice.
  * Bound: memory (dy and y once, dx once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_GRAD_ROWS_H
@@ -51,13 +51,13 @@ public:
             if (tiling_.tileCols == cols_) {
                 const Rows shape{rows, cols_, tiling_.stride, cols_};
                 CopyIn(row * cols_, shape);
-                rows_.StartLanes(0.0f, rows);
+                rows_.template Start<AddOf>(rows, cols_);
                 Products(shape, tiling_.stepRows);
                 FinishSums(rows);
                 Combine(row * cols_, shape, tiling_.stepRows);
                 continue;
             }
-            rows_.StartLanes(0.0f, 1);
+            rows_.template Start<AddOf>(1, cols_);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
                 const Rows shape = ColumnsAt(column);
                 CopyIn(row * cols_ + column, shape);
@@ -95,20 +95,20 @@ private:
         inQueueY_.FreeTensor(yLocal_);
     }
 
-    // lanes += dy * y
+    // Folds dy * y.
     __aicore__ inline void Products(const Rows& shape, uint32_t step)
     {
         for (uint32_t r = 0; r < shape.rows; r += step) {
             const RowBlock block = BlockAt(r, step, shape);
             const uint32_t at = r * shape.ubStride;
             AscendC::Mul(product_[at], dy_[at], y_[at], static_cast<int32_t>(block.Elements()));
-            FoldLanes<AddOf>(rows_.lanes[r * FLOAT_LANES], product_[at], block);
+            rows_.template Fold<AddOf>(product_[at], r, block, cols_);
         }
     }
 
     __aicore__ inline void FinishSums(uint32_t rows)
     {
-        rows_.SumOfLanes(rows);
+        rows_.Sums(rows, cols_);
         rows_.Spread(rows);
     }
 

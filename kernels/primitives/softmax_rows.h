@@ -1,7 +1,7 @@
 /*!
  * Softmax of contiguous rows, of whatever LOGITS makes of x: exp(z - max(z)) / sum(exp(z - max(z))), all in float.
  *
- * A row's maximum starts at the lowest float instead of -inf, so that z - max is -inf and not NaN where a whole row is
+ * A row's maximum is at least the lowest float, not -inf, so that z - max is -inf and not NaN where a whole row is
  * -inf. Its sum is then 0: `floor`, the least sum, turns its outputs into zeros if it is positive; otherwise 0 * inf
  * makes them NaN. Other sums are at least 1.
  */
@@ -74,19 +74,19 @@ private:
         const AscendC::LocalTensor<T> xLocal = Take(logits);
         AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> work = Work(yLocal);
-        rows_.StartLanes(LOWEST_FLOAT, rows);
+        rows_.template Start<MaxOf>(rows, cols_);
         for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
-            FoldLanes<MaxOf>(rows_.lanes[r * FLOAT_LANES], Logits(logits, work, xLocal, r, BlockAt(r, rows)),
-                             BlockAt(r, rows));
+            const RowBlock block = BlockAt(r, rows);
+            rows_.template Fold<MaxOf>(Logits(logits, work, xLocal, r, block), r, block, cols_);
         }
-        rows_.MaxOfLanes(rows);
+        rows_.Maxima(rows, cols_);
         rows_.Spread(rows);
-        rows_.StartLanes(0.0f, rows);
+        rows_.template Start<AddOf>(rows, cols_);
         for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
             const RowBlock block = BlockAt(r, rows);
             const AscendC::LocalTensor<float> part = work[r * tiling_.stride];
             Exponentials(part, Source(work, xLocal, r), rows_.blocks[r * FLOATS_PER_BLOCK], block);
-            FoldLanes<AddOf>(rows_.lanes[r * FLOAT_LANES], part, block);
+            rows_.template Fold<AddOf>(part, r, block, cols_);
         }
         Free(logits, xLocal);
         FinishSums(rows);
@@ -107,7 +107,7 @@ private:
         const AscendC::LocalTensor<float> factor = shift_[2 * FLOATS_PER_BLOCK];
         AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
         AscendC::Duplicate(before, LOWEST_FLOAT, static_cast<int32_t>(FLOATS_PER_BLOCK));
-        rows_.StartLanes(0.0f, 1);
+        rows_.template Start<AddOf>(1, cols_);
         for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
             const Rows shape = ColumnsAt(column);
             const RowBlock block{1, shape.cols, tiling_.stride};
@@ -119,7 +119,7 @@ private:
             AscendC::Exp(factor, before, static_cast<int32_t>(FLOATS_PER_BLOCK));
             MulOf::Counter(rows_.lanes, rows_.lanes, factor, FLOAT_LANES, {1, 1, 0, 8, 8, 0});
             Exponentials(work, Source(work, xLocal, 0), now, block);
-            FoldLanes<AddOf>(rows_.lanes, work, block);
+            rows_.template Fold<AddOf>(work, 0, block, cols_);
             Free(logits, xLocal);
             const AscendC::LocalTensor<float> other = before;
             before = now;
@@ -205,8 +205,7 @@ private:
         const AscendC::LocalTensor<float> lanes = shift_[3 * FLOATS_PER_BLOCK];
         AscendC::Duplicate(lanes, LOWEST_FLOAT, static_cast<int32_t>(FLOAT_LANES));
         FoldLanes<MaxOf>(lanes, z, block);
-        AscendC::WholeReduceMax(rows_.values, lanes, static_cast<int32_t>(FLOAT_LANES), 1, 1, 1, 8,
-                                AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+        ReduceRepeats<MaxOf>(rows_.values, lanes, FLOAT_LANES, 1, FLOAT_LANES);
         rows_.Spread(1);
         AscendC::Max(now, before, rows_.blocks, static_cast<int32_t>(FLOATS_PER_BLOCK));
     }
@@ -222,7 +221,7 @@ private:
 
     __aicore__ inline void FinishSums(uint32_t rows)
     {
-        rows_.SumOfLanes(rows);
+        rows_.Sums(rows, cols_);
         AscendC::Maxs(rows_.values, rows_.values, floor_, static_cast<int32_t>(rows));
         rows_.Invert(rows);
         rows_.Spread(rows);

@@ -12,9 +12,14 @@ SHAPES = [
     (1, 31),
     (7, 2),
     (300, 21),  # many short rows: the pixels of a segmentation
-    (2, 3, 64),
+    (2, 3, 64),  # one repeat, and around it
+    (9, 8),
+    (9, 63),
+    (9, 65),
+    (9, 128),  # two repeats
+    (9, 129),
     (5, 1000),
-    (5, 1025),  # the first that is walked through in tiles
+    (35, 1025),  # the first that is walked through in tiles; more rows than a batch of the gradient
     (3, 8192),  # one tile
     (70, 8200),  # more rows than a batch, a short second tile
     (2, 151936),
@@ -52,7 +57,7 @@ def test_gradient_reference_is_the_derivative():
         assert np.isclose(dlogits[i], np.sum(dloss * change) / (2 * step), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("classes", [21, 5000])
+@pytest.mark.parametrize("classes", [21, 100, 5000])
 @pytest.mark.parametrize("ignore_index", [-100, 0, 3, 2**31 - 1])
 def test_ignored_rows(ignore_index, classes):
     """Neither a loss nor a gradient, whatever dloss is."""
@@ -70,7 +75,36 @@ def test_ignored_rows(ignore_index, classes):
     assert np.isfinite(dlogits).all()
 
 
-@pytest.mark.parametrize("classes", [21, 5000])
+@pytest.mark.parametrize("label", [0, 1, 20, 8191, 8192, 8209])
+@pytest.mark.parametrize("classes", [21, 8210])
+def test_the_labels_element_is_rounded_like_its_row(classes, label):
+    """It is another column's of the same logit, less 1; the columns beside it are not touched."""
+    label = min(label, classes - 1)
+    logits = np.random.default_rng(0).normal(size=(20, classes)) / 4
+    other = (label + 7) % classes
+    logits[:, other] = logits[:, label]
+    labels, elsewhere = np.full(20, label), np.full(20, -1)
+    (_, lse), _ = launch("cross_entropy", [logits, labels], ["float32", "int32"])
+    types = ["float32", "float32", "int32", "float32"]
+    (dlogits,), _ = launch("cross_entropy_grad", [np.ones(20), logits, labels, lse], types)
+    (softmax,), _ = launch("cross_entropy_grad", [np.ones(20), logits, elsewhere, lse], types)
+    assert (dlogits[:, label] == (dlogits[:, other] - 1).astype(np.float32)).all()
+    assert np.array_equal(np.delete(dlogits, label, 1), np.delete(softmax, label, 1))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("classes", [21, 100, 5000])
+def test_gradient_of_a_label_that_is_no_class(classes, dtype):
+    """The softmax times dloss: no column has the -1, not even the nearest."""
+    logits, labels = np.random.default_rng(0).normal(size=(4, classes)), np.array([-1, classes, 2**31 - 1, -(2**31)])
+    (_, lse), (exact, _) = launch("cross_entropy", [logits, labels], [dtype, "int32"])
+    types = ["float32", dtype, "int32", "float32"]
+    (dlogits,), _ = launch("cross_entropy_grad", [np.full(4, 2.0), exact, labels, lse], types)
+    golden = 2 * np.exp(exact - lse[:, None])
+    assert_accurate(dlogits, golden, dtype, golden)
+
+
+@pytest.mark.parametrize("classes", [21, 100, 5000])
 def test_special_values_stay_in_their_row(classes):
     logits = np.random.default_rng(0).normal(size=(8, classes))
     labels = np.full(8, 7)

@@ -13,7 +13,11 @@ TYPES = [(row["T"], row["G"]) for row in registry.signature("layer_norm").types]
 SHAPES = [
     ((1,), 1),  # one element
     ((31,), 1),  # shorter than one instruction
-    ((4, 64), 1),  # one repeat
+    ((4, 64), 1),  # one repeat, and around it
+    ((300, 8), 1),
+    ((5, 63), 1),
+    ((5, 65), 1),
+    ((5, 128), 1),  # two repeats
     ((3, 4097), 1),  # a tail after whole repeats
     ((5, 5120), 1),  # float32: a row that fits in single buffers only
     ((2, 65537), 1),  # a row larger than the Unified Buffer

@@ -13,7 +13,11 @@ TYPES = [(row["T"], row["G"]) for row in registry.signature("rms_norm").types]
 SHAPES = [
     (1,),  # one element
     (31,),  # shorter than one instruction
-    (4, 64),  # one repeat
+    (4, 64),  # one repeat, and around it
+    (300, 8),
+    (5, 63),
+    (5, 65),
+    (5, 128),  # two repeats
     (3, 4097),  # a tail after whole repeats
     (2, 65537),  # a row larger than the Unified Buffer
     (257, 129),  # many short rows that no number of cores divides

@@ -50,7 +50,7 @@ def test_gradient(shape, dtype):
     assert_accurate(dx, golden, dtype, terms)
 
 
-@pytest.mark.parametrize("n", [7, 100, 2000, 70000])
+@pytest.mark.parametrize("n", [7, 64, 100, 129, 2000, 70000])
 def test_a_row_that_is_masked_as_a_whole_is_zeros(n):
     rng = np.random.default_rng(0)
     x, mask = rng.normal(size=(4, n)), np.zeros((4, n))

@@ -12,7 +12,11 @@ from tests.reference import softmax as reference
 CASES = [  # shape, axis
     ((1,), 0),
     ((31,), -1),  # shorter than one instruction
-    ((4, 64), 1),  # one repeat
+    ((4, 64), 1),  # one repeat, and around it
+    ((300, 8), 1),
+    ((5, 63), 1),
+    ((5, 65), 1),
+    ((5, 128), 1),  # two repeats
     ((3, 4097), -1),  # a tail after whole repeats
     ((2, 65537), -1),  # a row larger than the Unified Buffer
     ((1, 151936), -1),
@@ -61,7 +65,7 @@ def test_empty(shape, axis):
     assert y.shape == shape
 
 
-@pytest.mark.parametrize("shape", [(3, 100), (3, 70000)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 61), (3, 100), (3, 129), (3, 70000)], ids=str)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_special_values_stay_in_their_slice(axis, shape):
     """A slice that holds NaN or +inf, or -inf alone, is NaN; -inf among numbers gives 0."""

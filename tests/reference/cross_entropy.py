@@ -12,9 +12,9 @@ def forward(logits, labels, ignore_index=-100):
     """The loss and log(sum(exp(logits)))."""
     with np.errstate(all="ignore"):
         largest = np.max(logits, axis=-1)
-        lse = largest + np.log(np.sum(np.exp(logits - largest[..., None]), axis=-1))
+        log_sum = np.log(np.sum(np.exp(logits - largest[..., None]), axis=-1))
         chosen = np.max(np.where(_at(labels, logits.shape[-1]), logits, -np.inf), axis=-1)
-        return np.where(labels == ignore_index, 0.0, lse - chosen), lse
+        return np.where(labels == ignore_index, 0.0, log_sum - (chosen - largest)), largest + log_sum
 
 
 def backward(dloss, logits, labels, ignore_index=-100):

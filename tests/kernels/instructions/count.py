@@ -5,6 +5,7 @@ one of them is launched in two processes of its own, a few times in one and more
 what a launch takes when its program is known. Prints the numbers of the processes, for the names of their files.
 """
 
+import math
 import os
 import sys
 
@@ -25,13 +26,21 @@ def prepare(name, dtype, shapes):
         np.zeros(shape, kind) if kind.startswith("int") else np.ascontiguousarray(encode(rng.normal(size=shape), kind))
         for shape, kind in zip(shapes, dtypes, strict=True)
     ]
+    columns = max(shapes, key=math.prod)[-1]
+    numbers = [array for array, kind in zip(arrays, dtypes, strict=True) if kind.startswith("int")]
     attributes = signature.check_attributes({"num_groups": 8} if name.startswith("group_norm") else {})
     kinds = infer_types(signature, dtypes)
     outputs = [
         encode(np.zeros(shape), kind)
         for shape, kind in zip(infer_shapes(signature, shapes, attributes), kinds, strict=True)
     ]
-    return lambda: native().launch(name, arrays, outputs, attributes, [*dtypes, *kinds])
+
+    def run():
+        for array in numbers:  # others in each launch: a program must not depend on them
+            array[...] = rng.integers(0, columns, array.shape)
+        native().launch(name, arrays, outputs, attributes, [*dtypes, *kinds])
+
+    return run
 
 
 def main():
