@@ -15,7 +15,7 @@ template <class KERNEL>
 void Launch(const ms_ascend_ops::LaunchConfig& config, const RowScaleTilingData& tiling, float* x, float* scale,
             float* y)
 {
-    AscendC::host::Launch(config, tiling.rows * tiling.cols * sizeof(float), [&](GM_ADDR) {
+    AscendC::host::Launch(config, {}, AscendC::host::BytesOf(tiling), [&](GM_ADDR) {
         KERNEL().Run(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(scale), reinterpret_cast<GM_ADDR>(y),
                      tiling);
     });

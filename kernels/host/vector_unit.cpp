@@ -388,6 +388,22 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
 
 // ---- reductions within a repeat
 
+// All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
+template <class OP>
+HOST_INLINE float Folded(VF v, const OP& op)
+{
+#pragma GCC unroll 4
+    for (int32_t width = W / 2; width > 0; width /= 2) {
+        VI other;
+#pragma GCC unroll 16
+        for (int32_t i = 0; i < W; ++i) {
+            other[i] = i ^ width;
+        }
+        v = op(v, __builtin_shuffle(v, other));
+    }
+    return v[0];
+}
+
 // Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ... Inactive lanes count as 0.
 float TreeSum(const float* src, uint32_t lanes)
 {
@@ -403,14 +419,7 @@ float TreeSum(const float* src, uint32_t lanes)
             part[k] += part[k + half];
         }
     }
-    float tree[W];
-    memcpy(tree, &part[0], sizeof(tree));
-    for (uint32_t width = W / 2; width > 0; width /= 2) {
-        for (uint32_t i = 0; i < width; ++i) {
-            tree[i] += tree[i + width];
-        }
-    }
-    return tree[0];
+    return Folded(part[0], [](VF a, VF b) { return a + b; });
 }
 
 void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
@@ -426,21 +435,22 @@ float Extreme(const float* src, uint32_t lanes)
 {
     const auto pick = [](VF a, VF b) { return MAXIMUM ? MaxOf(a, b) : MinOf(a, b); };
     VF best = Set(src[0]);
-    uint32_t i = 0;
-    for (; i + W <= lanes; i += W) {
+    for (uint32_t i = 0; i + W <= lanes; i += W) {
         best = pick(best, Load(src + i));
     }
-    for (; i < lanes; ++i) {
-        best = pick(best, Set(src[i]));
+    const uint32_t rest = lanes % W;
+    if (rest > 0 && lanes > W) {
+        best = pick(best, Load(src + lanes - W));  // some a second time
+    } else if (rest > 0) {
+        VI lane;
+#pragma GCC unroll 16
+        for (int32_t i = 0; i < W; ++i) {
+            lane[i] = i;
+        }
+        const VI active = lane < SetInt(static_cast<int32_t>(rest));
+        best = pick(best, Choose(active, LoadPartial(src, rest), best));
     }
-    float last[W];
-    memcpy(last, &best, sizeof(last));
-    float result = last[0];
-    for (uint32_t k = 1; k < W; ++k) {
-        const bool better = MAXIMUM ? last[k] > result : last[k] < result;
-        result = result == result && (better || last[k] != last[k]) ? last[k] : result;
-    }
-    return result;
+    return Folded(best, pick);
 }
 
 template <bool MAXIMUM>

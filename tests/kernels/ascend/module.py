@@ -181,7 +181,7 @@ extern "C" int StandInRun(const char* op, uint32_t blockDim, int32_t only, uint6
     ms_ascend_ops::LaunchConfig config;
     config.blockDim = blockDim;
     config.workspaceBytes = workspaceBytes;
-    AscendC::host::Launch(config, 0, [&](GM_ADDR workspace) {{
+    AscendC::host::Launch(config, {{}}, {{}}, [&](GM_ADDR workspace) {{
         if (only < 0 || AscendC::GetBlockIdx() == only) {{
             stand_in::tilingKey = tilingKey;
 {calls}        }}

@@ -588,7 +588,7 @@ int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
     host::DescribeLaunch("wrong_kernels", {{"x", reinterpret_cast<const char*>(x), BYTES, host::Dtype::FLOAT, false},
                                            {"y", reinterpret_cast<const char*>(y), BYTES, host::Dtype::FLOAT, true}});
     host::DescribeTiling(x, tilingBytes);
-    host::Launch({cores, BYTES}, BYTES, [&](GM_ADDR workspace) {
+    host::Launch({cores, BYTES}, {}, {}, [&](GM_ADDR workspace) {
         Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), workspace, wrong);
         body(kernel);
     });
