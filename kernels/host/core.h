@@ -107,10 +107,10 @@ public:
 private:
     static constexpr uint32_t MAX_REQUESTS = 128;  // of a program
     static constexpr uint32_t LONG_PROGRAM = 48;   // ends before the next copy in
-    static constexpr uint32_t MAX_PROGRAMS = 128;
-    static constexpr uint32_t MAX_VARIANTS = 4;  // of a program
-    static constexpr uint64_t NOBODY = 0;        // what follows is not known
-    static constexpr uint64_t END = 1;           // nothing follows
+    static constexpr uint32_t MAX_PROGRAMS = 256;  // cross entropy of long rows and its gradient take 150
+    static constexpr uint32_t MAX_VARIANTS = 4;    // of a program
+    static constexpr uint64_t NOBODY = 0;          // what follows is not known
+    static constexpr uint64_t END = 1;             // nothing follows
     static constexpr uint64_t FIRST_NUMBER = 2;
 
     // How to run a program if that one follows.
