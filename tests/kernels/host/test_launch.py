@@ -14,10 +14,10 @@ from tests.kernels.host.module import ROOT, build, host_calls, program
 ONE = bits(1.0, "float32")
 
 
-def launch(cores, calls_of_core, gm):
+def launch(cores, calls_of_core, gm, execution="deferred"):
     ub = np.zeros((cores, 8192), np.uint8)
     programs = [program(calls_of_core(core)) for core in range(cores)]
-    return host_calls().run(programs, gm.view(np.uint8), ub)
+    return host_calls().run(programs, gm.view(np.uint8), ub, execution)
 
 
 # 64: more than wake before the calling thread has run its own block, and then theirs.
@@ -46,8 +46,9 @@ def test_trap(cores):
     assert (gm == 1).all()
 
 
+@pytest.mark.parametrize("execution", ["deferred", "replayed"])
 @pytest.mark.parametrize("cores", [1, 2, 5])
-def test_sync_all(cores):
+def test_sync_all(cores, execution):
     """Each round a core adds 1 to what its neighbour wrote in the round before: a ring that shows a missing barrier."""
     rounds, length = 12, 64
 
@@ -66,7 +67,7 @@ def test_sync_all(cores):
 
     start = np.arange(cores, dtype=np.float32)
     gm = np.concatenate([np.repeat(start, length), np.zeros(cores * length, np.float32)])
-    launch(cores, ring, gm)
+    launch(cores, ring, gm, execution)
     expected = np.roll(start, -rounds % cores if cores > 1 else 0) + rounds
     assert np.array_equal(gm[: cores * length].reshape(cores, length)[:, 0], expected)
 
