@@ -165,8 +165,17 @@ PYBIND11_MODULE(_C, module)
         },
         py::arg("threads"), "Set the number of AI cores (worker threads) of a launch; 0 restores the machine's.");
     module.def("get_ub_bytes", &MsAscendOpsGetUbBytes, "How much of a core's Unified Buffer tilings may use.");
-    module.def("set_ub_bytes", &MsAscendOpsSetUbBytes, py::arg("bytes"),
-               "Set how much of a core's Unified Buffer tilings may use; 0: all.");
+    module.def(
+        "set_ub_bytes",
+        [](int64_t bytes) {
+            constexpr int64_t LEAST = 64 * 1024;  // tilings count on more than they use for other things than tiles
+            if (bytes != 0 && (bytes < LEAST || bytes > INT32_MAX)) {
+                throw py::value_error("set_ub_bytes: bytes must be 0 or at least " + std::to_string(LEAST) + ", got " +
+                                      std::to_string(bytes));
+            }
+            MsAscendOpsSetUbBytes(static_cast<uint32_t>(bytes));
+        },
+        py::arg("bytes"), "Set how much of a core's Unified Buffer tilings may use, 64 KiB at least; 0: all.");
     module.def(
         "launch", &Launch, py::arg("op"), py::arg("inputs"), py::arg("outputs"), py::arg("attributes") = py::dict(),
         py::arg("dtypes") = py::none(),

@@ -13,7 +13,7 @@ from ms_ascend_ops.library import native
 from tests.dtypes import FLOATS
 from tests.every_operator import every_operator
 
-SMALL_UB = 48 * 1024  # several tiles
+SMALL_UB = 64 * 1024  # several tiles
 
 
 @pytest.fixture(autouse=True)

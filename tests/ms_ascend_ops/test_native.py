@@ -110,6 +110,20 @@ def test_thread_num():
         _C.set_thread_num(-1)
 
 
+def test_ub_bytes():
+    """Too little would leave a tiling less than nothing for its tiles."""
+    before = _C.get_ub_bytes()
+    try:
+        _C.set_ub_bytes(65536)
+        assert _C.get_ub_bytes() == 65536
+        for wrong in (-1, 65535):
+            with pytest.raises(ValueError, match=rf"^set_ub_bytes: bytes must be 0 or at least 65536, got {wrong}"):
+                _C.set_ub_bytes(wrong)
+        assert _C.get_ub_bytes() == 65536
+    finally:
+        _C.set_ub_bytes(before)
+
+
 def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(0)
     dy, x = rng.normal(size=(2, 1000, 33)).astype(np.float32)
