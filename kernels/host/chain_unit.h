@@ -171,7 +171,9 @@ struct ChainBlock {
         constexpr bool STREAMS = OTHER != Other::BLOCK && OTHER != Other::SELF;
         const T* stream = STREAMS ? Address<const T>(link) : nullptr;
         const auto other = [&](uint32_t k) {
-            return STREAMS ? Read(stream + k * W) : OTHER == Other::BLOCK ? LoadBlock(reinterpret_cast<const float*>(link.base), at + k * W) : value[k];
+            return STREAMS                 ? Read(stream + k * W)
+                   : OTHER == Other::BLOCK ? LoadBlock(reinterpret_cast<const float*>(link.base), at + k * W)
+                                           : value[k];
         };
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {

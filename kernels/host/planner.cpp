@@ -35,6 +35,27 @@ Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
     return contiguous ? Rows{1, whole, whole} : Rows{copy.units, inUb.extent, inUb.stride};
 }
 
+// Element-wise, unit by unit.
+bool IsElementWise(const Instruction& instruction)
+{
+    const Meaning meaning = MeaningOf(instruction);
+    return meaning.kind != Meaning::OPAQUE && meaning.kind != Meaning::COPY && meaning.layout != Layout::ACCUMULATE;
+}
+
+// How many requests from here on do the same to rows of elements that follow each other in the Unified Buffer.
+uint32_t RowsFrom(const Instruction* requests, uint32_t count)
+{
+    const Instruction& first = requests[0];
+    const int64_t step = first.operands[0].stride * first.units;
+    uint32_t rows = 1;
+    while (rows < count && requests[rows].request == RequestKind::VECTOR && requests[rows].run == first.run &&
+           requests[rows].units == first.units &&
+           requests[rows].operands[0].base == requests[rows - 1].operands[0].base + step) {
+        ++rows;
+    }
+    return rows > 1 && IsElementWise(first) ? rows : 1;
+}
+
 }  // namespace
 
 Plan::GmRows Planner::GmRowsOf(const View& view)
@@ -73,23 +94,29 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     plan.endViews_ = views_;
 }
 
-// Rows that lie apart in global memory and side by side in the Unified Buffer: an instruction on elements of several of
-// them becomes one for each, so that rows are read and written in place. All instructions on as many elements do, to go
-// with it.
+// An instruction on elements of several rows becomes one for each, so that it can go along with what else is done to
+// the row: where rows lie apart in global memory and side by side in the Unified Buffer, and where a kernel asks for
+// the same of row after row. All instructions on as many elements do.
 void Planner::FindRowForms(const Instruction* requests, uint32_t count)
 {
     rowForms_.clear();
-    for (uint32_t i = 0; i < count; ++i) {
-        const Instruction& copy = requests[i];
-        if (copy.request != RequestKind::COPY_IN && copy.request != RequestKind::COPY_OUT) {
-            continue;
+    const auto add = [this](uint32_t rows, uint32_t rowUnits) {
+        if (rows > 1 && rows <= MAX_ROWS && rowUnits >= MIN_ROW_UNITS) {
+            rowForms_.push_back({rows * rowUnits, rowUnits});
         }
-        const bool out = copy.request == RequestKind::COPY_OUT;
-        int64_t gmStride = 0;
-        const Rows rows = RowsOf(copy, out ? 1 : 0, gmStride);
-        const uint32_t rowUnits = rows.rowBytes / copy.lanes;
-        if (rows.rows > 1 && rows.rows <= MAX_ROWS && rows.stride == rows.rowBytes && rowUnits >= MIN_ROW_UNITS) {
-            rowForms_.push_back({rows.rows * rowUnits, rowUnits});
+    };
+    for (uint32_t i = 0; i < count; ++i) {
+        const Instruction& request = requests[i];
+        if (request.request == RequestKind::VECTOR) {
+            const uint32_t rows = RowsFrom(requests + i, count - i);
+            add(rows, request.units);
+            i += rows - 1;
+        } else if (request.request == RequestKind::COPY_IN || request.request == RequestKind::COPY_OUT) {
+            int64_t gmStride = 0;
+            const Rows rows = RowsOf(request, request.request == RequestKind::COPY_OUT ? 1 : 0, gmStride);
+            if (rows.stride == rows.rowBytes) {
+                add(rows.rows, rows.rowBytes / request.lanes);
+            }
         }
     }
 }
@@ -156,13 +183,9 @@ void Planner::Read(Instruction& instruction)
 // How many units of it make up a row, if it works on several rows that get an instruction each, else all.
 uint32_t Planner::RowUnits(const Instruction& instruction) const
 {
-    const Meaning meaning = MeaningOf(instruction);
-    if (meaning.kind == Meaning::OPAQUE || meaning.kind == Meaning::COPY || meaning.layout == Layout::ACCUMULATE) {
-        return instruction.units;
-    }
     const auto form = std::find_if(rowForms_.begin(), rowForms_.end(),
                                    [&](const RowForm& known) { return known.units == instruction.units; });
-    return form == rowForms_.end() ? instruction.units : form->rowUnits;
+    return form == rowForms_.end() || !IsElementWise(instruction) ? instruction.units : form->rowUnits;
 }
 
 // ---- views

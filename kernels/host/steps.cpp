@@ -105,8 +105,8 @@ void Steps::Close(uint32_t group)
     open_.clear();
 }
 
-// Takes `instruction` into a chain, the latest that it goes on with, if it may run before all steps behind that. A chain
-// that only casts is second choice: what it makes the others can read for themselves.
+// Takes `instruction` into a chain, the latest that it goes on with, if it may run before all steps behind that. A
+// chain that only casts is second choice: what it makes the others can read for themselves.
 bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                        const std::vector<Instruction>& instructions)
 {
