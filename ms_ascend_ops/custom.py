@@ -33,7 +33,7 @@ from ms_ascend_ops.direct import direct, recorded, recording, usable
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["VERSION", "FusedPrimitive", "Selector", "kernel"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
 
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
@@ -242,6 +242,27 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
             self._rule(shapes, values)
+
+
+class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
+    """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
+
+    def __init__(self) -> None:
+        super().__init__("by_python")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __call__(self) -> bool:
+        return usable() and device_target() == "CPU"
+
+    def __infer__(self) -> dict[str, Any]:
+        return {"dtype": None, "shape": None, "value": False}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _ByPython:
+        return self
+
+
+by_python = _ByPython()
 
 
 def kernel(name: str, **attributes: Any) -> Callable[..., Any]:
