@@ -76,6 +76,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._check = check or _accept
         self._recorded_bprop = bprop
         self._direct = direct(signature, attributes, self._check) if target == "CPU" else None
+        self.checks = self._direct is not None  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -102,11 +103,6 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                     primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
                 for attribute in signature.attributes:
                     primitive.add_prim_attr(attribute.node_name, attributes[attribute.name])
-
-    @property
-    def checks(self) -> bool:
-        """Whether a call checks the tensors."""
-        return self._direct is not None
 
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
@@ -175,10 +171,10 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         return len(self.signature.inputs)
 
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
-        tensors, attributes = arguments[: self._count], arguments[self._count :]
+        attributes = arguments[self._count :]
         primitive = self._primitive(attributes)
         if not getattr(primitive, "checks", False):
-            self._check_tensors(attributes, *tensors)
+            self._check_tensors(attributes, *arguments[: self._count])
         return primitive
 
     def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:

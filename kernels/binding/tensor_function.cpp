@@ -123,6 +123,8 @@ private:
         std::string key;
         const auto append = [&key](int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
         std::vector<py::object> dtypes;
+        key.reserve(256);  // enough for most
+        dtypes.reserve(tensors.size());
         for (const py::handle tensor : tensors) {
             if (PyObject_TypeCheck(tensor.ptr(), reinterpret_cast<PyTypeObject*>(framework_->tensorType.ptr())) == 0) {
                 check_(*tensors);
