@@ -86,10 +86,8 @@ def kv_cache_append(
     seq = key.shape[1]
     rows, length = key_cache.shape[:2]
     _check_rows(rows, key.shape[0], key_cache.shape)
-    if by_python():
-        slots = _slots(position, seq, rows, length)
-    else:
-        slots = _slots_in_graph(position, seq, rows, length)
+    calculate = _slots if by_python() else _slots_in_graph
+    slots = calculate(position, seq, rows, length)
     return kv_cache_update(key, value, key_cache, value_cache, slots)
 
 

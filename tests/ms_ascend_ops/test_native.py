@@ -99,25 +99,28 @@ def test_a_prepared_launch_keeps_its_arrays():
 
 
 def test_a_prepared_launch_goes_by_the_platform_of_the_call():
-    """Its tiling is none of what is prepared: a row that takes many tiles of a small Unified Buffer is summed otherwise."""
-    x, gamma = np.random.default_rng(0).normal(size=(2, 1, 60000)).astype(np.float32)
-    threads, ub = _C.get_thread_num(), _C.get_ub_bytes()
-    x, gamma = np.repeat(x, 9, axis=0), gamma[0]
-    y, rstd = np.full_like(x, np.nan), np.full((9, 1), np.nan, np.float32)
-    other, other_rstd = np.full_like(x, np.nan), np.full_like(rstd, np.nan)
-    run = _C.prepare("rms_norm", [x, gamma], [y, rstd])
+    """Its tiling is not prepared: with less of the Unified Buffer a long row is summed in other pieces."""
+    rng = np.random.default_rng(0)
+    x, gamma = rng.normal(size=(9, 60000)).astype(np.float32), rng.normal(size=60000).astype(np.float32)
+    prepared, launched = ([np.empty(shape, np.float32) for shape in (x.shape, (9, 1), (9, 1))] for _ in range(2))
+    run = _C.prepare("layer_norm", [x, gamma, gamma], prepared)
+    usual = _C.get_thread_num(), _C.get_ub_bytes()
+    results = []
     try:
-        for settings in ((1, 0), (3, 0), (2, 65536), (1, 0)):
-            _C.set_thread_num(settings[0])
-            _C.set_ub_bytes(settings[1])
-            y[:], rstd[:] = np.nan, np.nan
+        for threads, ub in ((1, 0), (3, 0), (2, 65536), (1, 0)):
+            _C.set_thread_num(threads)
+            _C.set_ub_bytes(ub)
+            for array in prepared + launched:
+                array[:] = np.nan
             run()
-            _C.launch("rms_norm", [x, gamma], [other, other_rstd])
-            assert np.array_equal(y, other)
-            assert np.array_equal(rstd, other_rstd)
+            _C.launch("layer_norm", [x, gamma, gamma], launched)
+            assert all(np.array_equal(a, b) for a, b in zip(prepared, launched, strict=True))
+            results.append(prepared[0].copy())
     finally:
-        _C.set_thread_num(threads)
-        _C.set_ub_bytes(ub)
+        _C.set_thread_num(usual[0])
+        _C.set_ub_bytes(usual[1])
+    assert np.array_equal(results[0], results[3])
+    assert not np.array_equal(results[0], results[2])
 
 
 def test_a_kernel_that_stops_itself(launch):
