@@ -15,18 +15,6 @@ namespace host {
 namespace HOST_ISA {
 
 constexpr uint32_t SUM_LANES = ONE_REPEAT_BYTE_SIZE / sizeof(float);
-constexpr uint32_t BLOCK_FLOATS = ONE_BLK_SIZE / sizeof(float);
-
-// W elements of a block that repeats itself, from element `at` on.
-HOST_INLINE VF LoadBlock(const char* base, [[maybe_unused]] size_t at)
-{
-    const float* block = reinterpret_cast<const float*>(base);
-#if defined(HOST_SIMD_AVX512)
-    return _mm512_broadcast_f32x8(_mm256_loadu_ps(block));
-#else
-    return Load(block + at % BLOCK_FLOATS);
-#endif
-}
 
 template <Other OTHER>
 struct StreamElement {
@@ -183,7 +171,7 @@ struct ChainBlock {
         constexpr bool STREAMS = OTHER != Other::BLOCK && OTHER != Other::SELF;
         const T* stream = STREAMS ? Address<const T>(link) : nullptr;
         const auto other = [&](uint32_t k) {
-            return STREAMS ? Read(stream + k * W) : OTHER == Other::BLOCK ? LoadBlock(link.base, at + k * W) : value[k];
+            return STREAMS ? Read(stream + k * W) : OTHER == Other::BLOCK ? LoadBlock(reinterpret_cast<const float*>(link.base), at + k * W) : value[k];
         };
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {

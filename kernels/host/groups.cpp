@@ -262,14 +262,13 @@ bool Groups::SinkCopy(const Instruction& copy)
             if (!Overlap(to, from)) {
                 continue;
             }
-            const auto known = std::find_if(makers.begin(), makers.end(), [&](const Maker& maker) {
-                return made(maker).base == to.base && made(maker).end == to.end;
-            });
-            if (known != makers.end()) {
-                *known = {g, i};
-            } else {
-                makers.push_back({g, i});
-            }
+            // What it overwrites as a whole was not made for the copy.
+            makers.erase(std::remove_if(makers.begin(), makers.end(),
+                                        [&](const Maker& maker) {
+                                            return to.base <= made(maker).base && made(maker).end <= to.end;
+                                        }),
+                         makers.end());
+            makers.push_back({g, i});
         }
     }
     std::sort(makers.begin(), makers.end(),

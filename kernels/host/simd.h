@@ -369,6 +369,21 @@ HOST_INLINE VI Load(const int32_t* p)
     return LoadRaw<VI>(p);
 }
 
+// W elements of a DataBlock that repeats itself, from element `at` on, a multiple of W or of the block's length.
+template <typename T>
+HOST_INLINE auto LoadBlock(const T* block, [[maybe_unused]] size_t at)
+{
+    constexpr size_t LENGTH = ONE_BLK_SIZE / sizeof(T);
+    if constexpr (LENGTH >= W) {
+        return Load(block + at % LENGTH);
+    } else {
+#if defined(HOST_SIMD_AVX512)
+        const __m512i twice = _mm512_broadcast_i32x8(LoadRaw<__m256i>(block));
+        return reinterpret_cast<decltype(Load(block))>(twice);
+#endif
+    }
+}
+
 HOST_INLINE VH ToBits(VF v, const half*)
 {
     return FloatToHalf(v);

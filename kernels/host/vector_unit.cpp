@@ -53,6 +53,21 @@ template <class Op, typename T>
 HOST_INLINE void UnaryLoop(T* dst, const T* a, uint32_t n)
 {
     uint32_t i = 0;
+    if constexpr (std::is_same<Op, Arithmetic<Opcode::EXP>>::value) {
+        constexpr uint32_t N = 4;
+        for (; i + N * W <= n; i += N * W) {
+            VF x[N];
+#pragma GCC unroll 4
+            for (uint32_t k = 0; k < N; ++k) {
+                x[k] = Load(a + i + k * W);
+            }
+            Exp(x);
+#pragma GCC unroll 4
+            for (uint32_t k = 0; k < N; ++k) {
+                Store(dst + i + k * W, x[k]);
+            }
+        }
+    }
 #pragma GCC unroll 2
     for (; i + W <= n; i += W) {
         Store(dst + i, Op::Apply(Load(a + i)));
@@ -69,13 +84,9 @@ HOST_INLINE void BlockLoop(T* dst, const T* vector, const T* block, uint32_t n)
     using V = typename VectorOf<T>::Type;
     constexpr uint32_t BLOCK = ONE_BLK_SIZE / sizeof(T);
     constexpr uint32_t PERIOD = BLOCK > W ? BLOCK : W;
-    T filled[PERIOD];
-    for (uint32_t i = 0; i < PERIOD; i += BLOCK) {
-        memcpy(filled + i, block, ONE_BLK_SIZE);
-    }
     V pattern[PERIOD / W];
     for (uint32_t k = 0; k < PERIOD / W; ++k) {
-        pattern[k] = Load(filled + k * W);
+        pattern[k] = LoadBlock(block, k * W);
     }
     uint32_t i = 0;
 #pragma GCC unroll 4
