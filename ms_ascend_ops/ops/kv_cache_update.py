@@ -108,7 +108,10 @@ def _slots(position: Tensor, seq: int, rows: int, length: int) -> Tensor:
         raise ValueError(
             f"kv_cache_append: position must have 1 element or key.shape[0] ({rows}) of them, got {position.shape}"
         )
-    positions = np.array(position.tolist()).reshape(-1, 1) + np.arange(seq)  # asnumpy() takes ten times as long
-    slots = positions + length * np.arange(rows)[:, None]
-    slots = np.where((positions >= 0) & (positions < length), slots, rows * length)
+    first = np.ravel(position.tolist()).tolist()  # asnumpy() takes ten times as long
+    if all(0 <= token <= length - seq for token in first):
+        starts = [row * length + token for row, token in enumerate(first * rows if len(first) == 1 else first)]
+        slots = np.array(starts).reshape(-1, 1) + np.arange(seq)
+    else:  # the kernel refuses all if one lies beyond the cache
+        slots = np.full((rows, seq), rows * length)
     return Tensor.from_numpy(slots.astype(np.int32))

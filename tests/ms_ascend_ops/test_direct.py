@@ -190,7 +190,7 @@ def test_writes_into_the_callers_tensors():
 
 
 @pytest.mark.parametrize("kind", [Tensor, lambda tensor: Parameter(tensor, name="cache")])
-@pytest.mark.parametrize("position", [[0], [3], [2, 0], [1, 3]])
+@pytest.mark.parametrize("position", [[0], [3], [2, 0], [1, 3], [[2], [1]], 2])
 def test_slots_of_both_roads_agree(through_mindspore, kind, position):
     """Those of tokens from a position on: of every sequence its own, or of all the same."""
     key, value = random(2, 2, 3, 4), random(2, 2, 3, 5, seed=1)
