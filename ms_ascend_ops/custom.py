@@ -33,7 +33,7 @@ from ms_ascend_ops.direct import direct, recorded, recording, usable
 from ms_ascend_ops.library import library_path
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["VERSION", "FusedPrimitive", "Selector", "kernel"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
 
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
@@ -76,6 +76,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._check = check or _accept
         self._recorded_bprop = bprop
         self._direct = direct(signature, attributes, self._check) if target == "CPU" else None
+        self.checks = self._direct is not None  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -102,11 +103,6 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                     primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
                 for attribute in signature.attributes:
                     primitive.add_prim_attr(attribute.node_name, attributes[attribute.name])
-
-    @property
-    def checks(self) -> bool:
-        """Whether a call checks the tensors."""
-        return self._direct is not None
 
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
@@ -175,10 +171,10 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         return len(self.signature.inputs)
 
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
-        tensors, attributes = arguments[: self._count], arguments[self._count :]
+        attributes = arguments[self._count :]
         primitive = self._primitive(attributes)
         if not getattr(primitive, "checks", False):
-            self._check_tensors(attributes, *tensors)
+            self._check_tensors(attributes, *arguments[: self._count])
         return primitive
 
     def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:
@@ -242,6 +238,27 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
             self._rule(shapes, values)
+
+
+class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
+    """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
+
+    def __init__(self) -> None:
+        super().__init__("by_python")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __call__(self) -> bool:
+        return usable() and device_target() == "CPU"
+
+    def __infer__(self) -> dict[str, Any]:
+        return {"dtype": None, "shape": None, "value": False}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _ByPython:
+        return self
+
+
+by_python = _ByPython()
 
 
 def kernel(name: str, **attributes: Any) -> Callable[..., Any]:

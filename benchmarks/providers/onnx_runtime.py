@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
@@ -39,7 +41,7 @@ def session(case: Case, threads: int) -> Prepared:
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
     for name, array in zip(case.output_names, outputs, strict=True):
         binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    return Prepared(lambda: runtime.run_with_iobinding(binding), lambda _: outputs)
+    return Prepared(partial(runtime.run_with_iobinding, binding), lambda _: outputs)
 
 
 def _model(case: Case) -> bytes:

@@ -39,16 +39,16 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
     differentiable = [inputs[i] for i in case.differentiable]
     dys = [_tensor(array) for array in case.dys] if case.gradient else []
 
-    def forward() -> list[torch.Tensor]:
-        with torch.no_grad():
-            return _listed(function(*inputs))
-
     def forward_and_gradient() -> list[torch.Tensor]:
         outputs = _listed(function(*inputs))
         return [*outputs, *torch.autograd.grad(outputs, differentiable, dys)]
 
-    run = forward_and_gradient if case.gradient else forward
-    return Prepared(run, lambda returned: [value.detach().float().numpy() for value in returned])
+    def results(returned: Any) -> list[np.ndarray]:
+        return [value.detach().float().numpy() for value in _listed(returned)]
+
+    # For a whole turn: `torch.no_grad()` around every call would take as long as a small kernel.
+    begin = partial(torch.set_grad_enabled, case.gradient)
+    return Prepared(forward_and_gradient if case.gradient else partial(function, *inputs), results, begin)
 
 
 def _listed(outputs: Any) -> list[torch.Tensor]:

@@ -132,12 +132,43 @@ std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
     return descs;
 }
 
+// For inputs and outputs, all of which is checked.
+PlannedLaunch PlanAll(const MsAscendCall* call)
+{
+    const Op& op = FindOp(call->op);
+    const OpDef& def = op.Def();
+    const Inputs inputs = ReadInputs(op, call, def.inputs.size() + def.outputs.size());
+    std::vector<AttributeValue> values = ReadAttributes(op, call);
+    const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
+    const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
+    for (size_t i = 0; i < def.outputs.size(); ++i) {
+        const MsAscendTensor& tensor = call->tensors[def.inputs.size() + i];
+        const Shape shape(tensor.shape, tensor.shape + tensor.rank);
+        if (dtypes[i] != tensor.dtype) {
+            throw TypeError(def.name + ": " + def.outputs[i].name + ".dtype must be " + dtypes[i] + ", got " +
+                            tensor.dtype);
+        }
+        if (shapes[i] != shape) {
+            throw std::invalid_argument(def.name + ": " + def.outputs[i].name + ".shape must be " +
+                                        ToString(shapes[i]) + ", got " + ToString(shape));
+        }
+    }
+    return {op, DescribeAll(call), std::move(values)};
+}
+
+void Run(const PlannedLaunch& launch, void* const* params)
+{
+    try {
+        launch.Run(params);
+    } catch (const std::runtime_error& failure) {
+        throw std::runtime_error(launch.Def().name + ": " + failure.what());
+    }
+}
+
 }  // namespace
 
 struct MsAscendPlan {
-    const Op& op;
-    std::vector<AttributeValue> values;
-    std::vector<TensorDesc> descs;  // inputs, then outputs
+    PlannedLaunch launch;
 };
 
 extern "C" {
@@ -196,29 +227,11 @@ void MsAscendOpsSetUbBytes(uint32_t bytes)
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)
 {
     return Guard(call, [&] {
-        const Op& op = FindOp(call->op);
-        const OpDef& def = op.Def();
-        const Inputs inputs = ReadInputs(op, call, def.inputs.size() + def.outputs.size());
-        const std::vector<AttributeValue> values = ReadAttributes(op, call);
-        const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
-        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
-        for (size_t i = 0; i < def.outputs.size(); ++i) {
-            const MsAscendTensor& tensor = call->tensors[def.inputs.size() + i];
-            const Shape shape(tensor.shape, tensor.shape + tensor.rank);
-            if (dtypes[i] != tensor.dtype) {
-                throw TypeError(def.name + ": " + def.outputs[i].name + ".dtype must be " + dtypes[i] + ", got " +
-                                tensor.dtype);
-            }
-            if (shapes[i] != shape) {
-                throw std::invalid_argument(def.name + ": " + def.outputs[i].name + ".shape must be " +
-                                            ToString(shapes[i]) + ", got " + ToString(shape));
-            }
-        }
-        const std::vector<TensorDesc> descs = DescribeAll(call);
+        const PlannedLaunch launch = PlanAll(call);
         std::array<void*, MAX_TENSORS> params{};
         std::transform(call->tensors, call->tensors + call->tensorCount, params.begin(),
                        [](const MsAscendTensor& tensor) { return tensor.data; });
-        op.Launch(params.data(), descs.data(), values);
+        Run(launch, params.data());
     });
 }
 
@@ -242,28 +255,27 @@ MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor v
     return Guard(call, [&] {
         const Op& op = FindOp(call->op);
         const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
-        auto made = std::make_unique<MsAscendPlan>(MsAscendPlan{op, ReadAttributes(op, call), {}});
+        std::vector<AttributeValue> values = ReadAttributes(op, call);
         const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
-        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, made->values);
-        made->descs = DescribeAll(call);
+        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
+        std::vector<TensorDesc> descs = DescribeAll(call);
         for (size_t i = 0; i < shapes.size(); ++i) {
             const auto rank = static_cast<int32_t>(shapes[i].size());
-            made->descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
+            descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
             visit(context, dtypes[i].c_str(), shapes[i].data(), rank);
         }
-        *plan = made.release();
+        *plan = new MsAscendPlan{{op, std::move(descs), std::move(values)}};
     });
+}
+
+MsAscendStatus MsAscendOpsPlanAll(const MsAscendCall* call, MsAscendPlan** plan)
+{
+    return Guard(call, [&] { *plan = new MsAscendPlan{PlanAll(call)}; });
 }
 
 MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes)
 {
-    return Guard(error, errorBytes, [&] {
-        try {
-            plan->op.Launch(data, plan->descs.data(), plan->values);
-        } catch (const std::runtime_error& failure) {
-            throw std::runtime_error(plan->op.Def().name + ": " + failure.what());
-        }
-    });
+    return Guard(error, errorBytes, [&] { Run(plan->launch, data); });
 }
 
 void MsAscendOpsFreePlan(MsAscendPlan* plan)

@@ -71,6 +71,8 @@ MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor 
 typedef struct MsAscendPlan MsAscendPlan;
 MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
                                MsAscendPlan** plan);
+// The same where the outputs are there already. Tensors are inputs, then outputs, all of which is checked.
+MsAscendStatus MsAscendOpsPlanAll(const MsAscendCall* call, MsAscendPlan** plan);
 // `data` is that of the inputs, then of the outputs.
 MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes);
 void MsAscendOpsFreePlan(MsAscendPlan* plan);

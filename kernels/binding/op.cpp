@@ -207,34 +207,54 @@ void Op::CheckAttribute(const AttributeDef& attribute, const AttributeValue& val
     }
 }
 
-void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const
+Op::Form Op::FormOf(const TensorDesc* descs) const
 {
+    const auto found =
+        std::find_if(inputTypes_.begin(), inputTypes_.end(), [descs](const std::vector<DataType>& types) {
+            return std::equal(types.begin(), types.end(), descs,
+                              [](DataType dtype, const TensorDesc& desc) { return dtype == desc.dtype; });
+        });
     const size_t inputs = def_.inputs.size();
-    LaunchMemory memory;
-    for (size_t i = 0; i < inputs + def_.outputs.size(); ++i) {
-        const uint64_t bytes = descs[i].Size() * SizeOf(descs[i].dtype);
-        const char* const begin = static_cast<const char*>(params[i]);
-        memory.tensors[memory.tensorCount++] = {begin, begin + bytes};
-        memory.outputBytes += i < inputs ? 0 : bytes;
+    if (found == inputTypes_.end()) {
+        std::vector<std::string> dtypes;
+        for (size_t i = 0; i < inputs; ++i) {
+            dtypes.emplace_back(NameOf(descs[i].dtype));
+        }
+        MatchTypes(dtypes);  // throws, and says why
     }
-    if (memory.outputBytes == 0) {
+    Form form{};
+    form.row = static_cast<size_t>(found - inputTypes_.begin());
+    for (size_t i = 0; i < inputs + def_.outputs.size(); ++i) {
+        form.bytes[i] = static_cast<uint64_t>(descs[i].Size()) * SizeOf(descs[i].dtype);
+        form.outputBytes += i < inputs ? 0 : form.bytes[i];
+    }
+    return form;
+}
+
+void Op::Launch(const Form& form, void* const* params, const TensorDesc* descs, const AttributeValue* values) const
+{
+    if (form.outputBytes == 0) {
         return;
     }
-    for (size_t row = 0; row < inputTypes_.size(); ++row) {
-        const std::vector<DataType>& types = inputTypes_[row];
-        if (std::equal(types.begin(), types.end(), descs,
-                       [](DataType dtype, const TensorDesc& desc) { return dtype == desc.dtype; })) {
-            Describe(def_, params, descs);
-            def_.launch(row, params, descs, values.data(), memory);
-            return;
-        }
+    LaunchMemory memory;
+    memory.tensorCount = static_cast<int32_t>(def_.inputs.size() + def_.outputs.size());
+    memory.outputBytes = form.outputBytes;
+    for (int32_t i = 0; i < memory.tensorCount; ++i) {
+        const char* const begin = static_cast<const char*>(params[i]);
+        memory.tensors[i] = {begin, begin + form.bytes[i]};
     }
-    std::vector<std::string> dtypes;
-    for (size_t i = 0; i < inputs; ++i) {
-        dtypes.emplace_back(NameOf(descs[i].dtype));
-    }
-    MatchTypes(dtypes);  // throws, and says why
+    Describe(def_, params, descs);
+    def_.launch(form.row, params, descs, values, memory);
 }
+
+void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const
+{
+    Launch(FormOf(descs), params, descs, values.data());
+}
+
+PlannedLaunch::PlannedLaunch(const Op& op, std::vector<TensorDesc> descs, std::vector<AttributeValue> values)
+    : op_(op), descs_(std::move(descs)), values_(std::move(values)), form_(op.FormOf(descs_.data()))
+{}
 
 AttributeValue ParseChoice(const std::string& op, const AttributeDef& attribute, const std::string& text)
 {

@@ -102,11 +102,38 @@ public:
     void Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const;
 
 private:
+    friend class PlannedLaunch;
+
+    // What a launch needs to know of the dtypes and shapes of its tensors.
+    struct Form {
+        size_t row;  // of `types`
+        uint64_t bytes[MAX_TENSORS];
+        uint64_t outputBytes;  // of all outputs
+    };
+    Form FormOf(const TensorDesc* descs) const;  // throws TypeError
+    void Launch(const Form& form, void* const* params, const TensorDesc* descs, const AttributeValue* values) const;
+
     OpDef def_;
     std::vector<ShapeRule> inputRules_;
     std::vector<ShapeRule> outputRules_;
     std::vector<std::vector<DataType>> inputTypes_;  // per row
     std::vector<bool> shapeAttributes_;
+};
+
+// A kernel for tensors of certain dtypes and shapes: what can be looked up before a launch, for many of them.
+class PlannedLaunch {
+public:
+    // Inputs come first in `descs`. Throws TypeError.
+    PlannedLaunch(const Op& op, std::vector<TensorDesc> descs, std::vector<AttributeValue> values);
+
+    const OpDef& Def() const { return op_.Def(); }
+    void Run(void* const* params) const { op_.Launch(form_, params, descs_.data(), values_.data()); }
+
+private:
+    const Op& op_;
+    const std::vector<TensorDesc> descs_;
+    const std::vector<AttributeValue> values_;
+    const Op::Form form_;
 };
 
 // Index in `choices`. Throws std::invalid_argument.

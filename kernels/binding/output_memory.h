@@ -1,6 +1,6 @@
 /*!
- * Memory of results. Large blocks are kept when their tensor dies, for the next result of that size: a page that is
- * fresh from the system costs about as much as moving its bytes.
+ * Memory of results. All but small blocks are kept when their tensor dies, for the next result of that size: a page
+ * that is fresh from the system costs about as much as moving its bytes, and malloc takes its time for what is aligned.
  */
 #ifndef MS_ASCEND_OPS_BINDING_OUTPUT_MEMORY_H
 #define MS_ASCEND_OPS_BINDING_OUTPUT_MEMORY_H
@@ -56,13 +56,14 @@ public:
 private:
     static constexpr size_t CACHE_LINE = 64;
     static constexpr size_t HUGE_PAGE = 2 << 20;
-    static constexpr size_t SMALLEST_KEPT = 64 << 10;  // malloc is good at smaller ones
+    static constexpr size_t COARSE = 64 << 10;
+    static constexpr size_t SMALLEST_KEPT = 1 << 10;  // malloc keeps smaller ones itself
     static constexpr size_t MOST_KEPT = 512 << 20;
 
     // Sizes in steps of a cache line, of 64 KiB, of 2 MiB: so that sizes that differ little share their blocks.
     static size_t Rounded(size_t bytes)
     {
-        const size_t step = bytes < SMALLEST_KEPT ? CACHE_LINE : (bytes < HUGE_PAGE ? SMALLEST_KEPT : HUGE_PAGE);
+        const size_t step = bytes < COARSE ? CACHE_LINE : (bytes < HUGE_PAGE ? COARSE : HUGE_PAGE);
         return (bytes + step - 1) / step * step;
     }
 

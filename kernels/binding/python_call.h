@@ -1,5 +1,5 @@
 /*!
- * One call of the C interface, made from Python's objects.
+ * Calls of the C interface, made from Python's objects.
  */
 #ifndef MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
 #define MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
@@ -8,7 +8,7 @@
 #include <pybind11/stl.h>
 
 #include <array>
-#include <stdexcept>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,19 +21,51 @@ namespace py = pybind11;
 
 using PyShape = std::vector<int64_t>;
 
-// Throws TypeError, ValueError or RuntimeError of Python, with the library's message.
+constexpr size_t ERROR_BYTES = 1024;  // of the library's messages
+
+inline PyObject* ExceptionOf(MsAscendStatus failure)
+{
+    switch (failure) {
+        case MS_ASCEND_TYPE_ERROR:
+            return PyExc_TypeError;
+        case MS_ASCEND_VALUE_ERROR:
+            return PyExc_ValueError;
+        default:
+            return PyExc_RuntimeError;
+    }
+}
+
+// Sets Python's error, with the library's message. Returns whether there is none.
+inline bool Succeeded(MsAscendStatus status, const char* message)
+{
+    if (status != MS_ASCEND_OK) {
+        PyErr_SetString(ExceptionOf(status), message);
+    }
+    return status == MS_ASCEND_OK;
+}
+
 inline void ThrowIfFailed(MsAscendStatus status, const char* message)
 {
-    switch (status) {
-        case MS_ASCEND_OK:
-            return;
-        case MS_ASCEND_TYPE_ERROR:
-            throw py::type_error(message);
-        case MS_ASCEND_VALUE_ERROR:
-            throw py::value_error(message);
-        default:
-            throw std::runtime_error(message);
+    if (!Succeeded(status, message)) {
+        throw py::error_already_set();
     }
+}
+
+struct FreePlan {
+    void operator()(MsAscendPlan* plan) const { MsAscendOpsFreePlan(plan); }
+};
+using PlanPointer = std::unique_ptr<MsAscendPlan, FreePlan>;
+
+// Runs a plan without the interpreter's lock. `data` is that of the inputs, then of the outputs. Returns whether it
+// ended well; if not, Python's error is set.
+inline bool Run(const PlanPointer& plan, void* const* data)
+{
+    std::array<char, ERROR_BYTES> error;  // left as it is where there is none
+    MsAscendStatus status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = MsAscendOpsRun(plan.get(), data, error.data(), error.size());
+    Py_END_ALLOW_THREADS;
+    return Succeeded(status, error.data());
 }
 
 // Owns what the C structures of one call point to.
@@ -72,10 +104,7 @@ public:
 
     const std::string& Op() const { return op_; }
 
-    void Add(void* data, PyShape shape, std::string dtype)
-    {
-        tensors_.push_back({data, std::move(shape), std::move(dtype)});
-    }
+    void Add(PyShape shape, std::string dtype) { tensors_.push_back({std::move(shape), std::move(dtype)}); }
 
     template <typename F>
     void Invoke(F&& function)
@@ -83,9 +112,9 @@ public:
         std::vector<MsAscendTensor> tensors;
         for (const Tensor& tensor : tensors_) {
             tensors.push_back(
-                {tensor.data, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
+                {nullptr, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
         }
-        std::array<char, 1024> error{};
+        std::array<char, ERROR_BYTES> error;
         const MsAscendCall call{op_.c_str(),
                                 tensors.data(),
                                 static_cast<int32_t>(tensors.size()),
@@ -98,7 +127,6 @@ public:
 
 private:
     struct Tensor {
-        void* data;
         PyShape shape;
         std::string dtype;
     };

@@ -57,12 +57,8 @@ struct Output {
     }
 };
 
-struct FreePlan {
-    void operator()(MsAscendPlan* plan) const { MsAscendOpsFreePlan(plan); }
-};
-
 struct Plan {
-    std::unique_ptr<MsAscendPlan, FreePlan> plan;
+    PlanPointer plan;
     std::vector<Output> outputs;
     std::vector<py::object> dtypes;  // of the inputs: while they live, nothing else has their addresses
 };
@@ -106,13 +102,9 @@ public:
             results[i] = std::move(tensor);
             data[tensors.size() + i] = memory;
         }
-        std::array<char, 1024> error{};
-        MsAscendStatus status;
-        {
-            const py::gil_scoped_release release;
-            status = MsAscendOpsRun(plan->plan.get(), data.data(), error.data(), error.size());
+        if (!Run(plan->plan, data.data())) {
+            throw py::error_already_set();
         }
-        ThrowIfFailed(status, error.data());
         return results.size() == 1 ? py::object(results[0]) : py::object(std::move(results));
     }
 
@@ -131,6 +123,8 @@ private:
         std::string key;
         const auto append = [&key](int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
         std::vector<py::object> dtypes;
+        key.reserve(256);  // enough for most
+        dtypes.reserve(tensors.size());
         for (const py::handle tensor : tensors) {
             if (PyObject_TypeCheck(tensor.ptr(), reinterpret_cast<PyTypeObject*>(framework_->tensorType.ptr())) == 0) {
                 check_(*tensors);
@@ -163,7 +157,7 @@ private:
         for (size_t i = 0; i < tensors.size(); ++i) {
             auto name = py::cast<std::string>(py::str(dtypes[i]));
             std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-            call.Add(nullptr, py::cast<PyShape>(tensors[i].attr(framework_->shape)), name);
+            call.Add(py::cast<PyShape>(tensors[i].attr(framework_->shape)), name);
         }
         auto plan = std::make_shared<Plan>();
         plan->dtypes = std::move(dtypes);

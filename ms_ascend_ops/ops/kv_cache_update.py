@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.custom import Selector, by_python
 
 __all__ = ["kv_cache_append", "kv_cache_update"]
 
@@ -85,9 +86,32 @@ def kv_cache_append(
     seq = key.shape[1]
     rows, length = key_cache.shape[:2]
     _check_rows(rows, key.shape[0], key_cache.shape)
+    calculate = _slots if by_python() else _slots_in_graph
+    slots = calculate(position, seq, rows, length)
+    return kv_cache_update(key, value, key_cache, value_cache, slots)
+
+
+def _slots_in_graph(position, seq, rows, length):  # type: ignore[no-untyped-def]
     positions = position.reshape((-1, 1)) + stock.arange(0, seq).astype(ms.int32)  # (1 or batch, seq)
     # As many rows of slots as the cache has: those of another batch than that of key are refused.
     slots = positions + (stock.arange(0, rows) * length).astype(ms.int32).reshape((-1, 1))
     inside = stock.logical_and(positions >= 0, positions < length)
     slots = stock.where(inside, slots, stock.full_like(slots, rows * length))
-    return kv_cache_update(key, value, key_cache, value_cache, slots.astype(ms.int32))
+    return slots.astype(ms.int32)
+
+
+def _slots(position: Tensor, seq: int, rows: int, length: int) -> Tensor:
+    """The same. In PyNative each of those operators takes longer than all of this."""
+    if not isinstance(position, Tensor):
+        raise TypeError(f"kv_cache_append: position must be a Tensor, got {type(position).__name__}")
+    if position.size not in (1, rows):
+        raise ValueError(
+            f"kv_cache_append: position must have 1 element or key.shape[0] ({rows}) of them, got {position.shape}"
+        )
+    first = np.ravel(position.tolist()).tolist()  # asnumpy() takes ten times as long
+    if all(0 <= token <= length - seq for token in first):
+        starts = [row * length + token for row, token in enumerate(first * rows if len(first) == 1 else first)]
+        slots = np.array(starts).reshape(-1, 1) + np.arange(seq)
+    else:  # the kernel refuses all if one lies beyond the cache
+        slots = np.full((rows, seq), rows * length)
+    return Tensor.from_numpy(slots.astype(np.int32))

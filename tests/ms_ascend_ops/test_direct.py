@@ -1,6 +1,7 @@
 """The short road of a call in PyNative, against MindSpore's own: the same results, to the bit."""
 
 import os
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -186,6 +187,57 @@ def test_writes_into_the_callers_tensors():
     assert [float(t.asnumpy()[1, 1].sum()) for t in (cache, values, *returned)] == [4, 8, 4, 8]
     assert float(memory.asnumpy().sum()) == 4
     assert float(memory.asnumpy()[2, 1].sum()) == 4
+
+
+@pytest.mark.parametrize("kind", [Tensor, lambda tensor: Parameter(tensor, name="cache")])
+@pytest.mark.parametrize("position", [[0], [3], [2, 0], [1, 3], [[2], [1]], 2])
+def test_slots_of_both_roads_agree(through_mindspore, kind, position):
+    """Those of tokens from a position on: of every sequence its own, or of all the same."""
+    key, value = random(2, 2, 3, 4), random(2, 2, 3, 5, seed=1)
+    where = Tensor(position, ms.int32)
+
+    def append():
+        caches = [kind(Tensor(np.zeros((2, 5, 3, size), np.float32))) for size in (4, 5)]
+        returned = ops.kv_cache_append(key, value, *caches, where)
+        assert_same(returned, tuple(caches))
+        return returned
+
+    assert_same(append(), through_mindspore(append))
+
+
+@pytest.mark.parametrize("position", [[-1], [4], [0, 4], [2**31 - 1]])
+def test_slots_beyond_the_cache(position):
+    key, cache = random(2, 2, 1, 4), Tensor(np.zeros((2, 5, 1, 4), np.float32))
+    with pytest.raises(RuntimeError, match=r"^kv_cache_update: the kernel stopped itself"):
+        ops.kv_cache_append(key, key, cache, cache, Tensor(position, ms.int32))
+    assert not cache.asnumpy().any()
+
+
+def test_slots_are_calculated_without_operators(monkeypatch):
+    """Of MindSpore's, each takes longer than the rest of the call."""
+    key, cache = random(1, 1, 1, 4), Tensor(np.zeros((1, 5, 1, 4), np.float32))
+    module = sys.modules[ops.kv_cache_append.__module__]
+    monkeypatch.setattr(module, "_slots_in_graph", None)
+    ops.kv_cache_append(key, key, cache, cache, Tensor([3], ms.int32))
+    assert np.array_equal(cache.asnumpy()[0, 3], key.asnumpy()[0, 0])
+
+
+def test_positions_that_do_not_fit():
+    key, cache = random(2, 1, 1, 4), Tensor(np.zeros((2, 5, 1, 4), np.float32))
+    with pytest.raises(TypeError, match=r"^kv_cache_append: position must be a Tensor, got int"):
+        ops.kv_cache_append(key, key, cache, cache, 3)
+    with pytest.raises(ValueError, match=r"^kv_cache_append: position must have 1 element or key.shape\[0\] \(2\)"):
+        ops.kv_cache_append(key, key, cache, cache, Tensor([1, 2, 3], ms.int32))
+
+
+def test_a_position_that_is_still_computed():
+    """MindSpore computes it on a thread of its own."""
+    key, cache = random(1, 1, 1, 4), Tensor(np.zeros((1, 64, 1, 4), np.float32))
+    position = Tensor([0], ms.int32)
+    for _ in range(60):
+        position = position + 1
+    ops.kv_cache_append(key, key, cache, cache, position)
+    assert np.array_equal(cache.asnumpy()[0, 60], key.asnumpy()[0, 0])
 
 
 def test_a_kernel_that_stops_itself():

@@ -1,5 +1,6 @@
 """The module ms_ascend_ops._C."""
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -15,20 +16,28 @@ def arrays(*shapes, dtype=np.float32):
     return [np.ones(shape, dtype) for shape in shapes]
 
 
-def test_launch_writes_into_the_callers_memory():
+@pytest.fixture(params=["launch", "prepare"])
+def launch(request):
+    """Both ways to a launch check the same and do the same."""
+    if request.param == "launch":
+        return _C.launch
+    return lambda *arguments: _C.prepare(*arguments)()
+
+
+def test_launch_writes_into_the_callers_memory(launch):
     gate, up = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     memory = np.full((5, 4), np.nan, np.float32)
-    _C.launch("silu_mul", [gate, up], [memory[1:4]])
+    launch("silu_mul", [gate, up], [memory[1:4]])
     assert np.isnan(memory[[0, 4]]).all()
     assert_accurate(memory[1:4], silu_mul.forward(gate.astype(float), up.astype(float)), "float32")
 
 
-def test_bfloat16_of_ml_dtypes_and_as_bits_are_the_same():
+def test_bfloat16_of_ml_dtypes_and_as_bits_are_the_same(launch):
     x = np.random.default_rng(0).normal(size=(3, 8)).astype(ml_dtypes.bfloat16)
     gamma, rstd = np.ones(8, np.float32), np.empty((3, 1), np.float32)
     y, bits = np.empty_like(x), np.zeros(x.shape, np.uint16)
-    _C.launch("rms_norm", [x, gamma], [y, rstd], {"epsilon": 1e-3})
-    _C.launch("rms_norm", [x.view(np.uint16), gamma], [bits, rstd], {"epsilon": 1e-3}, ["bfloat16", None, "bfloat16"])
+    launch("rms_norm", [x, gamma], [y, rstd], {"epsilon": 1e-3})
+    launch("rms_norm", [x.view(np.uint16), gamma], [bits, rstd], {"epsilon": 1e-3}, ["bfloat16", None, "bfloat16"])
     assert np.array_equal(y.view(np.uint16), bits)
     assert_accurate(y.astype(float), rms_norm.forward(x.astype(float), gamma.astype(float), 1e-3)[0], "bfloat16")
 
@@ -46,19 +55,112 @@ def test_bfloat16_of_ml_dtypes_and_as_bits_are_the_same():
         (arrays((1,) * 9, (1,) * 9), arrays((1,) * 9), ValueError, "gate must have at most 8 dims"),
     ],
 )  # fmt: skip
-def test_bad_arrays(inputs, outputs, error, message):
+@pytest.mark.parametrize("function", [_C.launch, _C.prepare])
+def test_bad_arrays(function, inputs, outputs, error, message):
     with pytest.raises(error, match=f"^silu_mul: {message}"):
-        _C.launch("silu_mul", inputs, outputs)
+        function("silu_mul", inputs, outputs)
 
 
-def test_read_only_and_overlapping_outputs():
+@pytest.mark.parametrize("function", [_C.launch, _C.prepare])
+def test_read_only_and_overlapping_outputs(function):
     gate, up = arrays(4, 4)
     fixed = np.empty(4, np.float32)
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match=r"^silu_mul: outputs\[0\] must be writeable"):
-        _C.launch("silu_mul", [gate, up], [fixed])
+        function("silu_mul", [gate, up], [fixed])
     with pytest.raises(ValueError, match=r"^silu_mul: outputs\[0\] must not overlap another array of the call"):
-        _C.launch("silu_mul", [gate, up], [gate])
+        function("silu_mul", [gate, up], [gate])
+
+
+def test_a_prepared_launch_reads_what_the_arrays_hold_by_then():
+    gate, up = arrays((3, 40), (3, 40))
+    y = np.full_like(gate, np.nan)
+    run = _C.prepare("silu_mul", [gate, up], [y])
+    assert np.isnan(y).all()  # nothing has run yet
+    for factor in (1, 2, 3, 4):  # from the third time on it is a replay
+        gate[:] = factor
+        y[:] = np.nan
+        assert run() is None
+        assert_accurate(y, silu_mul.forward(gate.astype(float), up.astype(float)), "float32")
+
+
+def test_a_prepared_launch_keeps_its_arrays():
+    gate, up, y = arrays(1000, 1000, 1000)
+    alive = [weakref.ref(array) for array in (gate, up, y)]
+    run = _C.prepare("silu_mul", [gate, up], [y])
+    with pytest.raises(ValueError, match="references"):
+        y.resize(100_000)
+    view = y[:]
+    del gate, up, y
+    run()
+    assert_accurate(view, silu_mul.forward(np.ones(1000), np.ones(1000)), "float32")
+    del run, view
+    assert not any(array() is not None for array in alive)
+
+
+def test_a_prepared_launch_goes_by_the_platform_of_the_call():
+    """Its tiling is not prepared: with less of the Unified Buffer a long row is summed in other pieces."""
+    rng = np.random.default_rng(0)
+    x, gamma = rng.normal(size=(9, 60000)).astype(np.float32), rng.normal(size=60000).astype(np.float32)
+    prepared, launched = ([np.empty(shape, np.float32) for shape in (x.shape, (9, 1), (9, 1))] for _ in range(2))
+    run = _C.prepare("layer_norm", [x, gamma, gamma], prepared)
+    usual = _C.get_thread_num(), _C.get_ub_bytes()
+    results = []
+    try:
+        for threads, ub in ((1, 0), (3, 0), (2, 65536), (1, 0)):
+            _C.set_thread_num(threads)
+            _C.set_ub_bytes(ub)
+            for array in prepared + launched:
+                array[:] = np.nan
+            run()
+            _C.launch("layer_norm", [x, gamma, gamma], launched)
+            assert all(np.array_equal(a, b) for a, b in zip(prepared, launched, strict=True))
+            results.append(prepared[0].copy())
+    finally:
+        _C.set_thread_num(usual[0])
+        _C.set_ub_bytes(usual[1])
+    assert np.array_equal(results[0], results[3])
+    assert not np.array_equal(results[0], results[2])
+
+
+def test_a_kernel_that_stops_itself(launch):
+    key, cache = np.ones((1, 1, 8), np.float32), np.zeros((2, 3, 1, 8), np.float32)
+    inputs = [key, key, cache, cache.copy(), np.array([6], np.int32)]
+    with pytest.raises(RuntimeError, match=r"^kv_cache_update: the kernel stopped itself"):
+        launch("kv_cache_update", inputs, [np.empty(1, np.int32)])
+    assert not cache.any()
+
+
+def test_a_prepared_launch_goes_on_after_its_kernel_stopped_itself():
+    key, cache, slot = np.ones((1, 1, 8), np.float32), np.zeros((2, 3, 1, 8), np.float32), np.array([6], np.int32)
+    run = _C.prepare("kv_cache_update", [key, key, cache, cache.copy(), slot], [np.empty(1, np.int32)])
+    with pytest.raises(RuntimeError):
+        run()
+    slot[:] = 4
+    run()
+    assert cache.sum() == 8
+    assert (cache[1, 1] == 1).all()
+
+
+def test_a_prepared_launch_takes_no_arguments():
+    gate, up, y = arrays(4, 4, 4)
+    with pytest.raises(TypeError, match="takes no arguments"):
+        _C.prepare("silu_mul", [gate, up], [y])(y)
+
+
+def test_a_prepared_launch_of_nothing():
+    gate, up, y = arrays((0, 4), (0, 4), (0, 4))
+    _C.prepare("silu_mul", [gate, up], [y])()
+
+
+def test_a_prepared_launch_in_several_threads():
+    """They write the same to the same place."""
+    gate, up = np.random.default_rng(0).normal(size=(2, 300, 70)).astype(np.float32)
+    y = np.full_like(gate, np.nan)
+    run = _C.prepare("silu_mul", [gate, up], [y])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: run(), range(40)))
+    assert_accurate(y, silu_mul.forward(gate.astype(float), up.astype(float)), "float32")
 
 
 @pytest.mark.parametrize(
