@@ -30,13 +30,16 @@ ARRANGED = {"rotary_embedding": _rotary_tables}
 
 def draw(rng, signature, largest):
     """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor."""
+    name = signature.name.removesuffix("_grad")
     for _ in range(1000):
         attributes = {attribute.name: _attribute(rng, attribute) for attribute in signature.attributes}
         try:
             shapes = _shapes(rng, signature, signature.check_attributes(attributes), largest)
-            shapes = ARRANGED.get(signature.name.removesuffix("_grad"), lambda *_: shapes)(rng, shapes, attributes)
+            if name in ARRANGED:
+                shapes = ARRANGED[name](rng, shapes, attributes)
             infer_shapes(signature, shapes, attributes)
-            RULES.get(signature.name.removesuffix("_grad"), lambda *_: None)(shapes, attributes)
+            if name in RULES:
+                RULES[name](shapes, attributes)
         except ValueError:
             continue
         row = signature.types[rng.integers(len(signature.types))]
