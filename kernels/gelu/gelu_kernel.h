@@ -135,8 +135,9 @@ private:
         const AscendC::LocalTensor<float> xFloat = ToFloat(x, temporaries_.Moved(0), count);
         const AscendC::LocalTensor<float> dyFloat = ToFloat(dy, temporaries_.Moved(1), count);
         const AscendC::LocalTensor<float> slope = FloatTarget(dx, temporaries_.Moved(2));
-        ACTIVATION::Backward(temporaries_.Scratch(0), slope, temporaries_.Scratch(1), temporaries_.Stride(), xFloat,
-                             temporaries_.Ones(), static_cast<int32_t>(count));
+        ACTIVATION::template Backward<false>(temporaries_.Scratch(0), slope, temporaries_.Scratch(1),
+                                             temporaries_.Stride(), xFloat, temporaries_.Ones(),
+                                             static_cast<int32_t>(count));
         AscendC::Mul(slope, slope, dyFloat, static_cast<int32_t>(count));
         FromFloat(dx, slope, count);
     }

@@ -147,7 +147,7 @@ private:
         }
         values_.template Apply<MulOf>(z_, centered_, GroupNormGradArrays::SCALE, r, block);
         values_.template Apply<AddOf>(z_, z_, GroupNormGradArrays::BETA, r, block);
-        Silu::Backward(product_, slope_, sigmoid_, 0, z_, ones_, static_cast<int32_t>(count));
+        Silu::Backward<true>(product_, slope_, sigmoid_, 0, z_, ones_, static_cast<int32_t>(count));
         AscendC::Mul(dz_, dy, slope_, static_cast<int32_t>(count));
         return dz_;
     }

@@ -51,6 +51,17 @@ bool Chain::Meets(const Operand& operand) const
     return value_ == nullptr || Same(operand, *value_);
 }
 
+bool Chain::OnlyCasts() const
+{
+    return Length() == 1 && items_.size() == 2 &&
+           (items_[0].link == Link::LOAD_HALF || items_[0].link == Link::LOAD_BFLOAT16);
+}
+
+bool Chain::CastsItself(const Instruction& instruction)
+{
+    return MeaningOf(instruction).kind != Meaning::AXPY;
+}
+
 // Block by block, all instructions on one block: what one writes the others may touch as a whole only, never shifted.
 bool Chain::Aligned(const Instruction& later) const
 {
@@ -153,7 +164,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     ElementType types[MAX_OPERANDS] = {meaning.to, meaning.from, meaning.from};
     bool narrows = false;
     const bool axpy = meaning.kind == Meaning::AXPY;
-    for (uint32_t i = 1; i < instruction.operandCount && !axpy; ++i) {
+    for (uint32_t i = 1; i < instruction.operandCount && CastsItself(instruction); ++i) {
         if (narrow[i].type != ElementType::FLOAT && (value_ == nullptr || !Same(operands[i], *value_))) {
             operands[i] = narrow[i].operand;
             types[i] = narrow[i].type;

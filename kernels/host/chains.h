@@ -23,6 +23,10 @@ public:
     const std::vector<ChainItem>& Items() const { return items_; }
     // Of each item, the instruction that it is part of.
     const std::vector<uint32_t>& PartOf() const { return partOf_; }
+    // A cast from 16 bits to float and nothing else.
+    bool OnlyCasts() const;
+    // Can a chain cast what the instruction reads of floats that were cast from 16 bits?
+    static bool CastsItself(const Instruction& instruction);
     // It cannot run as the instruction it was.
     bool ReadsNarrow() const { return readsNarrow_; }
 

@@ -158,9 +158,11 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
             }
         }
     }
-    // A buffer written again from data that nobody here has made: the next row or tile begins, and so does a group.
+    // A buffer written again, from data that nobody here has made and something that nobody has touched: the next row
+    // or tile begins, and so does a group.
     bool rewrites = false;
     bool continues = false;
+    uint32_t touched = 1;  // a bit for each operand; the destination's does not matter
     for (const uint32_t i : group.members) {
         const Instruction& earlier = instructions_[i];
         if (!KeepsStep(earlier, later, units)) {
@@ -168,9 +170,15 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
         }
         rewrites = rewrites || earlier.operands[0].base == later.operands[0].base;
         for (uint32_t b = 1; b < later.operandCount; ++b) {
-            continues = continues || later.operands[b].base == earlier.operands[0].base;
+            for (uint32_t a = 0; a < earlier.operandCount; ++a) {
+                if (later.operands[b].base == earlier.operands[a].base) {
+                    continues = continues || a == 0;
+                    touched |= 1u << b;
+                }
+            }
         }
     }
+    continues = continues || touched == (1u << later.operandCount) - 1;
     return continues || !rewrites;
 }
 
@@ -254,14 +262,13 @@ bool Groups::SinkCopy(const Instruction& copy)
             if (!Overlap(to, from)) {
                 continue;
             }
-            const auto known = std::find_if(makers.begin(), makers.end(), [&](const Maker& maker) {
-                return made(maker).base == to.base && made(maker).end == to.end;
-            });
-            if (known != makers.end()) {
-                *known = {g, i};
-            } else {
-                makers.push_back({g, i});
-            }
+            // What it overwrites as a whole was not made for the copy.
+            makers.erase(std::remove_if(makers.begin(), makers.end(),
+                                        [&](const Maker& maker) {
+                                            return to.base <= made(maker).base && made(maker).end <= to.end;
+                                        }),
+                         makers.end());
+            makers.push_back({g, i});
         }
     }
     std::sort(makers.begin(), makers.end(),

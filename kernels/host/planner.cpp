@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "meaning.h"
 #include "types.h"
 
 namespace AscendC {
@@ -47,6 +48,7 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     plan = Plan{};
     plan_ = &plan;
     views_ = views;
+    FindRowForms(requests, count);
     groups_.Clear();
     steps_.Clear();
     gm_.clear();
@@ -69,6 +71,27 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     groups_.WriteThrough();
     Compile(needed);
     plan.endViews_ = views_;
+}
+
+// Rows that lie apart in global memory and side by side in the Unified Buffer: an instruction on elements of several of
+// them becomes one for each, so that rows are read and written in place. All instructions on as many elements do, to go
+// with it.
+void Planner::FindRowForms(const Instruction* requests, uint32_t count)
+{
+    rowForms_.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+        const Instruction& copy = requests[i];
+        if (copy.request != RequestKind::COPY_IN && copy.request != RequestKind::COPY_OUT) {
+            continue;
+        }
+        const bool out = copy.request == RequestKind::COPY_OUT;
+        int64_t gmStride = 0;
+        const Rows rows = RowsOf(copy, out ? 1 : 0, gmStride);
+        const uint32_t rowUnits = rows.rowBytes / copy.lanes;
+        if (rows.rows > 1 && rows.rows <= MAX_ROWS && rows.stride == rows.rowBytes && rowUnits >= MIN_ROW_UNITS) {
+            rowForms_.push_back({rows.rows * rowUnits, rowUnits});
+        }
+    }
 }
 
 void Planner::Take(const Instruction& request, int32_t origin)
@@ -97,15 +120,49 @@ void Planner::Take(const Instruction& request, int32_t origin)
 void Planner::Record(Instruction instruction)
 {
     SetEnds(instruction);
-    Operand& to = instruction.operands[0];
-    if (to.stride == 0) {  // an accumulator is read through its destination
-        Overwrite(SpanOf(to), false);
+    const Operand to = instruction.operands[0];
+    const uint32_t rowUnits = RowUnits(instruction);
+    if (rowUnits == instruction.units) {
+        if (to.stride == 0) {  // an accumulator is read through its destination
+            Overwrite(SpanOf(to), false);
+        }
+        Read(instruction);
+        Overwrite(SpanOf(to), to.stride <= static_cast<int64_t>(to.extent));
+        groups_.Add(instruction);
+        return;
     }
+    std::vector<Instruction> rows(instruction.units / rowUnits, instruction);
+    for (uint32_t r = 0; r < rows.size(); ++r) {
+        rows[r].units = rowUnits;
+        for (uint32_t i = 0; i < rows[r].operandCount; ++i) {
+            rows[r].operands[i].base += rows[r].operands[i].stride * rowUnits * r;
+        }
+        SetEnds(rows[r]);
+        Read(rows[r]);
+    }
+    Overwrite(SpanOf(to), true);
+    for (const Instruction& row : rows) {
+        groups_.Add(row);
+    }
+}
+
+void Planner::Read(Instruction& instruction)
+{
     for (uint32_t i = 1; i < instruction.operandCount; ++i) {
         Resolve(instruction.operands[i], instruction.units);
     }
-    Overwrite(SpanOf(to), to.stride <= static_cast<int64_t>(to.extent));
-    groups_.Add(instruction);
+}
+
+// How many units of it make up a row, if it works on several rows that get an instruction each, else all.
+uint32_t Planner::RowUnits(const Instruction& instruction) const
+{
+    const Meaning meaning = MeaningOf(instruction);
+    if (meaning.kind == Meaning::OPAQUE || meaning.kind == Meaning::COPY || meaning.layout == Layout::ACCUMULATE) {
+        return instruction.units;
+    }
+    const auto form = std::find_if(rowForms_.begin(), rowForms_.end(),
+                                   [&](const RowForm& known) { return known.units == instruction.units; });
+    return form == rowForms_.end() ? instruction.units : form->rowUnits;
 }
 
 // ---- views

@@ -24,9 +24,21 @@ public:
 
 private:
     static constexpr uint32_t MAX_VIEWS = 12;
+    // Rows that get an instruction each: long enough for that, and not too many.
+    static constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
+    static constexpr uint32_t MAX_ROWS = 32;
+
+    // Instructions on so many units work on rows of so many.
+    struct RowForm {
+        uint32_t units;
+        uint32_t rowUnits;
+    };
 
     void Take(const Instruction& request, int32_t origin);
     void Record(Instruction instruction);
+    void FindRowForms(const Instruction* requests, uint32_t count);
+    uint32_t RowUnits(const Instruction& instruction) const;
+    void Read(Instruction& instruction);
     void CopyIn(const Instruction& copy, int32_t origin);
     void CopyOut(Instruction copy, int32_t origin);
     void Resolve(Operand& operand, uint32_t units);
@@ -41,6 +53,7 @@ private:
     void Compile(const Ranges& needed);
 
     std::vector<View> views_;
+    std::vector<RowForm> rowForms_;
     std::vector<const char*> gm_;  // of each origin
     Groups groups_;
     Steps steps_;

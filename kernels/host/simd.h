@@ -48,7 +48,7 @@ typedef uint16_t VH __attribute__((vector_size(2 * W)));  // W half-precision bi
 
 HOST_INLINE VF Set(float value)
 {
-    return VF{} + value;
+    return value - VF{};  // not +, which turns -0 into 0
 }
 
 HOST_INLINE VI SetInt(int32_t value)

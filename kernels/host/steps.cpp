@@ -8,7 +8,7 @@ namespace host {
 namespace {
 
 // How far back a chain is looked for that an instruction goes on with.
-constexpr uint32_t MOST_OPEN = 16;
+constexpr uint32_t MOST_OPEN = 64;
 
 // Does one of them write what the other touches?
 bool Depends(const Instruction& a, const Instruction& b)
@@ -105,20 +105,34 @@ void Steps::Close(uint32_t group)
     open_.clear();
 }
 
-// Takes `instruction` into a chain, the latest that it goes on with, if it may run before all steps behind that.
+// Takes `instruction` into a chain, the latest that it goes on with, if it may run before all steps behind that. A chain
+// that only casts is second choice: what it makes the others can read for themselves.
 bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                        const std::vector<Instruction>& instructions)
 {
+    return ExtendOpen(instruction, index, narrow, instructions, false) ||
+           ExtendOpen(instruction, index, narrow, instructions, true);
+}
+
+bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
+                       const std::vector<Instruction>& instructions, bool casts)
+{
     const Instruction original = instruction;
+    Instruction reads = instruction;
+    for (uint32_t i = 1; i < reads.operandCount && !casts; ++i) {
+        if (narrow[i].type != ElementType::FLOAT && Chain::CastsItself(instruction)) {
+            reads.operands[i] = narrow[i].operand;
+        }
+    }
     for (uint32_t i = static_cast<uint32_t>(open_.size()); i-- > 0 && open_.size() - i <= MOST_OPEN;) {
         Open& open = open_[i];
-        if (open.chain.Length() > 0 && open.chain.Extend(instruction, narrow)) {
+        if (open.chain.Length() > 0 && (casts || !open.chain.OnlyCasts()) && open.chain.Extend(instruction, narrow)) {
             open.parts.push_back(index);
             return true;
         }
         instruction = original;
         for (const uint32_t part : open.parts) {
-            if (Depends(instruction, instructions[part])) {
+            if (Depends(reads, instructions[part])) {
                 return false;
             }
         }

@@ -53,6 +53,8 @@ private:
 
     bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                     const std::vector<Instruction>& instructions);
+    bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
+                    const std::vector<Instruction>& instructions, bool casts);
     void Close(uint32_t group);
     void LeaveOutOfChain(Step& step, Ranges& needed);
     void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;

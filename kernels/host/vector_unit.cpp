@@ -10,6 +10,8 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
+#include <utility>
+
 #include "chain_unit.h"
 #include "instruction.h"
 #include "simd.h"
@@ -388,20 +390,29 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
 
 // ---- reductions within a repeat
 
+// Lane i gets what lane i ^ DISTANCE holds.
+template <int32_t DISTANCE, int32_t... I>
+HOST_INLINE VF Swapped(VF v, std::integer_sequence<int32_t, I...>)
+{
+    return __builtin_shuffle(v, VI{(I ^ DISTANCE)...});
+}
+
 // All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
-template <class OP>
+template <int32_t DISTANCE = W / 2, class OP>
 HOST_INLINE float Folded(VF v, const OP& op)
 {
-#pragma GCC unroll 4
-    for (int32_t width = W / 2; width > 0; width /= 2) {
-        VI other;
-#pragma GCC unroll 16
-        for (int32_t i = 0; i < W; ++i) {
-            other[i] = i ^ width;
-        }
-        v = op(v, __builtin_shuffle(v, other));
+    v = op(v, Swapped<DISTANCE>(v, std::make_integer_sequence<int32_t, W>()));
+    if constexpr (DISTANCE > 1) {
+        return Folded<DISTANCE / 2>(v, op);
+    } else {
+        return v[0];
     }
-    return v[0];
+}
+
+template <int32_t... I>
+HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
+{
+    return VI{I...};
 }
 
 // Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ... Inactive lanes count as 0.
@@ -442,12 +453,7 @@ float Extreme(const float* src, uint32_t lanes)
     if (rest > 0 && lanes > W) {
         best = pick(best, Load(src + lanes - W));  // some a second time
     } else if (rest > 0) {
-        VI lane;
-#pragma GCC unroll 16
-        for (int32_t i = 0; i < W; ++i) {
-            lane[i] = i;
-        }
-        const VI active = lane < SetInt(static_cast<int32_t>(rest));
+        const VI active = LaneNumbers(std::make_integer_sequence<int32_t, W>()) < SetInt(static_cast<int32_t>(rest));
         best = pick(best, Choose(active, LoadPartial(src, rest), best));
     }
     return Folded(best, pick);

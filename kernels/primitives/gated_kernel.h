@@ -286,8 +286,8 @@ private:
         tile.dyFloat = ToFloat(tile.dy, dyFloat_, count);
         const AscendC::LocalTensor<float> gateFloat = ToFloat(tile.gate, gateFloat_, count);
         const AscendC::LocalTensor<float> upFloat = ToFloat(tile.up, upFloat_, count);
-        ACTIVATION::Backward(value_, slope_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat, ones_,
-                             static_cast<int32_t>(count));
+        ACTIVATION::template Backward<true>(value_, slope_, scratch_, tiling_.tileRows * tiling_.stride, gateFloat,
+                                            ones_, static_cast<int32_t>(count));
         AscendC::Mul(slope_, slope_, upFloat, static_cast<int32_t>(count));
         return tile;
     }

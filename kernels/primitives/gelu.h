@@ -47,21 +47,23 @@ struct GeluErf {
             AscendC::Axpy(denominator, t, 8.62351205f, count);
             AscendC::Adds(denominator, denominator, 6.35657438f, count);
         } else {
+            Denominator(denominator, t, square, count);
             AscendC::Muls(dst, t, C2, count);
             AscendC::Axpy(dst, square, C3, count);
             AscendC::Mul(dst, dst, square, count);
             AscendC::Axpy(dst, square, C1, count);
             AscendC::Axpy(dst, t, C0, count);
-            Denominator(denominator, t, square, count);
         }
         AscendC::Div(dst, dst, denominator, count);
+        AscendC::Relu(t, x, count);
         Density(square, count);
         AscendC::Mul(dst, dst, square, count);
-        AscendC::Relu(t, x, count);
         AscendC::Sub(dst, t, dst, count);
     }
 
-    // value = x * Phi(x), slope = Phi(x) + x * phi(x), phi the density. All tensors are different.
+    // slope = Phi(x) + x * phi(x), phi the density, and if asked for value = x * Phi(x). All tensors are different;
+    // without VALUE `value` is scratch.
+    template <bool VALUE>
     static __aicore__ inline void Backward(const FloatTensor& value, const FloatTensor& slope,
                                            const FloatTensor& scratch, uint32_t stride, const FloatTensor& x,
                                            const FloatTensor& ones, int32_t count)
@@ -70,26 +72,28 @@ struct GeluErf {
         const FloatTensor square = scratch[stride];
         const FloatTensor lower = scratch[2 * stride];
         Arguments(t, square, x, count);
-        AscendC::Muls(value, t, C3, count);
-        AscendC::Adds(value, value, C2, count);
-        AscendC::Mul(value, value, square, count);
-        AscendC::Axpy(value, t, C1, count);
-        AscendC::Adds(value, value, C0, count);
         Denominator(lower, t, square, count);
-        AscendC::Div(value, value, lower, count);
+        AscendC::Muls(slope, t, C3, count);
+        AscendC::Adds(slope, slope, C2, count);
+        AscendC::Mul(slope, slope, square, count);
+        AscendC::Axpy(slope, t, C1, count);
+        AscendC::Adds(slope, slope, C0, count);
+        AscendC::Div(slope, slope, lower, count);
         Density(square, count);
-        AscendC::Mul(value, value, square, count);
-        // value is Phi(-t); the slope at -t.
-        AscendC::Mul(slope, t, square, count);
-        AscendC::Muls(slope, slope, INVERSE_SQRT_2PI, count);
-        AscendC::Sub(lower, value, slope, count);
-        AscendC::Mul(value, value, t, count);
-        AscendC::Relu(t, x, count);
-        AscendC::Sub(value, t, value, count);
+        AscendC::Mul(value, slope, square, count);
+        // value is Phi(-t), square the density without its factor; the slope at -t.
+        AscendC::Mul(lower, t, square, count);
+        AscendC::Muls(lower, lower, INVERSE_SQRT_2PI, count);
+        AscendC::Sub(lower, value, lower, count);
+        if constexpr (VALUE) {
+            AscendC::Relu(slope, x, count);
+            AscendC::Mul(value, value, t, count);
+            AscendC::Sub(value, slope, value, count);
+        }
         // max(lower, min(1 - lower, x * 2^60)): lower, which is at most 1/2, where x < 0, and 1 - lower where x > 0;
         // next to 0 both are 1/2.
-        OneMinus(slope, ones, lower, count);
         AscendC::Muls(t, x, STEEP, count);
+        OneMinus(slope, ones, lower, count);
         AscendC::Min(slope, slope, t, count);
         AscendC::Max(slope, slope, lower, count);
     }
@@ -144,7 +148,9 @@ struct GeluTanh {
         AscendC::Div(dst, x, dst, count);
     }
 
-    // With s = 1 / (1 + exp(-z)), z = A x + B x^3: value = x s, slope = s + x z' s (1 - s). All tensors are different.
+    // With s = 1 / (1 + exp(-z)), z = A x + B x^3: slope = s + x z' s (1 - s), and if asked for value = x s. All
+    // tensors are different; without VALUE `value` is scratch.
+    template <bool VALUE>
     static __aicore__ inline void Backward(const FloatTensor& value, const FloatTensor& slope,
                                            const FloatTensor& scratch, uint32_t stride, const FloatTensor& x,
                                            const FloatTensor& ones, int32_t count)
@@ -163,7 +169,9 @@ struct GeluTanh {
         AscendC::Mul(slope, slope, value, count);
         AscendC::Mul(slope, slope, s, count);
         AscendC::Add(slope, slope, s, count);
-        AscendC::Mul(value, x, s, count);
+        if constexpr (VALUE) {
+            AscendC::Mul(value, x, s, count);
+        }
     }
 
 private:

@@ -24,7 +24,8 @@ struct Silu {
     }
 
     // value = x * s, slope = s + x * s * (1 - s) with s = sigmoid(x). `ones` is a block of ones. The three tensors and
-    // x are all different.
+    // x are all different. VALUE is true: the slope needs it.
+    template <bool VALUE>
     static __aicore__ inline void Backward(const AscendC::LocalTensor<float>& value,
                                            const AscendC::LocalTensor<float>& slope,
                                            const AscendC::LocalTensor<float>& sigmoid, [[maybe_unused]] uint32_t stride,
@@ -36,8 +37,7 @@ struct Silu {
         AscendC::Adds(sigmoid, sigmoid, 1.0f, count);
         OneOver(sigmoid, ones, sigmoid, count);
         AscendC::Mul(value, x, sigmoid, count);
-        AscendC::Muls(slope, sigmoid, -1.0f, count);
-        AscendC::Adds(slope, slope, 1.0f, count);
+        OneMinus(slope, ones, sigmoid, count);
         AscendC::Mul(slope, slope, value, count);
         AscendC::Add(slope, slope, sigmoid, count);
     }

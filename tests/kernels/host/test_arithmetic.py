@@ -80,6 +80,18 @@ def test_scalar(name, dtype):
 
 
 @pytest.mark.parametrize("name", SCALAR)
+def test_scalar_special_values(name):
+    values = np.array(SPECIAL, np.float32)
+    for scalar in values[~np.isnan(values)]:
+        memory = Memory().put(SRC0, values)
+        memory.run(("scalar", name, "float32", DST, SRC0, bits(scalar, "float32"), values.size))
+        result, expected = memory.get(DST, values.size, "float32"), calculate(SCALAR[name], values, scalar)
+        if name in ("Maxs", "Mins"):  # which zero is larger is not defined
+            result, expected = result + np.float32(0), expected + np.float32(0)
+        assert_same(result, expected)
+
+
+@pytest.mark.parametrize("name", SCALAR)
 def test_a_scalar_nan_gives_nan(name):
     memory = Memory().put(SRC0, np.array([1.0, -np.inf, 0.0, np.nan], np.float32))
     memory.run(("scalar", name, "float32", DST, SRC0, bits(np.nan, "float32"), 4))
