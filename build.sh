@@ -20,6 +20,8 @@ Commands:
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --sample 7: of the cases of each kernel, one
             of 7
+  compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
+            what is needed for that
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
   check-cann
             compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
@@ -61,7 +63,7 @@ EOF
 }
 
 install_build_requirements() {
-    python -m pip install --quiet "setuptools>=64" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6"
+    python -m pip install --quiet "setuptools>=64" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
 }
 
 host() {
@@ -69,16 +71,35 @@ host() {
     python setup.py --quiet build_ext --inplace
 }
 
-# A special build in build/$1 and a copy of the package around it; then goes into that copy. The other arguments go to
-# CMake.
+# The special builds, and what they are to CMake.
+declare -A SPECIAL=(
+    [check]=-DMS_ASCEND_OPS_OBSERVER=checked
+    [portable]=-DMS_ASCEND_OPS_PORTABLE=ON
+    [sanitize]=-DMS_ASCEND_OPS_SANITIZE=ON
+)
+
+# Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
+compile() {
+    install_build_requirements
+    local name option
+    for name in "$@"; do
+        option="${SPECIAL[$name]:?there are check, portable and sanitize}"
+        mkdir -p "build/$name"
+        (
+            flock 9
+            cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
+                "$option"
+            cmake --build "build/$name" --parallel 2 9>&-
+        ) 9> "build/$name/lock"
+    done
+}
+
+# A special build and a copy of the package around it; then goes into that copy.
 stage() {
     local name="$1" stage="$PWD/build/$1/stage"
-    shift
-    install_build_requirements
+    compile "$name"
     python -m pip install --quiet "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
         "click>=8.1"
-    cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" "$@"
-    cmake --build "build/$name" --parallel 2
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"
@@ -89,9 +110,8 @@ stage() {
     export PYTHONDONTWRITEBYTECODE=1
 }
 
-# The module of tests/kernels/host, for the build of stage().
+# The module of tests/kernels/host, of the build of stage().
 host_calls() {
-    cmake --build .. --target host_calls
     export MS_ASCEND_OPS_HOST_CALLS
     MS_ASCEND_OPS_HOST_CALLS="$(ls "$PWD"/../host_calls*.so)"
 }
@@ -106,7 +126,7 @@ run_pytest() {
 # The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.
 portable() {
     export MS_ASCEND_OPS_PORTABLE=1
-    stage portable -DMS_ASCEND_OPS_PORTABLE=ON
+    stage portable
     host_calls
     if [ "$(uname -m)" != x86_64 ]; then
         run_pytest tests/kernels/test_*.py tests/kernels/host -m "not slow" "$@"
@@ -119,7 +139,7 @@ portable() {
 
 # With the direct calls from PyNative, whose memory is MindSpore's.
 sanitize() {
-    stage sanitize -DMS_ASCEND_OPS_SANITIZE=ON
+    stage sanitize
     host_calls
     # Python itself leaks by design.
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
@@ -153,8 +173,7 @@ bench() {
 check() {
     export MS_ASCEND_OPS_SOURCE="$PWD" MS_ASCEND_OPS_WRONG_KERNELS="$PWD/build/check/wrong_kernels"
     export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
-    stage check -DMS_ASCEND_OPS_OBSERVER=checked
-    cmake --build .. --target wrong_kernels
+    stage check
     if [ "${1:-}" = --mutations ]; then
         python -m tests.kernels.checked.mutate "${@:2}"
         return
@@ -166,7 +185,9 @@ check() {
 }
 
 run_tests() {
-    python -m pip install --quiet --editable ".[demo,test]"
+    # Built with what the tests build with: no second environment for that. A setuptools before 70.1 needs wheel.
+    install_build_requirements wheel
+    python -m pip install --quiet --no-build-isolation --editable ".[demo,test]"
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
@@ -191,7 +212,7 @@ for argument in "$@"; do
     esac
 done
 case "$command" in
-    bench | check | demo | host | portable | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | compile | demo | host | portable | sanitize) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;

@@ -15,14 +15,31 @@ LARGE = (12288, 16384, 30000, 65537)
 RULES = {"rotary_embedding": import_module("ms_ascend_ops.ops.rotary_embedding")._check}
 
 
+def _rotary_tables(rng, shapes, attributes):
+    """Tables that fit x. Of those that are drawn one by one less than one in a hundred does."""
+    x, axis = shapes[0], attributes["seq_axis"]
+    if not 0 <= axis < len(x) - 1:
+        return shapes
+    batch = _broadcast(rng, x[:axis])
+    turned = attributes["rotary_dim"] or x[-1]
+    return [x, *[(*batch, x[axis], turned // int(rng.integers(1, 3)))] * 2]
+
+
+ARRANGED = {"rotary_embedding": _rotary_tables}
+
+
 def draw(rng, signature, largest):
     """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor."""
+    name = signature.name.removesuffix("_grad")
     for _ in range(1000):
         attributes = {attribute.name: _attribute(rng, attribute) for attribute in signature.attributes}
         try:
             shapes = _shapes(rng, signature, signature.check_attributes(attributes), largest)
+            if name in ARRANGED:
+                shapes = ARRANGED[name](rng, shapes, attributes)
             infer_shapes(signature, shapes, attributes)
-            RULES.get(signature.name.removesuffix("_grad"), lambda *_: None)(shapes, attributes)
+            if name in RULES:
+                RULES[name](shapes, attributes)
         except ValueError:
             continue
         row = signature.types[rng.integers(len(signature.types))]
@@ -68,10 +85,13 @@ def _dims(rng, token, bound, attributes):
     dims = [token.factor * size for size in bound[token.symbol]]
     if getattr(token, "ones", False):
         return [1] * len(dims)
-    if token.broadcasts:  # some of them 1, and the first ones left out
-        dims = [1 if rng.random() < 0.4 else size for size in dims]
-        return dims[int(rng.integers(0, len(dims) + 1)) :] if rng.random() < 0.5 else dims
-    return dims
+    return _broadcast(rng, dims) if token.broadcasts else dims
+
+
+def _broadcast(rng, dims):
+    """Some of them 1, and the first ones left out."""
+    dims = [1 if rng.random() < 0.4 else size for size in dims]
+    return dims[int(rng.integers(0, len(dims) + 1)) :] if rng.random() < 0.5 else dims
 
 
 def _shape(rng, rule, bound, attributes):
