@@ -1,6 +1,7 @@
 #include "meaning.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "types.h"
 
@@ -52,7 +53,41 @@ Meanings AllMeanings()
     return meanings;
 }
 
+using ElementRuns = std::unordered_map<RunFn, RunFn>;
+
+ElementRuns AllElementRuns()
+{
+    ElementRuns runs;
+    const auto add = [&](RunFn byRepeat, RunFn byElement) {
+        if (byRepeat != nullptr && byElement != nullptr) {
+            runs.emplace(byRepeat, byElement);
+        }
+    };
+    for (const auto& types : g_vectorUnit->arithmetic) {
+        const auto& layouts = types[static_cast<uint32_t>(ElementType::FLOAT)];
+        for (const auto& [byRepeat, byElement] : {std::pair{Layout::REPEAT, Layout::CONTIGUOUS},
+                                                  {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
+                                                  {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1},
+                                                  {Layout::FOLD, Layout::ACCUMULATE}}) {
+            add(layouts[static_cast<uint32_t>(byRepeat)], layouts[static_cast<uint32_t>(byElement)]);
+        }
+    }
+    for (const auto& from : g_vectorUnit->cast) {
+        for (const auto& to : from) {
+            add(to[1], to[0]);
+        }
+    }
+    return runs;
+}
+
 }  // namespace
+
+RunFn ElementRunOf(RunFn run)
+{
+    static const ElementRuns runs = AllElementRuns();
+    const auto found = runs.find(run);
+    return found == runs.end() ? nullptr : found->second;
+}
 
 Meaning MeaningOf(const Instruction& instruction)
 {

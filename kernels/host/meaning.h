@@ -21,6 +21,10 @@ struct Meaning {
 
 Meaning MeaningOf(const Instruction& instruction);
 
+// The loop that does to the elements of one repeat what `run`, an instruction by repeats, does to many repeats; null:
+// there is none.
+RunFn ElementRunOf(RunFn run);
+
 }  // namespace host
 }  // namespace AscendC
 

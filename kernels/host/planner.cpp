@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "meaning.h"
 #include "types.h"
 
 namespace AscendC {
@@ -24,38 +23,6 @@ uint32_t StripOf(const Group& group)
     return strip == 0 ? 1 : strip;
 }
 
-// Copies whose rows follow each other without a gap are one row.
-Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
-{
-    const Operand& inUb = copy.operands[ub];
-    const Operand& inGm = copy.operands[1 - ub];
-    const bool contiguous = copy.units == 1 || (inUb.stride == inGm.stride && inUb.stride == inUb.extent);
-    const uint32_t whole = copy.units * inUb.extent;
-    gmStride = contiguous ? whole : inGm.stride;
-    return contiguous ? Rows{1, whole, whole} : Rows{copy.units, inUb.extent, inUb.stride};
-}
-
-// Element-wise, unit by unit.
-bool IsElementWise(const Instruction& instruction)
-{
-    const Meaning meaning = MeaningOf(instruction);
-    return meaning.kind != Meaning::OPAQUE && meaning.kind != Meaning::COPY && meaning.layout != Layout::ACCUMULATE;
-}
-
-// How many requests from here on do the same to rows of elements that follow each other in the Unified Buffer.
-uint32_t RowsFrom(const Instruction* requests, uint32_t count)
-{
-    const Instruction& first = requests[0];
-    const int64_t step = first.operands[0].stride * first.units;
-    uint32_t rows = 1;
-    while (rows < count && requests[rows].request == RequestKind::VECTOR && requests[rows].run == first.run &&
-           requests[rows].units == first.units &&
-           requests[rows].operands[0].base == requests[rows - 1].operands[0].base + step) {
-        ++rows;
-    }
-    return rows > 1 && IsElementWise(first) ? rows : 1;
-}
-
 }  // namespace
 
 Plan::GmRows Planner::GmRowsOf(const View& view)
@@ -69,7 +36,7 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     plan = Plan{};
     plan_ = &plan;
     views_ = views;
-    FindRowForms(requests, count);
+    rowForms_.Find(requests, count);
     groups_.Clear();
     steps_.Clear();
     gm_.clear();
@@ -85,6 +52,14 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
         const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
         if (out) {
             CopyOut(requests[i], origin);
+        } else if (const Sweep sweep = RowForms::SweepFrom(requests + i, count - i); sweep.length > 0) {
+            std::vector<Instruction> rows;
+            for (uint32_t row = 0; row < requests[i].units; ++row) {
+                rows.push_back(sweep.Row(requests[i], row));
+            }
+            RecordRows(rows);
+            i += sweep.length - 1;
+            gm_.resize(gm_.size() + sweep.length - 1);  // requests without an origin
         } else {
             Take(requests[i], origin);
         }
@@ -92,33 +67,6 @@ void Planner::Make(const std::vector<View>& views, const Instruction* requests, 
     groups_.WriteThrough();
     Compile(needed);
     plan.endViews_ = views_;
-}
-
-// An instruction on elements of several rows becomes one for each, so that it can go along with what else is done to
-// the row: where rows lie apart in global memory and side by side in the Unified Buffer, and where a kernel asks for
-// the same of row after row. All instructions on as many elements do.
-void Planner::FindRowForms(const Instruction* requests, uint32_t count)
-{
-    rowForms_.clear();
-    const auto add = [this](uint32_t rows, uint32_t rowUnits) {
-        if (rows > 1 && rows <= MAX_ROWS && rowUnits >= MIN_ROW_UNITS) {
-            rowForms_.push_back({rows * rowUnits, rowUnits});
-        }
-    };
-    for (uint32_t i = 0; i < count; ++i) {
-        const Instruction& request = requests[i];
-        if (request.request == RequestKind::VECTOR) {
-            const uint32_t rows = RowsFrom(requests + i, count - i);
-            add(rows, request.units);
-            i += rows - 1;
-        } else if (request.request == RequestKind::COPY_IN || request.request == RequestKind::COPY_OUT) {
-            int64_t gmStride = 0;
-            const Rows rows = RowsOf(request, request.request == RequestKind::COPY_OUT ? 1 : 0, gmStride);
-            if (rows.stride == rows.rowBytes) {
-                add(rows.rows, rows.rowBytes / request.lanes);
-            }
-        }
-    }
 }
 
 void Planner::Take(const Instruction& request, int32_t origin)
@@ -144,48 +92,39 @@ void Planner::Take(const Instruction& request, int32_t origin)
     }
 }
 
-void Planner::Record(Instruction instruction)
+void Planner::Record(const Instruction& instruction)
 {
-    SetEnds(instruction);
-    const Operand to = instruction.operands[0];
-    const uint32_t rowUnits = RowUnits(instruction);
-    if (rowUnits == instruction.units) {
-        if (to.stride == 0) {  // an accumulator is read through its destination
-            Overwrite(SpanOf(to), false);
-        }
-        Read(instruction);
-        Overwrite(SpanOf(to), to.stride <= static_cast<int64_t>(to.extent));
-        groups_.Add(instruction);
-        return;
-    }
+    const uint32_t rowUnits = rowForms_.RowUnits(instruction);
     std::vector<Instruction> rows(instruction.units / rowUnits, instruction);
     for (uint32_t r = 0; r < rows.size(); ++r) {
         rows[r].units = rowUnits;
         for (uint32_t i = 0; i < rows[r].operandCount; ++i) {
             rows[r].operands[i].base += rows[r].operands[i].stride * rowUnits * r;
         }
-        SetEnds(rows[r]);
-        Read(rows[r]);
     }
-    Overwrite(SpanOf(to), true);
+    RecordRows(rows);
+}
+
+// All rows read before one is written: a view of them all is read in place and then replaced as a whole.
+void Planner::RecordRows(std::vector<Instruction>& rows)
+{
+    bool gapless = true;
+    for (uint32_t r = 0; r < rows.size(); ++r) {
+        SetEnds(rows[r]);
+        const Operand& to = rows[r].operands[0];
+        if (to.stride == 0) {  // an accumulator is read through its destination
+            Overwrite(SpanOf(to), false);
+        }
+        for (uint32_t i = 1; i < rows[r].operandCount; ++i) {
+            Resolve(rows[r].operands[i], rows[r].units);
+        }
+        gapless = gapless && to.stride <= static_cast<int64_t>(to.extent) &&
+                  (r == 0 || to.base == rows[r - 1].operands[0].end);
+    }
+    Overwrite({rows.front().operands[0].base, rows.back().operands[0].end}, gapless);
     for (const Instruction& row : rows) {
         groups_.Add(row);
     }
-}
-
-void Planner::Read(Instruction& instruction)
-{
-    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
-        Resolve(instruction.operands[i], instruction.units);
-    }
-}
-
-// How many units of it make up a row, if it works on several rows that get an instruction each, else all.
-uint32_t Planner::RowUnits(const Instruction& instruction) const
-{
-    const auto form = std::find_if(rowForms_.begin(), rowForms_.end(),
-                                   [&](const RowForm& known) { return known.units == instruction.units; });
-    return form == rowForms_.end() || !IsElementWise(instruction) ? instruction.units : form->rowUnits;
 }
 
 // ---- views

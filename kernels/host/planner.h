@@ -10,6 +10,7 @@
 
 #include "groups.h"
 #include "plan.h"
+#include "row_forms.h"
 #include "steps.h"
 
 namespace AscendC {
@@ -24,21 +25,9 @@ public:
 
 private:
     static constexpr uint32_t MAX_VIEWS = 12;
-    // Rows that get an instruction each: long enough for that, and not too many.
-    static constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
-    static constexpr uint32_t MAX_ROWS = 32;
-
-    // Instructions on so many units work on rows of so many.
-    struct RowForm {
-        uint32_t units;
-        uint32_t rowUnits;
-    };
-
     void Take(const Instruction& request, int32_t origin);
-    void Record(Instruction instruction);
-    void FindRowForms(const Instruction* requests, uint32_t count);
-    uint32_t RowUnits(const Instruction& instruction) const;
-    void Read(Instruction& instruction);
+    void Record(const Instruction& instruction);
+    void RecordRows(std::vector<Instruction>& rows);
     void CopyIn(const Instruction& copy, int32_t origin);
     void CopyOut(Instruction copy, int32_t origin);
     void Resolve(Operand& operand, uint32_t units);
@@ -53,7 +42,7 @@ private:
     void Compile(const Ranges& needed);
 
     std::vector<View> views_;
-    std::vector<RowForm> rowForms_;
+    RowForms rowForms_;
     std::vector<const char*> gm_;  // of each origin
     Groups groups_;
     Steps steps_;

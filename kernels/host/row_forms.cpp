@@ -1,0 +1,173 @@
+#include "row_forms.h"
+
+#include <algorithm>
+
+#include "groups.h"
+#include "meaning.h"
+#include "ranges.h"
+#include "types.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+// Rows that get an instruction each: long enough for that, and not too many.
+constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
+constexpr uint32_t MAX_ROWS = 32;
+
+// Element-wise, unit by unit.
+bool IsElementWise(const Instruction& instruction)
+{
+    const Meaning meaning = MeaningOf(instruction);
+    return meaning.kind != Meaning::OPAQUE && meaning.kind != Meaning::COPY && meaning.layout != Layout::ACCUMULATE;
+}
+
+// How many requests from here on do the same to rows of elements that follow each other in the Unified Buffer.
+uint32_t RowsFrom(const Instruction* requests, uint32_t count)
+{
+    const Instruction& first = requests[0];
+    const int64_t step = first.operands[0].stride * first.units;
+    uint32_t rows = 1;
+    while (rows < count && requests[rows].request == RequestKind::VECTOR && requests[rows].run == first.run &&
+           requests[rows].units == first.units &&
+           requests[rows].operands[0].base == requests[rows - 1].operands[0].base + step) {
+        ++rows;
+    }
+    return rows > 1 && IsElementWise(first) ? rows : 1;
+}
+
+// Is it a block or a repeat that all columns of a row share?
+bool Stays(const Instruction& first, uint32_t operand, bool folds)
+{
+    return folds ? operand != 1 : (operand != 0 && operand == first.blockOperand);
+}
+
+// Does `next` go on with the sweep behind `last`?
+bool GoesOn(const Instruction& last, const Instruction& next, bool folds)
+{
+    if (next.request != RequestKind::VECTOR || !next.widen || next.run != last.run || next.units != last.units ||
+        next.scalar != last.scalar || next.option != last.option) {
+        return false;
+    }
+    for (uint32_t i = 0; i < last.operandCount; ++i) {
+        const int64_t step = Stays(last, i, folds) ? 0 : last.operands[i].extent;
+        if (next.operands[i].stride != last.operands[i].stride ||
+            next.operands[i].base != last.operands[i].base + step) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Span SpanOfSweep(const Instruction& first, const Sweep& sweep, uint32_t operand)
+{
+    const Operand& o = first.operands[operand];
+    const uint32_t bytes = Stays(first, operand, sweep.folds) ? o.extent : o.extent / first.lanes * sweep.columns;
+    return {o.base, o.base + o.stride * (first.units - 1) + bytes};
+}
+
+// A row may be done with before the next is begun: what is written is read at the same place or not at all.
+bool RowsAreApart(const Instruction& first, const Sweep& sweep)
+{
+    const Operand& to = first.operands[0];
+    for (uint32_t i = 1; i < first.operandCount; ++i) {
+        const Operand& from = first.operands[i];
+        const bool same = from.base == to.base && from.stride == to.stride && from.extent == to.extent;
+        if (!same && SpanOfSweep(first, sweep, i).Overlaps(SpanOfSweep(first, sweep, 0))) {
+            return false;
+        }
+    }
+    return to.stride >= static_cast<int64_t>(SpanOfSweep(first, sweep, 0).end - to.base) -
+                            to.stride * (static_cast<int64_t>(first.units) - 1);
+}
+
+}  // namespace
+
+Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride)
+{
+    const Operand& inUb = copy.operands[ub];
+    const Operand& inGm = copy.operands[1 - ub];
+    const bool contiguous = copy.units == 1 || (inUb.stride == inGm.stride && inUb.stride == inUb.extent);
+    const uint32_t whole = copy.units * inUb.extent;
+    gmStride = contiguous ? whole : inGm.stride;
+    return contiguous ? Rows{1, whole, whole} : Rows{copy.units, inUb.extent, inUb.stride};
+}
+
+Sweep RowForms::SweepFrom(const Instruction* requests, uint32_t count)
+{
+    const Instruction& first = requests[0];
+    if (first.request != RequestKind::VECTOR || !first.widen || first.units < 2 || first.units > MAX_ROWS) {
+        return {};
+    }
+    Sweep sweep{1, first.lanes, false};
+    sweep.folds = count > 1 && first.fold != nullptr && requests[1].operands[0].base == first.operands[0].base;
+    while (sweep.length < count && GoesOn(requests[sweep.length - 1], requests[sweep.length], sweep.folds)) {
+        sweep.columns += requests[sweep.length++].lanes;
+    }
+    const RunFn run = sweep.folds ? first.fold : first.run;
+    const bool apart = sweep.columns >= MIN_ROW_UNITS && ElementRunOf(run) != nullptr && RowsAreApart(first, sweep) &&
+                       (!sweep.folds || first.operands[0].extent == ONE_REPEAT_BYTE_SIZE);
+    return apart ? sweep : Sweep{};
+}
+
+Instruction Sweep::Row(const Instruction& first, uint32_t row) const
+{
+    Instruction instruction = first;
+    instruction.run = ElementRunOf(folds ? first.fold : first.run);
+    instruction.widen = false;
+    instruction.fold = nullptr;
+    instruction.units = columns;
+    instruction.lanes = 1;
+    for (uint32_t i = 0; i < first.operandCount; ++i) {
+        Operand& operand = instruction.operands[i];
+        operand.base += operand.stride * row;
+        operand.stride = 0;
+        if (Stays(first, i, folds)) {
+            instruction.granule = ONE_REPEAT_BYTE_SIZE / sizeof(float);
+            continue;
+        }
+        operand.extent /= first.lanes;
+        operand.stride = operand.extent;
+    }
+    return instruction;
+}
+
+void RowForms::Add(uint32_t rows, uint32_t rowUnits)
+{
+    if (rows > 1 && rows <= MAX_ROWS && rowUnits >= MIN_ROW_UNITS) {
+        forms_.push_back({rows * rowUnits, rowUnits});
+    }
+}
+
+void RowForms::Find(const Instruction* requests, uint32_t count)
+{
+    forms_.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+        const Instruction& request = requests[i];
+        if (const Sweep sweep = SweepFrom(requests + i, count - i); sweep.length > 0) {
+            Add(request.units, sweep.columns);
+            i += sweep.length - 1;
+        } else if (request.request == RequestKind::VECTOR) {
+            const uint32_t rows = RowsFrom(requests + i, count - i);
+            Add(rows, request.units);
+            i += rows - 1;
+        } else if (request.request == RequestKind::COPY_IN || request.request == RequestKind::COPY_OUT) {
+            int64_t gmStride = 0;
+            const Rows rows = RowsOf(request, request.request == RequestKind::COPY_OUT ? 1 : 0, gmStride);
+            if (rows.stride == rows.rowBytes) {
+                Add(rows.rows, rows.rowBytes / request.lanes);
+            }
+        }
+    }
+}
+
+uint32_t RowForms::RowUnits(const Instruction& instruction) const
+{
+    const auto form =
+        std::find_if(forms_.begin(), forms_.end(), [&](const Form& known) { return known.units == instruction.units; });
+    return form == forms_.end() || !IsElementWise(instruction) ? instruction.units : form->rowUnits;
+}
+
+}  // namespace host
+}  // namespace AscendC
