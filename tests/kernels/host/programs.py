@@ -365,11 +365,36 @@ class Generator:
             (self.store_vector if self.rng.random() < 0.5 else self.row_groups)()
             self.calls.append(("atomic", False))
 
+    def rows_one_by_one(self):
+        """The same to each row, by a block of its own or one for all."""
+        rng = self.rng
+        dst, src, blocks = self.ub(), self.ub(), self.ub()
+        dst = src if rng.random() < 0.3 else dst
+        op, step = rng.choice(BINARY[self.dtype]), rng.choice([0, BLOCK])
+        for row in range(self.rows):
+            at = row * self.stride * 4
+            self.repeat(op, dst + at, src + at, blocks + row * step, 0, 1, (1, 1, 0, 8, 8, 0), counter=self.cols)
+
+    def long_rows(self):
+        """Rows of more than a strip: as a whole, row by row and column by column."""
+        rng = self.rng
+        outer = self.rows, self.cols, self.stride, self.counts
+        self.rows, self.cols = rng.randint(2, 4), rng.choice([512, 512, 520, 600, 1024])
+        self.stride = self.cols + rng.choice([0, 0, 0, 8])
+        self.counts = [(self.rows - 1) * self.stride + self.cols]
+        for _ in range(rng.randint(2, 7)):
+            rng.choice(self.ON_LONG_ROWS)(self)
+        self.rows, self.cols, self.stride, self.counts = outer
+
+    ON_LONG_ROWS = (
+        load_rows, load_rows, row_chunks, row_chunks, row_groups, rows_one_by_one, element_chain, in_place_chain,
+        store_rows,
+    )  # fmt: skip
     TEMPLATES = (
         element_chain, element_chain, in_place_chain, any_repeat, any_repeat, accumulate, broadcast_block, row_chunks,
         row_chunks, row_groups, row_groups, load_rows, load_rows, load_vector, store_vector, store_rows, load_blocks,
         in_and_out_of_place, casts, reduce_rows, halves, fill, even_odd, scalars, global_scalars, free_and_reuse,
-        store_and_free, store_and_free, atomic,
+        store_and_free, store_and_free, atomic, long_rows, long_rows,
     )  # fmt: skip
 
 

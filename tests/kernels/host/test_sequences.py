@@ -128,6 +128,38 @@ def test_floats_whose_source_is_overwritten_are_read_as_floats(dtype):
     )
 
 
+@pytest.mark.parametrize("length", [512, 528, 1024])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_rows_that_lie_apart_in_global_memory(dtype, length):
+    """Gate and up are the halves of each row, and the results are stored with a gap: every row is done by itself."""
+    rows, size = 2, 4 if dtype == "float32" else 2
+    gate, up, wide_gate, wide_up, activated, result, everything = (8192 * i for i in range(7))
+    count = rows * length
+    narrows = dtype != "float32"
+    halves = (rows, length * size, length * size, 0)
+    calls = [
+        *([("cast", dtype, "float32", gate, everything, RINT, 2 * count)] if narrows else []),
+        ("copy_out_pad", dtype, 0, gate if narrows else everything, (1, 2 * count * size, 0, 0)),
+        ("copy_in_pad", dtype, gate, 0, halves, False, (0, 0, 0)),
+        ("copy_in_pad", dtype, up, length * size, halves, False, (0, 0, 0)),
+    ]
+    if narrows:
+        calls += [
+            ("cast", "float32", dtype, to, source, NONE, count) for to, source in [(wide_gate, gate), (wide_up, up)]
+        ]
+    else:
+        wide_gate, wide_up = gate, up
+    calls += [
+        ("scalar", "Muls", "float32", activated, wide_gate, bits(-1.0, "float32"), count),
+        ("unary", "Exp", "float32", activated, activated, count),
+        ("binary", "Div", "float32", activated, wide_gate, activated, count),
+        ("binary", "Mul", "float32", activated, activated, wide_up, count),
+        *([("cast", dtype, "float32", result, activated, RINT, count)] if narrows else []),
+        ("copy_out_pad", dtype, 32768, result if narrows else activated, (rows, length * size, 0, 96)),
+    ]
+    assert_same_in_any_execution(calls)
+
+
 def test_sums_of_values_on_the_way():
     """A value and its square are summed up in the pass that makes them; two sums in the same lanes are not."""
     count = 600
