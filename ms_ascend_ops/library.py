@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.version import __version__
 
 __all__ = ["LIBRARY", "get_num_threads", "library_path", "native", "set_num_threads"]
@@ -35,6 +36,7 @@ def native() -> Any:
             f"ms_ascend_ops: the kernel library {module.library_path()} has version {module.version()}, "
             f"but the package has {__version__}. {_REMEDY}"
         )
+    loop_compiler.start(module)
     return module
 
 

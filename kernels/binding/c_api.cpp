@@ -14,6 +14,7 @@
 
 #include "binding/op.h"
 #include "host/launch.h"
+#include "host/loop_code.h"
 
 #pragma GCC visibility push(default)
 
@@ -222,6 +223,26 @@ uint32_t MsAscendOpsGetUbBytes(void)
 void MsAscendOpsSetUbBytes(uint32_t bytes)
 {
     AscendC::host::SetUbBytes(bytes);
+}
+
+int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context)
+{
+    return AscendC::host::NextLoop(wait != 0, visit, context) ? 1 : 0;
+}
+
+void MsAscendOpsSetLoop(uint32_t number, void* function)
+{
+    AscendC::host::SetLoop(number, reinterpret_cast<AscendC::host::LoopFunction>(function));
+}
+
+void MsAscendOpsStopLoops(void)
+{
+    AscendC::host::StopLoops();
+}
+
+void MsAscendOpsSetLoopThreshold(uint64_t strips)
+{
+    AscendC::host::SetLoopThreshold(strips);
 }
 
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)

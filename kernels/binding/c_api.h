@@ -59,6 +59,15 @@ void MsAscendOpsSetThreadNum(uint32_t threads);
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
+// For who compiles loops (host/loop_code.h). `visit` gets the next one: its number, the function's name and the IR. With
+// `wait` not before there is one. 0: there is none, or MsAscendOpsStopLoops was called.
+typedef void (*MsAscendLoopVisitor)(void* context, uint32_t number, const char* name, const char* text);
+int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context);
+void MsAscendOpsSetLoop(uint32_t number, void* function);
+void MsAscendOpsStopLoops(void);
+// How much must have been done before a loop is asked for, in strips of an instruction.
+void MsAscendOpsSetLoopThreshold(uint64_t strips);
+
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 

@@ -140,6 +140,23 @@ constexpr Link BinaryLink(Opcode opcode, Other other, bool swapped)
         (swapped ? 1 : 0));
 }
 
+constexpr uint32_t OrdinalOf(Link binary)
+{
+    return static_cast<uint32_t>(binary) - static_cast<uint32_t>(Link::BINARY);
+}
+constexpr Opcode OpcodeOf(Link binary)
+{
+    return static_cast<Opcode>(OrdinalOf(binary) / 2 / static_cast<uint32_t>(Other::COUNT));
+}
+constexpr Other OtherOf(Link binary)
+{
+    return static_cast<Other>(OrdinalOf(binary) / 2 % static_cast<uint32_t>(Other::COUNT));
+}
+constexpr bool IsSwapped(Link binary)
+{
+    return OrdinalOf(binary) % 2 == 1;
+}
+
 constexpr uint32_t MAX_LINKS = 64;
 
 // While a plan is made.
@@ -159,6 +176,7 @@ struct ChainLink {
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
+    uint32_t lanes;     // floats in a vector of the CPU
     bool convertsHalf;  // with an instruction of the CPU
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode

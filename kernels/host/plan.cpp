@@ -3,6 +3,13 @@
 namespace AscendC {
 namespace host {
 
+namespace {
+
+// Strips that a loop takes at once where it prefetches.
+constexpr uint32_t LOOP_STRIPS = 4;
+
+}  // namespace
+
 // Rows as far apart as others may lie between them.
 bool Plan::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
 {
@@ -49,26 +56,63 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
     for (const Relocation& relocation : relocations_) {
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
     }
+    if (!loopsRequested_) {
+        turnsRun_ += turns_ + 1;
+        if (turnsRun_ > LoopThreshold()) {
+            RequestLoops();
+        }
+    }
     const bool idle = prefetcher.Idle();
     if (!idle) {
         prefetcher.Spread(turns_);
     }
     for (const StepGroup& group : groups_) {
         const Step* const steps = &steps_[group.first];
-        for (uint32_t begin = 0; begin < group.units; begin += group.strip) {
-            const uint32_t end = group.units - begin < group.strip ? group.units : begin + group.strip;
-            for (uint32_t k = 0; k < group.count; ++k) {
+        // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
+        const bool one = steps->length == group.count && steps->code != nullptr && steps->code->Function() != nullptr;
+        const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
+        for (uint32_t begin = 0; begin < group.units; begin += most) {
+            const uint32_t end = group.units - begin < most ? group.units : begin + most;
+            const uint32_t strips = one ? LOOP_STRIPS : 1;
+            for (uint32_t k = 0; k < group.count;) {
                 const Step& step = steps[k];
-                if (step.chain) {
+                const LoopFunction loop = step.code == nullptr ? nullptr : step.code->Function();
+                const uint32_t count = loop == nullptr ? 1 : step.length;
+                if (loop != nullptr) {
+                    RunLoop(loop, &step, begin, end);
+                } else if (step.chain) {
                     g_vectorUnit->runChain(&links_[step.first], begin * step.ratio, end * step.ratio);
                 } else {
                     const Instruction& instruction = instructions_[step.first];
                     instruction.run(instruction, begin * step.ratio, end * step.ratio);
                 }
                 if (!idle) {
-                    prefetcher.Turn();
+                    prefetcher.Turn(count * strips);
                 }
+                k += count;
             }
+        }
+    }
+}
+
+// What is less than a loop takes at a time is left to the chains.
+void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const
+{
+    const uint32_t whole = end - (end - begin) % LOOP_ELEMENTS;
+    if (whole > begin) {
+        loop(&links_[steps->first], begin, whole);
+    }
+    for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
+        g_vectorUnit->runChain(&links_[steps[k].first], whole, end);
+    }
+}
+
+void Plan::RequestLoops()
+{
+    loopsRequested_ = true;
+    for (const Step& step : steps_) {
+        if (step.code != nullptr) {
+            step.code->Request();
         }
     }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "instruction.h"
+#include "loop_code.h"
 #include "prefetch.h"
 #include "ranges.h"
 
@@ -54,6 +55,9 @@ private:
         bool chain;
         uint32_t first;  // its instruction, or the first of its links_
         uint32_t ratio;  // units of this step in a unit of the group
+        // Of the first step of a loop that could be compiled: its code, and how many steps that takes the place of.
+        LoopCode* code;
+        uint32_t length;
     };
 
     struct StepGroup {
@@ -78,6 +82,8 @@ private:
         int64_t stride;
     };
 
+    void RequestLoops();
+    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
@@ -90,6 +96,8 @@ private:
     std::vector<GmRows> reads_;
     std::vector<GmRows> writes_;
     uint32_t turns_ = 0;
+    uint64_t turnsRun_ = 0;  // as long as the code of loops was not asked for
+    bool loopsRequested_ = true;
 };
 
 }  // namespace host

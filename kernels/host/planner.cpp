@@ -288,32 +288,26 @@ void Planner::CompileChain(const std::vector<ChainItem>& items)
     links.push_back({Link::END, 0.0f, nullptr});
 }
 
-void Planner::Compile(const Ranges& needed)
+// The steps of a loop one after the other, and the code that may take their place.
+void Planner::CompileLoop(const Loop& loop)
 {
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
-    steps_.Find(groups_, instructions);
-    steps_.LeaveOut(needed, instructions);
-    size_t links = 0;
-    for (const Step& step : steps_.List()) {
-        links += step.items.size() + 1;
-    }
-    plan.links_.reserve(links);  // relocations point into it
-    const std::vector<Group>& groups = groups_.List();
-    uint32_t last = static_cast<uint32_t>(groups.size());
-    for (const Step& step : steps_.List()) {
-        if (step.parts.empty()) {
-            continue;
-        }
-        const Group& group = groups[step.group];
-        if (step.group != last) {
+    LoopCode* code = loop.form.empty() ? nullptr : FindLoopCode(loop.form);
+    for (const uint32_t s : loop.steps) {
+        const Step& step = steps_.List()[s];
+        const Group& group = groups_.List()[step.group];
+        if (step.group != lastGroup_) {
             plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
-            last = step.group;
+            lastGroup_ = step.group;
         }
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
-        const bool chain = !step.items.empty();
-        plan.steps_.push_back({chain, chain ? static_cast<uint32_t>(plan.links_.size()) : step.parts[0], ratio});
+        const bool chain = step.mustChain || code != nullptr || loop.steps.size() > 1;
+        const uint32_t first = chain ? static_cast<uint32_t>(plan.links_.size()) : step.parts[0];
+        plan.steps_.push_back({chain, first, ratio, code, static_cast<uint32_t>(loop.steps.size())});
         plan.groups_.back().count += 1;
+        plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
+        code = nullptr;
         for (const uint32_t i : step.parts) {
             plan.turns_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
         }
@@ -325,6 +319,23 @@ void Planner::Compile(const Ranges& needed)
         for (uint32_t a = 0; a < instruction.operandCount; ++a) {
             Relocate(instruction.operands[a], instruction.operands[a].base);
         }
+    }
+}
+
+void Planner::Compile(const Ranges& needed)
+{
+    lastGroup_ = NO_GROUP;
+    Plan& plan = *plan_;
+    std::vector<Instruction>& instructions = plan.instructions_;
+    steps_.Find(groups_, instructions);
+    steps_.LeaveOut(needed, instructions);
+    size_t links = 0;
+    for (const Step& step : steps_.List()) {
+        links += step.items.size() + 1;
+    }
+    plan.links_.reserve(links);  // relocations point into it
+    for (const Loop& loop : FindLoops(steps_, instructions, needed)) {
+        CompileLoop(loop);
     }
 }
 

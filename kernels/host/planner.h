@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "groups.h"
+#include "loops.h"
 #include "plan.h"
 #include "row_forms.h"
 #include "steps.h"
@@ -39,6 +40,7 @@ private:
     static Plan::GmRows GmRowsOf(const View& view);
     void Relocate(const Operand& operand, char*& place);
     void CompileChain(const std::vector<ChainItem>& items);
+    void CompileLoop(const Loop& loop);
     void Compile(const Ranges& needed);
 
     std::vector<View> views_;
@@ -47,6 +49,8 @@ private:
     Groups groups_;
     Steps steps_;
     Plan* plan_ = nullptr;
+    static constexpr uint32_t NO_GROUP = UINT32_MAX;
+    uint32_t lastGroup_ = NO_GROUP;  // that the plan has a step of
 };
 
 }  // namespace host

@@ -39,12 +39,12 @@ public:
     void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes}; }
     const Ahead* begin() const { return ahead_; }
     const Ahead* end() const { return ahead_ + count_; }
-    // How much is to be fetched in each of `turns` turns, and one turn.
+    // How much is to be fetched in each of `turns` turns, and some turns.
     void Spread(uint32_t turns);
-    void Turn()
+    void Turn(uint32_t turns)
     {
         if (count_ > 0) {
-            Fetch(linesPerTurn_);
+            Fetch(linesPerTurn_ * turns);
         }
     }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "function_constants.h"
 #include "types.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
@@ -494,18 +495,16 @@ struct ExpParts {
     VF shifted;
 };
 
-constexpr float EXP_MAGIC = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
-
 HOST_INLINE ExpParts SplitExp(VF x)
 {
-    const VF shifted = Fma(x, Set(1.44269504088896341f), Set(EXP_MAGIC));
+    const VF shifted = Fma(x, Set(EXP_LOG2E), Set(EXP_MAGIC));
     const VF n = shifted - Set(EXP_MAGIC);
-    VF r = Fma(n, Set(-0.693359375f), x);
-    r = Fma(n, Set(2.12194440e-4f), r);
-    VF p = Fma(Set(1.3886939310e-3f), r, Set(8.3733043998e-3f));
-    p = Fma(p, r, Set(4.1667591222e-2f));
-    p = Fma(p, r, Set(1.6666473312e-1f));
-    p = Fma(p, r, Set(4.9999993480e-1f));
+    VF r = Fma(n, Set(-LN2_HIGH), x);
+    r = Fma(n, Set(-LN2_LOW), r);
+    VF p = Fma(Set(EXP_POLYNOMIAL[0]), r, Set(EXP_POLYNOMIAL[1]));
+    p = Fma(p, r, Set(EXP_POLYNOMIAL[2]));
+    p = Fma(p, r, Set(EXP_POLYNOMIAL[3]));
+    p = Fma(p, r, Set(EXP_POLYNOMIAL[4]));
     if constexpr (FUSES) {
         p = Fma(p, r, Set(1.0f));
         return {Fma(p, r, Set(1.0f)), shifted};
@@ -516,7 +515,7 @@ HOST_INLINE ExpParts SplitExp(VF x)
 // For any x: results down to the smallest subnormal and up to the largest float come out.
 HOST_INLINE VF ExpOf(VF x)
 {
-    const ExpParts parts = SplitExp(LargerOf(Set(-104.0f), SmallerOf(Set(89.0f), x)));  // NaN stays
+    const ExpParts parts = SplitExp(LargerOf(Set(EXP_LEAST), SmallerOf(Set(EXP_MOST), x)));  // NaN stays
 #if defined(HOST_SIMD_AVX512)
     return _mm512_scalef_ps(parts.p, parts.shifted - Set(EXP_MAGIC));
 #else
@@ -537,7 +536,7 @@ HOST_INLINE void Exp(VF (&x)[N])
         const VI magnitude = AsInt(x[k]) & 0x7fffffff;  // as an integer, NaN is larger than any number
         largest = magnitude > largest ? magnitude : largest;
     }
-    if (__builtin_expect(Any(largest > AsInt(Set(87.0f))), 0)) {
+    if (__builtin_expect(Any(largest > AsInt(Set(EXP_SMALL))), 0)) {
 #pragma GCC unroll 8
         for (uint32_t k = 0; k < N; ++k) {
             x[k] = ExpOf(x[k]);
@@ -554,30 +553,26 @@ HOST_INLINE void Exp(VF (&x)[N])
 // ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).
 HOST_INLINE VF LnOf(VF x)
 {
-    const VI tiny = x < Set(1.17549435e-38f);
-    const VF scaled = Choose(tiny, x * Set(16777216.0f), x);  // subnormals: times 2^24
+    const VI tiny = x < Set(LN_TINY);
+    const VF scaled = Choose(tiny, x * Set(LN_SCALE), x);  // subnormals: times 2^24
     const VI bits = AsInt(scaled);
     VI e = ((bits >> 23) & 0xff) - 126;
     e -= tiny & SetInt(24);
     VF m = AsFloat((bits & 0x007fffff) | 0x3f000000);
-    const VI low = m < Set(0.70710678118654752f);
+    const VI low = m < Set(LN_SQRT_HALF);
     e += low;
     m = Choose(low, m + m, m) - Set(1.0f);
     const VF ef = __builtin_convertvector(e, VF);
     const VF z = m * m;
-    VF p = Set(7.0376836292e-2f);
-    p = Fma(p, m, Set(-1.1514610310e-1f));
-    p = Fma(p, m, Set(1.1676998740e-1f));
-    p = Fma(p, m, Set(-1.2420140846e-1f));
-    p = Fma(p, m, Set(1.4249322787e-1f));
-    p = Fma(p, m, Set(-1.6668057665e-1f));
-    p = Fma(p, m, Set(2.0000714765e-1f));
-    p = Fma(p, m, Set(-2.4999993993e-1f));
-    p = Fma(p, m, Set(3.3333331174e-1f));
+    VF p = Set(LN_POLYNOMIAL[0]);
+#pragma GCC unroll 8
+    for (size_t i = 1; i < LN_POLYNOMIAL.size(); ++i) {
+        p = Fma(p, m, Set(LN_POLYNOMIAL[i]));
+    }
     VF y = m * z * p;
-    y = Fma(ef, Set(-2.12194440e-4f), y);
+    y = Fma(ef, Set(LN2_LOW), y);
     y = Fma(z, Set(-0.5f), y);
-    VF result = Fma(ef, Set(0.693359375f), m + y);
+    VF result = Fma(ef, Set(LN2_HIGH), m + y);
     const VF infinity = Set(__builtin_inff());
     result = Choose(x == infinity, infinity, result);
     result = Choose(x == Set(0.0f), -infinity, result);

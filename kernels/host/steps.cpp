@@ -43,16 +43,6 @@ void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
     }
 }
 
-bool IsStore(Link link)
-{
-    return link == Link::STORE_FLOAT || link == Link::STORE_HALF || link == Link::STORE_BFLOAT16;
-}
-
-bool Collects(Link link)
-{
-    return link == Link::SUM || link == Link::LARGEST || link == Link::SMALLEST;
-}
-
 void AddRead(const Operand& operand, Ranges& needed)
 {
     if (operand.origin == NO_ORIGIN) {
@@ -95,11 +85,8 @@ void Steps::Clear()
 void Steps::Close(uint32_t group)
 {
     for (Open& open : open_) {
-        Step step{group, std::move(open.parts), {}, {}};
-        if (open.chain.Length() > 1 || open.chain.ReadsNarrow()) {
-            step.items = open.chain.Items();
-            step.partOf = open.chain.PartOf();
-        }
+        Step step{group, std::move(open.parts), open.chain.Items(), open.chain.PartOf(),
+                  open.chain.Length() > 1 || open.chain.ReadsNarrow()};
         steps_.push_back(std::move(step));
     }
     open_.clear();
@@ -181,7 +168,7 @@ void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
     for (uint32_t k = static_cast<uint32_t>(step.items.size()); k-- > 0;) {
         const ChainItem& item = step.items[k];
         Pass(numbers_[step.parts[step.partOf[k]]], needed);
-        if (IsStore(item.link)) {
+        if (Stores(item.link)) {
             if (IsUnread(*item.operand, needed)) {
                 continue;
             }

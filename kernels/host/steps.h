@@ -18,9 +18,21 @@ namespace host {
 struct Step {
     uint32_t group;
     std::vector<uint32_t> parts;   // the instructions; none: left out
-    std::vector<ChainItem> items;  // of a chain
+    std::vector<ChainItem> items;  // of a chain; none: an instruction that cannot be one
     std::vector<uint32_t> partOf;  // of each item: which of the parts
+    bool mustChain;                // or it could run as the one instruction that it is
 };
+
+inline bool Stores(Link link)
+{
+    return link == Link::STORE_FLOAT || link == Link::STORE_HALF || link == Link::STORE_BFLOAT16 ||
+           link == Link::CAST_BFLOAT16;
+}
+
+inline bool Collects(Link link)
+{
+    return link == Link::SUM || link == Link::LARGEST || link == Link::SMALLEST;
+}
 
 // The bytes of the Unified Buffer that these requests write before they read them: whatever ran before need not.
 Ranges WrittenFirst(const Instruction* requests, uint32_t count);
@@ -39,11 +51,16 @@ public:
 
     const std::vector<Step>& List() const { return steps_; }
 
-private:
+    // What Forget was told, in order, and where an instruction stood in the groups.
     struct Forgotten {
         uint32_t number;
         Span span;
     };
+    uint32_t ForgottenCount() const { return static_cast<uint32_t>(forgotten_.size()); }
+    const Forgotten& ForgottenAt(uint32_t i) const { return forgotten_[i]; }
+    uint32_t NumberOf(uint32_t instruction) const { return numbers_[instruction]; }
+
+private:
 
     // A step of the group at hand, and its chain, if it is one.
     struct Open {

@@ -217,15 +217,16 @@ void RunAxpy(const Instruction& self, uint32_t begin, uint32_t end)
     using Op = Arithmetic<Opcode::AXPY>;
     float* dst = At<float>(self, 0, begin);
     const float* src = At<float>(self, 1, begin);
+    const float* sum = At<float>(self, 2, begin);  // the destination, or what was copied there and is read in place
     const VF scalar = Set(self.scalar);
     const uint32_t n = end - begin;
     uint32_t i = 0;
 #pragma GCC unroll 4
     for (; i + W <= n; i += W) {
-        Store(dst + i, Op::Apply(Load(src + i), scalar, Load(dst + i)));
+        Store(dst + i, Op::Apply(Load(src + i), scalar, Load(sum + i)));
     }
     if (i < n) {
-        StorePartial(dst + i, Op::Apply(LoadPartial(src + i, n - i), scalar, LoadPartial(dst + i, n - i)), n - i);
+        StorePartial(dst + i, Op::Apply(LoadPartial(src + i, n - i), scalar, LoadPartial(sum + i, n - i)), n - i);
     }
 }
 
@@ -732,6 +733,7 @@ const VectorUnit& Table(const char* name)
     static const VectorUnit table = [name] {
         VectorUnit unit{};
         unit.name = name;
+        unit.lanes = W;
         unit.convertsHalf = CONVERTS_HALF;
         FillArithmetic<float>(unit, ElementType::FLOAT);
         unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]

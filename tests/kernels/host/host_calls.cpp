@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "host/kernel_operator.h"
+#include "host/loop_code.h"
 
 namespace py = pybind11;
 using namespace AscendC;
@@ -752,6 +753,18 @@ PYBIND11_MODULE(host_calls, module)
         .def("queues", &Program::Queues);
     module.def("run", &Run, py::arg("programs"), py::arg("gm").noconvert(), py::arg("ub").noconvert(),
                py::arg("execution") = "deferred", py::arg("output_bytes") = 0);
+    module.def("next_loop", [](bool wait) {
+        py::object loop = py::none();
+        const auto visit = [](void* context, uint32_t number, const char* name, const char* text) {
+            *static_cast<py::object*>(context) = py::make_tuple(number, name, text);
+        };
+        host::NextLoop(wait, visit, &loop);
+        return loop;
+    });
+    module.def("set_loop", [](uint32_t number, uintptr_t address) {
+        host::SetLoop(number, reinterpret_cast<host::LoopFunction>(address));
+    });
+    module.def("set_loop_threshold", &host::SetLoopThreshold);
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);
     module.def("core_num", [] { return host::HostPlatform().coreNum; });

@@ -1,0 +1,147 @@
+#include "loop_code.h"
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "loop_ir.h"
+
+namespace AscendC {
+namespace host {
+
+static_assert(sizeof(LoopLink) == 12, "forms are compared as bytes: no padding");
+
+namespace {
+
+// A process that needs more changes its shapes all the time. Code takes some 10 KiB.
+constexpr size_t MAX_CODES = 1024;
+// A compilation takes as long as 200,000 strips of an instruction and more.
+constexpr uint64_t THRESHOLD = 100000;
+
+std::string_view BytesOf(const LoopForm& form)
+{
+    return {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(LoopLink)};
+}
+
+std::atomic<uint64_t> g_threshold{THRESHOLD};
+
+}  // namespace
+
+struct LoopRequests {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::unordered_map<std::string_view, LoopCode*> byForm;  // of forms in `codes`
+    std::vector<std::unique_ptr<LoopCode>> codes;            // by number
+    std::deque<LoopCode*> waiting;
+    std::atomic<bool> stopped{false};
+
+    // Never destroyed: threads may still run when the process ends.
+    static LoopRequests& Get()
+    {
+        static LoopRequests& requests = *new LoopRequests;
+        return requests;
+    }
+
+    LoopCode* Find(const LoopForm& form)
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        const auto known = byForm.find(BytesOf(form));
+        if (known != byForm.end()) {
+            return known->second;
+        }
+        if (codes.size() == MAX_CODES) {
+            return nullptr;
+        }
+        codes.push_back(std::make_unique<LoopCode>(form, static_cast<uint32_t>(codes.size())));
+        LoopCode* const code = codes.back().get();
+        byForm.emplace(BytesOf(code->form_), code);
+        return code;
+    }
+    void Request(LoopCode& code)
+    {
+        {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (code.requested_) {
+                return;
+            }
+            code.requested_ = true;
+            waiting.push_back(&code);
+        }
+        arrived.notify_one();
+    }
+    bool Next(bool wait, LoopVisitor visit, void* context)
+    {
+        const LoopCode* code = nullptr;
+        {
+            std::unique_lock<std::mutex> lock(mutex);
+            if (wait) {
+                arrived.wait(lock, [this] { return stopped.load() || !waiting.empty(); });
+            }
+            if (stopped.load() || waiting.empty()) {
+                return false;
+            }
+            code = waiting.front();
+            waiting.pop_front();
+        }
+        const std::string name = "loop" + std::to_string(code->number_);
+        visit(context, code->number_, name.c_str(), WriteLoop(code->form_, *g_vectorUnit, name).c_str());
+        return true;
+    }
+    void Set(uint32_t number, LoopFunction function)
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        codes.at(number)->function_.store(function, std::memory_order_release);
+    }
+    void Stop()
+    {
+        stopped.store(true);  // without the lock: it may be held for ever in the child of a fork
+        arrived.notify_all();
+    }
+};
+
+void LoopCode::Request()
+{
+    LoopRequests& requests = LoopRequests::Get();
+    if (!requests.stopped.load()) {
+        requests.Request(*this);
+    }
+}
+
+LoopCode* FindLoopCode(const LoopForm& form)
+{
+    LoopRequests& requests = LoopRequests::Get();
+    return WritesLoops(*g_vectorUnit) && !requests.stopped.load() ? requests.Find(form) : nullptr;
+}
+
+uint64_t LoopThreshold()
+{
+    return g_threshold.load(std::memory_order_relaxed);
+}
+
+void SetLoopThreshold(uint64_t strips)
+{
+    g_threshold.store(strips);
+}
+
+bool NextLoop(bool wait, LoopVisitor visit, void* context)
+{
+    return LoopRequests::Get().Next(wait, visit, context);
+}
+
+void SetLoop(uint32_t number, LoopFunction function)
+{
+    LoopRequests::Get().Set(number, function);
+}
+
+void StopLoops()
+{
+    LoopRequests::Get().Stop();
+}
+
+}  // namespace host
+}  // namespace AscendC

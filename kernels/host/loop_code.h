@@ -1,0 +1,58 @@
+/*!
+ * The code of loops (loops.h): one function for all loops of the same form, compiled while the program runs.
+ *
+ * The host layer does not compile. It says what is worth it, and hands out its IR; somebody else, in
+ * ms_ascend_ops/loop_compiler.py LLVM, gives back an address. Until then, or without that somebody, chains run.
+ */
+#ifndef ASCENDC_HOST_LOOP_CODE_H
+#define ASCENDC_HOST_LOOP_CODE_H
+
+#include <atomic>
+#include <cstdint>
+
+#include "loops.h"
+
+namespace AscendC {
+namespace host {
+
+// See WriteLoop (loop_ir.h).
+using LoopFunction = void (*)(const ChainLink* links, uint64_t begin, uint64_t end);
+
+class LoopCode {
+public:
+    explicit LoopCode(const LoopForm& form, uint32_t number) : form_(form), number_(number) {}
+
+    // Null: not yet, or never.
+    LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
+    // Asks for it, if nobody has.
+    void Request();
+
+private:
+    friend struct LoopRequests;
+
+    const LoopForm form_;
+    const uint32_t number_;
+    bool requested_ = false;
+    std::atomic<LoopFunction> function_{nullptr};
+};
+
+// The code of this form, which lives as long as the process; null: nobody could compile it, or there are too many.
+LoopCode* FindLoopCode(const LoopForm& form);
+
+// How much a plan must have done before the code of its loops is asked for, in strips of an instruction.
+uint64_t LoopThreshold();
+void SetLoopThreshold(uint64_t strips);
+
+// For who compiles: `visit` gets the next form that was asked for, as IR with a function `name`. With `wait` not before
+// there is one. False: there is none, or StopLoops was called.
+using LoopVisitor = void (*)(void* context, uint32_t number, const char* name, const char* text);
+bool NextLoop(bool wait, LoopVisitor visit, void* context);
+// `function`: where the code of that number is.
+void SetLoop(uint32_t number, LoopFunction function);
+// Nothing is handed out any more.
+void StopLoops();
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_LOOP_CODE_H

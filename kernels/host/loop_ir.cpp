@@ -1,0 +1,633 @@
+#include "loop_ir.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "function_constants.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+// As LLVM wants it: the bits of the same number as a double.
+std::string Number(float value)
+{
+    const double wide = value;
+    uint64_t bits;
+    memcpy(&bits, &wide, sizeof(bits));
+    char text[32];
+    std::snprintf(text, sizeof(text), "0x%016llX", static_cast<unsigned long long>(bits));
+    return text;
+}
+
+using Vectors = std::vector<std::string>;  // names of values
+
+class LoopWriter {
+public:
+    LoopWriter(const LoopForm& form, uint32_t lanes)
+        : form_(form),
+          lanes_(lanes),
+          floats_(VectorOf("float")),
+          integers_(VectorOf("i32")),
+          halves_(VectorOf("i16")),
+          masks_(VectorOf("i1"))
+    {
+    }
+
+    std::string Write(const std::string& name)
+    {
+        Prepare();
+        const uint32_t vectors = LOOP_ELEMENTS / lanes_;
+        const uint32_t together = Together();
+        for (first_ = 0; first_ < vectors; first_ += together) {
+            count_ = together;
+            known_.assign(OPERANDS, {});
+            value_.clear();
+            for (const LoopLink& link : form_) {
+                Emit(link);
+            }
+        }
+        return Module(name);
+    }
+
+private:
+    static constexpr uint32_t OPERANDS = LoopLink::NO_OPERAND;
+
+    // ---- text
+
+    std::string VectorOf(const char* type) const { return "<" + std::to_string(lanes_) + " x " + type + ">"; }
+    std::string Fresh() { return "%v" + std::to_string(names_++); }
+    std::string Let(const std::string& operation)
+    {
+        std::string name = Fresh();
+        Line(name + " = " + operation);
+        return name;
+    }
+    void Line(const std::string& text) { body_ += "  " + text + "\n"; }
+    void Label(const std::string& label)
+    {
+        body_ += label + ":\n";
+        label_ = label;
+    }
+    std::string Splat(float value) const { return "splat (float " + Number(value) + ")"; }
+    static std::string SplatInt(uint32_t value) { return "splat (i32 " + std::to_string(value) + ")"; }
+
+    std::string Op(const char* operation, const std::string& a, const std::string& b)
+    {
+        return Let(std::string(operation) + " " + floats_ + " " + a + ", " + b);
+    }
+    std::string IntOp(const char* operation, const std::string& a, const std::string& b)
+    {
+        return Let(std::string(operation) + " " + integers_ + " " + a + ", " + b);
+    }
+    std::string Compare(const char* condition, const std::string& a, const std::string& b)
+    {
+        return Let(std::string("fcmp ") + condition + " " + floats_ + " " + a + ", " + b);
+    }
+    std::string Select(const std::string& mask, const std::string& yes, const std::string& no)
+    {
+        return SelectOf(floats_, mask, yes, no);
+    }
+    std::string SelectOf(const std::string& type, const std::string& mask, const std::string& yes,
+                         const std::string& no)
+    {
+        return Let("select " + masks_ + " " + mask + ", " + type + " " + yes + ", " + type + " " + no);
+    }
+    std::string Intrinsic(const char* function, const std::vector<std::string>& arguments)
+    {
+        std::string text = "call " + floats_ + " @llvm." + function + ".v" + std::to_string(lanes_) + "f32(";
+        for (size_t i = 0; i < arguments.size(); ++i) {
+            text += (i > 0 ? ", " : "") + floats_ + " " + arguments[i];
+        }
+        return Let(text + ")");
+    }
+    std::string Fma(const std::string& a, const std::string& b, const std::string& c)
+    {
+        return Intrinsic("fma", {a, b, c});
+    }
+    std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
+    std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
+
+    // ---- memory
+
+    static std::string Base(uint8_t operand) { return "%base" + std::to_string(operand); }
+    static std::string Lane(uint8_t operand, uint32_t k, const char* when)
+    {
+        return "%lanes" + std::to_string(operand) + "_" + std::to_string(k) + when;
+    }
+
+    // What comes before the loop: addresses, DataBlocks, and lanes that collect.
+    void Prepare()
+    {
+        for (const LoopLink& link : form_) {
+            if (link.operand == LoopLink::NO_OPERAND || access_[link.operand] != Access::NONE) {
+                continue;
+            }
+            const Access access = AccessOf(link.link);
+            access_[link.operand] = access;
+            const std::string number = std::to_string(link.operand);
+            const size_t offset = link.index * sizeof(ChainLink) + offsetof(ChainLink, base);
+            entry_ += "  %place" + number + " = getelementptr i8, ptr %links, i64 " + std::to_string(offset) + "\n";
+            entry_ += "  " + Base(link.operand) + " = load ptr, ptr %place" + number + "\n";
+            if (access == Access::BLOCK) {
+                PrepareBlock(link.operand);
+            } else if (access == Access::LANES) {
+                PrepareLanes(link.operand);
+            }
+        }
+    }
+    // A DataBlock is read once: nothing in the loop writes to it.
+    void PrepareBlock(uint8_t operand)
+    {
+        constexpr uint32_t LENGTH = 8;
+        const std::string number = std::to_string(operand);
+        entry_ += "  %block" + number + " = load <8 x float>, ptr " + Base(operand) + ", align 4\n";
+        const uint32_t parts = lanes_ < LENGTH ? LENGTH / lanes_ : 1;
+        for (uint32_t part = 0; part < parts; ++part) {
+            std::string indices;
+            for (uint32_t i = 0; i < lanes_; ++i) {
+                indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string((part * lanes_ + i) % LENGTH);
+            }
+            entry_ += "  %block" + number + "_" + std::to_string(part) + " = shufflevector <8 x float> %block" +
+                      number + ", <8 x float> poison, " + VectorOf("i32") + " <" + indices + ">\n";
+        }
+    }
+    void PrepareLanes(uint8_t operand)
+    {
+        for (uint32_t k = 0; k < LOOP_ELEMENTS / lanes_; ++k) {
+            const std::string at = Lane(operand, k, ".at");
+            entry_ += "  " + at + " = getelementptr float, ptr " + Base(operand) + ", i64 " +
+                      std::to_string(k * lanes_) + "\n";
+            entry_ += "  " + Lane(operand, k, ".first") + " = load " + floats_ + ", ptr " + at + ", align 4\n";
+            sums_[operand][k] = Lane(operand, k, "");
+            phis_.push_back({operand, k});
+        }
+    }
+
+    std::string Address(const LoopLink& link, uint32_t k, const char* type)
+    {
+        const std::string begin =
+            Let(std::string("getelementptr ") + type + ", ptr " + Base(link.operand) + ", i64 %i");
+        return Let(std::string("getelementptr ") + type + ", ptr " + begin + ", i64 " +
+                   std::to_string((first_ + k) * lanes_));
+    }
+    // The elements of an operand as floats; those that the loop knows are not read.
+    const Vectors& Read(const LoopLink& link)
+    {
+        Vectors& known = known_[link.operand];
+        if (known.empty()) {
+            for (uint32_t k = 0; k < count_; ++k) {
+                known.push_back(ReadVector(link, k));
+            }
+        }
+        return known;
+    }
+    std::string ReadVector(const LoopLink& link, uint32_t k)
+    {
+        const Access access = access_[link.operand];
+        if (access == Access::FLOAT) {
+            return Let("load " + floats_ + ", ptr " + Address(link, k, "float") + ", align 4");
+        }
+        const std::string bits = Let("load " + halves_ + ", ptr " + Address(link, k, "i16") + ", align 2");
+        return access == Access::HALF ? FromHalf(bits) : FromBFloat16(bits);
+    }
+    std::string FromHalf(const std::string& bits)
+    {
+        const std::string half = Let("bitcast " + halves_ + " " + bits + " to " + VectorOf("half"));
+        return Let("fpext " + VectorOf("half") + " " + half + " to " + floats_);
+    }
+    std::string FromBFloat16(const std::string& bits)
+    {
+        const std::string wide = Let("zext " + halves_ + " " + bits + " to " + integers_);
+        return AsFloat(IntOp("shl", wide, SplatInt(16)));
+    }
+    std::string Halves(const std::string& value)
+    {
+        return Let("fptrunc " + floats_ + " " + value + " to " + VectorOf("half"));
+    }
+
+    void Keep(const LoopLink& link)
+    {
+        for (uint32_t k = 0; k < count_ && link.needed; ++k) {
+            Line("store " + floats_ + " " + value_[k] + ", ptr " + Address(link, k, "float") + ", align 4");
+        }
+        known_[link.operand] = value_;
+    }
+    void KeepHalf(const LoopLink& link)
+    {
+        Vectors rounded;
+        for (uint32_t k = 0; k < count_; ++k) {
+            const std::string half = Halves(value_[k]);
+            if (link.needed) {
+                Line("store " + VectorOf("half") + " " + half + ", ptr " + Address(link, k, "i16") + ", align 2");
+            }
+            rounded.push_back(Let("fpext " + VectorOf("half") + " " + half + " to " + floats_));
+        }
+        known_[link.operand] = rounded;
+    }
+    // The upper halves of two vectors at a time.
+    void KeepBFloat16(const LoopLink& link)
+    {
+        const std::string pairs = "<" + std::to_string(2 * lanes_) + " x i16>";
+        std::string odd;
+        for (uint32_t i = 0; i < 2 * lanes_; ++i) {
+            odd += (i > 0 ? ", i32 " : "i32 ") + std::to_string(2 * i + 1);
+        }
+        for (uint32_t k = 0; k < count_ && link.needed; k += 2) {
+            const std::string a = Let("bitcast " + floats_ + " " + value_[k] + " to " + pairs);
+            const std::string b = Let("bitcast " + floats_ + " " + value_[k + 1] + " to " + pairs);
+            const std::string both = Let("shufflevector " + pairs + " " + a + ", " + pairs + " " + b + ", <" +
+                                         std::to_string(2 * lanes_) + " x i32> <" + odd + ">");
+            Line("store " + pairs + " " + both + ", ptr " + Address(link, k, "i16") + ", align 2");
+        }
+    }
+
+    // ---- branches
+
+    // `likely`, or if any lane of the mask is set, `unlikely`: lists of equally many vectors.
+    Vectors Unless(const std::string& mask, const std::function<Vectors()>& likely,
+                   const std::function<Vectors()>& unlikely)
+    {
+        const std::string any = Let("call i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + " " +
+                                    mask + ")");
+        const std::string number = std::to_string(names_++);
+        Line("br i1 " + any + ", label %rare" + number + ", label %usual" + number + ", !prof !0");
+        Label("usual" + number);
+        const Vectors usual = likely();
+        const std::string fromUsual = label_;
+        Line("br label %then" + number);
+        Label("rare" + number);
+        const Vectors rare = unlikely();
+        const std::string fromRare = label_;
+        Line("br label %then" + number);
+        Label("then" + number);
+        Vectors result;
+        for (size_t k = 0; k < usual.size(); ++k) {
+            result.push_back(Let("phi " + floats_ + " [ " + usual[k] + ", %" + fromUsual + " ], [ " + rare[k] + ", %" +
+                                 fromRare + " ]"));
+        }
+        return result;
+    }
+
+    // ---- arithmetic: see simd.h and arithmetic.h
+
+    std::string Larger(const std::string& a, const std::string& b) { return Select(Compare("ogt", a, b), a, b); }
+    std::string Smaller(const std::string& a, const std::string& b) { return Select(Compare("olt", a, b), a, b); }
+    std::string IsNan(const std::string& a) { return Compare("uno", a, a); }
+
+    std::string Binary(Opcode opcode, const std::string& a, const std::string& b)
+    {
+        switch (opcode) {
+            case Opcode::ADD:
+                return Op("fadd", a, b);
+            case Opcode::SUB:
+                return Op("fsub", a, b);
+            case Opcode::MUL:
+                return Op("fmul", a, b);
+            case Opcode::DIV:
+                return Op("fdiv", a, b);
+            case Opcode::MAX:
+                return Select(IsNan(a), a, Larger(a, b));
+            default:
+                return Select(IsNan(a), a, Smaller(a, b));
+        }
+    }
+
+    // exp(r) of what is left of x, and the integer n, in the low bits of `shifted` and as a float.
+    struct ExpParts {
+        std::string p;
+        std::string shifted;
+        std::string n;
+    };
+    ExpParts SplitExp(const std::string& x)
+    {
+        const std::string shifted = Fma(x, Splat(EXP_LOG2E), Splat(EXP_MAGIC));
+        const std::string n = Op("fsub", shifted, Splat(EXP_MAGIC));
+        const std::string r = Fma(n, Splat(-LN2_LOW), Fma(n, Splat(-LN2_HIGH), x));
+        std::string p = Fma(Splat(EXP_POLYNOMIAL[0]), r, Splat(EXP_POLYNOMIAL[1]));
+        for (const float coefficient :
+             {EXP_POLYNOMIAL[2], EXP_POLYNOMIAL[3], EXP_POLYNOMIAL[4], 1.0f, 1.0f}) {
+            p = Fma(p, r, Splat(coefficient));
+        }
+        return {p, shifted, n};
+    }
+    std::string ExpOfAny(const std::string& x)
+    {
+        const std::string clamped = Larger(Splat(EXP_LEAST), Smaller(Splat(EXP_MOST), x));
+        const ExpParts parts = SplitExp(clamped);
+        if (lanes_ == AVX512_LANES) {
+            return Let("call " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + " " + parts.p + ", " +
+                       floats_ + " " + parts.n + ", " + floats_ + " zeroinitializer, i16 -1, i32 4)");
+        }
+        const std::string n = IntOp("sub", AsInt(parts.shifted), AsInt(Splat(EXP_MAGIC)));
+        const std::string half1 = IntOp("ashr", n, SplatInt(1));
+        const std::string half2 = IntOp("sub", n, half1);
+        return Op("fmul", Op("fmul", parts.p, PowerOfTwo(half1)), PowerOfTwo(half2));
+    }
+    std::string PowerOfTwo(const std::string& n)
+    {
+        return AsFloat(IntOp("shl", IntOp("add", n, SplatInt(127)), SplatInt(23)));
+    }
+    std::string ExpOfSmall(const std::string& x)
+    {
+        const ExpParts parts = SplitExp(x);
+        return AsFloat(IntOp("add", AsInt(parts.p), IntOp("shl", AsInt(parts.shifted), SplatInt(23))));
+    }
+    void Exp()
+    {
+        const auto all = [this](auto function) {
+            return [this, function] {
+                Vectors result;
+                for (const std::string& x : value_) {
+                    result.push_back((this->*function)(x));
+                }
+                return result;
+            };
+        };
+        if (lanes_ == AVX512_LANES) {  // has an instruction for any exponent
+            value_ = all(&LoopWriter::ExpOfAny)();
+            return;
+        }
+        std::string largest;
+        for (const std::string& x : value_) {
+            const std::string magnitude = IntOp("and", AsInt(x), SplatInt(0x7fffffff));
+            if (largest.empty()) {
+                largest = magnitude;
+                continue;
+            }
+            const std::string larger = Let("icmp sgt " + integers_ + " " + magnitude + ", " + largest);
+            largest = SelectOf(integers_, larger, magnitude, largest);
+        }
+        uint32_t limit;
+        memcpy(&limit, &EXP_SMALL, sizeof(limit));
+        const std::string large = Let("icmp sgt " + integers_ + " " + largest + ", " + SplatInt(limit));
+        value_ = Unless(large, all(&LoopWriter::ExpOfSmall), all(&LoopWriter::ExpOfAny));
+    }
+
+    std::string Ln(const std::string& x)
+    {
+        const std::string tiny = Compare("olt", x, Splat(LN_TINY));
+        const std::string scaled = Select(tiny, Op("fmul", x, Splat(LN_SCALE)), x);
+        const std::string bits = AsInt(scaled);
+        std::string e = IntOp("and", IntOp("lshr", bits, SplatInt(23)), SplatInt(0xff));
+        e = IntOp("sub", e, SplatInt(126));
+        e = SelectOf(integers_, tiny, IntOp("sub", e, SplatInt(24)), e);
+        std::string m = AsFloat(IntOp("or", IntOp("and", bits, SplatInt(0x007fffff)), SplatInt(0x3f000000)));
+        const std::string low = Compare("olt", m, Splat(LN_SQRT_HALF));
+        e = SelectOf(integers_, low, IntOp("sub", e, SplatInt(1)), e);
+        m = Op("fsub", Select(low, Op("fadd", m, m), m), Splat(1.0f));
+        const std::string ef = Let("sitofp " + integers_ + " " + e + " to " + floats_);
+        const std::string z = Op("fmul", m, m);
+        std::string p = Splat(LN_POLYNOMIAL[0]);
+        for (size_t i = 1; i < LN_POLYNOMIAL.size(); ++i) {
+            p = Fma(p, m, Splat(LN_POLYNOMIAL[i]));
+        }
+        std::string y = Op("fmul", Op("fmul", m, z), p);
+        y = Fma(ef, Splat(LN2_LOW), y);
+        y = Fma(z, Splat(-0.5f), y);
+        std::string result = Fma(ef, Splat(LN2_HIGH), Op("fadd", m, y));
+        const std::string infinity = Splat(__builtin_inff());
+        result = Select(Compare("oeq", x, infinity), infinity, result);
+        result = Select(Compare("oeq", x, Splat(0.0f)), Splat(-__builtin_inff()), result);
+        return Select(Compare("ult", x, Splat(0.0f)), Splat(__builtin_nanf("")), result);
+    }
+
+    // ---- rounding to bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros
+
+    std::string RoundNumber(const std::string& x, bool clear)
+    {
+        const std::string bits = AsInt(x);
+        const std::string odd =
+            Let("icmp ne " + integers_ + " " + IntOp("and", bits, SplatInt(0x10000)) + ", zeroinitializer");
+        return Cleared(SelectOf(integers_, odd, IntOp("add", bits, SplatInt(0x8000)),
+                                IntOp("add", bits, SplatInt(0x7fff))),
+                       clear);
+    }
+    std::string RoundAny(const std::string& x, bool clear)
+    {
+        const std::string number = AsInt(RoundNumber(x, clear));
+        const std::string nan = IntOp("or", AsInt(x), SplatInt(0x400000));
+        return Cleared(SelectOf(integers_, IsNan(x), nan, number), clear);
+    }
+    std::string Cleared(const std::string& bits, bool clear)
+    {
+        return AsFloat(clear ? IntOp("and", bits, SplatInt(0xffff0000)) : bits);
+    }
+    void RoundBFloat16(bool clear)
+    {
+        std::string nans;
+        for (size_t k = 0; k < value_.size(); k += 2) {
+            const std::string two = Compare("uno", value_[k], value_[k + 1]);
+            nans = nans.empty() ? two : Let("or " + masks_ + " " + nans + ", " + two);
+        }
+        const auto all = [this, clear](auto function) {
+            return [this, clear, function] {
+                Vectors result;
+                for (const std::string& x : value_) {
+                    result.push_back((this->*function)(x, clear));
+                }
+                return result;
+            };
+        };
+        value_ = Unless(nans, all(&LoopWriter::RoundNumber), all(&LoopWriter::RoundAny));
+    }
+
+    // ---- links
+
+    void Each(const std::function<std::string(const std::string&)>& function)
+    {
+        for (std::string& v : value_) {
+            v = function(v);
+        }
+    }
+    void Collect(const LoopLink& link, Opcode opcode)
+    {
+        for (uint32_t k = 0; k < count_; ++k) {
+            std::string& sum = sums_[link.operand][first_ + k];
+            sum = Binary(opcode, value_[k], sum);
+        }
+    }
+    std::string SecondOf(const LoopLink& link, uint32_t k)
+    {
+        switch (OtherOf(link.link)) {
+            case Other::SELF:
+                return value_[k];
+            case Other::BLOCK: {
+                const uint32_t parts = lanes_ < 8 ? 8 / lanes_ : 1;
+                return "%block" + std::to_string(link.operand) + "_" + std::to_string((first_ + k) % parts);
+            }
+            default:
+                return Read(link)[k];
+        }
+    }
+    void EmitBinary(const LoopLink& link)
+    {
+        const Opcode opcode = OpcodeOf(link.link);
+        for (uint32_t k = 0; k < count_; ++k) {
+            const std::string other = SecondOf(link, k);
+            value_[k] =
+                IsSwapped(link.link) ? Binary(opcode, other, value_[k]) : Binary(opcode, value_[k], other);
+        }
+    }
+    void Emit(const LoopLink& link)
+    {
+        const std::string scalar = Splat(link.scalar);
+        switch (link.link) {
+            case Link::LOAD_FLOAT:
+            case Link::LOAD_HALF:
+            case Link::LOAD_BFLOAT16:
+                value_ = Read(link);
+                break;
+            case Link::STORE_FLOAT:
+                Keep(link);
+                break;
+            case Link::STORE_HALF:
+                KeepHalf(link);
+                break;
+            case Link::CAST_BFLOAT16:
+                RoundBFloat16(false);
+                KeepBFloat16(link);
+                Each([this](const std::string& v) { return Cleared(AsInt(v), true); });
+                known_[link.operand] = value_;
+                break;
+            case Link::STORE_BFLOAT16:
+                KeepBFloat16(link);
+                known_[link.operand] = value_;
+                break;
+            case Link::ROUND_HALF:
+                Each([this](const std::string& v) {
+                    return Let("fpext " + VectorOf("half") + " " + Halves(v) + " to " + floats_);
+                });
+                break;
+            case Link::ROUND_BFLOAT16:
+                RoundBFloat16(true);
+                break;
+            case Link::ADDS:
+                Each([&](const std::string& v) { return Op("fadd", v, scalar); });
+                break;
+            case Link::MULS:
+                Each([&](const std::string& v) { return Op("fmul", v, scalar); });
+                break;
+            case Link::MAXS:
+                Each([&](const std::string& v) { return Larger(scalar, v); });
+                break;
+            case Link::MINS:
+                Each([&](const std::string& v) { return Smaller(scalar, v); });
+                break;
+            case Link::EXP:
+                Exp();
+                break;
+            case Link::LN:
+                Each([this](const std::string& v) { return Ln(v); });
+                break;
+            case Link::SQRT:
+                Each([this](const std::string& v) { return Intrinsic("sqrt", {v}); });
+                break;
+            case Link::ABS:
+                Each([this](const std::string& v) { return Intrinsic("fabs", {v}); });
+                break;
+            case Link::RELU:
+                Each([this](const std::string& v) { return Larger(Splat(0.0f), v); });
+                break;
+            case Link::AXPY: {
+                const Vectors other = Read(link);
+                for (uint32_t k = 0; k < count_; ++k) {
+                    value_[k] = Fma(other[k], scalar, value_[k]);
+                }
+                break;
+            }
+            case Link::SUM:
+                Collect(link, Opcode::ADD);
+                break;
+            case Link::LARGEST:
+                Collect(link, Opcode::MAX);
+                break;
+            case Link::SMALLEST:
+                Collect(link, Opcode::MIN);
+                break;
+            case Link::END:
+                value_.clear();
+                break;
+            default:
+                EmitBinary(link);
+        }
+    }
+
+    // ---- the module
+
+    // How many vectors go through all links together: they hide each other's latency as long as registers last. Two at
+    // least, of which bfloat16 is made.
+    uint32_t Together() const
+    {
+        constexpr size_t MANY_LINKS = 16;
+        return lanes_ == AVX512_LANES && form_.size() < MANY_LINKS ? 4 : 2;
+    }
+
+    std::string Module(const std::string& name) const
+    {
+        std::string text;
+        const std::string f = floats_;
+        const std::string suffix = ".v" + std::to_string(lanes_) + "f32(";
+        text += "declare " + f + " @llvm.fma" + suffix + f + ", " + f + ", " + f + ")\n";
+        text += "declare " + f + " @llvm.sqrt" + suffix + f + ")\n";
+        text += "declare " + f + " @llvm.fabs" + suffix + f + ")\n";
+        text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + ")\n";
+        if (lanes_ == AVX512_LANES) {
+            text += "declare " + f + " @llvm.x86.avx512.mask.scalef.ps.512(" + f + ", " + f + ", " + f + ", i16, i32)\n";
+        }
+        // Or LLVM takes half the width on CPUs whose clock is lower with it.
+        const std::string bits = "\"" + std::to_string(lanes_ * 32) + "\"";
+        text += "define void @" + name + "(ptr noalias %links, i64 %begin, i64 %end) \"min-legal-vector-width\"=" +
+                bits + " \"prefer-vector-width\"=" + bits + " {\nentry:\n" + entry_ + "  br label %loop\nloop:\n";
+        text += "  %i = phi i64 [ %begin, %entry ], [ %next, %" + label_ + " ]\n";
+        for (const auto& [operand, k] : phis_) {
+            text += "  " + Lane(operand, k, "") + " = phi " + f + " [ " + Lane(operand, k, ".first") + ", %entry ], [ " +
+                    sums_[operand][k] + ", %" + label_ + " ]\n";
+        }
+        text += body_;
+        text += "  %next = add i64 %i, " + std::to_string(LOOP_ELEMENTS) + "\n";
+        text += "  %more = icmp ult i64 %next, %end\n  br i1 %more, label %loop, label %done\ndone:\n";
+        for (const auto& [operand, k] : phis_) {
+            text += "  store " + f + " " + sums_[operand][k] + ", ptr " + Lane(operand, k, ".at") + ", align 4\n";
+        }
+        return text + "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n";
+    }
+
+    static constexpr uint32_t AVX512_LANES = 16;
+
+    const LoopForm& form_;
+    const uint32_t lanes_;
+    const std::string floats_, integers_, halves_, masks_;  // types
+    std::string entry_;
+    std::string body_;
+    std::string label_ = "loop";  // of the block at hand
+    uint32_t names_ = 0;
+    uint32_t first_ = 0;  // the vectors at hand, of those of LOOP_ELEMENTS
+    uint32_t count_ = 0;
+    Vectors value_;
+    std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
+    std::array<Access, OPERANDS> access_{};
+    std::array<std::array<std::string, LOOP_ELEMENTS / 4>, OPERANDS> sums_;  // the lanes that collect
+    std::vector<std::pair<uint8_t, uint32_t>> phis_;
+};
+
+}  // namespace
+
+bool WritesLoops(const VectorUnit& unit)
+{
+    return unit.convertsHalf;
+}
+
+std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name)
+{
+    return LoopWriter(form, unit.lanes).Write(name);
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,28 @@
+/*!
+ * Writes a loop (loops.h) as LLVM IR.
+ *
+ * It calculates what the chains of the loop do, bit for bit (but for the payload of NaN): the operations are those of
+ * arithmetic.h and simd.h, and nothing lets LLVM change their order or fuse them.
+ */
+#ifndef ASCENDC_HOST_LOOP_IR_H
+#define ASCENDC_HOST_LOOP_IR_H
+
+#include <string>
+
+#include "loops.h"
+
+namespace AscendC {
+namespace host {
+
+// Is there IR for vectors of so many bytes on this architecture? It fuses multiplications and additions as simd.h does
+// where the CPU can, and nowhere else.
+bool WritesLoops(const VectorUnit& unit);
+
+// A module with the function `void name(ptr links, i64 begin, i64 end)`: elements [begin, end), both multiples of
+// LOOP_ELEMENTS and not the same, of the loop whose ChainLinks begin at `links`.
+std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_LOOP_IR_H

@@ -1,0 +1,53 @@
+/*!
+ * Loops: steps of a group that code made at run time can carry out in one pass, with every value in a register.
+ *
+ * A chain (chains.h) keeps one value in registers; what other chains make, it reads from memory. A loop takes all of the
+ * chains that have to do with one another. Here they are found, and brought into a form that says nothing of addresses:
+ * what has the same form shares its code (loop_code.h).
+ */
+#ifndef ASCENDC_HOST_LOOPS_H
+#define ASCENDC_HOST_LOOPS_H
+
+#include <cstdint>
+#include <vector>
+
+#include "instruction.h"
+#include "ranges.h"
+#include "steps.h"
+
+namespace AscendC {
+namespace host {
+
+// A loop takes so many elements at a time, and leaves what is left to the chains.
+constexpr uint32_t LOOP_ELEMENTS = 64;
+
+// How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
+enum class Access : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
+Access AccessOf(Link link);
+
+// A link of a chain of the loop. No padding: forms are compared as bytes.
+struct LoopLink {
+    static constexpr uint8_t NO_OPERAND = 255;
+
+    Link link;
+    uint8_t operand;  // links with the same number work on the same memory, others on other memory
+    uint16_t index;   // in the ChainLinks of the loop, which has the operand's address
+    uint32_t needed;  // of a store: somebody reads what it writes, after the loop or from global memory
+    float scalar;
+};
+
+// END between two chains.
+using LoopForm = std::vector<LoopLink>;
+
+struct Loop {
+    std::vector<uint32_t> steps;
+    LoopForm form;  // empty: it cannot be compiled, or would gain nothing
+};
+
+// Every step that is not left out, in the order in which they may run. `needed`: as for Steps::LeaveOut, which has run.
+std::vector<Loop> FindLoops(const Steps& steps, const std::vector<Instruction>& instructions, const Ranges& needed);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_LOOPS_H

@@ -1,0 +1,94 @@
+"""Compiles the hot loops of the host library with LLVM, while it runs.
+
+The library asks for a loop when it has run long enough to be worth it (kernels/host/loop_code.h). A thread of low
+priority compiles it; until it is done, or where llvmlite is missing, the library interprets. Results are the same to the
+bit.
+
+The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["VARIABLE", "LoopCompiler", "compiles", "start"]
+
+VARIABLE = "MS_ASCEND_OPS_COMPILE"
+
+_PRIORITY = 10  # nice: behind what asks for the loops
+_engines: list[Any] = []  # for ever: what they compiled may run at any time
+_log = logging.getLogger(__name__)
+
+
+def compiles() -> bool:
+    """Are loops compiled in this process?"""
+    return os.environ.get(VARIABLE, "1") != "0" and find_spec("llvmlite") is not None
+
+
+class LoopCompiler:
+    """Compiles what `module` asks for.
+
+    Args:
+        module: what has `next_loop` and `set_loop`: `ms_ascend_ops._C`.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._engine: Any = None
+
+    def compile_waiting(self) -> int:
+        """Compiles the loops that were asked for, and returns how many."""
+        count = 0
+        while (loop := self._module.next_loop(False)) is not None:
+            self._compile(*loop)
+            count += 1
+        return count
+
+    def serve(self) -> None:
+        """Compiles what is asked for, until `stop_loops` is called."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PRIORITY)
+        while (loop := self._module.next_loop(True)) is not None:
+            try:
+                self._compile(*loop)
+            except Exception as error:  # whatever LLVM says: the library goes on without this loop
+                _log.warning("ms_ascend_ops: a loop could not be compiled, and goes on interpreted: %s", error)
+
+    def _compile(self, number: int, name: str, text: str) -> None:
+        from llvmlite import binding as llvm  # noqa: PLC0415 - only when there is something to compile
+
+        if self._engine is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            machine = llvm.Target.from_default_triple().create_target_machine(
+                cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
+            )
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            _engines.append(self._engine)
+        loop = llvm.parse_assembly(text)
+        loop.verify()
+        self._engine.add_module(loop)
+        self._engine.finalize_object()
+        self._module.set_loop(number, self._engine.get_function_address(name))
+
+
+def start(module: Any) -> None:
+    """Starts the thread that compiles for `module`, if this process compiles."""
+    if not compiles():
+        module.stop_loops()
+        return
+    thread = threading.Thread(target=LoopCompiler(module).serve, name="ms_ascend_ops loops", daemon=True)
+
+    def stop() -> None:
+        module.stop_loops()
+        thread.join()
+
+    atexit.register(stop)
+    os.register_at_fork(after_in_child=module.stop_loops)  # the thread is not in the child
+    thread.start()

@@ -1,0 +1,169 @@
+"""Compiled loops calculate what the chains that they stand for do, bit for bit.
+
+A program runs as it did before anything was compiled, and again with the code of its loops. Its tiles are random
+element-wise instructions; the next tile overwrites their scratch, so that loops leave out what nobody reads.
+"""
+
+import random
+
+import numpy as np
+import pytest
+
+from ms_ascend_ops.loop_compiler import LoopCompiler
+from tests.kernels.host.module import host_calls, program
+from tests.kernels.host.test_deferred import identical_or_nan
+
+pytest.importorskip("llvmlite")
+
+SLOT = 8 * 1024
+SLOTS = 7
+LANES = SLOT * SLOTS  # behind them: 64 lanes that collect, and a DataBlock
+BLOCK = LANES + 1024
+BYTES = 64 * 1024
+NEVER = 1 << 60
+
+FLOATS = np.random.default_rng(0).standard_normal(BYTES // 4).astype(np.float32)
+# Random bits: all exponents, NaN and infinities. Every 16 bits of them are numbers of a kind, too.
+ANY_BITS = np.random.default_rng(1).integers(0, 1 << 32, BYTES // 4, np.uint32).view(np.float32)
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    return LoopCompiler(host_calls())
+
+
+def play(calls, gm, output_bytes=0):
+    gm, ub = gm.view(np.uint8).copy(), FLOATS.view(np.uint8)[None].copy()
+    results = host_calls().run([program(calls)], gm, ub, "deferred", output_bytes)
+    return gm, ub, results
+
+
+def compiled(compiler, calls):
+    """Has the loops of the program compiled, and returns how many there were."""
+    host_calls().set_loop_threshold(0)
+    for _ in range(3):  # what follows a tile is known from the second time on
+        play(calls, FLOATS)
+    host_calls().set_loop_threshold(NEVER)
+    return compiler.compile_waiting()
+
+
+def assert_same_when_compiled(compiler, calls, data):
+    host_calls().set_loop_threshold(NEVER)
+    expected = [play(calls, gm) for gm in data]
+    count = compiled(compiler, calls)
+    for gm, (expected_gm, expected_ub, expected_results) in zip(data, expected, strict=True):
+        for output_bytes in (0, 1 << 30):  # with that, inputs are prefetched
+            mine, ub, results = play(calls, gm, output_bytes)
+            assert results == expected_results
+            for name, got, want in [("global memory", mine, expected_gm), ("Unified Buffer", ub, expected_ub)]:
+                equal = identical_or_nan(got, want)
+                assert equal.all(), f"{name} differs from byte {np.argmin(equal)} on"
+    return count
+
+
+def bits(value):
+    return int(np.float32(value).view(np.uint32))
+
+
+def load(slot, gm, size):
+    return ("copy_in_pad", "float32", slot * SLOT, gm, (1, size, 0, 0), False, (0, 0, 0))
+
+
+def store(gm, slot, size):
+    return ("copy_out_pad", "float32", gm, slot * SLOT, (1, size, 0, 0))
+
+
+def counted(call, count):
+    """A call by repeats on `count` elements."""
+    return [("set_mask", "counter", 0, count), call, ("clear_mask",)]
+
+
+def collect(op, slot, count):
+    return counted(("binary_repeat", op, "float32", LANES, slot, LANES, 0, 1, (1, 1, 1, 0, 8, 0), False), count)
+
+
+def with_block(op, to, source, count, first):
+    operands, strides = ((BLOCK, source), (1, 0, 1, 8, 0, 8)) if first else ((source, BLOCK), (1, 1, 0, 8, 8, 0))
+    return counted(("binary_repeat", op, "float32", to, *operands, 0, 1, strides, False), count)
+
+
+BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min")
+UNARY = ("Exp", "Ln", "Sqrt", "Abs", "Relu")
+SCALAR = ("Adds", "Muls", "Maxs", "Mins")
+
+
+def draw_instruction(rng, count):
+    """A call on whole slots, which hold floats, or 16 bits in their first half."""
+    to, a, b = (rng.randrange(SLOTS) * SLOT for _ in range(3))
+    scalar = bits(rng.choice([0.5, -1.25, 0.0, 3.0, -0.0, 1e30]))
+    narrow = rng.choice(["float16", "bfloat16"])
+    other = rng.choice([slot * SLOT for slot in range(SLOTS) if slot * SLOT != to])
+    return rng.choice(
+        [
+            lambda: [("binary", rng.choice(BINARY), "float32", to, a, b, count)],
+            lambda: [("unary", rng.choice(UNARY), "float32", to, a, count)],
+            lambda: [("scalar", rng.choice(SCALAR), "float32", to, a, scalar, count)],
+            lambda: [("axpy", to, other, scalar, count)],
+            lambda: [("cast", narrow, "float32", to, other, 1, count)],
+            lambda: [("cast", "float32", narrow, to, other, 0, count)],
+            lambda: with_block(rng.choice(BINARY), to, a, count, rng.random() < 0.5),
+            lambda: collect(rng.choice(["Add", "Max", "Min"]), a, count),
+        ]
+    )()
+
+
+def draw_tiles(rng):
+    """The same instructions on tile after tile: the first ones write what they go on with."""
+    count = rng.choice([256, 300, 512, 777, 1000, 1024, 1999])
+    body = [call for _ in range(rng.randint(3, 14)) for call in draw_instruction(rng, count)]
+    kept = rng.randrange(SLOTS)
+    calls = []
+    for tile in range(4):
+        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 4 * count) for slot in range(2)]
+        calls += [*body, store(32 * 1024 + 6000 * tile, kept, min(4 * count, 6000))]
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_tiles(compiler, seed):
+    loops = 0
+    for i in range(25):
+        calls = draw_tiles(random.Random(1000 * seed + i))
+        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+    assert loops > 0
+
+
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("op", [*BINARY, *UNARY, *SCALAR, "Axpy"])
+def test_every_link_on_any_numbers(compiler, op, narrow):
+    """x -> op -> + 0.5, loaded from and stored to each dtype."""
+    count, width = 1000, 4 if narrow is None else 2
+    source, value = (0, 0) if narrow is None else (0, SLOT)
+    calls = [load(0, 0, width * count), load(2, 8192, width * count)]
+    calls += [] if narrow is None else [("cast", "float32", narrow, slot, slot - SLOT, 0, count) for slot in (SLOT, 3 * SLOT)]
+    other = 2 * SLOT if narrow is None else 3 * SLOT
+    if op in BINARY:
+        calls += [("binary", op, "float32", value, value, other, count)]
+    elif op in UNARY:
+        calls += [("unary", op, "float32", value, value, count)]
+    elif op in SCALAR:
+        calls += [("scalar", op, "float32", value, value, bits(-0.75), count)]
+    else:
+        calls += [("axpy", value, other, bits(-0.75), count)]
+    calls += [("scalar", "Adds", "float32", 4 * SLOT, value, bits(0.5), count)]
+    calls += [] if narrow is None else [("cast", narrow, "float32", 5 * SLOT, 4 * SLOT, 1, count)]
+    calls += [store(16384, 4 if narrow is None else 5, width * count)]
+    assert source == 0
+    large = (FLOATS * 40).astype(np.float32)
+    assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, large])
+
+
+def test_without_a_compiler_chains_run():
+    """A loop that was asked for and never made."""
+    calls = [load(0, 0, 4000), *(("unary", "Abs", "float32", SLOT * i, 0, 1000) for i in (1, 2)), store(16384, 2, 4000)]
+    host_calls().set_loop_threshold(0)
+    first = play(calls, FLOATS)
+    host_calls().set_loop_threshold(NEVER)
+    assert (first[0] == play(calls, FLOATS)[0]).all()
+    while host_calls().next_loop(False) is not None:
+        pass
