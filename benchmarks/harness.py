@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
+from ms_ascend_ops.library import native
 
 __all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat"]
 
 # How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
 # gradient of gamma the sum over all rows.
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+
+
+_WARM_UP_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
             ready[name] = prepared
         except Exception as error:  # whatever another library raises is the reason
             results[name].reason = _one_line(error)
+        else:
+            _warm_up(prepared.run)
     tell(case.name)
     spent = dict.fromkeys(ready, 0.0)
     for index in range(effort.rounds):
@@ -80,6 +87,13 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
             results[name].seconds += repeat(prepared.run, effort.turn_seconds)
             spent[name] += time.perf_counter() - start
     return Outcome(case, results)
+
+
+def _warm_up(run: Callable[[], Any]) -> None:
+    """Twice as long as our loops need to be asked for: what follows a first compiled one may be asked for later."""
+    for _ in range(2):
+        repeat(run, _WARM_UP_SECONDS)
+        loop_compiler.wait(native())
 
 
 def repeat(run: Callable[[], Any], seconds: float) -> list[float]:

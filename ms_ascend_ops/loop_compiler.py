@@ -1,8 +1,7 @@
 """Compiles the hot loops of the host library with LLVM, while it runs.
 
-The library asks for a loop when it has run long enough to be worth it (kernels/host/loop_code.h). A thread of low
-priority compiles it; until it is done, or where llvmlite is missing, the library interprets. Results are the same to the
-bit.
+The library asks for a loop when it has run long enough to be worth it (kernels/host/loop_code.h). A thread compiles it;
+until it is done, or where llvmlite is missing, the library interprets. Results are the same to the bit.
 
 The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling.
 """
@@ -13,15 +12,14 @@ import atexit
 import logging
 import os
 import threading
-from contextlib import suppress
+import time
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["VARIABLE", "LoopCompiler", "compiles", "start"]
+__all__ = ["VARIABLE", "LoopCompiler", "compiles", "start", "wait"]
 
 VARIABLE = "MS_ASCEND_OPS_COMPILE"
 
-_PRIORITY = 10  # nice: behind what asks for the loops
 _engines: list[Any] = []  # for ever: what they compiled may run at any time
 _log = logging.getLogger(__name__)
 
@@ -52,12 +50,11 @@ class LoopCompiler:
 
     def serve(self) -> None:
         """Compiles what is asked for, until `stop_loops` is called."""
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PRIORITY)
         while (loop := self._module.next_loop(True)) is not None:
             try:
                 self._compile(*loop)
             except Exception as error:  # whatever LLVM says: the library goes on without this loop
+                self._module.set_loop(loop[0], 0)
                 _log.warning("ms_ascend_ops: a loop could not be compiled, and goes on interpreted: %s", error)
 
     def _compile(self, number: int, name: str, text: str) -> None:
@@ -92,3 +89,11 @@ def start(module: Any) -> None:
     atexit.register(stop)
     os.register_at_fork(after_in_child=module.stop_loops)  # the thread is not in the child
     thread.start()
+
+
+def wait(module: Any, seconds: float = 10.0) -> bool:
+    """Waits until all that `module` has asked for is compiled; False: that took too long. For benchmarks."""
+    end = time.monotonic() + seconds
+    while module.pending_loops() > 0 and time.monotonic() < end:
+        time.sleep(0.002)
+    return bool(module.pending_loops() == 0)

@@ -235,6 +235,11 @@ void MsAscendOpsSetLoop(uint32_t number, void* function)
     AscendC::host::SetLoop(number, reinterpret_cast<AscendC::host::LoopFunction>(function));
 }
 
+uint32_t MsAscendOpsPendingLoops(void)
+{
+    return AscendC::host::PendingLoops();
+}
+
 void MsAscendOpsStopLoops(void)
 {
     AscendC::host::StopLoops();

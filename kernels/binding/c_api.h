@@ -64,6 +64,7 @@ void MsAscendOpsSetUbBytes(uint32_t bytes);
 typedef void (*MsAscendLoopVisitor)(void* context, uint32_t number, const char* name, const char* text);
 int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context);
 void MsAscendOpsSetLoop(uint32_t number, void* function);
+uint32_t MsAscendOpsPendingLoops(void);
 void MsAscendOpsStopLoops(void);
 // How much must have been done before a loop is asked for, in strips of an instruction.
 void MsAscendOpsSetLoopThreshold(uint64_t strips);

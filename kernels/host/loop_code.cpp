@@ -38,6 +38,7 @@ struct LoopRequests {
     std::unordered_map<std::string_view, LoopCode*> byForm;  // of forms in `codes`
     std::vector<std::unique_ptr<LoopCode>> codes;            // by number
     std::deque<LoopCode*> waiting;
+    std::atomic<uint32_t> pending{0};
     std::atomic<bool> stopped{false};
 
     // Never destroyed: threads may still run when the process ends.
@@ -71,6 +72,7 @@ struct LoopRequests {
             }
             code.requested_ = true;
             waiting.push_back(&code);
+            ++pending;
         }
         arrived.notify_one();
     }
@@ -96,6 +98,7 @@ struct LoopRequests {
     {
         const std::lock_guard<std::mutex> lock(mutex);
         codes.at(number)->function_.store(function, std::memory_order_release);
+        --pending;
     }
     void Stop()
     {
@@ -136,6 +139,12 @@ bool NextLoop(bool wait, LoopVisitor visit, void* context)
 void SetLoop(uint32_t number, LoopFunction function)
 {
     LoopRequests::Get().Set(number, function);
+}
+
+uint32_t PendingLoops()
+{
+    const LoopRequests& requests = LoopRequests::Get();
+    return requests.stopped.load() ? 0 : requests.pending.load();
 }
 
 void StopLoops()

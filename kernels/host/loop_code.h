@@ -47,8 +47,10 @@ void SetLoopThreshold(uint64_t strips);
 // there is one. False: there is none, or StopLoops was called.
 using LoopVisitor = void (*)(void* context, uint32_t number, const char* name, const char* text);
 bool NextLoop(bool wait, LoopVisitor visit, void* context);
-// `function`: where the code of that number is.
+// `function`: where the code of that number is; null: it could not be compiled.
 void SetLoop(uint32_t number, LoopFunction function);
+// How many loops were asked for and have no address yet.
+uint32_t PendingLoops();
 // Nothing is handed out any more.
 void StopLoops();
 

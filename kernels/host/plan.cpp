@@ -57,12 +57,13 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
     }
     if (!loopsRequested_) {
-        turnsRun_ += turns_ + 1;
-        if (turnsRun_ > LoopThreshold()) {
+        workDone_ += work_ + 1;
+        if (workDone_ > LoopThreshold()) {
             RequestLoops();
         }
     }
-    const bool idle = prefetcher.Idle();
+    // What one pass reads, the CPU fetches for itself.
+    const bool idle = prefetcher.Idle() || !reduces_;
     if (!idle) {
         prefetcher.Spread(turns_);
     }

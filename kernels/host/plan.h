@@ -95,8 +95,10 @@ private:
     std::vector<View> endViews_;
     std::vector<GmRows> reads_;
     std::vector<GmRows> writes_;
-    uint32_t turns_ = 0;
-    uint64_t turnsRun_ = 0;  // as long as the code of loops was not asked for
+    uint32_t turns_ = 0;     // steps of all strips
+    uint32_t work_ = 0;      // instructions on STRIP_ELEMENTS
+    bool reduces_ = false;   // so it passes over its data again, with the result
+    uint64_t workDone_ = 0;  // as long as the code of loops was not asked for
     bool loopsRequested_ = true;
 };
 

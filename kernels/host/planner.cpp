@@ -23,6 +23,16 @@ uint32_t StripOf(const Group& group)
     return strip == 0 ? 1 : strip;
 }
 
+// Does it make little of much?
+bool Reduces(const Instruction& instruction)
+{
+    constexpr int64_t MUCH = 8;
+    const auto bytes = [&](uint32_t operand) {
+        return instruction.operands[operand].end - instruction.operands[operand].base;
+    };
+    return instruction.operandCount > 1 && bytes(0) * MUCH <= bytes(1);
+}
+
 }  // namespace
 
 Plan::GmRows Planner::GmRowsOf(const View& view)
@@ -308,8 +318,11 @@ void Planner::CompileLoop(const Loop& loop)
         plan.groups_.back().count += 1;
         plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
         code = nullptr;
+        const Plan::StepGroup& run = plan.groups_.back();
+        plan.turns_ += (run.units + run.strip - 1) / run.strip;
         for (const uint32_t i : step.parts) {
-            plan.turns_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
+            plan.work_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
+            plan.reduces_ = plan.reduces_ || Reduces(instructions[i]);
         }
         if (chain) {
             CompileChain(step.items);
