@@ -1,10 +1,13 @@
 #include "loop_ir.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -420,6 +423,53 @@ private:
         return result;
     }
 
+    // ---- what is known of values that are not NaN
+
+    struct Range {
+        float least = -__builtin_inff();
+        float most = __builtin_inff();
+    };
+    Range RangeOf(const std::string& value) const
+    {
+        const auto known = ranges_.find(value);
+        return known == ranges_.end() ? Range{} : known->second;
+    }
+    std::string WithRange(const std::string& value, const Range& range)
+    {
+        ranges_[value] = range;
+        return value;
+    }
+    std::string Abs(const std::string& a)
+    {
+        const Range range = RangeOf(a);
+        return WithRange(Intrinsic("fabs", {a}), {0.0f, std::max(std::fabs(range.least), std::fabs(range.most))});
+    }
+    std::string Limit(float scalar, const std::string& a, bool above)
+    {
+        Range range = RangeOf(a);
+        if (above) {
+            range.most = std::min(range.most, scalar);
+            return WithRange(Smaller(Splat(scalar), a), range);
+        }
+        range.least = std::max(range.least, scalar);
+        return WithRange(Larger(Splat(scalar), a), range);
+    }
+    std::string Scaled(const std::string& a, float scalar)
+    {
+        const Range range = RangeOf(a);
+        std::string scaled = Op("fmul", a, Splat(scalar));
+        const float ends[] = {range.least * scalar, range.most * scalar};  // NaN, as 0 * infinity, says nothing
+        return ends[0] == ends[0] && ends[1] == ends[1]
+                   ? WithRange(scaled, {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])})
+                   : scaled;
+    }
+    std::string Square(const std::string& a)
+    {
+        const Range range = RangeOf(a);
+        const float most = std::max(std::fabs(range.least), std::fabs(range.most));
+        return WithRange(Op("fmul", a, a), {0.0f, most * most});
+    }
+
     // ---- arithmetic: see simd.h and arithmetic.h
 
     std::string Larger(const std::string& a, const std::string& b) { return Select(Compare("ogt", a, b), a, b); }
@@ -434,7 +484,7 @@ private:
             case Opcode::SUB:
                 return Op("fsub", a, b);
             case Opcode::MUL:
-                return Op("fmul", a, b);
+                return a == b ? Square(a) : Op("fmul", a, b);
             case Opcode::DIV:
                 return Op("fdiv", a, b);
             case Opcode::MAX:
@@ -464,8 +514,16 @@ private:
     }
     std::string ExpOfAny(const std::string& x)
     {
-        const std::string clamped = Larger(Splat(EXP_LEAST), Smaller(Splat(EXP_MOST), x));
-        const ExpParts parts = SplitExp(clamped);
+        // Where x is small enough to be rounded to an integer, scalef gives the same 0 and infinity without the limits.
+        const Range range = lanes_ == AVX512_LANES ? RangeOf(x) : Range{};
+        std::string limited = x;
+        if (range.most > EXP_ROUNDS) {
+            limited = Smaller(Splat(EXP_MOST), limited);
+        }
+        if (range.least < -EXP_ROUNDS) {
+            limited = Larger(Splat(EXP_LEAST), limited);
+        }
+        const ExpParts parts = SplitExp(limited);
         if (lanes_ == AVX512_LANES) {
             return Let("call " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + " " + parts.p + ", " +
                        floats_ + " " + parts.n + ", " + floats_ + " zeroinitializer, i16 -1, i32 4)");
@@ -665,13 +723,13 @@ private:
                 Each([&](const std::string& v) { return Op("fadd", v, scalar); });
                 break;
             case Link::MULS:
-                Each([&](const std::string& v) { return Op("fmul", v, scalar); });
+                Each([&](const std::string& v) { return Scaled(v, link.scalar); });
                 break;
             case Link::MAXS:
-                Each([&](const std::string& v) { return Larger(scalar, v); });
+                Each([&](const std::string& v) { return Limit(link.scalar, v, false); });
                 break;
             case Link::MINS:
-                Each([&](const std::string& v) { return Smaller(scalar, v); });
+                Each([&](const std::string& v) { return Limit(link.scalar, v, true); });
                 break;
             case Link::EXP:
                 Exp();
@@ -683,7 +741,7 @@ private:
                 Each([this](const std::string& v) { return Intrinsic("sqrt", {v}); });
                 break;
             case Link::ABS:
-                Each([this](const std::string& v) { return Intrinsic("fabs", {v}); });
+                Each([this](const std::string& v) { return Abs(v); });
                 break;
             case Link::RELU:
                 Each([this](const std::string& v) { return Larger(Splat(0.0f), v); });
@@ -770,6 +828,7 @@ private:
     uint32_t count_ = 0;
     uint32_t valid_ = 0;  // lanes of them
     Vectors value_;
+    std::unordered_map<std::string, Range> ranges_;
     std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
     std::array<Access, OPERANDS> access_{};
     std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
