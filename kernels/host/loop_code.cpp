@@ -31,7 +31,7 @@ struct LoopRequests {
     std::mutex mutex;
     std::condition_variable arrived;
     std::unordered_map<std::string, LoopCode*> byForm;  // by its key
-    std::vector<std::unique_ptr<LoopCode>> codes;            // by number
+    std::vector<std::unique_ptr<LoopCode>> codes;       // by number
     std::deque<LoopCode*> waiting;
     std::atomic<uint32_t> pending{0};
     std::atomic<bool> stopped{false};
