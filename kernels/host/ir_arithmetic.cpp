@@ -56,7 +56,6 @@ std::string IrArithmetic::Smaller(const std::string& a, const std::string& b)
 
 std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std::string& b)
 {
-    const auto unlessNan = [&](const std::string& result) { return Select(Compare("uno", a, a), a, result); };
     switch (opcode) {
         case Opcode::ADD:
             return Op("fadd", a, b);
@@ -69,11 +68,24 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
         }
         case Opcode::DIV:
             return Op("fdiv", a, b);
-        case Opcode::MAX:
-            return unlessNan(Larger(a, b));
         default:
-            return unlessNan(Smaller(a, b));
+            return Select(Compare("uno", a, a), a, OfNumbers(opcode, a, b));
     }
+}
+
+std::string IrArithmetic::OfNumbers(Opcode opcode, const std::string& a, const std::string& b)
+{
+    return opcode == Opcode::MAX ? Larger(a, b) : Smaller(a, b);
+}
+
+std::string IrArithmetic::AreNan(const Vectors& x)
+{
+    std::string nans;
+    for (size_t k = 0; k < x.size(); k += 2) {
+        const std::string two = Compare("uno", x[k], x[k + 1 < x.size() ? k + 1 : k]);
+        nans = nans.empty() ? two : Let("or " + masks_ + " " + nans + ", " + two);
+    }
+    return nans;
 }
 
 std::string IrArithmetic::Scalar(Opcode opcode, const std::string& a, float scalar)
@@ -241,14 +253,9 @@ std::string IrArithmetic::RoundAny(const std::string& x, bool clear)
 
 Vectors IrArithmetic::RoundToBFloat16(const Vectors& x, bool clear)
 {
-    std::string nans;
-    for (size_t k = 0; k < x.size(); k += 2) {
-        const std::string two = Compare("uno", x[k], x[k + 1 < x.size() ? k + 1 : k]);
-        nans = nans.empty() ? two : Let("or " + masks_ + " " + nans + ", " + two);
-    }
     const auto numbers = [&] { return Each(x, [&](const std::string& value) { return RoundNumber(value, clear); }); };
     const auto any = [&] { return Each(x, [&](const std::string& value) { return RoundAny(value, clear); }); };
-    return Unless(nans, numbers, any);
+    return Unless(AreNan(x), numbers, any);
 }
 
 std::string IrArithmetic::FromHalf(const std::string& bits)

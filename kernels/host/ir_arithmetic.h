@@ -19,9 +19,11 @@ public:
 
     // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
     std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
+    std::string OfNumbers(Opcode opcode, const std::string& a, const std::string& b);  // MAX or MIN, a not NaN
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
     std::string Unary(Opcode opcode, const std::string& a);
     Vectors Exp(const Vectors& x);
+    std::string AreNan(const Vectors& x);  // a mask: lanes in which some are
 
     // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
     Vectors RoundToBFloat16(const Vectors& x, bool clear);

@@ -271,10 +271,28 @@ private:
 
     void Collect(const LoopLink& link, Opcode opcode)
     {
-        for (uint32_t k = 0; k < count_; ++k) {
-            std::string& sum = sums_[link.operand][(first_ + k) % (REPEAT / lanes_)];
-            const std::string more = ir_.Binary(opcode, value_[k], sum);
-            sum = valid_ < lanes_ ? ir_.Select(ValidLanes(), more, sum) : more;
+        const uint32_t repeat = REPEAT / lanes_;
+        Vectors before;
+        for (uint32_t k = 0; k < std::min(count_, repeat); ++k) {
+            before.push_back(sums_[link.operand][(first_ + k) % repeat]);
+        }
+        const auto collected = [&](bool numbers) {
+            Vectors sums = before;
+            for (uint32_t k = 0; k < count_; ++k) {
+                std::string& sum = sums[k % repeat];
+                const std::string more =
+                    numbers ? ir_.OfNumbers(opcode, value_[k], sum) : ir_.Binary(opcode, value_[k], sum);
+                sum = valid_ < lanes_ ? ir_.Select(ValidLanes(), more, sum) : more;
+            }
+            return sums;
+        };
+        const bool looks = opcode != Opcode::ADD && count_ > 1;  // for NaN, in all vectors at once
+        const Vectors after =
+            looks ? ir_.Unless(
+                        ir_.AreNan(value_), [&] { return collected(true); }, [&] { return collected(false); })
+                  : collected(false);
+        for (uint32_t k = 0; k < after.size(); ++k) {
+            sums_[link.operand][(first_ + k) % repeat] = after[k];
         }
     }
     std::string ValidLanes() const
