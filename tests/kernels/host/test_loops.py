@@ -130,7 +130,7 @@ def test_random_tiles(compiler, seed):
     for i in range(25):
         calls = draw_tiles(random.Random(1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
-    assert loops > 0
+    assert (loops > 0) == (host_calls().VECTOR_UNIT != "x86-64-v2")  # for which no IR is written
 
 
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
@@ -138,9 +138,10 @@ def test_random_tiles(compiler, seed):
 def test_every_link_on_any_numbers(compiler, op, narrow):
     """x -> op -> + 0.5, loaded from and stored to each dtype."""
     count, width = 1000, 4 if narrow is None else 2
-    source, value = (0, 0) if narrow is None else (0, SLOT)
+    value = 0 if narrow is None else SLOT
     calls = [load(0, 0, width * count), load(2, 8192, width * count)]
-    calls += [] if narrow is None else [("cast", "float32", narrow, slot, slot - SLOT, 0, count) for slot in (SLOT, 3 * SLOT)]
+    if narrow is not None:
+        calls += [("cast", "float32", narrow, slot, slot - SLOT, 0, count) for slot in (SLOT, 3 * SLOT)]
     other = 2 * SLOT if narrow is None else 3 * SLOT
     if op in BINARY:
         calls += [("binary", op, "float32", value, value, other, count)]
@@ -153,7 +154,6 @@ def test_every_link_on_any_numbers(compiler, op, narrow):
     calls += [("scalar", "Adds", "float32", 4 * SLOT, value, bits(0.5), count)]
     calls += [] if narrow is None else [("cast", narrow, "float32", 5 * SLOT, 4 * SLOT, 1, count)]
     calls += [store(16384, 4 if narrow is None else 5, width * count)]
-    assert source == 0
     large = (FLOATS * 40).astype(np.float32)
     assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, large])
 
