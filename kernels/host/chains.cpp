@@ -24,6 +24,23 @@ Other StreamOf(ElementType type)
                                        : Other::STREAM_BFLOAT16;
 }
 
+}  // namespace
+
+Link LoadLink(ElementType type)
+{
+    return ByType(type, Link::LOAD_FLOAT, Link::LOAD_HALF, Link::LOAD_BFLOAT16);
+}
+
+Link StoreLink(ElementType type)
+{
+    return ByType(type, Link::STORE_FLOAT, Link::STORE_HALF, Link::STORE_BFLOAT16);
+}
+
+Link RoundLink(ElementType type)
+{
+    return type == ElementType::HALF ? Link::ROUND_HALF : Link::ROUND_BFLOAT16;
+}
+
 Link CollectLink(Opcode opcode)
 {
     return opcode == Opcode::ADD ? Link::SUM : (opcode == Opcode::MAX ? Link::LARGEST : Link::SMALLEST);
@@ -34,8 +51,6 @@ Link LinkOf(Opcode opcode)
     return static_cast<Link>(static_cast<uint32_t>(Link::ADDS) + static_cast<uint32_t>(opcode) -
                              static_cast<uint32_t>(Opcode::ADDS));
 }
-
-}  // namespace
 
 void Chain::Clear()
 {
@@ -108,7 +123,7 @@ void Chain::Store(const Operand& to, ElementType type)
         }
         break;
     }
-    Push({ByType(type, Link::STORE_FLOAT, Link::STORE_HALF, Link::STORE_BFLOAT16), 0.0f, &to});
+    Push({StoreLink(type), 0.0f, &to});
     value_ = &to;
     type_ = type;
 }
@@ -140,7 +155,7 @@ bool Chain::Copy(const Instruction& instruction)
         return false;
     }
     parts_.push_back(&instruction);
-    Push({ByType(type_, Link::STORE_FLOAT, Link::STORE_HALF, Link::STORE_BFLOAT16), 0.0f, &instruction.operands[0]});
+    Push({StoreLink(type_), 0.0f, &instruction.operands[0]});
     return true;
 }
 
@@ -186,7 +201,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     parts_.push_back(&instruction);
     readsNarrow_ = readsNarrow_ || narrows;
     if (value_ == nullptr) {
-        Push({ByType(types[first], Link::LOAD_FLOAT, Link::LOAD_HALF, Link::LOAD_BFLOAT16), 0.0f, &source});
+        Push({LoadLink(types[first]), 0.0f, &source});
     }
     if (meaning.layout == Layout::ACCUMULATE) {
         Push({CollectLink(meaning.opcode), 0.0f, &operands[0]});
@@ -202,7 +217,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
         Push({BinaryLink(meaning.opcode, other, swapped), 0.0f, other == Other::SELF ? nullptr : &second});
     } else if (meaning.kind == Meaning::CAST) {
         if (meaning.to != ElementType::FLOAT) {
-            Push({meaning.to == ElementType::HALF ? Link::ROUND_HALF : Link::ROUND_BFLOAT16, 0.0f, nullptr});
+            Push({RoundLink(meaning.to), 0.0f, nullptr});
         }
     } else {
         Push({LinkOf(meaning.opcode), instruction.scalar, axpy ? &operands[1] : nullptr});

@@ -13,6 +13,13 @@
 namespace AscendC {
 namespace host {
 
+// The links that an instruction is made of.
+Link LoadLink(ElementType type);
+Link StoreLink(ElementType type);  // of a value that was rounded, as RoundLink does, none for floats
+Link RoundLink(ElementType type);
+Link CollectLink(Opcode opcode);
+Link LinkOf(Opcode opcode);  // unary, or with a scalar
+
 class Chain {
 public:
     void Clear();

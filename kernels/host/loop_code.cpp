@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "loop_ir.h"
@@ -23,11 +23,6 @@ constexpr size_t MAX_CODES = 1024;
 // A compilation takes as long as 200,000 strips of an instruction and more.
 constexpr uint64_t THRESHOLD = 100000;
 
-std::string_view BytesOf(const LoopForm& form)
-{
-    return {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(LoopLink)};
-}
-
 std::atomic<uint64_t> g_threshold{THRESHOLD};
 
 }  // namespace
@@ -35,7 +30,7 @@ std::atomic<uint64_t> g_threshold{THRESHOLD};
 struct LoopRequests {
     std::mutex mutex;
     std::condition_variable arrived;
-    std::unordered_map<std::string_view, LoopCode*> byForm;  // of forms in `codes`
+    std::unordered_map<std::string, LoopCode*> byForm;  // by its key
     std::vector<std::unique_ptr<LoopCode>> codes;            // by number
     std::deque<LoopCode*> waiting;
     std::atomic<uint32_t> pending{0};
@@ -51,7 +46,8 @@ struct LoopRequests {
     LoopCode* Find(const LoopForm& form)
     {
         const std::lock_guard<std::mutex> lock(mutex);
-        const auto known = byForm.find(BytesOf(form));
+        std::string key = form.Key();
+        const auto known = byForm.find(key);
         if (known != byForm.end()) {
             return known->second;
         }
@@ -60,7 +56,7 @@ struct LoopRequests {
         }
         codes.push_back(std::make_unique<LoopCode>(form, static_cast<uint32_t>(codes.size())));
         LoopCode* const code = codes.back().get();
-        byForm.emplace(BytesOf(code->form_), code);
+        byForm.emplace(std::move(key), code);
         return code;
     }
     void Request(LoopCode& code)

@@ -33,6 +33,7 @@ public:
     LoopWriter(const LoopForm& form, uint32_t lanes)
         : form_(form),
           lanes_(lanes),
+          byRow_(form.rowElements > 0),
           floats_(VectorOf("float")),
           integers_(VectorOf("i32")),
           halves_(VectorOf("i16")),
@@ -43,21 +44,36 @@ public:
     std::string Write(const std::string& name)
     {
         Prepare();
-        const uint32_t vectors = LOOP_ELEMENTS / lanes_;
+        const uint32_t elements = byRow_ ? form_.rowElements : LOOP_ELEMENTS;
+        const uint32_t vectors = elements / lanes_;
         const uint32_t together = Together();
-        for (first_ = 0; first_ < vectors; first_ += together) {
-            count_ = together;
-            known_.assign(OPERANDS, {});
-            value_.clear();
-            for (const LoopLink& link : form_) {
-                Emit(link);
-            }
+        valid_ = lanes_;
+        for (first_ = 0; first_ < vectors; first_ += count_) {
+            count_ = vectors - first_ < together ? vectors - first_ : together;
+            EmitAll();
+        }
+        valid_ = elements % lanes_;
+        if (valid_ > 0) {
+            count_ = 1;
+            EmitAll();
+        }
+        if (byRow_) {
+            body_ += StoreLanes();
         }
         return Module(name);
     }
 
 private:
     static constexpr uint32_t OPERANDS = LoopLink::NO_OPERAND;
+
+    void EmitAll()
+    {
+        known_.assign(OPERANDS, {});
+        value_.clear();
+        for (const LoopLink& link : form_.links) {
+            Emit(link);
+        }
+    }
 
     // ---- text
 
@@ -122,10 +138,10 @@ private:
         return "%lanes" + std::to_string(operand) + "_" + std::to_string(k) + when;
     }
 
-    // What comes before the loop: addresses, DataBlocks, and lanes that collect.
+    // What comes before the loop: addresses; and before it, or before each row, DataBlocks and lanes that collect.
     void Prepare()
     {
-        for (const LoopLink& link : form_) {
+        for (const LoopLink& link : form_.links) {
             if (link.operand == LoopLink::NO_OPERAND || access_[link.operand] != Access::NONE) {
                 continue;
             }
@@ -134,46 +150,62 @@ private:
             const std::string number = std::to_string(link.operand);
             const size_t offset = link.index * sizeof(ChainLink) + offsetof(ChainLink, base);
             entry_ += "  %place" + number + " = getelementptr i8, ptr %links, i64 " + std::to_string(offset) + "\n";
-            entry_ += "  " + Base(link.operand) + " = load ptr, ptr %place" + number + "\n";
+            entry_ += "  " + (byRow_ ? "%origin" + number : Base(link.operand)) + " = load ptr, ptr %place" + number + "\n";
+            std::string& before = byRow_ ? body_ : entry_;
+            if (byRow_) {
+                body_ += "  %down" + number + " = mul i64 %i, " + std::to_string(form_.strides[link.operand]) + "\n";
+                body_ += "  " + Base(link.operand) + " = getelementptr i8, ptr %origin" + number + ", i64 %down" +
+                         number + "\n";
+            }
             if (access == Access::BLOCK) {
-                PrepareBlock(link.operand);
+                PrepareBlock(link.operand, before);
             } else if (access == Access::LANES) {
-                PrepareLanes(link.operand);
+                PrepareLanes(link.operand, before);
             }
         }
     }
     // A DataBlock is read once: nothing in the loop writes to it.
-    void PrepareBlock(uint8_t operand)
+    void PrepareBlock(uint8_t operand, std::string& before)
     {
         constexpr uint32_t LENGTH = 8;
         const std::string number = std::to_string(operand);
-        entry_ += "  %block" + number + " = load <8 x float>, ptr " + Base(operand) + ", align 4\n";
+        before += "  %block" + number + " = load <8 x float>, ptr " + Base(operand) + ", align 4\n";
         const uint32_t parts = lanes_ < LENGTH ? LENGTH / lanes_ : 1;
         for (uint32_t part = 0; part < parts; ++part) {
             std::string indices;
             for (uint32_t i = 0; i < lanes_; ++i) {
                 indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string((part * lanes_ + i) % LENGTH);
             }
-            entry_ += "  %block" + number + "_" + std::to_string(part) + " = shufflevector <8 x float> %block" +
+            before += "  %block" + number + "_" + std::to_string(part) + " = shufflevector <8 x float> %block" +
                       number + ", <8 x float> poison, " + VectorOf("i32") + " <" + indices + ">\n";
         }
     }
-    void PrepareLanes(uint8_t operand)
+    void PrepareLanes(uint8_t operand, std::string& before)
     {
         for (uint32_t k = 0; k < LOOP_ELEMENTS / lanes_; ++k) {
             const std::string at = Lane(operand, k, ".at");
-            entry_ += "  " + at + " = getelementptr float, ptr " + Base(operand) + ", i64 " +
+            before += "  " + at + " = getelementptr float, ptr " + Base(operand) + ", i64 " +
                       std::to_string(k * lanes_) + "\n";
-            entry_ += "  " + Lane(operand, k, ".first") + " = load " + floats_ + ", ptr " + at + ", align 4\n";
-            sums_[operand][k] = Lane(operand, k, "");
-            phis_.push_back({operand, k});
+            before += "  " + Lane(operand, k, ".first") + " = load " + floats_ + ", ptr " + at + ", align 4\n";
+            sums_[operand][k] = Lane(operand, k, byRow_ ? ".first" : "");
+            collected_.push_back({operand, k});
         }
+    }
+
+    std::string StoreLanes() const
+    {
+        std::string text;
+        for (const auto& [operand, k] : collected_) {
+            text += "  store " + floats_ + " " + sums_[operand][k] + ", ptr " + Lane(operand, k, ".at") + ", align 4\n";
+        }
+        return text;
     }
 
     std::string Address(const LoopLink& link, uint32_t k, const char* type)
     {
         const std::string begin =
-            Let(std::string("getelementptr ") + type + ", ptr " + Base(link.operand) + ", i64 %i");
+            byRow_ ? Base(link.operand)
+                   : Let(std::string("getelementptr ") + type + ", ptr " + Base(link.operand) + ", i64 %i");
         return Let(std::string("getelementptr ") + type + ", ptr " + begin + ", i64 " +
                    std::to_string((first_ + k) * lanes_));
     }
@@ -192,11 +224,42 @@ private:
     {
         const Access access = access_[link.operand];
         if (access == Access::FLOAT) {
-            return Let("load " + floats_ + ", ptr " + Address(link, k, "float") + ", align 4");
+            return Load("float", Address(link, k, "float"), ", align 4");
         }
-        const std::string bits = Let("load " + halves_ + ", ptr " + Address(link, k, "i16") + ", align 2");
+        const std::string bits = Load("i16", Address(link, k, "i16"), ", align 2");
         return access == Access::HALF ? FromHalf(bits) : FromBFloat16(bits);
     }
+    // The lanes behind the last valid one are zeros.
+    std::string Load(const char* type, const std::string& address, const char* alignment)
+    {
+        if (valid_ == lanes_) {
+            return Let("load " + VectorOf(type) + ", ptr " + address + alignment);
+        }
+        const std::string part = Part(type);
+        const std::string some = Let("load " + part + ", ptr " + address + alignment);
+        std::string indices;
+        for (uint32_t i = 0; i < lanes_; ++i) {
+            indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string(i < valid_ ? i : valid_);
+        }
+        return Let("shufflevector " + part + " " + some + ", " + part + " zeroinitializer, " + VectorOf("i32") + " <" +
+                   indices + ">");
+    }
+    void Store(const char* type, const std::string& value, const std::string& address, const char* alignment)
+    {
+        std::string stored = VectorOf(type) + " " + value;
+        if (valid_ < lanes_) {
+            std::string indices;
+            for (uint32_t i = 0; i < valid_; ++i) {
+                indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string(i);
+            }
+            stored = Part(type) + " " +
+                     Let("shufflevector " + stored + ", " + VectorOf(type) + " poison, <" + std::to_string(valid_) +
+                         " x i32> <" + indices + ">");
+        }
+        Line("store " + stored + ", ptr " + address + alignment);
+    }
+    std::string Part(const char* type) const { return "<" + std::to_string(valid_) + " x " + type + ">"; }
+
     std::string FromHalf(const std::string& bits)
     {
         const std::string half = Let("bitcast " + halves_ + " " + bits + " to " + VectorOf("half"));
@@ -215,7 +278,7 @@ private:
     void Keep(const LoopLink& link)
     {
         for (uint32_t k = 0; k < count_ && link.needed; ++k) {
-            Line("store " + floats_ + " " + value_[k] + ", ptr " + Address(link, k, "float") + ", align 4");
+            Store("float", value_[k], Address(link, k, "float"), ", align 4");
         }
         known_[link.operand] = value_;
     }
@@ -225,13 +288,13 @@ private:
         for (uint32_t k = 0; k < count_; ++k) {
             const std::string half = Halves(value_[k]);
             if (link.needed) {
-                Line("store " + VectorOf("half") + " " + half + ", ptr " + Address(link, k, "i16") + ", align 2");
+                Store("half", half, Address(link, k, "i16"), ", align 2");
             }
             rounded.push_back(Let("fpext " + VectorOf("half") + " " + half + " to " + floats_));
         }
         known_[link.operand] = rounded;
     }
-    // The upper halves of two vectors at a time.
+    // The upper halves, of two vectors at a time where there are two.
     void KeepBFloat16(const LoopLink& link)
     {
         const std::string pairs = "<" + std::to_string(2 * lanes_) + " x i16>";
@@ -239,7 +302,13 @@ private:
         for (uint32_t i = 0; i < 2 * lanes_; ++i) {
             odd += (i > 0 ? ", i32 " : "i32 ") + std::to_string(2 * i + 1);
         }
-        for (uint32_t k = 0; k < count_ && link.needed; k += 2) {
+        const bool one = count_ % 2 == 1;
+        for (uint32_t k = 0; k < count_ && link.needed && one; ++k) {
+            const std::string upper = IntOp("lshr", AsInt(value_[k]), SplatInt(16));
+            const std::string halves = Let("trunc " + integers_ + " " + upper + " to " + halves_);
+            Store("i16", halves, Address(link, k, "i16"), ", align 2");
+        }
+        for (uint32_t k = 0; k < count_ && link.needed && !one; k += 2) {
             const std::string a = Let("bitcast " + floats_ + " " + value_[k] + " to " + pairs);
             const std::string b = Let("bitcast " + floats_ + " " + value_[k + 1] + " to " + pairs);
             const std::string both = Let("shufflevector " + pairs + " " + a + ", " + pairs + " " + b + ", <" +
@@ -423,7 +492,7 @@ private:
     {
         std::string nans;
         for (size_t k = 0; k < value_.size(); k += 2) {
-            const std::string two = Compare("uno", value_[k], value_[k + 1]);
+            const std::string two = Compare("uno", value_[k], value_[k + 1 < value_.size() ? k + 1 : k]);
             nans = nans.empty() ? two : Let("or " + masks_ + " " + nans + ", " + two);
         }
         const auto all = [this, clear](auto function) {
@@ -449,9 +518,18 @@ private:
     void Collect(const LoopLink& link, Opcode opcode)
     {
         for (uint32_t k = 0; k < count_; ++k) {
-            std::string& sum = sums_[link.operand][first_ + k];
-            sum = Binary(opcode, value_[k], sum);
+            std::string& sum = sums_[link.operand][(first_ + k) % (LOOP_ELEMENTS / lanes_)];
+            const std::string more = Binary(opcode, value_[k], sum);
+            sum = valid_ < lanes_ ? Select(FirstLanes(), more, sum) : more;
         }
+    }
+    std::string FirstLanes() const
+    {
+        std::string lanes;
+        for (uint32_t i = 0; i < lanes_; ++i) {
+            lanes += std::string(i > 0 ? ", i1 " : "i1 ") + (i < valid_ ? "true" : "false");
+        }
+        return "<" + lanes + ">";
     }
     std::string SecondOf(const LoopLink& link, uint32_t k)
     {
@@ -561,12 +639,11 @@ private:
 
     // ---- the module
 
-    // How many vectors go through all links together: they hide each other's latency as long as registers last. Two at
-    // least, of which bfloat16 is made.
+    // How many vectors go through all links together: they hide each other's latency as long as registers last.
     uint32_t Together() const
     {
         constexpr size_t MANY_LINKS = 16;
-        return lanes_ == AVX512_LANES && form_.size() < MANY_LINKS ? 4 : 2;
+        return lanes_ == AVX512_LANES && form_.links.size() < MANY_LINKS ? 4 : 2;
     }
 
     std::string Module(const std::string& name) const
@@ -586,23 +663,24 @@ private:
         text += "define void @" + name + "(ptr noalias %links, i64 %begin, i64 %end) \"min-legal-vector-width\"=" +
                 bits + " \"prefer-vector-width\"=" + bits + " {\nentry:\n" + entry_ + "  br label %loop\nloop:\n";
         text += "  %i = phi i64 [ %begin, %entry ], [ %next, %" + label_ + " ]\n";
-        for (const auto& [operand, k] : phis_) {
+        for (const auto& [operand, k] : collected_) {
+            if (byRow_) {
+                break;
+            }
             text += "  " + Lane(operand, k, "") + " = phi " + f + " [ " + Lane(operand, k, ".first") + ", %entry ], [ " +
                     sums_[operand][k] + ", %" + label_ + " ]\n";
         }
         text += body_;
-        text += "  %next = add i64 %i, " + std::to_string(LOOP_ELEMENTS) + "\n";
+        text += "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : LOOP_ELEMENTS) + "\n";
         text += "  %more = icmp ult i64 %next, %end\n  br i1 %more, label %loop, label %done\ndone:\n";
-        for (const auto& [operand, k] : phis_) {
-            text += "  store " + f + " " + sums_[operand][k] + ", ptr " + Lane(operand, k, ".at") + ", align 4\n";
-        }
-        return text + "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n";
+        return text + (byRow_ ? "" : StoreLanes()) + "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n";
     }
 
     static constexpr uint32_t AVX512_LANES = 16;
 
     const LoopForm& form_;
     const uint32_t lanes_;
+    const bool byRow_;
     const std::string floats_, integers_, halves_, masks_;  // types
     std::string entry_;
     std::string body_;
@@ -610,11 +688,12 @@ private:
     uint32_t names_ = 0;
     uint32_t first_ = 0;  // the vectors at hand, of those of LOOP_ELEMENTS
     uint32_t count_ = 0;
+    uint32_t valid_ = 0;  // lanes of them
     Vectors value_;
     std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
     std::array<Access, OPERANDS> access_{};
     std::array<std::array<std::string, LOOP_ELEMENTS / 4>, OPERANDS> sums_;  // the lanes that collect
-    std::vector<std::pair<uint8_t, uint32_t>> phis_;
+    std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number
 };
 
 }  // namespace

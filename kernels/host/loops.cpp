@@ -1,6 +1,12 @@
 #include "loops.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "chains.h"
+#include "meaning.h"
+#include "types.h"
 
 namespace AscendC {
 namespace host {
@@ -43,22 +49,32 @@ Access AccessOf(Link link)
     }
 }
 
+std::string LoopForm::Key() const
+{
+    std::string key(reinterpret_cast<const char*>(&rowElements), sizeof(rowElements));
+    key.append(reinterpret_cast<const char*>(strides.data()), strides.size() * sizeof(strides[0]));
+    return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
+}
+
 namespace {
 
 constexpr uint32_t MAX_LOOP_LINKS = 160;
 constexpr uint32_t MAX_LOOP_OPERANDS = 32;
-// How far back a loop is looked for that a chain goes on with.
+// How far back a loop is looked for that a step goes on with.
 constexpr uint32_t MAX_BACK = 16;
+// The code of a row has no inner loop.
+constexpr uint32_t MAX_ROW_ELEMENTS = 256;
 
-// What a step does to memory.
+// What a step does to memory. A unit is one of the group.
 struct Touch {
     const Operand* operand;
+    int64_t stride;  // bytes from a unit to the next
     Access access;
     bool writes;
 
     bool SameMemory(const Touch& other) const
     {
-        return operand->base == other.operand->base && operand->stride == other.operand->stride &&
+        return operand->base == other.operand->base && stride == other.stride &&
                operand->origin == other.operand->origin && access == other.access;
     }
     bool Conflicts(const Touch& other) const
@@ -69,22 +85,119 @@ struct Touch {
 
 using Touches = std::vector<Touch>;
 
-Touches TouchesOf(const Step& step, const std::vector<Instruction>& instructions)
-{
+// One of the steps, as a loop sees it.
+struct Member {
+    uint32_t step;
+    uint32_t units;
+    uint32_t rowElements;  // 0: a unit is an element
+    std::vector<ChainItem> items;
     Touches touches;
+};
+
+uint32_t SizeOf(Access access)
+{
+    return access == Access::HALF || access == Access::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+// What an instruction does to each row, as a chain does it to elements; empty: that cannot be said.
+std::vector<ChainItem> RowItems(const Instruction& instruction)
+{
+    Instruction byElement = instruction;
+    if (instruction.lanes > 1) {
+        byElement.run = ElementRunOf(instruction.run);
+    }
+    const Meaning meaning = byElement.run == nullptr ? Meaning{} : MeaningOf(byElement);
+    const Operand* const operands = instruction.operands;
+    const bool byRow = instruction.lanes > 1;
+    if (meaning.layout == Layout::ACCUMULATE && meaning.kind == Meaning::BINARY) {
+        const bool repeat = byRow && operands[0].base == operands[2].base && operands[0].stride == operands[2].stride &&
+                            operands[0].stride >= static_cast<int64_t>(ONE_REPEAT_BYTE_SIZE);
+        return repeat ? std::vector<ChainItem>{{LoadLink(ElementType::FLOAT), 0.0f, &operands[1]},
+                                               {CollectLink(meaning.opcode), 0.0f, &operands[0]}}
+                      : std::vector<ChainItem>{};
+    }
+    const bool blocks = meaning.layout != Layout::CONTIGUOUS;
+    if (blocks && (!byRow || meaning.kind != Meaning::BINARY)) {
+        return {};
+    }
+    const ChainItem store{StoreLink(meaning.to), 0.0f, &operands[0]};
+    switch (meaning.kind) {
+        case Meaning::BINARY: {
+            const bool swapped = meaning.layout == Layout::BROADCAST0;
+            const Operand& first = operands[swapped ? 2 : 1];
+            const Operand& second = operands[swapped ? 1 : 2];
+            const Other other = blocks ? Other::BLOCK : Other::STREAM;
+            return {{LoadLink(meaning.from), 0.0f, &first},
+                    {BinaryLink(meaning.opcode, other, swapped), 0.0f, &second},
+                    store};
+        }
+        case Meaning::SCALAR:
+        case Meaning::UNARY:
+            return {{LoadLink(meaning.from), 0.0f, &operands[1]},
+                    {LinkOf(meaning.opcode), instruction.scalar, nullptr},
+                    store};
+        case Meaning::CAST:
+            if (meaning.to == ElementType::BFLOAT16) {
+                return {{LoadLink(meaning.from), 0.0f, &operands[1]}, {Link::CAST_BFLOAT16, 0.0f, &operands[0]}};
+            }
+            return {{LoadLink(meaning.from), 0.0f, &operands[1]}, store};  // which rounds to half
+        default:
+            return {};
+    }
+}
+
+// Does every row of what is written lie behind the one before?
+bool RowsAreApart(const Touches& touches, uint32_t rowElements)
+{
+    return std::all_of(touches.begin(), touches.end(), [rowElements](const Touch& touch) {
+        const int64_t bytes = touch.access == Access::LANES ? ONE_REPEAT_BYTE_SIZE : rowElements * SizeOf(touch.access);
+        return !touch.writes || touch.stride >= bytes;
+    });
+}
+
+Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions)
+{
+    const Instruction& instruction = instructions[step.parts[0]];
+    const uint32_t ratio = instruction.units / group.units;
+    Member member{index, group.units, 0, step.items, {}};
     if (step.items.empty()) {
-        const Instruction& instruction = instructions[step.parts[0]];
-        for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-            touches.push_back({&instruction.operands[i], Access::NONE, i == 0});
-        }
-        return touches;
+        member.rowElements = instruction.lanes > 1 ? instruction.lanes : ratio;
+        const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (instruction.lanes == 1 || ratio == 1);
+        member.items = fits ? RowItems(instruction) : std::vector<ChainItem>{};
     }
-    for (const ChainItem& item : step.items) {
+    for (const ChainItem& item : member.items) {
         if (item.operand != nullptr) {
-            touches.push_back({item.operand, AccessOf(item.link), Stores(item.link) || Collects(item.link)});
+            const bool writes = Stores(item.link) || Collects(item.link);
+            member.touches.push_back({item.operand, item.operand->stride * ratio, AccessOf(item.link), writes});
         }
     }
-    return touches;
+    if (member.rowElements > 0 && !RowsAreApart(member.touches, member.rowElements)) {
+        member.items.clear();
+    }
+    if (member.items.empty()) {
+        member.touches.clear();
+        for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+            member.touches.push_back({&instruction.operands[i], 0, Access::NONE, i == 0});
+        }
+    }
+    return member;
+}
+
+// Columns of the same rows, which never meet?
+bool AreColumns(const Touch& a, const Touch& b, uint32_t rowElements)
+{
+    if (rowElements == 0 || a.stride != b.stride || a.stride <= 0 || a.access == Access::NONE ||
+        b.access == Access::NONE) {
+        return false;
+    }
+    const auto bytesOf = [rowElements](const Touch& touch) -> int64_t {
+        return touch.access == Access::LANES   ? ONE_REPEAT_BYTE_SIZE
+               : touch.access == Access::BLOCK ? ONE_BLK_SIZE
+                                               : rowElements * SizeOf(touch.access);
+    };
+    int64_t distance = (b.operand->base - a.operand->base) % a.stride;
+    distance += distance < 0 ? a.stride : 0;
+    return distance >= bytesOf(a) && distance + bytesOf(b) <= a.stride;
 }
 
 bool Conflict(const Touches& a, const Touches& b)
@@ -97,10 +210,65 @@ bool Conflict(const Touches& a, const Touches& b)
 // A loop while steps are added to it.
 struct OpenLoop {
     std::vector<uint32_t> steps;
+    std::vector<std::vector<ChainItem>> items;
     Touches touches;  // nothing twice
-    uint32_t links = 0;
+    uint32_t units = 0;
+    uint32_t rowElements = 0;
+    std::vector<LoopLink> links;
     bool compiles = false;
 
+    explicit OpenLoop(Member&& first) : units(first.units), rowElements(first.rowElements)
+    {
+        compiles = !first.items.empty() && Fits(first.touches);
+        Add(std::move(first));
+    }
+    // May the step become part of it?
+    bool Takes(const Member& member) const
+    {
+        return compiles && member.rowElements == rowElements && Feeds(member.touches) && Fits(member.touches) &&
+               links.size() + member.items.size() < MAX_LOOP_LINKS &&
+               touches.size() + member.touches.size() <= MAX_LOOP_OPERANDS;
+    }
+    void Add(Member&& member)
+    {
+        steps.push_back(member.step);
+        size_t next = 0;  // of the touches, which the items have in their order
+        for (const ChainItem& item : member.items) {
+            const bool touches = item.operand != nullptr;
+            const uint8_t operand = touches ? NumberOf(member.touches[next++]) : LoopLink::NO_OPERAND;
+            links.push_back({item.link, operand, static_cast<uint16_t>(links.size()), 0, item.scalar});
+        }
+        links.push_back({Link::END, LoopLink::NO_OPERAND, static_cast<uint16_t>(links.size()), 0, 0.0f});
+        if (member.items.empty()) {
+            touches = std::move(member.touches);
+        }
+        items.push_back(std::move(member.items));
+    }
+    LoopForm Form() const
+    {
+        LoopForm form{rowElements, {}, links};
+        for (const Touch& touch : touches) {
+            if (rowElements > 0) {
+                form.strides.push_back(touch.stride);
+            }
+        }
+        return form;
+    }
+
+private:
+    // Its number among the touches, which it is added to if it is new.
+    uint8_t NumberOf(const Touch& touch)
+    {
+        const auto known = std::find_if(touches.begin(), touches.end(),
+                                        [&touch](const Touch& other) { return other.SameMemory(touch); });
+        const auto number = static_cast<uint8_t>(known - touches.begin());
+        if (known == touches.end()) {
+            touches.push_back(touch);
+        } else {
+            known->writes = known->writes || touch.writes;
+        }
+        return number;
+    }
     // Does the step read what the loop makes?
     bool Feeds(const Touches& step) const
     {
@@ -115,56 +283,27 @@ struct OpenLoop {
     bool Fits(const Touches& step) const
     {
         return std::all_of(step.begin(), step.end(), [&](const Touch& a) {
-            const auto apart = [&a](const Touch& b) { return a.SameMemory(b) || !a.Conflicts(b); };
+            const auto apart = [&](const Touch& b) {
+                return a.SameMemory(b) || !a.Conflicts(b) || AreColumns(a, b, rowElements);
+            };
             return std::all_of(touches.begin(), touches.end(), apart) && std::all_of(step.begin(), step.end(), apart);
         });
     }
-    void Add(uint32_t index, const Step& step, const Touches& added)
-    {
-        steps.push_back(index);
-        links += static_cast<uint32_t>(step.items.size()) + 1;
-        for (const Touch& touch : added) {
-            const auto known = std::find_if(touches.begin(), touches.end(),
-                                            [&touch](const Touch& other) { return other.SameMemory(touch); });
-            if (known == touches.end()) {
-                touches.push_back(touch);
-            } else {
-                known->writes = known->writes || touch.writes;
-            }
-        }
-    }
 };
 
-// The loops of one group.
-class GroupLoops {
-public:
-    void Add(uint32_t index, const Step& step, const std::vector<Instruction>& instructions)
-    {
-        const Touches touches = TouchesOf(step, instructions);
-        if (!step.items.empty()) {
-            for (size_t i = loops_.size(); i-- > 0 && loops_.size() - i <= MAX_BACK;) {
-                OpenLoop& loop = loops_[i];
-                if (loop.compiles && loop.Feeds(touches) && loop.Fits(touches) &&
-                    loop.links + step.items.size() < MAX_LOOP_LINKS &&
-                    loop.touches.size() + touches.size() <= MAX_LOOP_OPERANDS) {
-                    loop.Add(index, step, touches);
-                    return;
-                }
-                if (Conflict(loop.touches, touches)) {
-                    break;
-                }
-            }
+void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
+{
+    for (size_t i = loops.size(); !member.items.empty() && i-- > 0 && loops.size() - i <= MAX_BACK;) {
+        if (loops[i].Takes(member)) {
+            loops[i].Add(std::move(member));
+            return;
         }
-        OpenLoop loop;
-        loop.compiles = !step.items.empty() && loop.Fits(touches);
-        loop.Add(index, step, touches);
-        loops_.push_back(std::move(loop));
+        if (Conflict(loops[i].touches, member.touches)) {
+            break;
+        }
     }
-    std::vector<OpenLoop>& List() { return loops_; }
-
-private:
-    std::vector<OpenLoop> loops_;
-};
+    loops.emplace_back(std::move(member));
+}
 
 // What of the Unified Buffer will be read, going backwards through the loops.
 class Liveness {
@@ -207,12 +346,12 @@ private:
     void MarkNeeded(const OpenLoop& loop, LoopForm& form) const
     {
         std::vector<uint8_t> stored;
-        size_t at = form.size();
+        size_t at = form.links.size();
         for (size_t k = loop.steps.size(); k-- > 0;) {
-            const std::vector<ChainItem>& items = steps_.List()[loop.steps[k]].items;
-            at -= form.empty() ? 0 : 1;  // END
-            for (size_t i = items.size(); i-- > 0 && !form.empty();) {
-                LoopLink& link = form[--at];
+            const std::vector<ChainItem>& items = loop.items[k];
+            at -= form.links.empty() ? 0 : 1;  // END
+            for (size_t i = items.size(); i-- > 0 && !form.links.empty();) {
+                LoopLink& link = form.links[--at];
                 if (!Stores(link.link)) {
                     continue;
                 }
@@ -262,63 +401,45 @@ private:
     uint32_t lowest_ = UINT32_MAX;  // number of an instruction that was passed
 };
 
-LoopForm FormOf(const OpenLoop& loop, const Steps& steps)
-{
-    LoopForm form;
-    uint16_t index = 0;
-    for (const uint32_t s : loop.steps) {
-        for (const ChainItem& item : steps.List()[s].items) {
-            uint8_t operand = LoopLink::NO_OPERAND;
-            if (item.operand != nullptr) {
-                const Touch touch{item.operand, AccessOf(item.link), false};
-                operand = static_cast<uint8_t>(
-                    std::find_if(loop.touches.begin(), loop.touches.end(),
-                                 [&touch](const Touch& other) { return other.SameMemory(touch); }) -
-                    loop.touches.begin());
-            }
-            form.push_back({item.link, operand, index++, 0, item.scalar});
-        }
-        form.push_back({Link::END, LoopLink::NO_OPERAND, index++, 0, 0.0f});
-    }
-    return form;
-}
-
 // Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory.
-bool WorthCompiling(const OpenLoop& loop, const Steps& steps, const std::vector<Instruction>& instructions)
+bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
 {
     constexpr uint32_t LEAST_ELEMENTS = 4 * LOOP_ELEMENTS;
-    const Step& first = steps.List()[loop.steps[0]];
-    const bool collects = std::any_of(first.items.begin(), first.items.end(),
+    const bool collects = std::any_of(loop.items[0].begin(), loop.items[0].end(),
                                       [](const ChainItem& item) { return Collects(item.link); });
-    return loop.compiles && instructions[first.parts[0]].units >= LEAST_ELEMENTS &&
-           (loop.steps.size() > 1 || first.mustChain || collects);
+    const bool byElement = loop.rowElements == 0;
+    return loop.compiles && loop.units * (byElement ? 1 : loop.rowElements) >= LEAST_ELEMENTS &&
+           (loop.steps.size() > 1 || (byElement && (steps.List()[loop.steps[0]].mustChain || collects)));
 }
 
 }  // namespace
 
-std::vector<Loop> FindLoops(const Steps& steps, const std::vector<Instruction>& instructions, const Ranges& needed)
+std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std::vector<Instruction>& instructions,
+                            const Ranges& needed)
 {
     const std::vector<Step>& list = steps.List();
     std::vector<OpenLoop> open;
     for (uint32_t begin = 0; begin < list.size();) {
-        GroupLoops group;
+        const uint32_t group = list[begin].group;
+        std::vector<OpenLoop> loops;
         uint32_t end = begin;
-        for (; end < list.size() && list[end].group == list[begin].group; ++end) {
+        for (; end < list.size() && list[end].group == group; ++end) {
             if (!list[end].parts.empty()) {
-                group.Add(end, list[end], instructions);
+                AddToLoops(MemberOf(end, list[end], groups.List()[group], instructions), loops);
             }
         }
-        std::move(group.List().begin(), group.List().end(), std::back_inserter(open));
+        std::move(loops.begin(), loops.end(), std::back_inserter(open));
         begin = end;
     }
-    std::vector<Loop> loops(open.size());
+    std::vector<Loop> found(open.size());
     Liveness liveness(steps, instructions, needed);
     for (size_t i = open.size(); i-- > 0;) {
-        loops[i].form = WorthCompiling(open[i], steps, instructions) ? FormOf(open[i], steps) : LoopForm{};
-        liveness.Pass(open[i], loops[i].form);
-        loops[i].steps = std::move(open[i].steps);
+        found[i].form = WorthCompiling(open[i], steps) ? open[i].Form() : LoopForm{};
+        liveness.Pass(open[i], found[i].form);
+        found[i].steps = std::move(open[i].steps);
+        found[i].items = std::move(open[i].items);
     }
-    return loops;
+    return found;
 }
 
 }  // namespace host

@@ -2,15 +2,18 @@
  * Loops: steps of a group that code made at run time can carry out in one pass, with every value in a register.
  *
  * A chain (chains.h) keeps one value in registers; what other chains make, it reads from memory. A loop takes all of the
- * chains that have to do with one another. Here they are found, and brought into a form that says nothing of addresses:
- * what has the same form shares its code (loop_code.h).
+ * chains that have to do with one another, and likewise instructions on the same short rows, of which no chains are
+ * made. Here loops are found, and brought into a form that says nothing of addresses: what has the same form shares its
+ * code (loop_code.h).
  */
 #ifndef ASCENDC_HOST_LOOPS_H
 #define ASCENDC_HOST_LOOPS_H
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "groups.h"
 #include "instruction.h"
 #include "ranges.h"
 #include "steps.h"
@@ -18,7 +21,7 @@
 namespace AscendC {
 namespace host {
 
-// A loop takes so many elements at a time, and leaves what is left to the chains.
+// A loop over elements takes so many at a time, and leaves what is left to the chains.
 constexpr uint32_t LOOP_ELEMENTS = 64;
 
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
@@ -36,16 +39,23 @@ struct LoopLink {
     float scalar;
 };
 
-// END between two chains.
-using LoopForm = std::vector<LoopLink>;
+struct LoopForm {
+    uint32_t rowElements = 0;      // 0: it goes from element to element, all operands contiguous
+    std::vector<int64_t> strides;  // of each operand, bytes from a row to the next; none without rows
+    std::vector<LoopLink> links;   // END between two chains
+
+    std::string Key() const;
+};
 
 struct Loop {
     std::vector<uint32_t> steps;
-    LoopForm form;  // empty: it cannot be compiled, or would gain nothing
+    std::vector<std::vector<ChainItem>> items;  // of each step; none: an instruction that no code can be made of
+    LoopForm form;                              // no links: it cannot be compiled, or would gain nothing
 };
 
 // Every step that is not left out, in the order in which they may run. `needed`: as for Steps::LeaveOut, which has run.
-std::vector<Loop> FindLoops(const Steps& steps, const std::vector<Instruction>& instructions, const Ranges& needed);
+std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std::vector<Instruction>& instructions,
+                            const Ranges& needed);
 
 }  // namespace host
 }  // namespace AscendC

@@ -96,12 +96,12 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
     }
 }
 
-// What is less than a loop takes at a time is left to the chains.
+// What is less than a loop over elements takes at a time is left to the chains.
 void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const
 {
-    const uint32_t whole = end - (end - begin) % LOOP_ELEMENTS;
+    const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
     if (whole > begin) {
-        loop(&links_[steps->first], begin, whole);
+        loop(&links_[steps->links], begin, whole);
     }
     for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
         g_vectorUnit->runChain(&links_[steps[k].first], whole, end);

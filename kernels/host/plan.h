@@ -55,9 +55,12 @@ private:
         bool chain;
         uint32_t first;  // its instruction, or the first of its links_
         uint32_t ratio;  // units of this step in a unit of the group
-        // Of the first step of a loop that could be compiled: its code, and how many steps that takes the place of.
+        // Of the first step of a loop that could be compiled: its code, the first of its links_, and how many steps it
+        // takes the place of. A loop over elements leaves to those what is left at the end.
         LoopCode* code;
+        uint32_t links;
         uint32_t length;
+        bool byElement;
     };
 
     struct StepGroup {

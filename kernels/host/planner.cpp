@@ -303,34 +303,38 @@ void Planner::CompileLoop(const Loop& loop)
 {
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
-    LoopCode* code = loop.form.empty() ? nullptr : FindLoopCode(loop.form);
-    for (const uint32_t s : loop.steps) {
-        const Step& step = steps_.List()[s];
+    LoopCode* code = loop.form.links.empty() ? nullptr : FindLoopCode(loop.form);
+    const bool byElement = loop.form.rowElements == 0;
+    const uint32_t length = static_cast<uint32_t>(loop.steps.size());
+    plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
+    for (uint32_t k = 0; k < length; ++k) {
+        const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
         if (step.group != lastGroup_) {
             plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
             lastGroup_ = step.group;
         }
+        const bool chain = !step.items.empty() && (step.mustChain || code != nullptr);
+        const bool linked = chain || code != nullptr;
+        const uint32_t links = static_cast<uint32_t>(plan.links_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
-        const bool chain = step.mustChain || code != nullptr || loop.steps.size() > 1;
-        const uint32_t first = chain ? static_cast<uint32_t>(plan.links_.size()) : step.parts[0];
-        plan.steps_.push_back({chain, first, ratio, code, static_cast<uint32_t>(loop.steps.size())});
-        plan.groups_.back().count += 1;
-        plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
-        code = nullptr;
-        const Plan::StepGroup& run = plan.groups_.back();
+        plan.steps_.push_back(
+            {chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length, byElement});
+        if (linked) {
+            CompileChain(loop.items[k]);
+        }
+        if (!chain) {
+            Instruction& instruction = instructions[step.parts[0]];
+            for (uint32_t a = 0; a < instruction.operandCount; ++a) {
+                Relocate(instruction.operands[a], instruction.operands[a].base);
+            }
+        }
+        Plan::StepGroup& run = plan.groups_.back();
+        run.count += 1;
         plan.turns_ += (run.units + run.strip - 1) / run.strip;
         for (const uint32_t i : step.parts) {
             plan.work_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
             plan.reduces_ = plan.reduces_ || Reduces(instructions[i]);
-        }
-        if (chain) {
-            CompileChain(step.items);
-            continue;
-        }
-        Instruction& instruction = instructions[step.parts[0]];
-        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-            Relocate(instruction.operands[a], instruction.operands[a].base);
         }
     }
 }
@@ -342,12 +346,15 @@ void Planner::Compile(const Ranges& needed)
     std::vector<Instruction>& instructions = plan.instructions_;
     steps_.Find(groups_, instructions);
     steps_.LeaveOut(needed, instructions);
+    const std::vector<Loop> loops = FindLoops(steps_, groups_, instructions, needed);
     size_t links = 0;
-    for (const Step& step : steps_.List()) {
-        links += step.items.size() + 1;
+    for (const Loop& loop : loops) {
+        for (const std::vector<ChainItem>& items : loop.items) {
+            links += items.size() + 1;
+        }
     }
     plan.links_.reserve(links);  // relocations point into it
-    for (const Loop& loop : FindLoops(steps_, instructions, needed)) {
+    for (const Loop& loop : loops) {
         CompileLoop(loop);
     }
 }
