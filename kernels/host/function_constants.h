@@ -21,6 +21,8 @@ constexpr std::array<float, 5> EXP_POLYNOMIAL = {1.3886939310e-3f, 8.3733043998e
 // Beyond these the result is 0 or infinite.
 constexpr float EXP_LEAST = -104.0f;
 constexpr float EXP_MOST = 89.0f;
+// Up to here EXP_MAGIC rounds x to an integer.
+constexpr float EXP_ROUNDS = 1048576.0f;
 // Up to here the result is neither subnormal nor infinite.
 constexpr float EXP_SMALL = 87.0f;
 

@@ -1,10 +1,13 @@
 #include "loop_ir.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +37,7 @@ public:
         : form_(form),
           lanes_(lanes),
           byRow_(form.rowElements > 0),
+          paired_(Pairs(form, lanes)),
           floats_(VectorOf("float")),
           integers_(VectorOf("i32")),
           halves_(VectorOf("i16")),
@@ -44,9 +48,9 @@ public:
     std::string Write(const std::string& name)
     {
         Prepare();
-        const uint32_t elements = byRow_ ? form_.rowElements : LOOP_ELEMENTS;
+        const uint32_t elements = byRow_ ? form_.rowElements : AtOnce();
         const uint32_t vectors = elements / lanes_;
-        const uint32_t together = Together();
+        const uint32_t together = VectorsAtOnce();
         valid_ = lanes_;
         for (first_ = 0; first_ < vectors; first_ += count_) {
             count_ = vectors - first_ < together ? vectors - first_ : together;
@@ -65,7 +69,30 @@ public:
 
 private:
     static constexpr uint32_t OPERANDS = LoopLink::NO_OPERAND;
+    static constexpr uint32_t AVX512_LANES = 16;
+    static constexpr uint32_t LANES_OF_128_BITS = 4;
+    static constexpr uint32_t REPEAT = 64;  // floats in one
 
+    // Do two vectors hold the even and the odd ones of twice as many elements? bfloat16 comes apart into these, and
+    // together again, by half the instructions. Floats in memory need some for it.
+    static bool Pairs(const LoopForm& form, uint32_t lanes)
+    {
+        int32_t gain = 0;
+        for (const LoopLink& link : form.links) {
+            const Access access = AccessOf(link.link);
+            const bool stores = link.link == Link::STORE_FLOAT || link.link == Link::STORE_BFLOAT16 ||
+                                link.link == Link::CAST_BFLOAT16;
+            if (access == Access::HALF) {
+                return false;
+            }
+            if (access == Access::BFLOAT16) {
+                gain += stores ? static_cast<int32_t>(link.needed) : 2;
+            } else if (access == Access::FLOAT && (!stores || link.needed != 0)) {
+                gain -= 2;
+            }
+        }
+        return form.rowElements == 0 && lanes > LANES_OF_128_BITS && gain > 0;
+    }
     void EmitAll()
     {
         known_.assign(OPERANDS, {});
@@ -170,33 +197,67 @@ private:
         constexpr uint32_t LENGTH = 8;
         const std::string number = std::to_string(operand);
         before += "  %block" + number + " = load <8 x float>, ptr " + Base(operand) + ", align 4\n";
-        const uint32_t parts = lanes_ < LENGTH ? LENGTH / lanes_ : 1;
-        for (uint32_t part = 0; part < parts; ++part) {
+        for (uint32_t part = 0; part < BlockParts(); ++part) {
             std::string indices;
             for (uint32_t i = 0; i < lanes_; ++i) {
-                indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string((part * lanes_ + i) % LENGTH);
+                const uint32_t element = paired_ ? 2 * i + part : part * lanes_ + i;
+                indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string(element % LENGTH);
             }
             before += "  %block" + number + "_" + std::to_string(part) + " = shufflevector <8 x float> %block" +
                       number + ", <8 x float> poison, " + VectorOf("i32") + " <" + indices + ">\n";
         }
     }
+    // Different vectors that a DataBlock makes when it is repeated.
+    uint32_t BlockParts() const { return paired_ ? 2 : (lanes_ < 8 ? 8 / lanes_ : 1); }
+
     void PrepareLanes(uint8_t operand, std::string& before)
     {
-        for (uint32_t k = 0; k < LOOP_ELEMENTS / lanes_; ++k) {
+        for (uint32_t k = 0; k < REPEAT / lanes_; ++k) {
             const std::string at = Lane(operand, k, ".at");
             before += "  " + at + " = getelementptr float, ptr " + Base(operand) + ", i64 " +
                       std::to_string(k * lanes_) + "\n";
-            before += "  " + Lane(operand, k, ".first") + " = load " + floats_ + ", ptr " + at + ", align 4\n";
+            before += "  " + Lane(operand, k, paired_ ? ".there" : ".first") + " = load " + floats_ + ", ptr " + at +
+                      ", align 4\n";
             sums_[operand][k] = Lane(operand, k, byRow_ ? ".first" : "");
             collected_.push_back({operand, k});
         }
+        for (uint32_t k = 0; k < REPEAT / lanes_ && paired_; ++k) {
+            before += "  " + Lane(operand, k, ".first") + " = " +
+                      Apart(Lane(operand, k & ~1u, ".there"), Lane(operand, k | 1u, ".there"), k % 2) + "\n";
+        }
+    }
+    // The even elements of two vectors, or the odd ones.
+    std::string Apart(const std::string& a, const std::string& b, uint32_t odd) const
+    {
+        std::string indices;
+        for (uint32_t i = 0; i < lanes_; ++i) {
+            indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string(2 * i + odd);
+        }
+        return "shufflevector " + floats_ + " " + a + ", " + floats_ + " " + b + ", " + VectorOf("i32") + " <" +
+               indices + ">";
+    }
+    // The first vector, or the second, of what Apart has taken apart.
+    std::string Together(const std::string& even, const std::string& odd, uint32_t second) const
+    {
+        std::string indices;
+        for (uint32_t i = 0; i < lanes_; ++i) {
+            indices += (i > 0 ? ", i32 " : "i32 ") +
+                       std::to_string(second * lanes_ / 2 + i / 2 + i % 2 * lanes_);
+        }
+        return "shufflevector " + floats_ + " " + even + ", " + floats_ + " " + odd + ", " + VectorOf("i32") + " <" +
+               indices + ">";
     }
 
     std::string StoreLanes() const
     {
         std::string text;
         for (const auto& [operand, k] : collected_) {
-            text += "  store " + floats_ + " " + sums_[operand][k] + ", ptr " + Lane(operand, k, ".at") + ", align 4\n";
+            std::string sum = sums_[operand][k];
+            if (paired_) {
+                sum = Lane(operand, k, ".last");
+                text += "  " + sum + " = " + Together(sums_[operand][k & ~1u], sums_[operand][k | 1u], k % 2) + "\n";
+            }
+            text += "  store " + floats_ + " " + sum + ", ptr " + Lane(operand, k, ".at") + ", align 4\n";
         }
         return text;
     }
@@ -215,10 +276,22 @@ private:
         Vectors& known = known_[link.operand];
         if (known.empty()) {
             for (uint32_t k = 0; k < count_; ++k) {
-                known.push_back(ReadVector(link, k));
+                known.push_back(paired_ && access_[link.operand] == Access::BFLOAT16 ? ReadOfPair(link, k)
+                                                                                    : ReadVector(link, k));
+            }
+            for (uint32_t k = 0; k < count_ && paired_ && access_[link.operand] == Access::FLOAT; k += 2) {
+                const std::string even = Let(Apart(known[k], known[k + 1], 0));
+                known[k + 1] = Let(Apart(known[k], known[k + 1], 1));
+                known[k] = even;
             }
         }
         return known;
+    }
+    // An element is in either half of 32 bits.
+    std::string ReadOfPair(const LoopLink& link, uint32_t k)
+    {
+        const std::string pair = Let("load " + integers_ + ", ptr " + Address(link, k & ~1u, "i16") + ", align 2");
+        return AsFloat(k % 2 == 0 ? IntOp("shl", pair, SplatInt(16)) : IntOp("and", pair, SplatInt(0xffff0000)));
     }
     std::string ReadVector(const LoopLink& link, uint32_t k)
     {
@@ -278,7 +351,8 @@ private:
     void Keep(const LoopLink& link)
     {
         for (uint32_t k = 0; k < count_ && link.needed; ++k) {
-            Store("float", value_[k], Address(link, k, "float"), ", align 4");
+            const std::string value = paired_ ? Let(Together(value_[k & ~1u], value_[k | 1u], k % 2)) : value_[k];
+            Store("float", value, Address(link, k, "float"), ", align 4");
         }
         known_[link.operand] = value_;
     }
@@ -308,7 +382,12 @@ private:
             const std::string halves = Let("trunc " + integers_ + " " + upper + " to " + halves_);
             Store("i16", halves, Address(link, k, "i16"), ", align 2");
         }
-        for (uint32_t k = 0; k < count_ && link.needed && !one; k += 2) {
+        for (uint32_t k = 0; k < count_ && link.needed && paired_; k += 2) {
+            const std::string even = IntOp("lshr", AsInt(value_[k]), SplatInt(16));
+            const std::string both = IntOp("or", IntOp("and", AsInt(value_[k + 1]), SplatInt(0xffff0000)), even);
+            Line("store " + integers_ + " " + both + ", ptr " + Address(link, k, "i16") + ", align 2");
+        }
+        for (uint32_t k = 0; k < count_ && link.needed && !one && !paired_; k += 2) {
             const std::string a = Let("bitcast " + floats_ + " " + value_[k] + " to " + pairs);
             const std::string b = Let("bitcast " + floats_ + " " + value_[k + 1] + " to " + pairs);
             const std::string both = Let("shufflevector " + pairs + " " + a + ", " + pairs + " " + b + ", <" +
@@ -344,6 +423,53 @@ private:
         return result;
     }
 
+    // ---- what is known of values that are not NaN
+
+    struct Range {
+        float least = -__builtin_inff();
+        float most = __builtin_inff();
+    };
+    Range RangeOf(const std::string& value) const
+    {
+        const auto known = ranges_.find(value);
+        return known == ranges_.end() ? Range{} : known->second;
+    }
+    std::string WithRange(const std::string& value, const Range& range)
+    {
+        ranges_[value] = range;
+        return value;
+    }
+    std::string Abs(const std::string& a)
+    {
+        const Range range = RangeOf(a);
+        return WithRange(Intrinsic("fabs", {a}), {0.0f, std::max(std::fabs(range.least), std::fabs(range.most))});
+    }
+    std::string Limit(float scalar, const std::string& a, bool above)
+    {
+        Range range = RangeOf(a);
+        if (above) {
+            range.most = std::min(range.most, scalar);
+            return WithRange(Smaller(Splat(scalar), a), range);
+        }
+        range.least = std::max(range.least, scalar);
+        return WithRange(Larger(Splat(scalar), a), range);
+    }
+    std::string Scaled(const std::string& a, float scalar)
+    {
+        const Range range = RangeOf(a);
+        std::string scaled = Op("fmul", a, Splat(scalar));
+        const float ends[] = {range.least * scalar, range.most * scalar};  // NaN, as 0 * infinity, says nothing
+        return ends[0] == ends[0] && ends[1] == ends[1]
+                   ? WithRange(scaled, {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])})
+                   : scaled;
+    }
+    std::string Square(const std::string& a)
+    {
+        const Range range = RangeOf(a);
+        const float most = std::max(std::fabs(range.least), std::fabs(range.most));
+        return WithRange(Op("fmul", a, a), {0.0f, most * most});
+    }
+
     // ---- arithmetic: see simd.h and arithmetic.h
 
     std::string Larger(const std::string& a, const std::string& b) { return Select(Compare("ogt", a, b), a, b); }
@@ -358,7 +484,7 @@ private:
             case Opcode::SUB:
                 return Op("fsub", a, b);
             case Opcode::MUL:
-                return Op("fmul", a, b);
+                return a == b ? Square(a) : Op("fmul", a, b);
             case Opcode::DIV:
                 return Op("fdiv", a, b);
             case Opcode::MAX:
@@ -388,8 +514,16 @@ private:
     }
     std::string ExpOfAny(const std::string& x)
     {
-        const std::string clamped = Larger(Splat(EXP_LEAST), Smaller(Splat(EXP_MOST), x));
-        const ExpParts parts = SplitExp(clamped);
+        // Where x is small enough to be rounded to an integer, scalef gives the same 0 and infinity without the limits.
+        const Range range = lanes_ == AVX512_LANES ? RangeOf(x) : Range{};
+        std::string limited = x;
+        if (range.most > EXP_ROUNDS) {
+            limited = Smaller(Splat(EXP_MOST), limited);
+        }
+        if (range.least < -EXP_ROUNDS) {
+            limited = Larger(Splat(EXP_LEAST), limited);
+        }
+        const ExpParts parts = SplitExp(limited);
         if (lanes_ == AVX512_LANES) {
             return Let("call " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + " " + parts.p + ", " +
                        floats_ + " " + parts.n + ", " + floats_ + " zeroinitializer, i16 -1, i32 4)");
@@ -518,7 +652,7 @@ private:
     void Collect(const LoopLink& link, Opcode opcode)
     {
         for (uint32_t k = 0; k < count_; ++k) {
-            std::string& sum = sums_[link.operand][(first_ + k) % (LOOP_ELEMENTS / lanes_)];
+            std::string& sum = sums_[link.operand][(first_ + k) % (REPEAT / lanes_)];
             const std::string more = Binary(opcode, value_[k], sum);
             sum = valid_ < lanes_ ? Select(FirstLanes(), more, sum) : more;
         }
@@ -537,8 +671,7 @@ private:
             case Other::SELF:
                 return value_[k];
             case Other::BLOCK: {
-                const uint32_t parts = lanes_ < 8 ? 8 / lanes_ : 1;
-                return "%block" + std::to_string(link.operand) + "_" + std::to_string((first_ + k) % parts);
+                return "%block" + std::to_string(link.operand) + "_" + std::to_string((first_ + k) % BlockParts());
             }
             default:
                 return Read(link)[k];
@@ -590,13 +723,13 @@ private:
                 Each([&](const std::string& v) { return Op("fadd", v, scalar); });
                 break;
             case Link::MULS:
-                Each([&](const std::string& v) { return Op("fmul", v, scalar); });
+                Each([&](const std::string& v) { return Scaled(v, link.scalar); });
                 break;
             case Link::MAXS:
-                Each([&](const std::string& v) { return Larger(scalar, v); });
+                Each([&](const std::string& v) { return Limit(link.scalar, v, false); });
                 break;
             case Link::MINS:
-                Each([&](const std::string& v) { return Smaller(scalar, v); });
+                Each([&](const std::string& v) { return Limit(link.scalar, v, true); });
                 break;
             case Link::EXP:
                 Exp();
@@ -608,7 +741,7 @@ private:
                 Each([this](const std::string& v) { return Intrinsic("sqrt", {v}); });
                 break;
             case Link::ABS:
-                Each([this](const std::string& v) { return Intrinsic("fabs", {v}); });
+                Each([this](const std::string& v) { return Abs(v); });
                 break;
             case Link::RELU:
                 Each([this](const std::string& v) { return Larger(Splat(0.0f), v); });
@@ -640,11 +773,16 @@ private:
     // ---- the module
 
     // How many vectors go through all links together: they hide each other's latency as long as registers last.
-    uint32_t Together() const
+    uint32_t VectorsAtOnce() const
     {
-        constexpr size_t MANY_LINKS = 16;
-        return lanes_ == AVX512_LANES && form_.links.size() < MANY_LINKS ? 4 : 2;
+        constexpr size_t MANY_LINKS = 24;
+        if (lanes_ == AVX512_LANES) {
+            return form_.links.size() <= MANY_LINKS ? 8 : 4;
+        }
+        return 2;
     }
+    // Elements in one turn of the loop; it must be of LOOP_ELEMENTS, and is one repeat at least.
+    uint32_t AtOnce() const { return lanes_ == AVX512_LANES ? LOOP_ELEMENTS : REPEAT; }
 
     std::string Module(const std::string& name) const
     {
@@ -671,16 +809,16 @@ private:
                     sums_[operand][k] + ", %" + label_ + " ]\n";
         }
         text += body_;
-        text += "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : LOOP_ELEMENTS) + "\n";
+        text += "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : AtOnce()) + "\n";
         text += "  %more = icmp ult i64 %next, %end\n  br i1 %more, label %loop, label %done\ndone:\n";
         return text + (byRow_ ? "" : StoreLanes()) + "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n";
     }
 
-    static constexpr uint32_t AVX512_LANES = 16;
 
     const LoopForm& form_;
     const uint32_t lanes_;
     const bool byRow_;
+    const bool paired_;
     const std::string floats_, integers_, halves_, masks_;  // types
     std::string entry_;
     std::string body_;
@@ -690,9 +828,10 @@ private:
     uint32_t count_ = 0;
     uint32_t valid_ = 0;  // lanes of them
     Vectors value_;
+    std::unordered_map<std::string, Range> ranges_;
     std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
     std::array<Access, OPERANDS> access_{};
-    std::array<std::array<std::string, LOOP_ELEMENTS / 4>, OPERANDS> sums_;  // the lanes that collect
+    std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number
 };
 

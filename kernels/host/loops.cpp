@@ -70,6 +70,7 @@ struct Touch {
     const Operand* operand;
     int64_t stride;  // bytes from a unit to the next
     Access access;
+    bool reads;
     bool writes;
 
     bool SameMemory(const Touch& other) const
@@ -167,8 +168,9 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     }
     for (const ChainItem& item : member.items) {
         if (item.operand != nullptr) {
-            const bool writes = Stores(item.link) || Collects(item.link);
-            member.touches.push_back({item.operand, item.operand->stride * ratio, AccessOf(item.link), writes});
+            const bool stores = Stores(item.link);
+            const bool writes = stores || Collects(item.link);
+            member.touches.push_back({item.operand, item.operand->stride * ratio, AccessOf(item.link), !stores, writes});
         }
     }
     if (member.rowElements > 0 && !RowsAreApart(member.touches, member.rowElements)) {
@@ -177,7 +179,7 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     if (member.items.empty()) {
         member.touches.clear();
         for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-            member.touches.push_back({&instruction.operands[i], 0, Access::NONE, i == 0});
+            member.touches.push_back({&instruction.operands[i], 0, Access::NONE, i > 0, i == 0});
         }
     }
     return member;
@@ -225,9 +227,12 @@ struct OpenLoop {
     // May the step become part of it?
     bool Takes(const Member& member) const
     {
-        return compiles && member.rowElements == rowElements && Feeds(member.touches) && Fits(member.touches) &&
-               links.size() + member.items.size() < MAX_LOOP_LINKS &&
-               touches.size() + member.touches.size() <= MAX_LOOP_OPERANDS;
+        return Takes(member.rowElements, member.touches, member.items.size() + 1);
+    }
+    // May all that the other loop does come behind what this one does?
+    bool Takes(const OpenLoop& other) const
+    {
+        return other.compiles && Takes(other.rowElements, other.touches, other.links.size());
     }
     void Add(Member&& member)
     {
@@ -244,6 +249,16 @@ struct OpenLoop {
         }
         items.push_back(std::move(member.items));
     }
+    void Add(OpenLoop&& other)
+    {
+        std::move(other.steps.begin(), other.steps.end(), std::back_inserter(steps));
+        std::move(other.items.begin(), other.items.end(), std::back_inserter(items));
+        for (LoopLink link : other.links) {
+            link.operand = link.operand == LoopLink::NO_OPERAND ? link.operand : NumberOf(other.touches[link.operand]);
+            link.index = static_cast<uint16_t>(links.size());
+            links.push_back(link);
+        }
+    }
     LoopForm Form() const
     {
         LoopForm form{rowElements, {}, links};
@@ -256,6 +271,11 @@ struct OpenLoop {
     }
 
 private:
+    bool Takes(uint32_t elements, const Touches& others, size_t moreLinks) const
+    {
+        return compiles && elements == rowElements && Feeds(others) && Fits(others) &&
+               links.size() + moreLinks <= MAX_LOOP_LINKS && touches.size() + others.size() <= MAX_LOOP_OPERANDS;
+    }
     // Its number among the touches, which it is added to if it is new.
     uint8_t NumberOf(const Touch& touch)
     {
@@ -265,15 +285,16 @@ private:
         if (known == touches.end()) {
             touches.push_back(touch);
         } else {
+            known->reads = known->reads || touch.reads;
             known->writes = known->writes || touch.writes;
         }
         return number;
     }
-    // Does the step read what the loop makes?
-    bool Feeds(const Touches& step) const
+    // Do they read what the loop makes?
+    bool Feeds(const Touches& others) const
     {
-        return std::any_of(step.begin(), step.end(), [this](const Touch& read) {
-            return !read.writes &&
+        return std::any_of(others.begin(), others.end(), [this](const Touch& read) {
+            return read.reads &&
                    std::any_of(touches.begin(), touches.end(),
                                [&read](const Touch& made) { return made.writes && made.SameMemory(read); });
         });
@@ -291,11 +312,26 @@ private:
     }
 };
 
+// Loop `last` has got a step that may go on with what others make, too: these come to be one.
+void Unite(std::vector<OpenLoop>& loops, size_t last)
+{
+    for (size_t i = last; i-- > 0 && last - i <= MAX_BACK;) {
+        if (loops[i].Takes(loops[last])) {
+            loops[i].Add(std::move(loops[last]));
+            loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(last));
+            last = i;
+        } else if (Conflict(loops[i].touches, loops[last].touches)) {
+            return;
+        }
+    }
+}
+
 void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
 {
     for (size_t i = loops.size(); !member.items.empty() && i-- > 0 && loops.size() - i <= MAX_BACK;) {
         if (loops[i].Takes(member)) {
             loops[i].Add(std::move(member));
+            Unite(loops, i);
             return;
         }
         if (Conflict(loops[i].touches, member.touches)) {
@@ -404,7 +440,7 @@ private:
 // Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory.
 bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
 {
-    constexpr uint32_t LEAST_ELEMENTS = 4 * LOOP_ELEMENTS;
+    constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
     const bool collects = std::any_of(loop.items[0].begin(), loop.items[0].end(),
                                       [](const ChainItem& item) { return Collects(item.link); });
     const bool byElement = loop.rowElements == 0;

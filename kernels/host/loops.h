@@ -22,7 +22,7 @@ namespace AscendC {
 namespace host {
 
 // A loop over elements takes so many at a time, and leaves what is left to the chains.
-constexpr uint32_t LOOP_ELEMENTS = 64;
+constexpr uint32_t LOOP_ELEMENTS = 128;
 
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
 enum class Access : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };

@@ -160,6 +160,71 @@ def test_random_tiles(compiler, seed):
     assert (loops > 0) == (host_calls().VECTOR_UNIT != "x86-64-v2")  # for which no IR is written
 
 
+def columns(cols):
+    """The 64 columns, or fewer, that one instruction works on."""
+    return [(at, min(64, cols - at)) for at in range(0, cols, 64)]
+
+
+def draw_row_instruction(rng, rows, cols):
+    """Calls that do one thing to rows of floats, or of 16 bits in their first half; rows lie 8 blocks for 64 columns apart."""
+    to, a, b = (rng.randrange(SLOTS) * SLOT for _ in range(3))
+    other = rng.choice([slot * SLOT for slot in range(SLOTS) if slot * SLOT != to])
+    blocks = 8 * len(columns(cols))
+    scalar = bits(rng.choice([0.5, -1.25, 3.0]))
+    narrow = rng.choice(["float16", "bfloat16"])
+    binary, unary, scaled = rng.choice(BINARY), rng.choice(UNARY), rng.choice(SCALAR)
+    collected = rng.choice(["Add", "Max", "Min"])
+    by_row = rng.randrange(2)  # a DataBlock for each row, or one for all
+    kinds = {
+        "binary": lambda at, n: ("binary_repeat", binary, "float32", to + at, a + at, b + at, n, rows, (1, 1, 1, *[blocks] * 3), True),
+        "block": lambda at, n: ("binary_repeat", binary, "float32", to + at, a + at, BLOCK, n, rows, (1, 1, 0, blocks, blocks, by_row), True),
+        "unary": lambda at, n: ("unary_repeat", unary, "float32", to + at, a + at, n, rows, (1, 1, blocks, blocks), True),
+        "scalar": lambda at, n: ("scalar_repeat", scaled, "float32", to + at, a + at, scalar, n, rows, (1, 1, blocks, blocks), True),
+        "wide": lambda at, n: ("cast_repeat", "float32", narrow, to + at, other + at // 2, 0, n, rows, (1, 1, blocks, blocks), True),
+        "narrow": lambda at, n: ("cast_repeat", narrow, "float32", to + at // 2, other + at, 1, n, rows, (1, 1, blocks, blocks), True),
+        "fold": lambda at, n: ("binary_repeat", collected, "float32", to, other + at, to, n, rows, (1, 1, 1, 8, blocks, 8), True),
+    }  # fmt: skip
+    kind = kinds[rng.choice(list(kinds))]
+    return [kind(4 * at, n) for at, n in columns(cols)]
+
+
+def draw_row_tiles(rng):
+    cols = rng.choice([33, 40, 64, 64, 100, 128, 200, 256])
+    rows = min(1920 // (64 * len(columns(cols))), rng.choice([9, 12, 20, 28]))
+    body = [call for _ in range(rng.randint(3, 10)) for call in draw_row_instruction(rng, rows, cols)]
+    kept = rng.randrange(SLOTS)
+    calls = []
+    for tile in range(4):
+        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 7680) for slot in range(2)]
+        calls += [*body, store(32 * 1024 + 6000 * tile, kept, 6000)]
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_rows(compiler, seed):
+    loops = 0
+    for i in range(40):
+        calls = draw_row_tiles(random.Random(5000 + 1000 * seed + i))
+        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+    assert loops > 0
+
+
+@pytest.mark.parametrize("factor", [0.5, -0.5, 1e4, -1e4])
+@pytest.mark.parametrize("limit", [14.5, 88.0, 200.0, 1e6])
+def test_exp_of_what_is_known_to_be_small(compiler, limit, factor):
+    """|x| up to a limit, times a factor: exp needs no limits of its own, up to some size."""
+    large = (FLOATS * limit).astype(np.float32)
+    calls = [
+        load(0, 0, 4000),
+        ("unary", "Abs", "float32", SLOT, 0, 1000),
+        ("scalar", "Mins", "float32", SLOT, SLOT, bits(limit), 1000),
+        ("scalar", "Muls", "float32", SLOT, SLOT, bits(factor), 1000),
+        ("unary", "Exp", "float32", SLOT, SLOT, 1000),
+        store(16384, 1, 4000),
+    ]
+    assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, large])
+
+
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 @pytest.mark.parametrize("op", [*BINARY, *UNARY, *SCALAR, "Axpy"])
 def test_every_link_on_any_numbers(compiler, op, narrow):
