@@ -99,7 +99,7 @@ stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     compile "$name"
     python -m pip install --quiet "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
-        "click>=8.1"
+        "click>=8.1" "llvmlite>=0.45"
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
+
+from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
 
 __all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat"]

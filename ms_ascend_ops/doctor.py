@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ms_ascend_ops import ascend, registry
+from ms_ascend_ops import ascend, loop_compiler, registry
 from ms_ascend_ops.cann import cann_home, cann_version, driver_version
 from ms_ascend_ops.library import LIBRARY
 from ms_ascend_ops.version import __version__
@@ -24,6 +24,7 @@ __all__ = ["Check", "examine"]
 
 _REBUILD = "run `pip install .` (or `bash build.sh host`) in the source tree"
 _BUILD_PACKAGE = "run `bash build.sh ascend --soc CHIP --install PATH` in the source tree, then source its set_env.bash"
+_INSTALL_LLVM = "pip install 'llvmlite>=0.45'"
 _NPU_DEVICES = "/dev/davinci[0-9]*"
 
 # What a new process finds out about the library: a crash of it is a finding, not the end of the examination.
@@ -38,6 +39,30 @@ error = float(np.abs(y - x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdim
 print(json.dumps({"version": _C.version(), "path": _C.library_path(), "threads": _C.get_thread_num(), "error": error,
                   "vector_unit": _C.vector_unit(),
                   "signatures": [signature["name"] for signature in _C.signatures()]}))
+"""
+
+# Not `from ms_ascend_ops import _C`: that starts the thread which compiles.
+_TRY_LOOPS = """
+import importlib
+import json
+import numpy as np
+from ms_ascend_ops.loop_compiler import LoopCompiler
+_C = importlib.import_module("ms_ascend_ops._C")
+_C.set_loop_threshold(0)
+x = np.linspace(-9, 9, 4 * 4096, dtype=np.float32).reshape(4, 4096)
+interpreted, compiled = np.full_like(x, np.nan), np.full_like(x, np.nan)
+_C.launch("silu_mul", [x, x], [interpreted], {})
+found = {"vector_unit": _C.vector_unit()}
+try:
+    found["count"] = LoopCompiler(_C).compile_waiting()
+    if found["count"]:
+        import llvmlite
+        found["llvm"] = ".".join(map(str, llvmlite.binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
+        _C.launch("silu_mul", [x, x], [compiled], {})
+        found["same"] = interpreted.tobytes() == compiled.tobytes()
+except Exception as error:
+    found["failure"] = " ".join(f"{type(error).__name__}: {error}".split())
+print(json.dumps(found))
 """
 
 _TRY_MINDSPORE = """
@@ -122,6 +147,24 @@ def _library(part: str) -> Check:
         return Check(part, "error", f"{text}, which does not have the operators of the package ({odd[0]})", _REBUILD)
     if not found["error"] < 1e-5:
         return Check(part, "error", f"{text}, which computes wrong values (error {found['error']:.2g})", _REBUILD)
+    return Check(part, "ok", text)
+
+
+def _loops(part: str) -> Check:
+    if os.environ.get(loop_compiler.VARIABLE) == "0":
+        return Check(part, "absent", f"interpreted, which is slower: {loop_compiler.why_not()}")
+    if reason := loop_compiler.why_not():
+        return Check(part, "warning", f"interpreted, which is slower: {reason}", _INSTALL_LLVM)
+    found, failure = _run(_TRY_LOOPS)
+    if found is None:
+        return Check(part, "error", f"the code of one does not run: {failure}", f"set {loop_compiler.VARIABLE}=0")
+    if "failure" in found:
+        return Check(part, "warning", f"interpreted, which is slower: {found['failure']}", _INSTALL_LLVM)
+    if not found["count"]:
+        return Check(part, "absent", f"interpreted: for the vector unit {found['vector_unit']} none is compiled")
+    text = f"compiled by LLVM {found['llvm']}"
+    if not found["same"]:
+        return Check(part, "error", f"{text}, to code that computes wrong values", f"set {loop_compiler.VARIABLE}=0")
     return Check(part, "ok", text)
 
 
@@ -219,6 +262,7 @@ def _folders_are_wrong(value: str) -> str:
 
 _VARIABLES: dict[str, Callable[[str], str]] = {
     "MS_ASCEND_OPS_NUM_THREADS": _threads_are_wrong,
+    loop_compiler.VARIABLE: loop_compiler.is_wrong,
     "MS_CUSTOM_AOT_WHITE_LIST": _white_list_is_wrong,
     "ASCEND_HOME_PATH": _folders_are_wrong,
     "ASCEND_OPP_PATH": _folders_are_wrong,
@@ -231,6 +275,7 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "MindSpore": _mindspore,
     "NumPy": _numpy,
     "kernel library": _library,
+    "loops": _loops,
     "an operator": _operators,
     "NPU and driver": _devices,
     "CANN toolkit": _cann,

@@ -3,7 +3,7 @@
 The library asks for a loop when it has run long enough to be worth it (kernels/host/loop_code.h). A thread compiles it;
 until it is done, or where llvmlite is missing, the library interprets. Results are the same to the bit.
 
-The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling.
+The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling; 1 is the default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import logging
 import os
 import threading
 import time
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["VARIABLE", "LoopCompiler", "compiles", "start", "wait"]
+__all__ = ["VARIABLE", "LoopCompiler", "is_wrong", "start", "wait", "why_not"]
 
 VARIABLE = "MS_ASCEND_OPS_COMPILE"
 
@@ -24,9 +25,16 @@ _engines: list[Any] = []  # for ever: what they compiled may run at any time
 _log = logging.getLogger(__name__)
 
 
-def compiles() -> bool:
-    """Are loops compiled in this process?"""
-    return os.environ.get(VARIABLE, "1") != "0" and find_spec("llvmlite") is not None
+def is_wrong(value: str) -> str:
+    """What is wrong with a value of the variable; empty: nothing."""
+    return "" if value in ("0", "1") else "it must be 0 or 1; it is ignored, and loops are compiled"
+
+
+def why_not() -> str:
+    """Why loops are not compiled in this process; empty: they are."""
+    if os.environ.get(VARIABLE) == "0":
+        return f"{VARIABLE}=0"
+    return "" if find_spec("llvmlite") else "llvmlite is not installed"
 
 
 class LoopCompiler:
@@ -39,6 +47,7 @@ class LoopCompiler:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._engine: Any = None
+        self._failed = False
 
     def compile_waiting(self) -> int:
         """Compiles the loops that were asked for, and returns how many."""
@@ -55,7 +64,10 @@ class LoopCompiler:
                 self._compile(*loop)
             except Exception as error:  # whatever LLVM says: the library goes on without this loop
                 self._module.set_loop(loop[0], 0)
-                _log.warning("ms_ascend_ops: a loop could not be compiled, and goes on interpreted: %s", error)
+                # Where one fails, others will: one warning is enough.
+                level = logging.DEBUG if self._failed else logging.WARNING
+                _log.log(level, "ms_ascend_ops: a loop could not be compiled, and goes on interpreted: %s", error)
+                self._failed = True
 
     def _compile(self, number: int, name: str, text: str) -> None:
         from llvmlite import binding as llvm  # noqa: PLC0415 - only when there is something to compile
@@ -75,9 +87,13 @@ class LoopCompiler:
         self._module.set_loop(number, self._engine.get_function_address(name))
 
 
+@cache
 def start(module: Any) -> None:
-    """Starts the thread that compiles for `module`, if this process compiles."""
-    if not compiles():
+    """Starts the thread that compiles for `module`, if this process compiles. Once: a second call does nothing."""
+    value = os.environ.get(VARIABLE)
+    if value is not None and (reason := is_wrong(value)):
+        _log.warning("ms_ascend_ops: %s=%s: %s", VARIABLE, value, reason)
+    if why_not():
         module.stop_loops()
         return
     thread = threading.Thread(target=LoopCompiler(module).serve, name="ms_ascend_ops loops", daemon=True)

@@ -40,7 +40,11 @@ def _measured(cases, folder):
         "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p", "--collect-atstart=no",
         "--toggle-collect=AscendC::host::LaunchBlocks*", sys.executable, "-m", "tests.kernels.instructions.count",
     ]  # fmt: skip
-    environment = os.environ | {"MS_ASCEND_OPS_VECTOR_UNIT": UNIT, "MS_ASCEND_OPS_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "MS_ASCEND_OPS_VECTOR_UNIT": UNIT,
+        "MS_ASCEND_OPS_NUM_THREADS": "1",
+        "MS_ASCEND_OPS_COMPILE": "0",  # or it would depend on the time when a loop is no longer interpreted
+    }
     done = subprocess.run(
         [*command, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
     )

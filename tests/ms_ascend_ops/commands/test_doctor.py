@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -15,7 +16,8 @@ VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH", "ASCE
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch, tmp_path):
-    for name in (*VARIABLES, "MS_CUSTOM_AOT_WHITE_LIST", "MS_ASCEND_OPS_NUM_THREADS"):
+    ours = ("MS_ASCEND_OPS_NUM_THREADS", "MS_ASCEND_OPS_COMPILE")
+    for name in (*VARIABLES, "MS_CUSTOM_AOT_WHITE_LIST", *ours):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cann, "_DRIVER", tmp_path / "driver")
 
@@ -83,6 +85,51 @@ def test_a_library_that_computes_wrong_values(monkeypatch):
     only(monkeypatch, "kernel library")
     monkeypatch.setattr(doctor, "_TRY_LIBRARY", doctor._TRY_LIBRARY.replace("+ 1e-6)).max()", "+ 1e3)).max()"))
     assert "computes wrong values" in examined()["kernel library"].found
+
+
+def test_loops(monkeypatch):
+    only(monkeypatch, "loops")
+    check = examined()["loops"]
+    assert check.status == "ok"
+    assert re.fullmatch(r"compiled by LLVM \d+\.\d+\.\d+ \(llvmlite \d+\.\d+\.\d+\)", check.found)
+    monkeypatch.setenv("MS_ASCEND_OPS_COMPILE", "0")
+    check = examined()["loops"]
+    assert (check.status, check.found) == ("absent", "interpreted, which is slower: MS_ASCEND_OPS_COMPILE=0")
+
+
+def test_loops_without_llvmlite(monkeypatch):
+    only(monkeypatch, "loops")
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    check = examined()["loops"]
+    assert (check.status, check.found) == ("warning", "interpreted, which is slower: llvmlite is not installed")
+    assert "pip install 'llvmlite" in check.remedy
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "found"),
+    [
+        ("LoopCompiler(_C)", "LoopCompiler(None)", "warning", "interpreted, which is slower: AttributeError: "),
+        ("set_loop_threshold(0)", "stop_loops()", "absent", "interpreted: for the vector unit "),
+        ("[compiled], {})", "[compiled], {}); compiled[-1, -1] += 1", "error", "computes wrong values"),
+        ('found["same"] =', "import os; os.abort()  #", "error", "does not run: killed by SIGABRT"),
+    ],
+)
+def test_loops_that_do_not_work(monkeypatch, old, new, status, found):
+    only(monkeypatch, "loops")
+    assert old in doctor._TRY_LOOPS
+    monkeypatch.setattr(doctor, "_TRY_LOOPS", doctor._TRY_LOOPS.replace(old, new))
+    check = examined()["loops"]
+    assert check.status == status
+    assert found in check.found
+
+
+@pytest.mark.parametrize(("value", "status"), [("0", "ok"), ("1", "ok"), ("off", "error"), ("", "error")])
+def test_the_variable_of_loops(monkeypatch, value, status):
+    only(monkeypatch, "environment")
+    monkeypatch.setenv("MS_ASCEND_OPS_COMPILE", value)
+    check = examined()["environment"]
+    assert check.status == status
+    assert ("MS_ASCEND_OPS_COMPILE: it must be 0 or 1" in check.remedy) == (status == "error")
 
 
 @pytest.mark.parametrize(
