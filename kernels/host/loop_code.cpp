@@ -18,7 +18,7 @@ static_assert(sizeof(LoopLink) == 12, "forms are compared as bytes: no padding")
 
 namespace {
 
-// A process that needs more changes its shapes all the time. Code takes some 10 KiB.
+// A process that needs more changes its shapes all the time. With what LLVM keeps, each takes some 200 KiB.
 constexpr size_t MAX_CODES = 1024;
 // A compilation takes as long as 200,000 strips of an instruction and more.
 constexpr uint64_t THRESHOLD = 100000;
