@@ -15,7 +15,7 @@ from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
 from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
 
-__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat"]
+__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat", "warm_up"]
 
 # How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
 # gradient of gamma the sum over all rows.
@@ -75,7 +75,7 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
         except Exception as error:  # whatever another library raises is the reason
             results[name].reason = _one_line(error)
         else:
-            _warm_up(prepared.run)
+            warm_up(prepared.run)
     tell(case.name)
     spent = dict.fromkeys(ready, 0.0)
     for index in range(effort.rounds):
@@ -90,7 +90,7 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
     return Outcome(case, results)
 
 
-def _warm_up(run: Callable[[], Any]) -> None:
+def warm_up(run: Callable[[], Any]) -> None:
     """Twice as long as our loops need to be asked for: what follows a first compiled one may be asked for later."""
     for _ in range(2):
         repeat(run, _WARM_UP_SECONDS)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor
-from ms_ascend_ops.benchmarks.harness import TOLERANCES, Effort, repeat
+from ms_ascend_ops.benchmarks.harness import TOLERANCES, Effort, repeat, warm_up
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
 from ms_ascend_ops.benchmarks.networks.subject import Phase, build
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS, files, opened, training_step
@@ -165,6 +165,8 @@ class _Run:
     def _time(self, row: Row, runs: dict[str, Callable[[], list[Tensor]]], threads: Sequence[int]) -> None:
         _compare(row, {variant: run() for variant, run in runs.items()}, TOLERANCES[row.dtype])
         with self._alone(row):
+            for run in runs.values():
+                warm_up(run)
             try:
                 _alternate(row, runs, self.task.effort, threads, self.budget, self.tell)
             finally:
