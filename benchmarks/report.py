@@ -25,7 +25,7 @@ def machine(threads: int) -> dict[str, Any]:
     import mindspore
 
     versions = {"ms_ascend_ops": __version__, "mindspore": mindspore.__version__, "python": platform.python_version()}
-    for name in ("torch", "onnxruntime"):
+    for name in ("llvmlite", "torch", "onnxruntime"):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return {"cpu": _cpu_name(), "threads": threads, "versions": versions}

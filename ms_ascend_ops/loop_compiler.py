@@ -84,7 +84,9 @@ class LoopCompiler:
         loop.verify()
         self._engine.add_module(loop)
         self._engine.finalize_object()
-        self._module.set_loop(number, self._engine.get_function_address(name))
+        address = self._engine.get_function_address(name)
+        self._engine.remove_module(loop)  # the code stays
+        self._module.set_loop(number, address)
 
 
 @cache

@@ -59,8 +59,8 @@ void MsAscendOpsSetThreadNum(uint32_t threads);
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
-// For who compiles loops (host/loop_code.h). `visit` gets the next one: its number, the function's name and the IR. With
-// `wait` not before there is one. 0: there is none, or MsAscendOpsStopLoops was called.
+// For who compiles loops (host/loop_code.h). `visit` gets the next one: its number, the function's name and the IR.
+// With `wait` not before there is one. 0: there is none, or MsAscendOpsStopLoops was called.
 typedef void (*MsAscendLoopVisitor)(void* context, uint32_t number, const char* name, const char* text);
 int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context);
 void MsAscendOpsSetLoop(uint32_t number, void* function);

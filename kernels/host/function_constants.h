@@ -29,9 +29,9 @@ constexpr float EXP_SMALL = 87.0f;
 constexpr float LN_TINY = 1.17549435e-38f;  // below it are subnormal numbers
 constexpr float LN_SCALE = 16777216.0f;     // 2^24
 constexpr float LN_SQRT_HALF = 0.70710678118654752f;
-constexpr std::array<float, 9> LN_POLYNOMIAL = {
-    7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
-    -1.6668057665e-1f, 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+constexpr std::array<float, 9> LN_POLYNOMIAL = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                                -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                                2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
 
 }  // namespace host
 }  // namespace AscendC

@@ -18,7 +18,7 @@ static_assert(sizeof(LoopLink) == 12, "forms are compared as bytes: no padding")
 
 namespace {
 
-// A process that needs more changes its shapes all the time. Code takes some 10 KiB.
+// A process that needs more changes its shapes all the time. With what LLVM keeps, each takes some 200 KiB.
 constexpr size_t MAX_CODES = 1024;
 // A compilation takes as long as 200,000 strips of an instruction and more.
 constexpr uint64_t THRESHOLD = 100000;
@@ -31,7 +31,7 @@ struct LoopRequests {
     std::mutex mutex;
     std::condition_variable arrived;
     std::unordered_map<std::string, LoopCode*> byForm;  // by its key
-    std::vector<std::unique_ptr<LoopCode>> codes;            // by number
+    std::vector<std::unique_ptr<LoopCode>> codes;       // by number
     std::deque<LoopCode*> waiting;
     std::atomic<uint32_t> pending{0};
     std::atomic<bool> stopped{false};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chains.h"
+#include "liveness.h"
 #include "meaning.h"
 #include "types.h"
 
@@ -170,7 +171,8 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
         if (item.operand != nullptr) {
             const bool stores = Stores(item.link);
             const bool writes = stores || Collects(item.link);
-            member.touches.push_back({item.operand, item.operand->stride * ratio, AccessOf(item.link), !stores, writes});
+            member.touches.push_back(
+                {item.operand, item.operand->stride * ratio, AccessOf(item.link), !stores, writes});
         }
     }
     if (member.rowElements > 0 && !RowsAreApart(member.touches, member.rowElements)) {
@@ -294,9 +296,9 @@ private:
     bool Feeds(const Touches& others) const
     {
         return std::any_of(others.begin(), others.end(), [this](const Touch& read) {
-            return read.reads &&
-                   std::any_of(touches.begin(), touches.end(),
-                               [&read](const Touch& made) { return made.writes && made.SameMemory(read); });
+            return read.reads && std::any_of(touches.begin(), touches.end(), [&read](const Touch& made) {
+                       return made.writes && made.SameMemory(read);
+                   });
         });
     }
     // Is all that the step touches the same memory as something that is touched already, or apart from it? Vectors are
@@ -341,102 +343,6 @@ void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// What of the Unified Buffer will be read, going backwards through the loops.
-class Liveness {
-public:
-    Liveness(const Steps& steps, const std::vector<Instruction>& instructions, const Ranges& needed)
-        : steps_(steps), instructions_(instructions), needed_(needed), forgotten_(steps.ForgottenCount())
-    {
-    }
-
-    // Marks the stores of the loop that something behind it needs.
-    void Pass(const OpenLoop& loop, LoopForm& form)
-    {
-        Forget(loop);
-        MarkNeeded(loop, form);
-        for (size_t k = loop.steps.size(); k-- > 0;) {
-            PassStep(steps_.List()[loop.steps[k]]);
-        }
-    }
-
-private:
-    // Bytes that were given up behind the loop, if nothing of before that has been passed.
-    void Forget(const OpenLoop& loop)
-    {
-        uint32_t last = 0;
-        uint32_t first = UINT32_MAX;
-        for (const uint32_t s : loop.steps) {
-            for (const uint32_t part : steps_.List()[s].parts) {
-                last = std::max(last, steps_.NumberOf(part));
-                first = std::min(first, steps_.NumberOf(part));
-            }
-        }
-        while (forgotten_ > 0 && steps_.ForgottenAt(forgotten_ - 1).number > last) {
-            const Steps::Forgotten& forgotten = steps_.ForgottenAt(--forgotten_);
-            if (forgotten.number <= lowest_) {
-                needed_.Remove(forgotten.span);
-            }
-        }
-        lowest_ = std::min(lowest_, first);
-    }
-    void MarkNeeded(const OpenLoop& loop, LoopForm& form) const
-    {
-        std::vector<uint8_t> stored;
-        size_t at = form.links.size();
-        for (size_t k = loop.steps.size(); k-- > 0;) {
-            const std::vector<ChainItem>& items = loop.items[k];
-            at -= form.links.empty() ? 0 : 1;  // END
-            for (size_t i = items.size(); i-- > 0 && !form.links.empty();) {
-                LoopLink& link = form.links[--at];
-                if (!Stores(link.link)) {
-                    continue;
-                }
-                const bool last = std::find(stored.begin(), stored.end(), link.operand) == stored.end();
-                stored.push_back(link.operand);
-                const Operand& to = *items[i].operand;
-                link.needed = last && (to.origin != NO_ORIGIN || needed_.Overlaps(SpanOf(to))) ? 1 : 0;
-            }
-        }
-    }
-    void PassStep(const Step& step)
-    {
-        if (step.items.empty()) {
-            const Instruction& instruction = instructions_[step.parts[0]];
-            const Operand& to = instruction.operands[0];
-            if (to.origin == NO_ORIGIN && to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
-                needed_.Remove(SpanOf(to));
-            }
-            for (uint32_t i = 1; i < instruction.operandCount; ++i) {
-                Read(instruction.operands[i]);
-            }
-            return;
-        }
-        for (size_t i = step.items.size(); i-- > 0;) {
-            const ChainItem& item = step.items[i];
-            if (item.operand == nullptr) {
-                continue;
-            }
-            if (Stores(item.link)) {
-                needed_.Remove(SpanOf(*item.operand));
-            } else {
-                Read(*item.operand);
-            }
-        }
-    }
-    void Read(const Operand& operand)
-    {
-        if (operand.origin == NO_ORIGIN) {
-            needed_.Add(SpanOf(operand));
-        }
-    }
-
-    const Steps& steps_;
-    const std::vector<Instruction>& instructions_;
-    Ranges needed_;
-    uint32_t forgotten_;
-    uint32_t lowest_ = UINT32_MAX;  // number of an instruction that was passed
-};
-
 // Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory.
 bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
 {
@@ -470,10 +376,9 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
     std::vector<Loop> found(open.size());
     Liveness liveness(steps, instructions, needed);
     for (size_t i = open.size(); i-- > 0;) {
-        found[i].form = WorthCompiling(open[i], steps) ? open[i].Form() : LoopForm{};
-        liveness.Pass(open[i], found[i].form);
-        found[i].steps = std::move(open[i].steps);
-        found[i].items = std::move(open[i].items);
+        LoopForm form = WorthCompiling(open[i], steps) ? open[i].Form() : LoopForm{};
+        found[i] = {std::move(open[i].steps), std::move(open[i].items), std::move(form)};
+        liveness.Pass(found[i]);
     }
     return found;
 }

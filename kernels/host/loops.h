@@ -1,8 +1,8 @@
 /*!
  * Loops: steps of a group that code made at run time can carry out in one pass, with every value in a register.
  *
- * A chain (chains.h) keeps one value in registers; what other chains make, it reads from memory. A loop takes all of the
- * chains that have to do with one another, and likewise instructions on the same short rows, of which no chains are
+ * A chain (chains.h) keeps one value in registers; what other chains make, it reads from memory. A loop takes all of
+ * the chains that have to do with one another, and likewise instructions on the same short rows, of which no chains are
  * made. Here loops are found, and brought into a form that says nothing of addresses: what has the same form shares its
  * code (loop_code.h).
  */

@@ -61,7 +61,6 @@ public:
     uint32_t NumberOf(uint32_t instruction) const { return numbers_[instruction]; }
 
 private:
-
     // A step of the group at hand, and its chain, if it is one.
     struct Open {
         std::vector<uint32_t> parts;

@@ -1,0 +1,70 @@
+/*!
+ * What arithmetic.h and simd.h do to vectors, as LLVM IR: the same operations in the same order.
+ */
+#ifndef ASCENDC_HOST_IR_ARITHMETIC_H
+#define ASCENDC_HOST_IR_ARITHMETIC_H
+
+#include <string>
+#include <unordered_map>
+
+#include "instruction.h"
+#include "ir_builder.h"
+
+namespace AscendC {
+namespace host {
+
+class IrArithmetic : public IrBuilder {
+public:
+    using IrBuilder::IrBuilder;
+
+    // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
+    std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
+    std::string OfNumbers(Opcode opcode, const std::string& a, const std::string& b);  // MAX or MIN, a not NaN
+    std::string Scalar(Opcode opcode, const std::string& a, float scalar);
+    std::string Unary(Opcode opcode, const std::string& a);
+    Vectors Exp(const Vectors& x);
+    std::string AreNan(const Vectors& x);  // a mask: lanes in which some are
+
+    // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
+    Vectors RoundToBFloat16(const Vectors& x, bool clear);
+    std::string Cleared(const std::string& bits, bool clear);
+    // Between 16 bits, as integers, and floats.
+    std::string FromHalf(const std::string& bits);
+    std::string ToHalf(const std::string& x);
+    std::string FromBFloat16(const std::string& bits);
+    std::string UpperHalves(const std::string& x);
+
+private:
+    // What is known of a value that is not NaN.
+    struct Range {
+        float least = -__builtin_inff();
+        float most = __builtin_inff();
+
+        float Magnitude() const;
+    };
+    struct ExpParts {
+        std::string p;        // exp of the rest
+        std::string shifted;  // has the integer in its low bits
+        std::string n;        // the integer
+    };
+
+    Range RangeOf(const std::string& value) const;
+    std::string WithRange(const std::string& value, const Range& range);
+    std::string Larger(const std::string& a, const std::string& b);
+    std::string Smaller(const std::string& a, const std::string& b);
+    std::string Scaled(const std::string& a, float scalar);
+    ExpParts SplitExp(const std::string& x);
+    std::string ExpOfAny(const std::string& x);
+    std::string ExpOfSmall(const std::string& x);
+    std::string PowerOfTwo(const std::string& n);
+    std::string Ln(const std::string& x);
+    std::string RoundNumber(const std::string& x, bool clear);
+    std::string RoundAny(const std::string& x, bool clear);
+
+    std::unordered_map<std::string, Range> ranges_;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_IR_ARITHMETIC_H

@@ -1,0 +1,134 @@
+#include "ir_builder.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace AscendC {
+namespace host {
+
+IrBuilder::IrBuilder(uint32_t lanes)
+    : lanes_(lanes),
+      floats_(VectorOf("float")),
+      integers_(VectorOf("i32")),
+      halves_(VectorOf("i16")),
+      masks_(VectorOf("i1"))
+{}
+
+std::string IrBuilder::Declarations() const
+{
+    const std::string suffix = ".v" + std::to_string(lanes_) + "f32(" + floats_;
+    std::string text = "declare " + floats_ + " @llvm.fma" + suffix + ", " + floats_ + ", " + floats_ + ")\n";
+    text += "declare " + floats_ + " @llvm.sqrt" + suffix + ")\n";
+    text += "declare " + floats_ + " @llvm.fabs" + suffix + ")\n";
+    text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + ")\n";
+    if (lanes_ == AVX512_LANES) {
+        text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + ", " + floats_ + ", " +
+                floats_ + ", i16, i32)\n";
+    }
+    return text;
+}
+
+// ---- text
+
+std::string IrBuilder::Let(const std::string& operation)
+{
+    std::string name = "%v" + std::to_string(names_++);
+    Define(name, operation);
+    return name;
+}
+
+void IrBuilder::Label(const std::string& label)
+{
+    body_ += label + ":\n";
+    label_ = label;
+}
+
+std::string IrBuilder::Vector(uint32_t lanes, const char* type)
+{
+    return "<" + std::to_string(lanes) + " x " + type + ">";
+}
+
+// A float as LLVM wants it: the bits of the same number as a double.
+std::string IrBuilder::Splat(float value)
+{
+    const double wide = value;
+    uint64_t bits;
+    memcpy(&bits, &wide, sizeof(bits));
+    char text[40];
+    std::snprintf(text, sizeof(text), "splat (float 0x%016llX)", static_cast<unsigned long long>(bits));
+    return text;
+}
+
+// ---- instructions
+
+std::string IrBuilder::Op(const char* operation, const std::string& a, const std::string& b)
+{
+    return Let(std::string(operation) + " " + floats_ + " " + a + ", " + b);
+}
+
+std::string IrBuilder::IntOp(const char* operation, const std::string& a, const std::string& b)
+{
+    return Let(std::string(operation) + " " + integers_ + " " + a + ", " + b);
+}
+
+std::string IrBuilder::Compare(const char* condition, const std::string& a, const std::string& b)
+{
+    return Let(std::string("fcmp ") + condition + " " + floats_ + " " + a + ", " + b);
+}
+
+std::string IrBuilder::Select(const std::string& mask, const std::string& yes, const std::string& no)
+{
+    return Let("select " + masks_ + " " + mask + ", " + floats_ + " " + yes + ", " + floats_ + " " + no);
+}
+
+std::string IrBuilder::SelectInt(const std::string& mask, const std::string& yes, const std::string& no)
+{
+    return Let("select " + masks_ + " " + mask + ", " + integers_ + " " + yes + ", " + integers_ + " " + no);
+}
+
+std::string IrBuilder::Intrinsic(const char* function, const std::vector<std::string>& arguments)
+{
+    std::string text = "call " + floats_ + " @llvm." + function + ".v" + std::to_string(lanes_) + "f32(";
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        text += (i > 0 ? ", " : "") + floats_ + " " + arguments[i];
+    }
+    return Let(text + ")");
+}
+
+std::string IrBuilder::Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
+                               const std::function<uint32_t(uint32_t)>& index)
+{
+    std::string indices;
+    for (uint32_t i = 0; i < lanes; ++i) {
+        indices += (i > 0 ? ", i32 " : "i32 ") + std::to_string(index(i));
+    }
+    return "shufflevector " + type + " " + a + ", " + type + " " + b + ", " + Vector(lanes, "i32") + " <" + indices +
+           ">";
+}
+
+Vectors IrBuilder::Unless(const std::string& mask, const std::function<Vectors()>& likely,
+                          const std::function<Vectors()>& unlikely)
+{
+    const std::string any =
+        Let("call i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + " " + mask + ")");
+    const std::string number = std::to_string(names_++);
+    Line("br i1 " + any + ", label %rare" + number + ", label %usual" + number + ", !prof !0");
+    Label("usual" + number);
+    const Vectors usual = likely();
+    const std::string fromUsual = label_;
+    Line("br label %then" + number);
+    Label("rare" + number);
+    const Vectors rare = unlikely();
+    const std::string fromRare = label_;
+    Line("br label %then" + number);
+    Label("then" + number);
+    Vectors result;
+    for (size_t k = 0; k < usual.size(); ++k) {
+        result.push_back(Let("phi " + floats_ + " [ " + usual[k] + ", %" + fromUsual + " ], [ " + rare[k] + ", %" +
+                             fromRare + " ]"));
+    }
+    return result;
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,78 @@
+/*!
+ * Writes LLVM IR on float vectors, instruction by instruction. An instruction's result is known by its name.
+ */
+#ifndef ASCENDC_HOST_IR_BUILDER_H
+#define ASCENDC_HOST_IR_BUILDER_H
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace AscendC {
+namespace host {
+
+using Vectors = std::vector<std::string>;  // names of values
+
+class IrBuilder {
+public:
+    static constexpr uint32_t AVX512_LANES = 16;
+
+    // `lanes`: floats in a vector.
+    explicit IrBuilder(uint32_t lanes);
+
+    // ---- what has been written
+
+    const std::string& Body() const { return body_; }
+    const std::string& Block() const { return label_; }  // the label of the basic block at hand
+    // What must stand before the function.
+    std::string Declarations() const;
+
+    // ---- text
+
+    void Line(const std::string& text) { body_ += "  " + text + "\n"; }
+    void Define(const std::string& name, const std::string& operation) { Line(name + " = " + operation); }
+    std::string Let(const std::string& operation);
+
+    static std::string Vector(uint32_t lanes, const char* type);
+    std::string VectorOf(const char* type) const { return Vector(lanes_, type); }
+    static std::string Splat(float value);
+    static std::string SplatInt(uint32_t value) { return "splat (i32 " + std::to_string(value) + ")"; }
+
+    // ---- instructions
+
+    std::string Op(const char* operation, const std::string& a, const std::string& b);     // on floats
+    std::string IntOp(const char* operation, const std::string& a, const std::string& b);  // on 32-bit integers
+    std::string Compare(const char* condition, const std::string& a, const std::string& b);
+    std::string Select(const std::string& mask, const std::string& yes, const std::string& no);
+    std::string SelectInt(const std::string& mask, const std::string& yes, const std::string& no);
+    std::string Intrinsic(const char* function, const std::vector<std::string>& arguments);
+    std::string Fma(const std::string& a, const std::string& b, const std::string& c)
+    {
+        return Intrinsic("fma", {a, b, c});
+    }
+    std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
+    std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
+    // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
+    static std::string Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
+                               const std::function<uint32_t(uint32_t)>& index);
+    // `likely`, or if any lane of the mask is set, `unlikely`: lists of equally many vectors.
+    Vectors Unless(const std::string& mask, const std::function<Vectors()>& likely,
+                   const std::function<Vectors()>& unlikely);
+
+protected:
+    const uint32_t lanes_;
+    const std::string floats_, integers_, halves_, masks_;  // types
+
+private:
+    void Label(const std::string& label);
+
+    std::string body_;
+    std::string label_ = "loop";
+    uint32_t names_ = 0;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_IR_BUILDER_H
