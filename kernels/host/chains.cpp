@@ -159,7 +159,7 @@ bool Chain::Copy(const Instruction& instruction)
     return true;
 }
 
-bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
+bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow, bool overwritten)
 {
     const Meaning meaning = MeaningOf(instruction);
     if (meaning.kind == Meaning::OPAQUE || items_.size() + 4 > MAX_LINKS ||
@@ -180,7 +180,7 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow)
     bool narrows = false;
     const bool axpy = meaning.kind == Meaning::AXPY;
     for (uint32_t i = 1; i < instruction.operandCount && CastsItself(instruction); ++i) {
-        if (narrow[i].type != ElementType::FLOAT && (value_ == nullptr || !Same(operands[i], *value_))) {
+        if (narrow[i].type != ElementType::FLOAT && (overwritten || !Meets(operands[i]) || value_ == nullptr)) {
             operands[i] = narrow[i].operand;
             types[i] = narrow[i].type;
             narrows = true;

@@ -24,8 +24,9 @@ class Chain {
 public:
     void Clear();
     // Takes in the next instruction; it must stay where it is as long as the chain's items are used. If so, sources
-    // that are not the chain's value become the narrow ones.
-    bool Extend(Instruction& instruction, const NarrowSources& narrow);
+    // that are not the chain's value become the narrow ones. `overwritten`: what they were cast to has replaced the
+    // chain's value since.
+    bool Extend(Instruction& instruction, const NarrowSources& narrow, bool overwritten = false);
     uint32_t Length() const { return static_cast<uint32_t>(parts_.size()); }
     const std::vector<ChainItem>& Items() const { return items_; }
     // Of each item, the instruction that it is part of.

@@ -17,6 +17,8 @@ constexpr uint32_t OPERANDS = LoopLink::NO_OPERAND;
 constexpr uint32_t REPEAT = 64;  // floats in one
 constexpr uint32_t LANES_OF_128_BITS = 4;
 
+static_assert(static_cast<uint32_t>(Link::BINARY) == 23, "Emit and AccessOf must know every link");
+
 // Do two vectors hold the even and the odd ones of twice as many elements? bfloat16 comes apart into these, and
 // together again, by half the instructions. Floats in memory need some for it.
 bool Pairs(const LoopForm& form, uint32_t lanes)

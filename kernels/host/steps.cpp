@@ -111,9 +111,11 @@ bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSou
             reads.operands[i] = narrow[i].operand;
         }
     }
+    bool overwritten = false;
     for (uint32_t i = static_cast<uint32_t>(open_.size()); i-- > 0 && open_.size() - i <= MOST_OPEN;) {
         Open& open = open_[i];
-        if (open.chain.Length() > 0 && (casts || !open.chain.OnlyCasts()) && open.chain.Extend(instruction, narrow)) {
+        if (open.chain.Length() > 0 && (casts || !open.chain.OnlyCasts()) &&
+            open.chain.Extend(instruction, narrow, overwritten)) {
             open.parts.push_back(index);
             return true;
         }
@@ -122,6 +124,7 @@ bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSou
             if (Depends(reads, instructions[part])) {
                 return false;
             }
+            overwritten = overwritten || Depends(original, instructions[part]);
         }
     }
     return false;

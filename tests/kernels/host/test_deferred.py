@@ -123,6 +123,12 @@ FOUND = {
         ("binary_repeat", "Add", "float32", 0, 8192 + 384, 0, 64, 4, (1, 1, 1, 8, 30, 8), True),
     ],
     "a sum that was loaded from global memory": [load(0, 0, 500), ("axpy", 0, 8192, 0x40400000, 500)],
+    "a result replaced by a cast of what was cast before": [
+        ("cast", "float32", "bfloat16", 8192, 49152, 0, 300),
+        ("unary", "Abs", "float32", 16384, 24576, 300),
+        ("cast", "float32", "bfloat16", 16384, 49152, 0, 300),
+        ("unary", "Sqrt", "float32", 24576, 16384, 300),
+    ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
         ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)

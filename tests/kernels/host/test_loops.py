@@ -1,6 +1,6 @@
-"""Compiled loops calculate what the chains that they stand for do, bit for bit.
+"""Compiled loops calculate what the instructions that they stand for do, bit for bit.
 
-A program runs as it did before anything was compiled, and again with the code of its loops. Its tiles are random
+A program runs instruction after instruction, and with the code of its loops. Its tiles are random
 element-wise instructions; the next tile overwrites their scratch, so that loops leave out what nobody reads.
 """
 
@@ -32,9 +32,9 @@ def compiler():
     return LoopCompiler(host_calls())
 
 
-def play(calls, gm, output_bytes=0):
+def play(calls, gm, execution="deferred", output_bytes=0):
     gm, ub = gm.view(np.uint8).copy(), FLOATS.view(np.uint8)[None].copy()
-    results = host_calls().run([program(calls)], gm, ub, "deferred", output_bytes)
+    results = host_calls().run([program(calls)], gm, ub, execution, output_bytes)
     return gm, ub, results
 
 
@@ -49,11 +49,11 @@ def compiled(compiler, calls):
 
 def assert_same_when_compiled(compiler, calls, data):
     host_calls().set_loop_threshold(NEVER)
-    expected = [play(calls, gm) for gm in data]
+    expected = [play(calls, gm, "serial") for gm in data]
     count = compiled(compiler, calls)
     for gm, (expected_gm, expected_ub, expected_results) in zip(data, expected, strict=True):
         for output_bytes in (0, 1 << 30):  # with that, inputs are prefetched
-            mine, ub, results = play(calls, gm, output_bytes)
+            mine, ub, results = play(calls, gm, output_bytes=output_bytes)
             assert results == expected_results
             for name, got, want in [("global memory", mine, expected_gm), ("Unified Buffer", ub, expected_ub)]:
                 equal = identical_or_nan(got, want)
