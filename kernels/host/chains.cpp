@@ -167,10 +167,10 @@ bool Chain::Extend(Instruction& instruction, const NarrowSources& narrow, bool o
         return false;
     }
     if (meaning.kind == Meaning::COPY) {
-        return Copy(instruction);
+        return !overwritten && Copy(instruction);
     }
     if (meaning.layout == Layout::ACCUMULATE && !parts_.empty()) {
-        return Collect(instruction, CollectLink(meaning.opcode));
+        return !overwritten && Collect(instruction, CollectLink(meaning.opcode));
     }
     if (!parts_.empty() && type_ != meaning.from) {
         return false;

@@ -129,6 +129,20 @@ FOUND = {
         ("cast", "float32", "bfloat16", 16384, 49152, 0, 300),
         ("unary", "Sqrt", "float32", 24576, 16384, 300),
     ],
+    "a result replaced by a cast, and stored": [
+        ("cast", "float32", "bfloat16", 8192, 49152, 0, 1000),
+        ("binary", "Sub", "float32", 32768, 32768, 16384, 1000),
+        ("cast", "float32", "bfloat16", 32768, 49152, 0, 1000),
+        store(50768, 32768, 1000),
+    ],
+    "a source replaced by a cast, and summed up": [
+        load(49152, 2400, 1999),
+        ("cast", "bfloat16", "float32", 40960, 16384, 1, 1999),
+        ("cast", "float32", "bfloat16", 16384, 49152, 0, 1999),
+        ("set_mask", "counter", 0, 1999),
+        ("binary_repeat", "Add", "float32", 57344, 16384, 57344, 0, 1, (1, 1, 1, 0, 8, 0), False),
+        ("clear_mask",),
+    ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
         ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
