@@ -91,10 +91,14 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
 
 
 def warm_up(run: Callable[[], Any]) -> None:
-    """Twice as long as our loops need to be asked for: what follows a first compiled one may be asked for later."""
+    """As long as our loops need to be asked for, and to be compiled. What follows a first compiled one may be asked for
+    later; calls so long that one fills the time are not made for that again.
+    """
     for _ in range(2):
-        repeat(run, _WARM_UP_SECONDS)
+        calls = repeat(run, _WARM_UP_SECONDS)
         loop_compiler.wait(native())
+        if len(calls) == 1:
+            break
 
 
 def repeat(run: Callable[[], Any], seconds: float) -> list[float]:
