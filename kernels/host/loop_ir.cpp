@@ -26,14 +26,14 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
     int32_t gain = 0;
     std::vector<uint8_t> known;  // operands that need not be read
     for (const LoopLink& link : form.links) {
-        const Access access = AccessOf(link.link);
+        const LinkAccess access = AccessOf(link.link);
         const bool reads = !Stores(link.link) && std::find(known.begin(), known.end(), link.operand) == known.end();
-        if (access == Access::HALF) {
+        if (access == LinkAccess::HALF) {
             return false;
         }
-        if (access == Access::BFLOAT16) {
+        if (access == LinkAccess::BFLOAT16) {
             gain += reads ? 2 : static_cast<int32_t>(link.needed);
-        } else if (access == Access::FLOAT && (reads || link.needed != 0)) {
+        } else if (access == LinkAccess::FLOAT && (reads || link.needed != 0)) {
             gain -= 2;
         }
         known.push_back(link.operand);
@@ -83,7 +83,7 @@ private:
     void Prepare()
     {
         for (const LoopLink& link : form_.links) {
-            if (link.operand == LoopLink::NO_OPERAND || access_[link.operand] != Access::NONE) {
+            if (link.operand == LoopLink::NO_OPERAND || access_[link.operand] != LinkAccess::NONE) {
                 continue;
             }
             access_[link.operand] = AccessOf(link.link);
@@ -98,9 +98,9 @@ private:
                 ir_.Define(base, "getelementptr i8, ptr " + first + ", i64 " + down);
             }
             IrBuilder& before = byRow_ ? ir_ : entry_;
-            if (access_[link.operand] == Access::BLOCK) {
+            if (access_[link.operand] == LinkAccess::BLOCK) {
                 PrepareBlock(link.operand, before);
-            } else if (access_[link.operand] == Access::LANES) {
+            } else if (access_[link.operand] == LinkAccess::LANES) {
                 PrepareLanes(link.operand, before);
             }
         }
@@ -199,13 +199,13 @@ private:
     const Vectors& Read(const LoopLink& link)
     {
         Vectors& known = known_[link.operand];
-        const Access access = access_[link.operand];
+        const LinkAccess access = access_[link.operand];
         for (uint32_t k = static_cast<uint32_t>(known.size()); k < count_; ++k) {
-            known.push_back(access == Access::FLOAT  ? Load(link, k, "float")
-                            : paired_                ? ReadOfPair(link, k)
-                            : access == Access::HALF ? ir_.FromHalf(Load(link, k, "i16"))
-                                                     : ir_.FromBFloat16(Load(link, k, "i16")));
-            if (paired_ && access == Access::FLOAT && k % 2 == 1) {
+            known.push_back(access == LinkAccess::FLOAT  ? Load(link, k, "float")
+                            : paired_                    ? ReadOfPair(link, k)
+                            : access == LinkAccess::HALF ? ir_.FromHalf(Load(link, k, "i16"))
+                                                         : ir_.FromBFloat16(Load(link, k, "i16")));
+            if (paired_ && access == LinkAccess::FLOAT && k % 2 == 1) {
                 const std::string even = ir_.Let(Apart(known[k - 1], known[k], 0));
                 known[k] = ir_.Let(Apart(known[k - 1], known[k], 1));
                 known[k - 1] = even;
@@ -456,7 +456,7 @@ private:
     uint32_t valid_ = 0;  // lanes of them
     Vectors value_;
     std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
-    std::array<Access, OPERANDS> access_{};
+    std::array<LinkAccess, OPERANDS> access_{};
     std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number
 };

@@ -12,41 +12,41 @@
 namespace AscendC {
 namespace host {
 
-Access AccessOf(Link link)
+LinkAccess AccessOf(Link link)
 {
     switch (link) {
         case Link::LOAD_FLOAT:
         case Link::STORE_FLOAT:
         case Link::AXPY:
-            return Access::FLOAT;
+            return LinkAccess::FLOAT;
         case Link::LOAD_HALF:
         case Link::STORE_HALF:
-            return Access::HALF;
+            return LinkAccess::HALF;
         case Link::LOAD_BFLOAT16:
         case Link::STORE_BFLOAT16:
         case Link::CAST_BFLOAT16:
-            return Access::BFLOAT16;
+            return LinkAccess::BFLOAT16;
         case Link::SUM:
         case Link::LARGEST:
         case Link::SMALLEST:
-            return Access::LANES;
+            return LinkAccess::LANES;
         default:
             break;
     }
     if (link < Link::BINARY) {
-        return Access::NONE;
+        return LinkAccess::NONE;
     }
     switch (OtherOf(link)) {
         case Other::STREAM:
-            return Access::FLOAT;
+            return LinkAccess::FLOAT;
         case Other::STREAM_HALF:
-            return Access::HALF;
+            return LinkAccess::HALF;
         case Other::STREAM_BFLOAT16:
-            return Access::BFLOAT16;
+            return LinkAccess::BFLOAT16;
         case Other::BLOCK:
-            return Access::BLOCK;
+            return LinkAccess::BLOCK;
         default:
-            return Access::NONE;
+            return LinkAccess::NONE;
     }
 }
 
@@ -70,7 +70,7 @@ constexpr uint32_t MAX_ROW_ELEMENTS = 256;
 struct Touch {
     const Operand* operand;
     int64_t stride;  // bytes from a unit to the next
-    Access access;
+    LinkAccess access;
     bool reads;
     bool writes;
 
@@ -96,9 +96,9 @@ struct Member {
     Touches touches;
 };
 
-uint32_t SizeOf(Access access)
+uint32_t SizeOf(LinkAccess access)
 {
-    return access == Access::HALF || access == Access::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+    return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 // What an instruction does to each row, as a chain does it to elements; empty: that cannot be said.
@@ -152,7 +152,8 @@ std::vector<ChainItem> RowItems(const Instruction& instruction)
 bool RowsAreApart(const Touches& touches, uint32_t rowElements)
 {
     return std::all_of(touches.begin(), touches.end(), [rowElements](const Touch& touch) {
-        const int64_t bytes = touch.access == Access::LANES ? ONE_REPEAT_BYTE_SIZE : rowElements * SizeOf(touch.access);
+        const int64_t bytes =
+            touch.access == LinkAccess::LANES ? ONE_REPEAT_BYTE_SIZE : rowElements * SizeOf(touch.access);
         return !touch.writes || touch.stride >= bytes;
     });
 }
@@ -181,7 +182,7 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     if (member.items.empty()) {
         member.touches.clear();
         for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-            member.touches.push_back({&instruction.operands[i], 0, Access::NONE, i > 0, i == 0});
+            member.touches.push_back({&instruction.operands[i], 0, LinkAccess::NONE, i > 0, i == 0});
         }
     }
     return member;
@@ -190,14 +191,14 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
 // Columns of the same rows, which never meet?
 bool AreColumns(const Touch& a, const Touch& b, uint32_t rowElements)
 {
-    if (rowElements == 0 || a.stride != b.stride || a.stride <= 0 || a.access == Access::NONE ||
-        b.access == Access::NONE) {
+    if (rowElements == 0 || a.stride != b.stride || a.stride <= 0 || a.access == LinkAccess::NONE ||
+        b.access == LinkAccess::NONE) {
         return false;
     }
     const auto bytesOf = [rowElements](const Touch& touch) -> int64_t {
-        return touch.access == Access::LANES   ? ONE_REPEAT_BYTE_SIZE
-               : touch.access == Access::BLOCK ? ONE_BLK_SIZE
-                                               : rowElements * SizeOf(touch.access);
+        return touch.access == LinkAccess::LANES   ? ONE_REPEAT_BYTE_SIZE
+               : touch.access == LinkAccess::BLOCK ? ONE_BLK_SIZE
+                                                   : rowElements * SizeOf(touch.access);
     };
     int64_t distance = (b.operand->base - a.operand->base) % a.stride;
     distance += distance < 0 ? a.stride : 0;
@@ -309,7 +310,7 @@ private:
             const auto apart = [&](const Touch& b) {
                 // The code goes through all links for some elements, then for the next: of two that collect in the same
                 // lanes, the second one would begin before the first one is done.
-                const bool collect = a.access == Access::LANES && b.access == Access::LANES && &a != &b;
+                const bool collect = a.access == LinkAccess::LANES && b.access == LinkAccess::LANES && &a != &b;
                 return (a.SameMemory(b) && !collect) || !a.Conflicts(b) || AreColumns(a, b, rowElements);
             };
             return std::all_of(touches.begin(), touches.end(), apart) && std::all_of(step.begin(), step.end(), apart);

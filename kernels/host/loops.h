@@ -25,8 +25,8 @@ namespace host {
 constexpr uint32_t LOOP_ELEMENTS = 128;
 
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
-enum class Access : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
-Access AccessOf(Link link);
+enum class LinkAccess : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
+LinkAccess AccessOf(Link link);
 
 // A link of a chain of the loop. No padding: forms are compared as bytes.
 struct LoopLink {
