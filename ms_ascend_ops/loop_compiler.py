@@ -101,8 +101,9 @@ def start(module: Any) -> None:
     thread = threading.Thread(target=LoopCompiler(module).serve, name="ms_ascend_ops loops", daemon=True)
 
     def stop() -> None:
-        module.stop_loops()
-        thread.join()
+        while thread.is_alive():  # again: just before it waits, it would not hear of it
+            module.stop_loops()
+            thread.join(0.1)
 
     atexit.register(stop)
     os.register_at_fork(after_in_child=module.stop_loops)  # the thread is not in the child

@@ -198,7 +198,6 @@ def function(name):
 
 
 def test_what_llvm_refuses_goes_on_interpreted(caplog):
-    pytest.importorskip("llvmlite")
     requests = Requests("no IR", function("loop1"), function("another_name"), function("loop3"))
     with caplog.at_level(logging.WARNING, loop_compiler.__name__):
         LoopCompiler(requests).serve()

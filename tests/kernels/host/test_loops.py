@@ -13,8 +13,6 @@ from ms_ascend_ops.loop_compiler import LoopCompiler
 from tests.kernels.host.module import host_calls, program
 from tests.kernels.host.test_deferred import identical_or_nan
 
-pytest.importorskip("llvmlite")
-
 SLOT = 8 * 1024
 SLOTS = 7
 LANES = SLOT * SLOTS  # behind them: 64 lanes that collect, and a DataBlock
