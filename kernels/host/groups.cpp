@@ -1,6 +1,7 @@
 #include "groups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "types.h"
 
@@ -10,7 +11,7 @@ namespace host {
 namespace {
 
 // Instructions on so few elements gain nothing from company.
-constexpr uint32_t TINY_ELEMENTS = 256;
+constexpr uint32_t TINY_ELEMENTS = 128;
 
 bool Overlap(const Operand& a, const Operand& b)
 {
@@ -65,6 +66,21 @@ bool KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t un
         }
     }
     return true;
+}
+
+// Does `later` go over what `earlier` goes over, and one of them writes it? Not if it reads the same in every unit.
+bool WalksWith(const Instruction& earlier, const Instruction& later)
+{
+    for (uint32_t a = 0; a < earlier.operandCount; ++a) {
+        for (uint32_t b = 0; b < later.operandCount; ++b) {
+            const bool writes = a == 0 || b == 0;
+            const bool stays = b > 0 && later.operands[b].stride == 0;
+            if (writes && !stays && Overlap(earlier.operands[a], later.operands[b])) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 }  // namespace
@@ -124,13 +140,47 @@ void Groups::Append(const Instruction& instruction)
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
     if (!groups_.empty() && instruction.units * instruction.lanes > TINY_ELEMENTS) {
-        Group& group = groups_.back();
-        if (group.units * group.elements > TINY_ELEMENTS && Joins(group, instruction)) {
-            AddTo(group, index);
+        const Group& group = groups_.back();
+        if (group.units * group.elements > TINY_ELEMENTS && (Joins(group, instruction) || SplitsFor(instruction))) {
+            AddTo(groups_.back(), index);
             return;
         }
     }
     groups_.push_back({{index}, instruction.units, instruction.lanes, instruction.granule > 1});
+}
+
+// May the last group come apart, so that the instruction joins the later part? Only if that has nothing to do with the
+// earlier part but to read, as a whole in every unit, what it has made: such as a table, and what is done with it.
+bool Groups::SplitsFor(const Instruction& later)
+{
+    Group& group = groups_.back();
+    const auto member = [&](size_t i) -> const Instruction& { return instructions_[group.members[i]]; };
+    const size_t count = group.members.size();
+    const uint32_t units = std::min(group.units, later.units);
+    size_t cut = 0;
+    for (size_t i = 0; i < count; ++i) {
+        cut = KeepsStep(member(i), later, units) ? cut : i + 1;
+    }
+    for (size_t i = cut; i < count && cut > 0; ++i) {
+        for (size_t k = 0; k < cut; ++k) {
+            cut = WalksWith(member(k), member(i)) ? i + 1 : cut;
+        }
+    }
+    if (cut == 0 || cut == count) {
+        return false;
+    }
+    Group parts[2];
+    for (size_t i = 0; i < count; ++i) {
+        Group& part = parts[i < cut ? 0 : 1];
+        part.units = group.units;  // of which all of them have a multiple
+        AddTo(part, group.members[i]);
+    }
+    if (!Joins(parts[1], later)) {
+        return false;
+    }
+    group = std::move(parts[0]);
+    groups_.push_back(std::move(parts[1]));
+    return true;
 }
 
 bool Groups::Joins(const Group& group, const Instruction& later) const

@@ -19,9 +19,9 @@ constexpr uint32_t STRIP_ELEMENTS = 512;
 
 struct Group {
     std::vector<uint32_t> members;  // indices of instructions, in order
-    uint32_t units;                 // of its coarsest instruction; every other has a multiple of it
-    uint32_t elements;              // of its widest instruction in one such unit
-    bool granular;                  // a member wants strips at multiples of GRANULE units
+    uint32_t units = 0;             // of its coarsest instruction, or less; every other has a multiple of it
+    uint32_t elements = 0;          // of its widest instruction in one such unit
+    bool granular = false;          // a member wants strips at multiples of GRANULE units
 };
 
 class Groups {
@@ -42,6 +42,7 @@ public:
 private:
     bool Joins(const Group& group, const Instruction& later) const;
     bool Widens(const Instruction& later);
+    bool SplitsFor(const Instruction& later);
     bool SinkCopy(const Instruction& copy);
     void Append(const Instruction& instruction);
     void AddTo(Group& group, uint32_t index);

@@ -5,6 +5,22 @@
 namespace AscendC {
 namespace host {
 
+namespace {
+
+// Does one store write all that the other one does?
+bool Covers(const LoopForm& form, const LoopLink& store, const LoopLink& other)
+{
+    if (!form.byRow) {
+        return store.operand == other.operand;
+    }
+    const LoopRows& rows = form.rows[store.operand];
+    const LoopRows& others = form.rows[other.operand];
+    return rows.whole == others.whole && rows.column <= others.column &&
+           rows.column + store.elements >= others.column + other.elements;
+}
+
+}  // namespace
+
 void Liveness::Pass(Loop& loop)
 {
     Forget(loop);
@@ -37,7 +53,7 @@ void Liveness::Forget(const Loop& loop)
 void Liveness::MarkNeeded(Loop& loop) const
 {
     std::vector<LoopLink>& links = loop.form.links;
-    std::vector<uint8_t> stored;
+    std::vector<const LoopLink*> stored;
     size_t at = links.size();
     for (size_t k = loop.steps.size(); k-- > 0;) {
         const std::vector<ChainItem>& items = loop.items[k];
@@ -47,8 +63,9 @@ void Liveness::MarkNeeded(Loop& loop) const
             if (!Stores(link.link)) {
                 continue;
             }
-            const bool last = std::find(stored.begin(), stored.end(), link.operand) == stored.end();
-            stored.push_back(link.operand);
+            const bool last = std::none_of(stored.begin(), stored.end(),
+                                           [&](const LoopLink* later) { return Covers(loop.form, *later, link); });
+            stored.push_back(&link);
             const Operand& to = *items[i].operand;
             link.needed = last && (to.origin != NO_ORIGIN || needed_.Overlaps(SpanOf(to))) ? 1 : 0;
         }

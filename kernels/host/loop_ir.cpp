@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,29 @@ constexpr uint32_t REPEAT = 64;  // floats in one
 constexpr uint32_t LANES_OF_128_BITS = 4;
 
 static_assert(static_cast<uint32_t>(Link::BINARY) == 23, "Emit and AccessOf must know every link");
+
+// Do links work on different columns of a row? Then all of it must be in registers at once.
+bool HasColumns(const LoopForm& form)
+{
+    uint16_t elements = 0;
+    for (const LoopLink& link : form.links) {
+        if (elements != 0 && link.elements != 0 && link.elements != elements) {
+            return true;
+        }
+        elements = std::max(elements, link.elements);
+    }
+    for (uint32_t i = 0; i < form.rows.size(); ++i) {
+        if (form.rows[i].whole != i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t RowElements(const LoopForm& form)
+{
+    return form.links.front().elements;
+}
 
 // Do two vectors hold the even and the odd ones of twice as many elements? bfloat16 comes apart into these, and
 // together again, by half the instructions. Floats in memory need some for it.
@@ -38,29 +62,23 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
         }
         known.push_back(link.operand);
     }
-    return form.rowElements == 0 && lanes > LANES_OF_128_BITS && gain > 0;
+    return !form.byRow && lanes > LANES_OF_128_BITS && gain > 0;
 }
 
 class LoopWriter {
 public:
     LoopWriter(const LoopForm& form, uint32_t lanes)
-        : form_(form), lanes_(lanes), byRow_(form.rowElements > 0), paired_(Pairs(form, lanes)), ir_(lanes)
+        : form_(form), lanes_(lanes), byRow_(form.byRow), paired_(Pairs(form, lanes)), ir_(lanes)
     {}
 
     std::string Write(const std::string& name)
     {
         Prepare();
-        const uint32_t elements = byRow_ ? form_.rowElements : AtOnce();
-        const uint32_t vectors = elements / lanes_;
         valid_ = lanes_;
-        for (first_ = 0; first_ < vectors; first_ += count_) {
-            count_ = std::min(vectors - first_, VectorsAtOnce());
+        if (HasColumns(form_)) {
             EmitAll();
-        }
-        valid_ = elements % lanes_;
-        if (valid_ > 0) {
-            count_ = 1;
-            EmitAll();
+        } else {
+            EmitBatches(byRow_ ? RowElements(form_) : AtOnce());
         }
         if (byRow_) {
             StoreLanes(ir_);
@@ -76,6 +94,20 @@ private:
     static std::string Lane(uint8_t operand, uint32_t k, const char* when)
     {
         return Name("lanes", operand) + "_" + std::to_string(k) + when;
+    }
+
+    void EmitBatches(uint32_t elements)
+    {
+        const uint32_t vectors = elements / lanes_;
+        for (first_ = 0; first_ < vectors; first_ += count_) {
+            count_ = std::min(vectors - first_, VectorsAtOnce());
+            EmitAll();
+        }
+        valid_ = elements % lanes_;
+        if (valid_ > 0) {
+            count_ = 1;
+            EmitAll();
+        }
     }
 
     // ---- before the loop: addresses; and before it, or before each row, DataBlocks and lanes that collect
@@ -94,7 +126,7 @@ private:
             entry_.Define(place, "getelementptr i8, ptr %links, i64 " + std::to_string(offset));
             entry_.Define(first, "load ptr, ptr " + place);
             if (byRow_) {
-                const std::string down = ir_.Let("mul i64 %i, " + std::to_string(form_.strides[link.operand]));
+                const std::string down = ir_.Let("mul i64 %i, " + std::to_string(form_.rows[link.operand].stride));
                 ir_.Define(base, "getelementptr i8, ptr " + first + ", i64 " + down);
             }
             IrBuilder& before = byRow_ ? ir_ : entry_;
@@ -195,23 +227,43 @@ private:
                  Alignment(type));
     }
 
-    // The elements of an operand as floats; those that the loop knows are not read.
-    const Vectors& Read(const LoopLink& link)
+    // What is known of vector k of an operand; empty: nothing.
+    std::string& Known(const LoopLink& link, uint32_t k)
     {
-        Vectors& known = known_[link.operand];
+        if (!byRow_) {
+            return known_[{link.operand, k}];
+        }
+        const LoopRows& rows = form_.rows[link.operand];
+        return known_[{rows.whole, rows.column / static_cast<int32_t>(lanes_) + static_cast<int32_t>(first_ + k)}];
+    }
+    void Keep(const LoopLink& link, const Vectors& values)
+    {
+        for (uint32_t k = 0; k < count_; ++k) {
+            Known(link, k) = values[k];
+        }
+    }
+    // The elements of an operand as floats; those that the loop knows are not read.
+    Vectors Read(const LoopLink& link)
+    {
+        Vectors values;
         const LinkAccess access = access_[link.operand];
-        for (uint32_t k = static_cast<uint32_t>(known.size()); k < count_; ++k) {
-            known.push_back(access == LinkAccess::FLOAT  ? Load(link, k, "float")
-                            : paired_                    ? ReadOfPair(link, k)
-                            : access == LinkAccess::HALF ? ir_.FromHalf(Load(link, k, "i16"))
-                                                         : ir_.FromBFloat16(Load(link, k, "i16")));
+        for (uint32_t k = 0; k < count_; ++k) {
+            values.push_back(Known(link, k));
+            if (!values[k].empty()) {
+                continue;
+            }
+            values[k] = access == LinkAccess::FLOAT  ? Load(link, k, "float")
+                        : paired_                    ? ReadOfPair(link, k)
+                        : access == LinkAccess::HALF ? ir_.FromHalf(Load(link, k, "i16"))
+                                                     : ir_.FromBFloat16(Load(link, k, "i16"));
             if (paired_ && access == LinkAccess::FLOAT && k % 2 == 1) {
-                const std::string even = ir_.Let(Apart(known[k - 1], known[k], 0));
-                known[k] = ir_.Let(Apart(known[k - 1], known[k], 1));
-                known[k - 1] = even;
+                const std::string even = ir_.Let(Apart(values[k - 1], values[k], 0));
+                values[k] = ir_.Let(Apart(values[k - 1], values[k], 1));
+                values[k - 1] = even;
             }
         }
-        return known;
+        Keep(link, values);
+        return values;
     }
     // Two elements of 16 bits are the halves of 32.
     std::string ReadOfPair(const LoopLink& link, uint32_t k)
@@ -227,7 +279,7 @@ private:
             const std::string value = paired_ ? ir_.Let(Together(value_[k & ~1u], value_[k | 1u], k % 2)) : value_[k];
             Store(link, k, "float", value);
         }
-        known_[link.operand] = value_;
+        Keep(link, value_);
     }
     void KeepHalf(const LoopLink& link)
     {
@@ -239,7 +291,7 @@ private:
             }
             rounded.push_back(ir_.FromHalf(bits));
         }
-        known_[link.operand] = rounded;
+        Keep(link, rounded);
     }
     // The upper halves of the value, which becomes what they are: two vectors at a time where there are two.
     void KeepBFloat16(const LoopLink& link)
@@ -255,7 +307,7 @@ private:
         for (std::string& value : value_) {
             value = ir_.Cleared(ir_.AsInt(value), true);
         }
-        known_[link.operand] = value_;
+        Keep(link, value_);
     }
     void KeepPair(const LoopLink& link, uint32_t k)
     {
@@ -305,16 +357,19 @@ private:
         }
         return "<" + lanes + ">";
     }
-    std::string SecondOf(const LoopLink& link, uint32_t k)
+    Vectors SecondOf(const LoopLink& link)
     {
-        switch (OtherOf(link.link)) {
-            case Other::SELF:
-                return value_[k];
-            case Other::BLOCK:
-                return Name("block", link.operand) + "_" + std::to_string((first_ + k) % BlockParts());
-            default:
-                return Read(link)[k];
+        if (OtherOf(link.link) == Other::SELF) {
+            return value_;
         }
+        if (OtherOf(link.link) != Other::BLOCK) {
+            return Read(link);
+        }
+        Vectors block;
+        for (uint32_t k = 0; k < count_; ++k) {
+            block.push_back(Name("block", link.operand) + "_" + std::to_string((first_ + k) % BlockParts()));
+        }
+        return block;
     }
     template <class F>
     void Each(F&& function)
@@ -325,9 +380,11 @@ private:
     }
     void EmitAll()
     {
-        known_.assign(OPERANDS, {});
+        known_.clear();
         value_.clear();
+        const bool columns = HasColumns(form_);
         for (const LoopLink& link : form_.links) {
+            count_ = columns && link.elements > 0 ? link.elements / lanes_ : count_;
             Emit(link);
         }
     }
@@ -384,7 +441,7 @@ private:
             case Link::RELU:
                 return unary(Opcode::RELU);
             case Link::AXPY: {
-                const Vectors& other = Read(link);
+                const Vectors other = Read(link);
                 Each([&](const std::string& v, uint32_t k) {
                     return ir_.Fma(other[k], IrBuilder::Splat(link.scalar), v);
                 });
@@ -400,10 +457,10 @@ private:
                 value_.clear();
                 break;
             default:
+                const Vectors others = SecondOf(link);
                 Each([&](const std::string& v, uint32_t k) {
-                    const std::string other = SecondOf(link, k);
                     const Opcode opcode = OpcodeOf(link.link);
-                    return IsSwapped(link.link) ? ir_.Binary(opcode, other, v) : ir_.Binary(opcode, v, other);
+                    return IsSwapped(link.link) ? ir_.Binary(opcode, others[k], v) : ir_.Binary(opcode, v, others[k]);
                 });
         }
     }
@@ -455,7 +512,7 @@ private:
     uint32_t count_ = 0;
     uint32_t valid_ = 0;  // lanes of them
     Vectors value_;
-    std::vector<Vectors> known_;  // of each operand: the elements, as far as they are in registers
+    std::map<std::pair<uint32_t, int32_t>, std::string> known_;  // by operand and vector: what is in registers
     std::array<LinkAccess, OPERANDS> access_{};
     std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number

@@ -52,8 +52,8 @@ LinkAccess AccessOf(Link link)
 
 std::string LoopForm::Key() const
 {
-    std::string key(reinterpret_cast<const char*>(&rowElements), sizeof(rowElements));
-    key.append(reinterpret_cast<const char*>(strides.data()), strides.size() * sizeof(strides[0]));
+    std::string key(1, byRow ? 'r' : 'e');
+    key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
     return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
 }
 
@@ -62,27 +62,75 @@ namespace {
 constexpr uint32_t MAX_LOOP_LINKS = 160;
 constexpr uint32_t MAX_LOOP_OPERANDS = 32;
 // How far back a loop is looked for that a step goes on with.
-constexpr uint32_t MAX_BACK = 16;
+constexpr uint32_t MAX_BACK = 64;
 // The code of a row has no inner loop.
 constexpr uint32_t MAX_ROW_ELEMENTS = 256;
+// Columns of a row are told apart by so many, whole vectors of any CPU.
+constexpr uint32_t COLUMNS = 16;
+
+uint32_t SizeOf(LinkAccess access)
+{
+    return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+}
 
 // What a step does to memory. A unit is one of the group.
 struct Touch {
     const Operand* operand;
-    int64_t stride;  // bytes from a unit to the next
+    int64_t stride;     // bytes from a unit to the next
+    uint32_t elements;  // of a unit that is a row; 0: it is an element
     LinkAccess access;
     bool reads;
     bool writes;
 
-    bool SameMemory(const Touch& other) const
-    {
-        return operand->base == other.operand->base && stride == other.stride &&
-               operand->origin == other.operand->origin && access == other.access;
-    }
+    bool SameMemory(const Touch& other) const { return IsAlike(other) && operand->base == other.operand->base; }
     bool Conflicts(const Touch& other) const
     {
         return (writes || other.writes) && SpanOf(*operand).Overlaps(SpanOf(*other.operand));
     }
+    bool IsApart(const Touch& other) const { return !Conflicts(other) || IsBeside(other); }
+    // The code goes through all links for some elements, then for the next: of two that collect in the same lanes, the
+    // second one would begin before the first one is done.
+    bool MayFollow(const Touch& other) const
+    {
+        const bool collect = access == LinkAccess::LANES && other.access == LinkAccess::LANES;
+        return IsApart(other) || (SameMemory(other) && !collect);
+    }
+    // Bytes of a row.
+    int64_t Bytes() const
+    {
+        return access == LinkAccess::LANES   ? ONE_REPEAT_BYTE_SIZE
+               : access == LinkAccess::BLOCK ? ONE_BLK_SIZE
+                                             : elements * SizeOf(access);
+    }
+    // Columns of the same rows, which never meet?
+    bool IsBeside(const Touch& other) const
+    {
+        if (elements == 0 || stride != other.stride || stride <= 0 || access == LinkAccess::NONE ||
+            other.access == LinkAccess::NONE) {
+            return false;
+        }
+        int64_t distance = BytesTo(other) % stride;
+        distance += distance < 0 ? stride : 0;
+        return distance >= Bytes() && distance + other.Bytes() <= stride;
+    }
+    // Columns of the same rows, whole vectors apart?
+    bool SharesRows(const Touch& other) const
+    {
+        const bool columns =
+            access == LinkAccess::FLOAT || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;
+        const int64_t bytes = BytesTo(other);
+        return HasWhole() && other.HasWhole() && columns && IsAlike(other) && bytes % (COLUMNS * SizeOf(access)) == 0 &&
+               std::max(Bytes(), bytes + other.Bytes()) - std::min<int64_t>(0, bytes) <= stride;
+    }
+    bool HasWhole() const { return elements > 0 && elements % COLUMNS == 0; }
+    int32_t ColumnsTo(const Touch& other) const { return static_cast<int32_t>(BytesTo(other) / SizeOf(access)); }
+
+private:
+    bool IsAlike(const Touch& other) const
+    {
+        return stride == other.stride && operand->origin == other.operand->origin && access == other.access;
+    }
+    int64_t BytesTo(const Touch& other) const { return other.operand->base - operand->base; }
 };
 
 using Touches = std::vector<Touch>;
@@ -94,12 +142,8 @@ struct Member {
     uint32_t rowElements;  // 0: a unit is an element
     std::vector<ChainItem> items;
     Touches touches;
+    bool compiles = false;
 };
-
-uint32_t SizeOf(LinkAccess access)
-{
-    return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
-}
 
 // What an instruction does to each row, as a chain does it to elements; empty: that cannot be said.
 std::vector<ChainItem> RowItems(const Instruction& instruction)
@@ -148,21 +192,27 @@ std::vector<ChainItem> RowItems(const Instruction& instruction)
     }
 }
 
-// Does every row of what is written lie behind the one before?
-bool RowsAreApart(const Touches& touches, uint32_t rowElements)
+// Is all that the step touches the same memory or apart? Vectors are all that a loop can take from one link to another,
+// and a step that shifts columns may see some of its own.
+bool IsSound(const Touches& touches)
 {
-    return std::all_of(touches.begin(), touches.end(), [rowElements](const Touch& touch) {
-        const int64_t bytes =
-            touch.access == LinkAccess::LANES ? ONE_REPEAT_BYTE_SIZE : rowElements * SizeOf(touch.access);
-        return !touch.writes || touch.stride >= bytes;
+    return std::all_of(touches.begin(), touches.end(), [&touches](const Touch& a) {
+        return std::all_of(touches.begin(), touches.end(), [&a](const Touch& b) { return &a == &b || a.MayFollow(b); });
     });
+}
+
+// Does every row of what is written lie behind the one before?
+bool RowsAreApart(const Touches& touches)
+{
+    return std::all_of(touches.begin(), touches.end(),
+                       [](const Touch& touch) { return !touch.writes || touch.stride >= touch.Bytes(); });
 }
 
 Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions)
 {
     const Instruction& instruction = instructions[step.parts[0]];
     const uint32_t ratio = instruction.units / group.units;
-    Member member{index, group.units, 0, step.items, {}};
+    Member member{index, group.units, 0, step.items, {}, false};
     if (step.items.empty()) {
         member.rowElements = instruction.lanes > 1 ? instruction.lanes : ratio;
         const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (instruction.lanes == 1 || ratio == 1);
@@ -173,36 +223,20 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
             const bool stores = Stores(item.link);
             const bool writes = stores || Collects(item.link);
             member.touches.push_back(
-                {item.operand, item.operand->stride * ratio, AccessOf(item.link), !stores, writes});
+                {item.operand, item.operand->stride * ratio, member.rowElements, AccessOf(item.link), !stores, writes});
         }
     }
-    if (member.rowElements > 0 && !RowsAreApart(member.touches, member.rowElements)) {
+    if (member.rowElements > 0 && !RowsAreApart(member.touches)) {
         member.items.clear();
     }
     if (member.items.empty()) {
         member.touches.clear();
         for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-            member.touches.push_back({&instruction.operands[i], 0, LinkAccess::NONE, i > 0, i == 0});
+            member.touches.push_back({&instruction.operands[i], 0, 0, LinkAccess::NONE, i > 0, i == 0});
         }
     }
+    member.compiles = !member.items.empty() && IsSound(member.touches);
     return member;
-}
-
-// Columns of the same rows, which never meet?
-bool AreColumns(const Touch& a, const Touch& b, uint32_t rowElements)
-{
-    if (rowElements == 0 || a.stride != b.stride || a.stride <= 0 || a.access == LinkAccess::NONE ||
-        b.access == LinkAccess::NONE) {
-        return false;
-    }
-    const auto bytesOf = [rowElements](const Touch& touch) -> int64_t {
-        return touch.access == LinkAccess::LANES   ? ONE_REPEAT_BYTE_SIZE
-               : touch.access == LinkAccess::BLOCK ? ONE_BLK_SIZE
-                                                   : rowElements * SizeOf(touch.access);
-    };
-    int64_t distance = (b.operand->base - a.operand->base) % a.stride;
-    distance += distance < 0 ? a.stride : 0;
-    return distance >= bytesOf(a) && distance + bytesOf(b) <= a.stride;
 }
 
 bool Conflict(const Touches& a, const Touches& b)
@@ -212,25 +246,38 @@ bool Conflict(const Touches& a, const Touches& b)
     });
 }
 
+// Have they nothing to do with each other? What stays the same from unit to unit is small.
+bool Apart(const Touches& a, const Touches& b)
+{
+    return std::none_of(a.begin(), a.end(), [&b](const Touch& x) {
+        return std::any_of(b.begin(), b.end(), [&x](const Touch& y) {
+            const bool stays = x.stride == 0 && y.stride == 0 && x.access != LinkAccess::NONE;
+            return x.Conflicts(y) || (!stays && SpanOf(*x.operand).Overlaps(SpanOf(*y.operand)));
+        });
+    });
+}
+
 // A loop while steps are added to it.
 struct OpenLoop {
     std::vector<uint32_t> steps;
     std::vector<std::vector<ChainItem>> items;
-    Touches touches;  // nothing twice
+    Touches touches;             // nothing twice
+    std::vector<LoopRows> rows;  // of each of them
     uint32_t units = 0;
-    uint32_t rowElements = 0;
+    uint32_t rowElements = 0;  // of the first step
     std::vector<LoopLink> links;
     bool compiles = false;
+    bool alone = false;
 
     explicit OpenLoop(Member&& first) : units(first.units), rowElements(first.rowElements)
     {
-        compiles = !first.items.empty() && Fits(first.touches);
+        compiles = first.compiles;
         Add(std::move(first));
     }
     // May the step become part of it?
     bool Takes(const Member& member) const
     {
-        return Takes(member.rowElements, member.touches, member.items.size() + 1);
+        return member.compiles && Takes(member.rowElements, member.touches, member.items.size() + 1);
     }
     // May all that the other loop does come behind what this one does?
     bool Takes(const OpenLoop& other) const
@@ -244,9 +291,9 @@ struct OpenLoop {
         for (const ChainItem& item : member.items) {
             const bool touches = item.operand != nullptr;
             const uint8_t operand = touches ? NumberOf(member.touches[next++]) : LoopLink::NO_OPERAND;
-            links.push_back({item.link, operand, static_cast<uint16_t>(links.size()), 0, item.scalar});
+            AddLink({item.link, operand, 0, static_cast<uint16_t>(member.rowElements), 0, item.scalar});
         }
-        links.push_back({Link::END, LoopLink::NO_OPERAND, static_cast<uint16_t>(links.size()), 0, 0.0f});
+        AddLink({Link::END, LoopLink::NO_OPERAND, 0, 0, 0, 0.0f});
         if (member.items.empty()) {
             touches = std::move(member.touches);
         }
@@ -258,26 +305,22 @@ struct OpenLoop {
         std::move(other.items.begin(), other.items.end(), std::back_inserter(items));
         for (LoopLink link : other.links) {
             link.operand = link.operand == LoopLink::NO_OPERAND ? link.operand : NumberOf(other.touches[link.operand]);
-            link.index = static_cast<uint16_t>(links.size());
-            links.push_back(link);
+            AddLink(link);
         }
     }
-    LoopForm Form() const
-    {
-        LoopForm form{rowElements, {}, links};
-        for (const Touch& touch : touches) {
-            if (rowElements > 0) {
-                form.strides.push_back(touch.stride);
-            }
-        }
-        return form;
-    }
+    LoopForm Form() const { return {rowElements > 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links}; }
 
 private:
     bool Takes(uint32_t elements, const Touches& others, size_t moreLinks) const
     {
-        return compiles && elements == rowElements && Feeds(others) && Fits(others) &&
+        const bool columns = elements > 0 && elements % COLUMNS == 0 && rowElements > 0 && rowElements % COLUMNS == 0;
+        return compiles && (elements == rowElements || columns) && Feeds(others) && Fits(others) &&
                links.size() + moreLinks <= MAX_LOOP_LINKS && touches.size() + others.size() <= MAX_LOOP_OPERANDS;
+    }
+    void AddLink(LoopLink link)
+    {
+        link.index = static_cast<uint16_t>(links.size());
+        links.push_back(link);
     }
     // Its number among the touches, which it is added to if it is new.
     uint8_t NumberOf(const Touch& touch)
@@ -286,34 +329,42 @@ private:
                                         [&touch](const Touch& other) { return other.SameMemory(touch); });
         const auto number = static_cast<uint8_t>(known - touches.begin());
         if (known == touches.end()) {
+            rows.push_back(RowsOf(touch));
             touches.push_back(touch);
         } else {
             known->reads = known->reads || touch.reads;
             known->writes = known->writes || touch.writes;
+            known->elements = std::max(known->elements, touch.elements);
         }
         return number;
+    }
+    // Of a new one.
+    LoopRows RowsOf(const Touch& touch) const
+    {
+        for (size_t i = 0; i < touches.size(); ++i) {
+            if (touches[i].SharesRows(touch)) {
+                return {touch.stride, rows[i].whole, rows[i].column + touches[i].ColumnsTo(touch)};
+            }
+        }
+        return {touch.stride, static_cast<uint32_t>(touches.size()), 0};
     }
     // Do they read what the loop makes?
     bool Feeds(const Touches& others) const
     {
         return std::any_of(others.begin(), others.end(), [this](const Touch& read) {
             return read.reads && std::any_of(touches.begin(), touches.end(), [&read](const Touch& made) {
-                       return made.writes && made.SameMemory(read);
+                       const bool columns = made.SharesRows(read) && !made.IsBeside(read);
+                       return made.writes && (made.SameMemory(read) || columns);
                    });
         });
     }
-    // Is all that the step touches the same memory as something that is touched already, or apart from it? Vectors are
-    // all that the loop can take from one link to another.
-    bool Fits(const Touches& step) const
+    // Is all that they touch the same memory as something that is touched already, other columns of it, or apart from
+    // it?
+    bool Fits(const Touches& others) const
     {
-        return std::all_of(step.begin(), step.end(), [&](const Touch& a) {
-            const auto apart = [&](const Touch& b) {
-                // The code goes through all links for some elements, then for the next: of two that collect in the same
-                // lanes, the second one would begin before the first one is done.
-                const bool collect = a.access == LinkAccess::LANES && b.access == LinkAccess::LANES && &a != &b;
-                return (a.SameMemory(b) && !collect) || !a.Conflicts(b) || AreColumns(a, b, rowElements);
-            };
-            return std::all_of(touches.begin(), touches.end(), apart) && std::all_of(step.begin(), step.end(), apart);
+        return std::all_of(others.begin(), others.end(), [&](const Touch& a) {
+            return std::all_of(touches.begin(), touches.end(),
+                               [&a](const Touch& b) { return a.MayFollow(b) || a.SharesRows(b); });
         });
     }
 };
@@ -374,6 +425,11 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
                 AddToLoops(MemberOf(end, list[end], groups.List()[group], instructions), loops);
             }
         }
+        for (OpenLoop& loop : loops) {
+            loop.alone = std::all_of(loops.begin(), loops.end(), [&loop](const OpenLoop& other) {
+                return &other == &loop || Apart(loop.touches, other.touches);
+            });
+        }
         std::move(loops.begin(), loops.end(), std::back_inserter(open));
         begin = end;
     }
@@ -381,7 +437,7 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
     Liveness liveness(steps, instructions, needed);
     for (size_t i = open.size(); i-- > 0;) {
         LoopForm form = WorthCompiling(open[i], steps) ? open[i].Form() : LoopForm{};
-        found[i] = {std::move(open[i].steps), std::move(open[i].items), std::move(form)};
+        found[i] = {std::move(open[i].steps), std::move(open[i].items), std::move(form), open[i].alone};
         liveness.Pass(found[i]);
     }
     return found;

@@ -33,16 +33,24 @@ struct LoopLink {
     static constexpr uint8_t NO_OPERAND = 255;
 
     Link link;
-    uint8_t operand;  // links with the same number work on the same memory, others on other memory
-    uint16_t index;   // in the ChainLinks of the loop, which has the operand's address
-    uint32_t needed;  // of a store: somebody reads what it writes, after the loop or from global memory
+    uint8_t operand;    // links with the same number work on the same memory, others on other memory or other columns
+    uint16_t index;     // in the ChainLinks of the loop, which has the operand's address
+    uint16_t elements;  // of each row, in a loop over rows
+    uint16_t needed;    // of a store: somebody reads what it writes, after the loop or from global memory
     float scalar;
 };
 
+// An operand of a loop over rows.
+struct LoopRows {
+    int64_t stride;  // bytes from a row to the next
+    uint32_t whole;  // the operand whose rows it has columns of; it may be that itself
+    int32_t column;  // of that, where it begins
+};
+
 struct LoopForm {
-    uint32_t rowElements = 0;      // 0: it goes from element to element, all operands contiguous
-    std::vector<int64_t> strides;  // of each operand, bytes from a row to the next; none without rows
-    std::vector<LoopLink> links;   // END between two chains
+    bool byRow = false;           // or from element to element, all operands contiguous
+    std::vector<LoopRows> rows;   // of each operand; none without rows
+    std::vector<LoopLink> links;  // END between two chains
 
     std::string Key() const;
 };
@@ -51,6 +59,7 @@ struct Loop {
     std::vector<uint32_t> steps;
     std::vector<std::vector<ChainItem>> items;  // of each step; none: an instruction that no code can be made of
     LoopForm form;                              // no links: it cannot be compiled, or would gain nothing
+    bool alone;                                 // no other loop of the group reads or writes what it does
 };
 
 // Every step that is not left out, in the order in which they may run. `needed`: as for Steps::LeaveOut, which has run.

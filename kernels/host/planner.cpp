@@ -304,13 +304,14 @@ void Planner::CompileLoop(const Loop& loop)
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
     LoopCode* code = loop.form.links.empty() ? nullptr : FindLoopCode(loop.form);
-    const bool byElement = loop.form.rowElements == 0;
+    const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
+    const bool alone = loop.alone && code != nullptr;
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
-        if (step.group != lastGroup_) {
+        if (step.group != lastGroup_ || (alone && k == 0)) {
             plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
             lastGroup_ = step.group;
         }
@@ -337,6 +338,7 @@ void Planner::CompileLoop(const Loop& loop)
             plan.reduces_ = plan.reduces_ || Reduces(instructions[i]);
         }
     }
+    lastGroup_ = alone ? NO_GROUP : lastGroup_;
 }
 
 void Planner::Compile(const Ranges& needed)

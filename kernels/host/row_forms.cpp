@@ -12,8 +12,10 @@ namespace host {
 
 namespace {
 
-// Rows that get an instruction each: long enough for that, and not too many.
+// Rows that get an instruction each: long enough for that, and not too many. Where other instructions go over columns
+// of it, a row is some shorter ones, which would take several passes otherwise.
 constexpr uint32_t MIN_ROW_UNITS = STRIP_ELEMENTS;
+constexpr uint32_t MIN_ROW_UNITS_OF_COLUMNS = STRIP_ELEMENTS / 2;
 constexpr uint32_t MAX_ROWS = 32;
 
 // Element-wise, unit by unit.
@@ -21,6 +23,14 @@ bool IsElementWise(const Instruction& instruction)
 {
     const Meaning meaning = MeaningOf(instruction);
     return meaning.kind != Meaning::OPAQUE && meaning.kind != Meaning::COPY && meaning.layout != Layout::ACCUMULATE;
+}
+
+// By repeats, on some columns of rows that lie apart.
+bool IsOnColumns(const Instruction& instruction)
+{
+    const Operand& to = instruction.operands[0];
+    return instruction.lanes > 1 && ElementRunOf(instruction.run) != nullptr && to.stride > 0 &&
+           to.stride % (to.extent / instruction.lanes) == 0;
 }
 
 // How many requests from here on do the same to rows of elements that follow each other in the Unified Buffer.
@@ -34,7 +44,14 @@ uint32_t RowsFrom(const Instruction* requests, uint32_t count)
            requests[rows].operands[0].base == requests[rows - 1].operands[0].base + step) {
         ++rows;
     }
-    return rows > 1 && IsElementWise(first) ? rows : 1;
+    return rows > 1 && (IsElementWise(first) || IsOnColumns(first)) ? rows : 1;
+}
+
+// How many elements lie between the first of this instruction and the first of the next row.
+uint32_t RowUnitsOf(const Instruction& instruction)
+{
+    const Operand& to = instruction.operands[0];
+    return static_cast<uint32_t>(to.stride * instruction.units * instruction.lanes / to.extent);
 }
 
 // Is it a block or a repeat that all columns of a row share?
@@ -133,9 +150,9 @@ Instruction Sweep::Row(const Instruction& first, uint32_t row) const
     return instruction;
 }
 
-void RowForms::Add(uint32_t rows, uint32_t rowUnits)
+void RowForms::Add(uint32_t rows, uint32_t rowUnits, uint32_t least)
 {
-    if (rows > 1 && rows <= MAX_ROWS && rowUnits >= MIN_ROW_UNITS) {
+    if (rows > 1 && rows <= MAX_ROWS && rowUnits >= least) {
         forms_.push_back({rows * rowUnits, rowUnits});
     }
 }
@@ -146,17 +163,17 @@ void RowForms::Find(const Instruction* requests, uint32_t count)
     for (uint32_t i = 0; i < count; ++i) {
         const Instruction& request = requests[i];
         if (const Sweep sweep = SweepFrom(requests + i, count - i); sweep.length > 0) {
-            Add(request.units, sweep.columns);
+            Add(request.units, sweep.columns, MIN_ROW_UNITS);
             i += sweep.length - 1;
         } else if (request.request == RequestKind::VECTOR) {
             const uint32_t rows = RowsFrom(requests + i, count - i);
-            Add(rows, request.units);
+            Add(rows, RowUnitsOf(request), request.lanes > 1 ? MIN_ROW_UNITS_OF_COLUMNS : MIN_ROW_UNITS);
             i += rows - 1;
         } else if (request.request == RequestKind::COPY_IN || request.request == RequestKind::COPY_OUT) {
             int64_t gmStride = 0;
             const Rows rows = RowsOf(request, request.request == RequestKind::COPY_OUT ? 1 : 0, gmStride);
             if (rows.stride == rows.rowBytes) {
-                Add(rows.rows, rows.rowBytes / request.lanes);
+                Add(rows.rows, rows.rowBytes / request.lanes, MIN_ROW_UNITS);
             }
         }
     }

@@ -44,7 +44,7 @@ private:
         uint32_t rowUnits;
     };
 
-    void Add(uint32_t rows, uint32_t rowUnits);
+    void Add(uint32_t rows, uint32_t rowUnits, uint32_t least);
 
     std::vector<Form> forms_;
 };

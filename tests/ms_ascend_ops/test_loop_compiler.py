@@ -136,6 +136,8 @@ if HAS_LOOPS:
 
 
 FORK = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: this process has threads
 child = os.fork()
 if child == 0:
     assert results() == expected

@@ -224,6 +224,107 @@ def test_random_rows(compiler, seed):
     assert (loops > 0) == writes_loops()
 
 
+def draw_column_instruction(rng, parts, rows, cols, slots):
+    """Some columns of all rows from others. Every part of the rows has a call."""
+    to, a, b = (slots.source("float32") for _ in range(3))
+    narrow = slots.source(slots.narrow)
+    lanes = rng.choice([16, 24, 32, 64, 64])
+    begin = [0, 8, *range(0, cols - lanes + 1, 16)]
+    first, of_a, of_b = (min(rng.choice(begin), cols - lanes) for _ in range(3))
+    if rng.random() < 0.5:
+        of_a, of_b = (cols - lanes - first) // 16 * 16, first
+    # An instruction may not read what it writes itself in another row or column.
+    of_a, of_b = first if a == to else of_a, first if b == to else of_b
+    step = cols // 8
+    table = step if b == to or rng.random() < 0.5 else 0  # a row for each row, or the first for all
+    binary, unary = rng.choice(BINARY), rng.choice(UNARY)
+    three, two = (1, 1, 1, step, step, table), (1, 1, step, step)
+    to, a, b, narrow = to + 4 * first, a + 4 * of_a, b + 4 * of_b, narrow + 2 * (of_a // 16 * 16)
+    draw = rng.choice(
+        [
+            lambda at: ("binary_repeat", binary, "float32", to + at, a + at, b + at, lanes, rows, three, True),
+            lambda at: ("unary_repeat", unary, "float32", to + at, a + at, lanes, rows, two, True),
+            lambda at: ("cast_repeat", "float32", slots.narrow, to + at, narrow + at // 2, 0, lanes, rows, two, True),
+        ]
+    )
+    return [draw(4 * part * rows * cols) for part in range(parts)]
+
+
+def draw_column_tiles(rng):
+    """Instructions on columns of rows among those on whole tiles, as halves of a head are turned."""
+    cols = rng.choice([64, 96, 128, 128, 256])
+    parts = rng.choice([1, 2, 2, 3])
+    rows = 1920 // cols // parts
+    slots = Slots(rng, retype=False)
+    body = []
+    for _ in range(rng.randint(3, 12)):
+        if rng.random() < 0.4:
+            body += draw_instruction(rng, parts * rows * cols, slots)
+        else:
+            body += draw_column_instruction(rng, parts, rows, cols, slots)
+    kept = rng.randrange(SLOTS)
+    calls = []
+    for tile in range(4):
+        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 7680) for slot in Slots.LOADED]
+        calls += [*body, store(32 * 1024 + 6000 * tile, kept, 6000)]
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_columns(compiler, seed):
+    loops = 0
+    for i in range(40):
+        calls = draw_column_tiles(random.Random(9000 + 1000 * seed + i))
+        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+    assert (loops > 0) == writes_loops()
+
+
+def turn_heads(narrow, positions, heads, dim):
+    """x * cos + partner(x) * sin as rotary_embedding does it. The sines are made in the same program."""
+    x, turned, y, cos, sin, sines = (slot * SLOT for slot in (1, 2, 3, 4, 5, 6))
+    half, step, count = 2 * dim, dim // 8, positions * heads * dim  # a half in bytes, a head in blocks, elements
+    kind, loaded, size = ("float32", x, 4 * count) if narrow is None else (narrow, 0, 2 * count)
+    whole = [(y + 4 * at, x + 4 * at, cos + 4 * at, n) for at, n in columns(dim)]
+    parts = [(turned, x + half, sin, dim // 2), (turned + half, x, sin + half, dim // 2), *whole]
+    calls = []
+    for tile in range(4):
+        calls += [load(loaded // SLOT, 6000 * tile, size)]
+        for at, sign in [(0, -1.0), (half, 1.0)]:
+            strides = (1, 1, step, step // 2)
+            table = (sin + at, sines, bits(sign), dim // 2, positions, strides, True)
+            calls += [("scalar_repeat", "Muls", "float32", *table)]
+        calls += [] if narrow is None else [("cast", "float32", kind, x, loaded, 0, count)]
+        for to, source, table, lanes in parts:
+            for p in range(positions):
+                at, strides = 4 * p * heads * dim, (1, 1, 1, step, step, 0)
+                operands = (to + at, source + at, table + 4 * p * dim, lanes, heads, strides, True)
+                calls += [("binary_repeat", "Mul", "float32", *operands)]
+        calls += [("binary", "Add", "float32", y, y, turned, count)]
+        calls += [] if narrow is None else [("cast", kind, "float32", loaded, y, 1, count)]
+        calls += [store(32 * 1024 + 6144 * tile, (y if narrow is None else loaded) // SLOT, size)]
+    return calls
+
+
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize(("positions", "heads", "dim"), [(2, 6, 128), (3, 8, 64), (2, 8, 96)])
+def test_turning_heads_is_one_loop(compiler, narrow, positions, heads, dim):
+    """Nothing is stored but the result."""
+    calls = turn_heads(narrow, positions, heads, dim)
+    texts = []
+
+    class Listening(LoopCompiler):
+        def _compile(self, number, name, text):
+            texts.append(text)
+            super()._compile(number, name, text)
+
+    assert_same_when_compiled(Listening(host_calls()), calls, [FLOATS])
+    stores = [[line for line in text.splitlines() if "store" in line] for text in texts if "fadd" in text]
+    kind = "float" if narrow is None else "i16"
+    elements = [sum(int(line.split("<")[1].split(" x ")[0]) for line in lines) for lines in stores]
+    found = [n for n, lines in zip(elements, stores, strict=True) if all(f" x {kind}>" in line for line in lines)]
+    assert (dim in found) == writes_loops()
+
+
 @pytest.mark.parametrize("cols", [64, 128, 200])
 def test_two_collect_in_the_same_lanes(compiler, cols):
     """The second one begins when the first one has seen all columns."""
