@@ -15,7 +15,7 @@ from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
 from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
 
-__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat", "warm_up"]
+__all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat", "rest", "warm_up"]
 
 # How far a result may be from ours, as a share of the largest magnitude: a few roundings of the dtype, and for the
 # gradient of gamma the sum over all rows.
@@ -23,15 +23,24 @@ TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 
 _WARM_UP_SECONDS = 0.05
+_LONG_CALL_SECONDS = 0.1
+_REST_SECONDS = 0.004
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure. In each round every provider has its turn: untimed calls, then timed ones."""
+    """How long to measure. In each round every provider has its turn: a rest, untimed calls, then timed ones.
+
+    What a provider has left of the caches to the next one takes that some calls to get back, so all make as many: a
+    slower one would be measured with colder caches than a copy otherwise.
+    """
 
     rounds: int = 15
+    rest_seconds: float = 0.2  # at most: until no thread of the provider before spins any more, OpenMP's for 30 ms
+    settle_seconds: float = 0.004
+    settle_calls: int = 8
     turn_seconds: float = 0.02
-    settle_seconds: float = 0.004  # threads of the provider before may still spin
+    turn_calls: int = 4
     most_seconds: float = 3.0  # for one provider and case; at least three rounds are made
 
 
@@ -83,11 +92,22 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
             if index >= 3 and spent[name] > effort.most_seconds:
                 continue
             start = time.perf_counter()
+            rest(effort.rest_seconds)
             prepared.begin()
-            repeat(prepared.run, effort.settle_seconds)
-            results[name].seconds += repeat(prepared.run, effort.turn_seconds)
+            repeat(prepared.run, effort.settle_seconds, effort.settle_calls)
+            results[name].seconds += repeat(prepared.run, effort.turn_seconds, effort.turn_calls)
             spent[name] += time.perf_counter() - start
     return Outcome(case, results)
+
+
+def rest(seconds: float) -> None:
+    """Wait until all threads of this process are idle, but no longer than that."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        busy = time.process_time()
+        time.sleep(_REST_SECONDS)
+        if time.process_time() - busy < _REST_SECONDS / 10:
+            return
 
 
 def warm_up(run: Callable[[], Any]) -> None:
@@ -101,12 +121,15 @@ def warm_up(run: Callable[[], Any]) -> None:
             break
 
 
-def repeat(run: Callable[[], Any], seconds: float) -> list[float]:
-    """Call at least once, until the time is over. Returns the seconds of every call."""
+def repeat(run: Callable[[], Any], seconds: float, calls: int = 1) -> list[float]:
+    """Call at least so many times, until the time is over. Returns the seconds of every call.
+
+    Calls that take a tenth of a second and more are made once: for these it makes no difference what came before.
+    """
     times: list[float] = []
     start = time.perf_counter()
     end = start + seconds
-    while not times or start < end:
+    while start < end or not times or (len(times) < calls and times[0] < _LONG_CALL_SECONDS):
         run()
         now = time.perf_counter()
         times.append(now - start)

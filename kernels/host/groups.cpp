@@ -10,8 +10,8 @@ namespace host {
 
 namespace {
 
-// Instructions on so few elements gain nothing from company.
-constexpr uint32_t TINY_ELEMENTS = 128;
+// Instructions on fewer elements gain nothing from company.
+constexpr uint32_t LEAST_ELEMENTS = 256;
 
 bool Overlap(const Operand& a, const Operand& b)
 {
@@ -139,9 +139,9 @@ void Groups::Append(const Instruction& instruction)
 {
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
-    if (!groups_.empty() && instruction.units * instruction.lanes > TINY_ELEMENTS) {
+    if (!groups_.empty() && instruction.units * instruction.lanes >= LEAST_ELEMENTS) {
         const Group& group = groups_.back();
-        if (group.units * group.elements > TINY_ELEMENTS && (Joins(group, instruction) || SplitsFor(instruction))) {
+        if (group.units * group.elements >= LEAST_ELEMENTS && (Joins(group, instruction) || SplitsFor(instruction))) {
             AddTo(groups_.back(), index);
             return;
         }

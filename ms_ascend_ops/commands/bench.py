@@ -119,7 +119,7 @@ def bench(
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     warn_if_busy(console)
-    effort = Effort(rounds=3, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
+    effort = Effort(rounds=5, turn_seconds=0.005, most_seconds=0.5) if quick else Effort()
     outcomes = _measure(cases, names, threads, effort, console)
 
     where = report.machine(threads)

@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
+from ms_ascend_ops.benchmarks import harness
 from ms_ascend_ops.benchmarks.cases import Case, all_cases
-from ms_ascend_ops.benchmarks.harness import Effort, measure
+from ms_ascend_ops.benchmarks.harness import Effort, measure, repeat, rest
 from ms_ascend_ops.benchmarks.operators import names, operator, unmeasured
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, Prepared, Provider, library
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 
-SHORT = Effort(rounds=1, turn_seconds=0, settle_seconds=0)
+SHORT = Effort(rounds=1, rest_seconds=0, settle_seconds=0, settle_calls=1, turn_seconds=0, turn_calls=1)
 DTYPES = ("float32", "bfloat16", "float16")
 PASSES = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
 
@@ -91,3 +92,46 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
     outcome = measure(Case("silu_mul", False, (3, 33), "float32"), ["wrong"], 1, SHORT, lambda _: None)
     assert not outcome.results["wrong"].seconds
     assert outcome.results["wrong"].reason.startswith("wrong result, not timed: differs by 1.0e+00")
+
+
+class Clock:
+    """A time that only calls and sleeping take; beside it another thread spins for `spins` seconds."""
+
+    def __init__(self, *seconds, spins=0.0):
+        self.now, self.seconds, self.spins = 0.0, list(seconds), spins
+
+    def perf_counter(self):
+        return self.now
+
+    def process_time(self):
+        return min(self.now, self.spins)
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def run(self):
+        self.now += self.seconds.pop(0) if len(self.seconds) > 1 else self.seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("durations", "least_seconds", "least_calls", "calls"),
+    [
+        ([0.001], 0.004, 1, 4),  # until the time is over
+        ([0.003], 0.004, 8, 8),  # but as many as a faster one makes
+        ([0.5], 0.004, 8, 1),  # unless each takes long
+        ([0.5, 0.001], 0.004, 8, 1),
+        ([0.001], 0, 1, 1),
+    ],
+)
+def test_how_often_a_turn_calls(monkeypatch, durations, least_seconds, least_calls, calls):
+    clock = Clock(*durations)
+    monkeypatch.setattr(harness, "time", clock)
+    assert len(repeat(clock.run, least_seconds, least_calls)) == calls
+
+
+@pytest.mark.parametrize(("spins", "least", "most"), [(0, 0.001, 0.01), (0.03, 0.03, 0.04), (9, 0.2, 0.21)])
+def test_rests_while_a_thread_spins(monkeypatch, spins, least, most):
+    clock = Clock(spins=spins)
+    monkeypatch.setattr(harness, "time", clock)
+    rest(0.2)
+    assert least <= clock.now <= most
