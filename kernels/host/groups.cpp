@@ -10,8 +10,17 @@ namespace host {
 
 namespace {
 
-// Instructions on fewer elements gain nothing from company.
-constexpr uint32_t LEAST_ELEMENTS = 256;
+// Instructions on so few elements gain nothing from company, unless they are columns of rows, which others go over,
+// too.
+constexpr uint32_t TINY_ELEMENTS = 256;
+constexpr uint32_t TINY_COLUMNS = 255;
+
+bool IsTiny(const Instruction& instruction)
+{
+    const Operand& to = instruction.operands[0];
+    const bool columns = instruction.lanes > 1 && to.stride > static_cast<int64_t>(to.extent);
+    return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
+}
 
 bool Overlap(const Operand& a, const Operand& b)
 {
@@ -139,9 +148,9 @@ void Groups::Append(const Instruction& instruction)
 {
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
-    if (!groups_.empty() && instruction.units * instruction.lanes >= LEAST_ELEMENTS) {
+    if (!groups_.empty() && !IsTiny(instruction)) {
         const Group& group = groups_.back();
-        if (group.units * group.elements >= LEAST_ELEMENTS && (Joins(group, instruction) || SplitsFor(instruction))) {
+        if (!IsTiny(instructions_[group.members.front()]) && (Joins(group, instruction) || SplitsFor(instruction))) {
             AddTo(groups_.back(), index);
             return;
         }

@@ -307,7 +307,7 @@ void Planner::CompileLoop(const Loop& loop)
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
-    const bool alone = loop.alone && code != nullptr;
+    const bool alone = loop.alone && code != nullptr && !byElement;
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
