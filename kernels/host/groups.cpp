@@ -339,7 +339,8 @@ bool Groups::SinkCopy(const Instruction& copy)
     const char* expected = from.base;
     for (const Maker& maker : makers) {
         const Operand& part = made(maker);
-        if (!Gapless(part) || part.base != expected || (rows && part.end != part.base + from.extent)) {
+        const bool halves = copy.request == RequestKind::COPY_OUT_ADD && part.extent % sizeof(float) != 0;
+        if (!Gapless(part) || part.base != expected || (rows && part.end != part.base + from.extent) || halves) {
             return false;
         }
         expected = rows ? part.base + from.stride : part.end;

@@ -146,6 +146,12 @@ FOUND = {
         ("unary", "Exp", "float32", 32768, 16416, 432),
         ("binary", "Sub", "float32", 1024, 16352, 24576, 432),
     ],
+    "an atomic copy out of floats that were made as halves": [
+        ("cast", "float16", "float32", 8192, 24576, 1, 2048),
+        ("cast", "float32", "float16", 16384, 8192, 0, 2048),
+        ("atomic", True),
+        ("copy_out_pad", "float32", 16896, 8192, (1, 4096, 0, 0)),
+    ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
         ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
