@@ -52,10 +52,11 @@ def run(mode, function, tensors, *arguments):
 @contextmanager
 def synchronous():
     """PyNative without the threads that run behind Python, which wait busily: with fewer CPUs than threads most of the
-    time of a network goes there. Each operator is tested with them (tests/ops).
+    time of a network goes there. Each operator is tested with them (tests/ops). The mode that a benchmark leaves behind
+    ends here, too.
     """
-    ms.set_context(pynative_synchronize=True)
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
     try:
         yield
     finally:
-        ms.set_context(pynative_synchronize=False)
+        ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=False)
