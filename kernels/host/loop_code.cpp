@@ -18,8 +18,10 @@ static_assert(sizeof(LoopLink) == 12, "forms are compared as bytes: no padding")
 
 namespace {
 
-// A process that needs more changes its shapes all the time. With what LLVM keeps, each takes some 200 KiB.
+// A process that needs more changes its shapes all the time. With what LLVM keeps, each that is compiled takes some 200
+// KiB; a form that nobody has asked for yet, some 3.
 constexpr size_t MAX_CODES = 1024;
+constexpr size_t MAX_FORMS = 4 * MAX_CODES;
 // A compilation takes as long as 200,000 strips of an instruction and more.
 constexpr uint64_t THRESHOLD = 100000;
 
@@ -33,6 +35,7 @@ struct LoopRequests {
     std::unordered_map<std::string, LoopCode*> byForm;  // by its key
     std::vector<std::unique_ptr<LoopCode>> codes;       // by number
     std::deque<LoopCode*> waiting;
+    size_t requested = 0;
     std::atomic<uint32_t> pending{0};
     std::atomic<bool> stopped{false};
 
@@ -51,7 +54,7 @@ struct LoopRequests {
         if (known != byForm.end()) {
             return known->second;
         }
-        if (codes.size() == MAX_CODES) {
+        if (codes.size() == MAX_FORMS) {
             return nullptr;
         }
         codes.push_back(std::make_unique<LoopCode>(form, static_cast<uint32_t>(codes.size())));
@@ -63,10 +66,11 @@ struct LoopRequests {
     {
         {
             const std::lock_guard<std::mutex> lock(mutex);
-            if (code.requested_) {
+            if (code.requested_ || requested == MAX_CODES) {
                 return;
             }
             code.requested_ = true;
+            ++requested;
             waiting.push_back(&code);
             ++pending;
         }
