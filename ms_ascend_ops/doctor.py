@@ -250,6 +250,11 @@ def _threads_are_wrong(value: str) -> str:
     return "" if right else "it must be 1 to 256; it is ignored"
 
 
+def _stream_bytes_are_wrong(value: str) -> str:
+    right = value.isascii() and value.isdecimal() and int(value) > 0
+    return "" if right else "it must be 1 or more; it is ignored"
+
+
 def _white_list_is_wrong(value: str) -> str:
     inside = LIBRARY.resolve().is_relative_to(Path(value).resolve())
     return "" if inside else f"it must hold {LIBRARY}, or MindSpore refuses every operator"
@@ -262,6 +267,7 @@ def _folders_are_wrong(value: str) -> str:
 
 _VARIABLES: dict[str, Callable[[str], str]] = {
     "MS_ASCEND_OPS_NUM_THREADS": _threads_are_wrong,
+    "MS_ASCEND_OPS_STREAM_BYTES": _stream_bytes_are_wrong,
     loop_compiler.VARIABLE: loop_compiler.is_wrong,
     "MS_CUSTOM_AOT_WHITE_LIST": _white_list_is_wrong,
     "ASCEND_HOME_PATH": _folders_are_wrong,

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core.h"
+#include "streaming.h"
 
 namespace AscendC {
 namespace host {
@@ -64,6 +65,7 @@ struct Job {
     GM_ADDR workspace;
     uint32_t blockDim;
     bool large;
+    bool streams;
     const LaunchForm* form;            // null: not to be replayed
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
@@ -75,7 +77,7 @@ thread_local Job* t_job = nullptr;
 void RunBlock(Job& job, uint32_t blockIdx)
 {
     Core& core = Core::Current();
-    core.Begin(blockIdx, job.blockDim, job.large);
+    core.Begin(blockIdx, job.blockDim, job.large, job.streams);
     Job* outer = t_job;
     t_job = &job;
     try {
@@ -85,6 +87,9 @@ void RunBlock(Job& job, uint32_t blockIdx)
         }
     } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
         job.trapped.store(true, std::memory_order_release);
+    }
+    if (job.streams) {
+        EndStreams();
     }
     t_job = outer;
 }
@@ -200,7 +205,7 @@ public:
         }
         const char* const workspace = reinterpret_cast<const char*>(job.workspace);
         spans_[count] = {workspace, workspace + workspaceBytes};
-        form_ = {key_, spans_, count + 1};
+        form_ = {key_, spans_, count + 1, job.streams};
     }
     const LaunchForm* Form() const { return replays_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
 
@@ -285,6 +290,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
     job.blockDim = config.blockDim;
     job.large = memory.outputBytes >= LARGE_BYTES;
+    job.streams = Streams(memory);
     FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
     job.form = formed.Form();
     if (job.blockDim == 1) {
@@ -300,6 +306,9 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
 void WaitForAllBlocks()
 {
     Job& job = *t_job;
+    if (job.streams) {
+        EndStreams();
+    }
     const uint32_t phase = job.phase.load(std::memory_order_acquire);
     if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
         job.arrived.store(0, std::memory_order_relaxed);

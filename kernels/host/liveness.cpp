@@ -67,7 +67,10 @@ void Liveness::MarkNeeded(Loop& loop) const
                                            [&](const LoopLink* later) { return Covers(loop.form, *later, link); });
             stored.push_back(&link);
             const Operand& to = *items[i].operand;
-            link.needed = last && (to.origin != NO_ORIGIN || needed_.Overlaps(SpanOf(to))) ? 1 : 0;
+            link.needed = !last                          ? LoopLink::NOT_NEEDED
+                          : to.origin != NO_ORIGIN       ? LoopLink::IN_GM
+                          : needed_.Overlaps(SpanOf(to)) ? LoopLink::IN_UB
+                                                         : LoopLink::NOT_NEEDED;
         }
     }
 }

@@ -1,5 +1,6 @@
 #include "loop_code.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -113,6 +114,29 @@ void LoopCode::Request()
     if (!requests.stopped.load()) {
         requests.Request(*this);
     }
+}
+
+void LoopCode::RequestStreaming()
+{
+    LoopForm form = form_;
+    form.streams = true;
+    const bool may = std::any_of(form.links.begin(), form.links.end(),
+                                 [&form](const LoopLink& link) { return form.MayStream(link); });
+    if (LoopCode* const code = may ? FindLoopCode(form) : nullptr) {
+        streaming_.store(code, std::memory_order_release);
+        code->Request();
+    }
+}
+
+LoopFunction LoopCode::StreamingFunction(const ChainLink* links) const
+{
+    const LoopCode* const streaming = streaming_.load(std::memory_order_acquire);
+    const LoopFunction function = streaming == nullptr ? nullptr : streaming->Function();
+    const bool aligned =
+        function != nullptr && std::all_of(form_.links.begin(), form_.links.end(), [&](const LoopLink& link) {
+            return !form_.MayStream(link) || reinterpret_cast<uintptr_t>(links[link.index].base) % STREAMED_BYTES == 0;
+        });
+    return aligned ? function : Function();
 }
 
 LoopCode* FindLoopCode(const LoopForm& form)

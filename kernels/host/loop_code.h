@@ -24,8 +24,11 @@ public:
 
     // Null: not yet, or never.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
-    // Asks for it, if nobody has.
+    // The one that writes to global memory past the caches, if these links allow it and it is there; or Function().
+    LoopFunction StreamingFunction(const ChainLink* links) const;
+    // Asks for the code, or for the one that streams, if nobody has.
     void Request();
+    void RequestStreaming();
 
 private:
     friend struct LoopRequests;
@@ -34,6 +37,7 @@ private:
     const uint32_t number_;
     bool requested_ = false;
     std::atomic<LoopFunction> function_{nullptr};
+    std::atomic<LoopCode*> streaming_{nullptr};  // of the same form, but that it streams
 };
 
 // The code of this form, which lives as long as the process; null: nobody could compile it, or there are too many.

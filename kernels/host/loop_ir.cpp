@@ -56,8 +56,8 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
             return false;
         }
         if (access == LinkAccess::BFLOAT16) {
-            gain += reads ? 2 : static_cast<int32_t>(link.needed);
-        } else if (access == LinkAccess::FLOAT && (reads || link.needed != 0)) {
+            gain += reads ? 2 : (link.needed != LoopLink::NOT_NEEDED ? 1 : 0);
+        } else if (access == LinkAccess::FLOAT && (reads || link.needed != LoopLink::NOT_NEEDED)) {
             gain -= 2;
         }
         known.push_back(link.operand);
@@ -223,8 +223,24 @@ private:
             some =
                 ir_.Let(IrBuilder::Shuffle(ir_.VectorOf(type), value, "poison", valid_, [](uint32_t i) { return i; }));
         }
-        ir_.Line("store " + IrBuilder::Vector(valid_, type) + " " + some + ", ptr " + Address(link, k, type) +
-                 Alignment(type));
+        Write(link, k, type, some, valid_);
+    }
+    void Write(const LoopLink& link, uint32_t k, const char* type, const std::string& value, uint32_t elements)
+    {
+        const uint32_t piece = STREAMED_BYTES / (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
+        const std::string address = Address(link, k, type);
+        if (!form_.streams || !form_.MayStream(link) || elements % piece != 0) {
+            ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + Alignment(type));
+            return;
+        }
+        for (uint32_t first = 0; first < elements; first += piece) {
+            const std::string part = ir_.Let(IrBuilder::Shuffle(IrBuilder::Vector(elements, type), value, "poison",
+                                                                piece, [first](uint32_t i) { return first + i; }));
+            const std::string at =
+                ir_.Let(std::string("getelementptr ") + type + ", ptr " + address + ", i64 " + std::to_string(first));
+            ir_.Line("store " + IrBuilder::Vector(piece, type) + " " + part + ", ptr " + at + ", align " +
+                     std::to_string(STREAMED_BYTES) + ", !nontemporal !1");
+        }
     }
 
     // What is known of vector k of an operand; empty: nothing.
@@ -275,7 +291,7 @@ private:
 
     void KeepFloat(const LoopLink& link)
     {
-        for (uint32_t k = 0; k < count_ && link.needed; ++k) {
+        for (uint32_t k = 0; k < count_ && link.needed != LoopLink::NOT_NEEDED; ++k) {
             const std::string value = paired_ ? ir_.Let(Together(value_[k & ~1u], value_[k | 1u], k % 2)) : value_[k];
             Store(link, k, "float", value);
         }
@@ -286,7 +302,7 @@ private:
         Vectors rounded;
         for (uint32_t k = 0; k < count_; ++k) {
             const std::string bits = ir_.ToHalf(value_[k]);
-            if (link.needed) {
+            if (link.needed != LoopLink::NOT_NEEDED) {
                 Store(link, k, "i16", bits);
             }
             rounded.push_back(ir_.FromHalf(bits));
@@ -297,7 +313,7 @@ private:
     void KeepBFloat16(const LoopLink& link)
     {
         const bool two = count_ % 2 == 0;
-        for (uint32_t k = 0; k < count_ && link.needed; k += two ? 2 : 1) {
+        for (uint32_t k = 0; k < count_ && link.needed != LoopLink::NOT_NEEDED; k += two ? 2 : 1) {
             if (two) {
                 KeepPair(link, k);
             } else {
@@ -318,7 +334,7 @@ private:
         const auto between = [this](uint32_t i) { return i % 2 == 0 ? i + 1 : 2 * lanes_ + i; };
         const std::string both = ir_.Let(paired_ ? IrBuilder::Shuffle(type, a, b, 2 * lanes_, between)
                                                  : IrBuilder::Shuffle(type, a, b, 2 * lanes_, apart));
-        ir_.Line("store " + type + " " + both + ", ptr " + Address(link, k, "i16") + ", align 2");
+        Write(link, k, "i16", both, 2 * lanes_);
     }
 
     // ---- links
@@ -499,7 +515,7 @@ private:
         }
         return text + ir_.Body() + "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : AtOnce()) +
                "\n  %more = icmp ult i64 %next, %end\n  br i1 %more, label %loop, label %done\ndone:\n" + done.Body() +
-               "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n";
+               "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n!1 = !{i32 1}\n";
     }
 
     const LoopForm& form_;

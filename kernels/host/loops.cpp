@@ -52,9 +52,14 @@ LinkAccess AccessOf(Link link)
 
 std::string LoopForm::Key() const
 {
-    std::string key(1, byRow ? 'r' : 'e');
+    std::string key = {byRow ? 'r' : 'e', streams ? 's' : '-'};
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
     return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
+}
+
+bool LoopForm::MayStream(const LoopLink& store) const
+{
+    return store.needed == LoopLink::IN_GM && (!byRow || rows[store.operand].stride % STREAMED_BYTES == 0);
 }
 
 namespace {
@@ -308,7 +313,7 @@ struct OpenLoop {
             AddLink(link);
         }
     }
-    LoopForm Form() const { return {rowElements > 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links}; }
+    LoopForm Form() const { return {rowElements > 0, false, rowElements > 0 ? rows : std::vector<LoopRows>{}, links}; }
 
 private:
     bool Takes(uint32_t elements, const Touches& others, size_t moreLinks) const
@@ -398,15 +403,19 @@ void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory.
+// Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory,
+// and for what goes to global memory, which it cannot stream.
 bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
     const bool collects = std::any_of(loop.items[0].begin(), loop.items[0].end(),
                                       [](const ChainItem& item) { return Collects(item.link); });
+    const bool toGm = std::any_of(loop.touches.begin(), loop.touches.end(), [](const Touch& touch) {
+        return touch.writes && touch.operand->origin != NO_ORIGIN;
+    });
     const bool byElement = loop.rowElements == 0;
     return loop.compiles && loop.units * (byElement ? 1 : loop.rowElements) >= LEAST_ELEMENTS &&
-           (loop.steps.size() > 1 || (byElement && (steps.List()[loop.steps[0]].mustChain || collects)));
+           (loop.steps.size() > 1 || (byElement && (steps.List()[loop.steps[0]].mustChain || collects || toGm)));
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ namespace host {
 // A loop over elements takes so many at a time, and leaves what is left to the chains.
 constexpr uint32_t LOOP_ELEMENTS = 128;
 
+// What the CPU writes past the caches at once, of any alignment that NumPy and MindSpore give their memory.
+constexpr uint32_t STREAMED_BYTES = 16;
+
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
 enum class LinkAccess : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
 LinkAccess AccessOf(Link link);
@@ -31,12 +34,16 @@ LinkAccess AccessOf(Link link);
 // A link of a chain of the loop. No padding: forms are compared as bytes.
 struct LoopLink {
     static constexpr uint8_t NO_OPERAND = 255;
+    // Who needs what a store writes: nobody, somebody behind the loop, or whoever has the tensor.
+    static constexpr uint16_t NOT_NEEDED = 0;
+    static constexpr uint16_t IN_UB = 1;
+    static constexpr uint16_t IN_GM = 2;
 
     Link link;
     uint8_t operand;    // links with the same number work on the same memory, others on other memory or other columns
     uint16_t index;     // in the ChainLinks of the loop, which has the operand's address
     uint16_t elements;  // of each row, in a loop over rows
-    uint16_t needed;    // of a store: somebody reads what it writes, after the loop or from global memory
+    uint16_t needed;    // of a store
     float scalar;
 };
 
@@ -49,10 +56,13 @@ struct LoopRows {
 
 struct LoopForm {
     bool byRow = false;           // or from element to element, all operands contiguous
+    bool streams = false;         // what goes to global memory does not stay in the caches
     std::vector<LoopRows> rows;   // of each operand; none without rows
     std::vector<LoopLink> links;  // END between two chains
 
     std::string Key() const;
+    // Could a store write past the caches, wherever its operand begins at a multiple of STREAMED_BYTES?
+    bool MayStream(const LoopLink& store) const;
 };
 
 struct Loop {

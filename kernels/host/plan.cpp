@@ -51,7 +51,7 @@ uint64_t Plan::Bytes() const
            steps_.size() * sizeof(Step) + groups_.size() * sizeof(StepGroup) + relocations_.size() * sizeof(Relocation);
 }
 
-void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
+void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
 {
     for (const Relocation& relocation : relocations_) {
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
@@ -59,8 +59,13 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
     if (!loopsRequested_) {
         workDone_ += work_ + 1;
         if (workDone_ > LoopThreshold()) {
-            RequestLoops();
+            RequestLoops(false);
+            loopsRequested_ = true;
         }
+    }
+    if (streams && loopsRequested_ && !streamingRequested_) {
+        RequestLoops(true);
+        streamingRequested_ = true;
     }
     // What one pass reads, the CPU fetches for itself.
     const bool idle = prefetcher.Idle() || !reduces_;
@@ -70,14 +75,14 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher)
     for (const StepGroup& group : groups_) {
         const Step* const steps = &steps_[group.first];
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const bool one = steps->length == group.count && steps->code != nullptr && steps->code->Function() != nullptr;
+        const bool one = steps->length == group.count && FunctionOf(*steps, streams) != nullptr;
         const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
             const uint32_t strips = one ? LOOP_STRIPS : 1;
             for (uint32_t k = 0; k < group.count;) {
                 const Step& step = steps[k];
-                const LoopFunction loop = step.code == nullptr ? nullptr : step.code->Function();
+                const LoopFunction loop = FunctionOf(step, streams);
                 const uint32_t count = loop == nullptr ? 1 : step.length;
                 if (loop != nullptr) {
                     RunLoop(loop, &step, begin, end);
@@ -108,14 +113,21 @@ void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_
     }
 }
 
-void Plan::RequestLoops()
+void Plan::RequestLoops(bool streams)
 {
-    loopsRequested_ = true;
     for (const Step& step : steps_) {
         if (step.code != nullptr) {
-            step.code->Request();
+            streams ? step.code->RequestStreaming() : step.code->Request();
         }
     }
+}
+
+LoopFunction Plan::FunctionOf(const Step& step, bool streams) const
+{
+    if (step.code == nullptr) {
+        return nullptr;
+    }
+    return streams ? step.code->StreamingFunction(&links_[step.links]) : step.code->Function();
 }
 
 void Plan::EndViews(const char* const* gm, std::vector<View>& views) const

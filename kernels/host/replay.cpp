@@ -87,7 +87,7 @@ void Recording::Wrote(char* ub, const void* value, uint32_t bytes)
     Add({Kind::WRITE, 0, 0});
 }
 
-void Recording::Replay(const Span* tensors) const
+void Recording::Replay(const Span* tensors, bool streams) const
 {
     const char* gm[MAX_ORIGINS];
     const Place* place = places_.data();
@@ -104,7 +104,7 @@ void Recording::Replay(const Span* tensors) const
             for (uint32_t i = 0; i < step.aheads; ++i, ++ahead) {
                 prefetcher.Add(addressOf(ahead->place), ahead->rows);
             }
-            plan.Run(gm, prefetcher);
+            plan.Run(gm, prefetcher, streams);
         } else if (step.kind == Kind::WRITE) {
             memcpy(write->ub, write->value, write->bytes);
             ++write;
@@ -128,7 +128,7 @@ bool Replays::Replay(const LaunchForm& launch, uint32_t blockIdx)
     }
     known.used = ++now_;
     if (known.recording != nullptr) {
-        known.recording->Replay(launch.tensors);
+        known.recording->Replay(launch.tensors, launch.streams);
         return true;
     }
     if (known.replays) {

@@ -44,9 +44,13 @@ HAS_LOOPS = native().vector_unit() != "x86-64-v2"
 """
 
 
+STREAM_BYTES = "MS_ASCEND_OPS_STREAM_BYTES"
+
+
 def run(code, **variables):
     """What the process writes. It must end well."""
-    environment = {name: value for name, value in os.environ.items() if name != loop_compiler.VARIABLE}
+    ours = (loop_compiler.VARIABLE, STREAM_BYTES)
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment | variables,
         timeout=120, check=False,
@@ -55,7 +59,8 @@ def run(code, **variables):
     return done.stdout + done.stderr
 
 
-def test_same_bits_before_and_after():
+@pytest.mark.parametrize("variables", [{}, {STREAM_BYTES: "1"}], ids=["cached", "streamed"])
+def test_same_bits_before_and_after(variables):
     code = """
 native().set_loop_threshold(1 << 60)
 interpreted = results()
@@ -84,7 +89,13 @@ assert compiles()
 if HAS_LOOPS:
     print(len(addresses) > 3)
 """
-    assert run(LAUNCHES + WITH_LOOPS + code) in ("True\n", "")
+    assert run(LAUNCHES + WITH_LOOPS + code, **variables) in ("True\n", "")
+
+
+@pytest.mark.parametrize("wrong", ["", "0", "-1", "1e9", "12 MiB"])
+def test_another_number_of_bytes_is_ignored_with_a_warning(wrong):
+    output = run(LAUNCHES + "results()", **{STREAM_BYTES: wrong})
+    assert output == f"ms_ascend_ops: {STREAM_BYTES} must be 1 or more, got '{wrong}'; it is ignored\n"
 
 
 @pytest.mark.parametrize("why", ["variable", "llvmlite"])

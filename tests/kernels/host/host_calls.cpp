@@ -24,6 +24,7 @@
 
 #include "host/kernel_operator.h"
 #include "host/loop_code.h"
+#include "host/streaming.h"
 
 namespace py = pybind11;
 using namespace AscendC;
@@ -695,6 +696,8 @@ std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& progra
         return results;
     }
     ms_ascend_ops::LaunchMemory launched;
+    launched.tensors[0] = {memory, memory + gmBytes};
+    launched.tensorCount = 1;
     launched.outputBytes = outputBytes;
     host::Launch({static_cast<uint32_t>(programs.size()), 0}, launched, "", [&](GM_ADDR) {
         const size_t block = static_cast<size_t>(GetBlockIdx());
@@ -765,6 +768,7 @@ PYBIND11_MODULE(host_calls, module)
         host::SetLoop(number, reinterpret_cast<host::LoopFunction>(address));
     });
     module.def("set_loop_threshold", &host::SetLoopThreshold);
+    module.def("set_stream_bytes", &host::SetStreamBytes);
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);
     module.def("core_num", [] { return host::HostPlatform().coreNum; });

@@ -154,11 +154,15 @@ def draw_tiles(rng):
     count = rng.choice([256, 300, 512, 777, 1000, 1024, 1999])
     slots = Slots(rng, retype=rng.random() < 0.5)
     body = [call for _ in range(rng.randint(3, 14)) for call in draw_instruction(rng, count, slots)]
-    kept = rng.randrange(SLOTS)
+    return on_tiles(body, rng.randrange(SLOTS), 4 * count)
+
+
+def on_tiles(body, kept, size):
+    """What is done to four tiles of some bytes, and the slot that is stored."""
     calls = []
     for tile in range(4):
-        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 4 * count) for slot in Slots.LOADED]
-        calls += [*body, store(32 * 1024 + 6000 * tile, kept, min(4 * count, 6000))]
+        calls += [load(slot, 4 * (tile * 1000 + slot * 100), size) for slot in Slots.LOADED]
+        calls += [*body, store(32 * 1024 + 6000 * tile, kept, min(size, 6000))]
     return calls
 
 
@@ -207,12 +211,7 @@ def draw_row_tiles(rng):
     rows = min(1920 // (64 * len(columns(cols))), rng.choice([9, 12, 20, 28]))
     slots = Slots(rng, retype=False)
     body = [call for _ in range(rng.randint(3, 10)) for call in draw_row_instruction(rng, rows, cols, slots)]
-    kept = rng.randrange(SLOTS)
-    calls = []
-    for tile in range(4):
-        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 7680) for slot in Slots.LOADED]
-        calls += [*body, store(32 * 1024 + 6000 * tile, kept, 6000)]
-    return calls
+    return on_tiles(body, rng.randrange(SLOTS), 7680)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -262,12 +261,7 @@ def draw_column_tiles(rng):
             body += draw_instruction(rng, parts * rows * cols, slots)
         else:
             body += draw_column_instruction(rng, parts, rows, cols, slots)
-    kept = rng.randrange(SLOTS)
-    calls = []
-    for tile in range(4):
-        calls += [load(slot, 4 * (tile * 1000 + slot * 100), 7680) for slot in Slots.LOADED]
-        calls += [*body, store(32 * 1024 + 6000 * tile, kept, 6000)]
-    return calls
+    return on_tiles(body, rng.randrange(SLOTS), 7680)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -277,6 +271,32 @@ def test_random_columns(compiler, seed):
         calls = draw_column_tiles(random.Random(9000 + 1000 * seed + i))
         loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
     assert (loops > 0) == writes_loops()
+
+
+class Listening(LoopCompiler):
+    """Keeps the texts of what it compiles."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.texts = []
+
+    def _compile(self, number, name, text):
+        self.texts.append(text)
+        super()._compile(number, name, text)
+
+
+def shifted(call, further):
+    """A copy to global memory some bytes further on, or any other call as it is."""
+    name, *arguments = call
+    return (name, arguments[0], arguments[1] + further, *arguments[2:]) if name == "copy_out_pad" else call
+
+
+@pytest.fixture
+def _streaming():
+    """Every launch is so large that its outputs go past the caches."""
+    host_calls().set_stream_bytes(1)
+    yield
+    host_calls().set_stream_bytes(0)
 
 
 def turn_heads(narrow, positions, heads, dim):
@@ -310,19 +330,33 @@ def turn_heads(narrow, positions, heads, dim):
 def test_turning_heads_is_one_loop(compiler, narrow, positions, heads, dim):
     """Nothing is stored but the result."""
     calls = turn_heads(narrow, positions, heads, dim)
-    texts = []
-
-    class Listening(LoopCompiler):
-        def _compile(self, number, name, text):
-            texts.append(text)
-            super()._compile(number, name, text)
-
-    assert_same_when_compiled(Listening(host_calls()), calls, [FLOATS])
-    stores = [[line for line in text.splitlines() if "store" in line] for text in texts if "fadd" in text]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    stores = [[line for line in text.splitlines() if "store" in line] for text in listening.texts if "fadd" in text]
     kind = "float" if narrow is None else "i16"
     elements = [sum(int(line.split("<")[1].split(" x ")[0]) for line in lines) for lines in stores]
     found = [n for n, lines in zip(elements, stores, strict=True) if all(f" x {kind}>" in line for line in lines)]
     assert (dim in found) == writes_loops()
+
+
+def assert_same_past_the_caches(calls):
+    """The CPU would not write past the caches where an address is no multiple of 16."""
+    listening = Listening(host_calls())
+    for further in (0, 4, 16):
+        assert_same_when_compiled(listening, [shifted(call, further) for call in calls], [FLOATS])
+    return sum("!nontemporal" in text for text in listening.texts)
+
+
+@pytest.mark.usefixtures("_streaming")
+def test_random_tiles_past_the_caches():
+    streams = sum(assert_same_past_the_caches(draw_tiles(random.Random(3000 + i))) for i in range(20))
+    assert (streams > 0) == writes_loops()
+
+
+@pytest.mark.usefixtures("_streaming")
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_rows_past_the_caches(narrow):
+    assert (assert_same_past_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
 
 
 @pytest.mark.parametrize("cols", [64, 128, 200])

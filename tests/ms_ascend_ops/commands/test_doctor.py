@@ -16,7 +16,7 @@ VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH", "ASCE
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch, tmp_path):
-    ours = ("MS_ASCEND_OPS_NUM_THREADS", "MS_ASCEND_OPS_COMPILE")
+    ours = ("MS_ASCEND_OPS_NUM_THREADS", "MS_ASCEND_OPS_COMPILE", "MS_ASCEND_OPS_STREAM_BYTES")
     for name in (*VARIABLES, "MS_CUSTOM_AOT_WHITE_LIST", *ours):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cann, "_DRIVER", tmp_path / "driver")
@@ -44,12 +44,14 @@ def test_this_machine_is_in_order():
 def test_environment(monkeypatch, tmp_path):
     only(monkeypatch, "environment")
     monkeypatch.setenv("MS_ASCEND_OPS_NUM_THREADS", "0")
+    monkeypatch.setenv("MS_ASCEND_OPS_STREAM_BYTES", "1e6")
     monkeypatch.setenv("MS_CUSTOM_AOT_WHITE_LIST", str(tmp_path))
     monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "none"))
     check = examined()["environment"]
     assert check.status == "error"
     for part in (
         "it must be 1 to 256",
+        "it must be 1 or more",
         "or MindSpore refuses every operator",
         "none does not exist: source set_env.sh",
     ):
