@@ -42,7 +42,7 @@ void Liveness::Forget(const Loop& loop)
         }
     }
     while (forgotten_ > 0 && steps_.ForgottenAt(forgotten_ - 1).number > last) {
-        const Steps::Forgotten& forgotten = steps_.ForgottenAt(--forgotten_);
+        const Forgotten& forgotten = steps_.ForgottenAt(--forgotten_);
         if (forgotten.number <= lowest_) {
             needed_.Remove(forgotten.span);
         }

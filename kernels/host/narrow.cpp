@@ -1,7 +1,6 @@
 #include "narrow.h"
 
 #include "meaning.h"
-#include "ranges.h"
 
 namespace AscendC {
 namespace host {
@@ -30,6 +29,16 @@ bool Stays(const Operand& source, const std::vector<Instruction>& instructions, 
     return true;
 }
 
+// What has been forgotten may have been left out.
+void Forget(const Span& span, std::vector<WideningCast>& casts)
+{
+    for (uint32_t c = static_cast<uint32_t>(casts.size()); c-- > 0;) {
+        if (SpanOf(casts[c].from.operand).Overlaps(span)) {
+            casts.erase(casts.begin() + c);
+        }
+    }
+}
+
 NarrowSource Find(const std::vector<WideningCast>& casts, const Operand& operand)
 {
     for (const WideningCast& cast : casts) {
@@ -45,11 +54,16 @@ NarrowSource Find(const std::vector<WideningCast>& casts, const Operand& operand
 
 }  // namespace
 
-std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& instructions)
+std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& instructions,
+                                             const std::vector<Forgotten>& forgotten)
 {
     std::vector<NarrowSources> found(instructions.size());
     std::vector<WideningCast> casts;
+    auto next = forgotten.begin();
     for (uint32_t i = 0; i < instructions.size(); ++i) {
+        for (; next != forgotten.end() && next->number <= i; ++next) {
+            Forget(next->span, casts);
+        }
         const Instruction& instruction = instructions[i];
         const Meaning meaning = MeaningOf(instruction);
         if (meaning.kind != Meaning::OPAQUE) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "instruction.h"
+#include "ranges.h"
 
 namespace AscendC {
 namespace host {
@@ -21,8 +22,15 @@ struct NarrowSource {
 
 using NarrowSources = std::array<NarrowSource, MAX_OPERANDS>;
 
-// Of each of the instructions, which are in the order of the program.
-std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& instructions);
+// Bytes of the Unified Buffer that instructions from `number` on do not need.
+struct Forgotten {
+    uint32_t number;
+    Span span;
+};
+
+// Of each of the instructions, which are in the order of the program, as what was forgotten is.
+std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& instructions,
+                                             const std::vector<Forgotten>& forgotten);
 
 }  // namespace host
 }  // namespace AscendC

@@ -133,7 +133,7 @@ bool Steps::ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSou
 void Steps::Find(const Groups& groups, std::vector<Instruction>& instructions)
 {
     const std::vector<Instruction>& all = groups.Instructions();
-    const std::vector<NarrowSources> narrow = FindNarrowSources(all);
+    const std::vector<NarrowSources> narrow = FindNarrowSources(all, forgotten_);
     instructions.clear();
     instructions.reserve(all.size());  // chains point into it
     for (uint32_t g = 0; g < groups.List().size(); ++g) {

@@ -9,6 +9,7 @@
 
 #include "chains.h"
 #include "groups.h"
+#include "narrow.h"
 #include "ranges.h"
 
 namespace AscendC {
@@ -52,10 +53,6 @@ public:
     const std::vector<Step>& List() const { return steps_; }
 
     // What Forget was told, in order, and where an instruction stood in the groups.
-    struct Forgotten {
-        uint32_t number;
-        Span span;
-    };
     uint32_t ForgottenCount() const { return static_cast<uint32_t>(forgotten_.size()); }
     const Forgotten& ForgottenAt(uint32_t i) const { return forgotten_[i]; }
     uint32_t NumberOf(uint32_t instruction) const { return numbers_[instruction]; }

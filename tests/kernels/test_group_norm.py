@@ -70,6 +70,23 @@ def test_gradient(shape, groups, types, data_format, activation):
         assert_accurate(value, exact_value, dtype, sums)
 
 
+def test_gradient_again_and_again():
+    """Groups of few channels: their factors are 16 bits with gaps between, cast in one stage and used in another."""
+    shape, groups, dtype, rng = (3, 96, 10, 10), 32, "bfloat16", np.random.default_rng(0)
+    attributes = {"num_groups": groups, "epsilon": 1e-4}
+    x, dy = draw(rng, shape), draw(rng, shape)
+    gamma, beta = draw(rng, shape[1], 2), draw(rng, shape[1], 2)
+    (_, mean, rstd), _ = launch("group_norm", [x, gamma, beta], [dtype] * 3, **attributes)
+    state = [rng.standard_normal((3, groups)) for _ in range(2)]
+    types = [dtype, "float32", "float32", dtype, "float32", "float32", dtype, dtype]
+    for _ in range(3):
+        results, rounded = launch("group_norm_grad", [dy, *state, x, mean, rstd, gamma, beta], types, **attributes)
+        exact = *rounded[:4], *rounded[6:]
+        golden, terms = reference.backward(*exact, **attributes), reference.backward_terms(*exact, **attributes)
+        for got, want, term in zip(results, golden, terms, strict=True):
+            assert_accurate(got, want, dtype, term)
+
+
 @pytest.mark.parametrize("activation", ["none", "silu"])
 def test_gradient_reference_is_the_derivative(activation):
     rng = np.random.default_rng(0)

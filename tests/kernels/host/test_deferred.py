@@ -152,6 +152,22 @@ FOUND = {
         ("atomic", True),
         ("copy_out_pad", "float32", 16896, 8192, (1, 4096, 0, 0)),
     ],
+    "floats from 16 bits that were given up since, tile after tile": [
+        *(
+            call
+            for tile in range(4)
+            for call in [
+                ("copy_in_pad", "bfloat16", 0, 400 * tile, (20, 6, 0, 0), False, (0, 0, 0)),
+                ("cast", "float32", "bfloat16", 8192, 0, 0, 320),
+                ("free", 0, 8192),
+                ("fill", "int32", 16384, 0, 512),
+                ("binary", "Add", "float32", 16384, 16384, 8192, 300),
+                store(50000 + 2000 * tile, 16384, 300),
+            ]
+        ),
+        ("get", 16384),
+        ("fill", "int32", 0, 0, 2048),
+    ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
         ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
