@@ -62,6 +62,7 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, bool streams)
     known_ = nullptr;
     waiting_ = nullptr;
     wrote_ = false;
+    goesOn_ = false;
     replays_.Drop();
 }
 
@@ -205,10 +206,11 @@ void Core::Leave()
 void Core::Take()
 {
     HOST_OBSERVED(if (!Executes()) { return; })
+    if (count_ == MAX_REQUESTS) {
+        EndProgram(NOBODY);
+        goesOn_ = true;
+    }
     if (known_ == nullptr) {
-        if (count_ == MAX_REQUESTS) {
-            EndProgram(NOBODY);
-        }
         if (count_ > 0 || !Follow()) {
             log_[count_++] = incoming_;
             return;
@@ -229,8 +231,10 @@ void Core::Take()
 
 void Core::BeforeCopyIn()
 {
-    if (wrote_ || count_ >= LONG_PROGRAM) {
+    // The rest of what was too long for one program, however short: or each tile would be cut somewhere else.
+    if (wrote_ || count_ >= LONG_PROGRAM || goesOn_) {
         EndProgram(NOBODY);
+        goesOn_ = false;
     }
 }
 

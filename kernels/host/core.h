@@ -147,6 +147,7 @@ private:
     bool large_ = false;        // the launch moves more than the caches hold
     bool streams_ = false;      // so much that its outputs do not stay there anyway
     bool wrote_ = false;        // the current program has a copy out
+    bool goesOn_ = false;       // it goes on with one that was too long
     uint32_t count_ = 0;        // of the requests of the current program
     Program* known_ = nullptr;  // the known program whose requests these have been so far; else they are in log_
     uint32_t last_ = 0;         // the last program

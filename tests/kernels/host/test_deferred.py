@@ -168,6 +168,15 @@ FOUND = {
         ("get", 16384),
         ("fill", "int32", 0, 0, 2048),
     ],
+    "tiles of more instructions than a core keeps": [
+        call
+        for tile in range(80)
+        for call in [
+            load(0, 400 * tile, 100),
+            *(("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * (i % 3), 0x3F800000, 100) for i in range(150)),
+            store(400 * tile, 0, 100),
+        ]
+    ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
         ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
