@@ -327,6 +327,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         if (coreNum != 0) {  // a chip: a further core costs less than a further thread
             platform.coreNum = coreNum;
             platform.minBytesPerCore = Platform{}.minBytesPerCore;
+            platform.maxPaddedRow = Platform{}.maxPaddedRow;
         }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
         platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;

@@ -64,7 +64,7 @@ constexpr uint32_t PROBE_ROWS = 8;           // channels last
 constexpr uint32_t MAX_PROBE = 512;          // channels first: enough to be near the mean
 constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums cost as much as a row or two
 constexpr uint32_t MAX_CHUNKS = 96;          // two for each core of a 48-core chip
-constexpr uint32_t BATCH_BYTES = 128 * 1024;
+constexpr uint32_t BATCH_BYTES = 512 * 1024;
 constexpr uint32_t LINE_ELEMENTS = 128;
 constexpr uint32_t REDUCE_COLS = 512;
 constexpr uint32_t REDUCE_BYTES = 48 * 1024;
@@ -94,12 +94,12 @@ inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
 }
 
 // Channels first: rows of S elements. Sets tileRows, stepRows, tileCols, stride, pieces, step, probe.
-inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand,
+inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand, const Platform& platform,
                       GroupNormTilingData& tiling)
 {
     const uint64_t perElement = 2 * demand.queues * bytes + 4 * demand.works;  // one row has all temporaries
     const uint64_t stride = RoundUp(shape.size, BLOCK_BYTES / bytes);
-    const bool isShort = stride <= SHORT_ROW;
+    const bool isShort = stride <= (stride == shape.size ? SHORT_ROW : std::min(SHORT_ROW, platform.maxPaddedRow));
     const bool lanes = shape.size > FLOATS_PER_REPEAT;
     const uint64_t perRow =
         demand.sums * ((lanes ? 256 : 0) + 4) + demand.vectors * (BLOCK_BYTES + 4) + BLOCK_BYTES + 8;
@@ -186,7 +186,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
             tileGroups = std::min<uint64_t>(tileGroups, numGroups);  // samples do not lie side by side
         }
     } else {
-        PlanFirst(shape, bytes, ub, demand, tiling);
+        PlanFirst(shape, bytes, ub, demand, platform, tiling);
         tiling.channelStride = tiling.channels;
     }
     tiling.tileGroups = static_cast<uint32_t>(tileGroups);

@@ -27,6 +27,8 @@ constexpr uint32_t MAX_THREADS = 256;
 constexpr uint32_t SPINS = 2000;
 // Waking a thread costs about as much as moving this many bytes.
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
+// What a loop over rows takes (loops.cpp). Of longer rows with padding between them every instruction is a pass.
+constexpr uint32_t MAX_PADDED_ROW = 256;
 // From here on the data comes from memory rather than from a cache, and is prefetched.
 constexpr uint64_t LARGE_BYTES = 8ull << 20;
 
@@ -278,6 +280,7 @@ ms_ascend_ops::Platform HostPlatform()
     const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
     platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
     platform.minBytesPerCore = MIN_BYTES_PER_CORE;
+    platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
     return platform;
 }
 

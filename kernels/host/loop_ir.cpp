@@ -20,27 +20,16 @@ constexpr uint32_t LANES_OF_128_BITS = 4;
 
 static_assert(static_cast<uint32_t>(Link::BINARY) == 23, "Emit and AccessOf must know every link");
 
-// Do links work on different columns of a row? Then all of it must be in registers at once.
-bool HasColumns(const LoopForm& form)
+// Does one link take from some columns of a row what another one has put into other columns? Then all of the row must
+// be in registers at once.
+bool ShiftsColumns(const LoopForm& form)
 {
-    uint16_t elements = 0;
-    for (const LoopLink& link : form.links) {
-        if (elements != 0 && link.elements != 0 && link.elements != elements) {
-            return true;
-        }
-        elements = std::max(elements, link.elements);
-    }
     for (uint32_t i = 0; i < form.rows.size(); ++i) {
         if (form.rows[i].whole != i) {
             return true;
         }
     }
     return false;
-}
-
-uint32_t RowElements(const LoopForm& form)
-{
-    return form.links.front().elements;
 }
 
 // Do two vectors hold the even and the odd ones of twice as many elements? bfloat16 comes apart into these, and
@@ -68,17 +57,23 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
 class LoopWriter {
 public:
     LoopWriter(const LoopForm& form, uint32_t lanes)
-        : form_(form), lanes_(lanes), byRow_(form.byRow), paired_(Pairs(form, lanes)), ir_(lanes)
+        : form_(form),
+          lanes_(lanes),
+          byRow_(form.byRow),
+          paired_(Pairs(form, lanes)),
+          shifts_(ShiftsColumns(form)),
+          ir_(lanes)
     {}
 
     std::string Write(const std::string& name)
     {
         Prepare();
-        valid_ = lanes_;
-        if (HasColumns(form_)) {
+        if (shifts_) {
             EmitAll();
+        } else if (byRow_) {
+            EmitRow();
         } else {
-            EmitBatches(byRow_ ? RowElements(form_) : AtOnce());
+            EmitBatches(AtOnce() / lanes_);
         }
         if (byRow_) {
             StoreLanes(ir_);
@@ -96,16 +91,25 @@ private:
         return Name("lanes", operand) + "_" + std::to_string(k) + when;
     }
 
-    void EmitBatches(uint32_t elements)
+    void EmitBatches(uint32_t vectors)
     {
-        const uint32_t vectors = elements / lanes_;
         for (first_ = 0; first_ < vectors; first_ += count_) {
             count_ = std::min(vectors - first_, VectorsAtOnce());
             EmitAll();
         }
-        valid_ = elements % lanes_;
-        if (valid_ > 0) {
-            count_ = 1;
+    }
+    // The rows of some links may be shorter than those of others: of what lies between two rows in memory these have a
+    // part.
+    void EmitRow()
+    {
+        uint32_t shortest = UINT32_MAX;
+        uint32_t longest = 0;
+        for (const LoopLink& link : form_.links) {
+            shortest = link.elements > 0 ? std::min<uint32_t>(shortest, link.elements) : shortest;
+            longest = std::max<uint32_t>(longest, link.elements);
+        }
+        EmitBatches(shortest / lanes_);
+        for (count_ = 1; first_ * lanes_ < longest; ++first_) {
             EmitAll();
         }
     }
@@ -243,8 +247,13 @@ private:
         }
     }
 
-    // What is known of vector k of an operand; empty: nothing.
-    std::string& Known(const LoopLink& link, uint32_t k)
+    // The lanes of a vector that are in a register, from the first one on.
+    struct Lanes {
+        std::string value;
+        uint32_t count = 0;
+    };
+    // What is known of vector k of an operand.
+    Lanes& Known(const LoopLink& link, uint32_t k)
     {
         if (!byRow_) {
             return known_[{link.operand, k}];
@@ -255,7 +264,12 @@ private:
     void Keep(const LoopLink& link, const Vectors& values)
     {
         for (uint32_t k = 0; k < count_; ++k) {
-            Known(link, k) = values[k];
+            Lanes& known = Known(link, k);
+            if (known.count > valid_) {
+                known.value = ir_.Select(FirstLanes(valid_), values[k], known.value);
+            } else {
+                known = {values[k], valid_};
+            }
         }
     }
     // The elements of an operand as floats; those that the loop knows are not read.
@@ -264,8 +278,9 @@ private:
         Vectors values;
         const LinkAccess access = access_[link.operand];
         for (uint32_t k = 0; k < count_; ++k) {
-            values.push_back(Known(link, k));
-            if (!values[k].empty()) {
+            const Lanes known = Known(link, k);
+            values.push_back(known.value);
+            if (known.count >= valid_) {
                 continue;
             }
             values[k] = access == LinkAccess::FLOAT  ? Load(link, k, "float")
@@ -276,6 +291,9 @@ private:
                 const std::string even = ir_.Let(Apart(values[k - 1], values[k], 0));
                 values[k] = ir_.Let(Apart(values[k - 1], values[k], 1));
                 values[k - 1] = even;
+            }
+            if (known.count > 0) {  // which may not be in memory
+                values[k] = ir_.Select(FirstLanes(known.count), known.value, values[k]);
             }
         }
         Keep(link, values);
@@ -352,7 +370,7 @@ private:
                 std::string& sum = sums[k % repeat];
                 const std::string more =
                     numbers ? ir_.OfNumbers(opcode, value_[k], sum) : ir_.Binary(opcode, value_[k], sum);
-                sum = valid_ < lanes_ ? ir_.Select(ValidLanes(), more, sum) : more;
+                sum = valid_ < lanes_ ? ir_.Select(FirstLanes(valid_), more, sum) : more;
             }
             return sums;
         };
@@ -365,11 +383,11 @@ private:
             sums_[link.operand][(first_ + k) % repeat] = after[k];
         }
     }
-    std::string ValidLanes() const
+    std::string FirstLanes(uint32_t count) const
     {
         std::string lanes;
         for (uint32_t i = 0; i < lanes_; ++i) {
-            lanes += std::string(i > 0 ? ", i1 " : "i1 ") + (i < valid_ ? "true" : "false");
+            lanes += std::string(i > 0 ? ", i1 " : "i1 ") + (i < count ? "true" : "false");
         }
         return "<" + lanes + ">";
     }
@@ -398,10 +416,16 @@ private:
     {
         known_.clear();
         value_.clear();
-        const bool columns = HasColumns(form_);
         for (const LoopLink& link : form_.links) {
-            count_ = columns && link.elements > 0 ? link.elements / lanes_ : count_;
-            Emit(link);
+            count_ = shifts_ && link.elements > 0 ? link.elements / lanes_ : count_;
+            valid_ = lanes_;
+            if (byRow_ && link.elements > 0) {
+                const uint32_t begin = first_ * lanes_;
+                valid_ = link.elements <= begin ? 0 : std::min(lanes_, link.elements - begin);
+            }
+            if (valid_ > 0) {
+                Emit(link);
+            }
         }
     }
     void Emit(const LoopLink& link)
@@ -522,13 +546,14 @@ private:
     const uint32_t lanes_;
     const bool byRow_;
     const bool paired_;
+    const bool shifts_;
     IrBuilder entry_{lanes_};
     IrArithmetic ir_;     // what a turn of the loop does
     uint32_t first_ = 0;  // the vectors at hand, of those in a turn
     uint32_t count_ = 0;
-    uint32_t valid_ = 0;  // lanes of them
+    uint32_t valid_ = 0;  // lanes of them that the link at hand is about
     Vectors value_;
-    std::map<std::pair<uint32_t, int32_t>, std::string> known_;  // by operand and vector: what is in registers
+    std::map<std::pair<uint32_t, int32_t>, Lanes> known_;  // by operand and vector: what is in registers
     std::array<LinkAccess, OPERANDS> access_{};
     std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number

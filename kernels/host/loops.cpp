@@ -262,6 +262,14 @@ bool Apart(const Touches& a, const Touches& b)
     });
 }
 
+// Do some of one work on other columns of rows that some of the other work on?
+bool Shift(const Touches& a, const Touches& b)
+{
+    return std::any_of(a.begin(), a.end(), [&b](const Touch& x) {
+        return std::any_of(b.begin(), b.end(), [&x](const Touch& y) { return x.SharesRows(y) && !x.SameMemory(y); });
+    });
+}
+
 // A loop while steps are added to it.
 struct OpenLoop {
     std::vector<uint32_t> steps;
@@ -270,11 +278,12 @@ struct OpenLoop {
     std::vector<LoopRows> rows;  // of each of them
     uint32_t units = 0;
     uint32_t rowElements = 0;  // of the first step
+    bool byRow = false;
     std::vector<LoopLink> links;
     bool compiles = false;
     bool alone = false;
 
-    explicit OpenLoop(Member&& first) : units(first.units), rowElements(first.rowElements)
+    explicit OpenLoop(Member&& first) : units(first.units), rowElements(first.rowElements), byRow(first.rowElements > 0)
     {
         compiles = first.compiles;
         Add(std::move(first));
@@ -282,16 +291,20 @@ struct OpenLoop {
     // May the step become part of it?
     bool Takes(const Member& member) const
     {
-        return member.compiles && Takes(member.rowElements, member.touches, member.items.size() + 1);
+        return member.compiles && (member.rowElements > 0) == byRow &&
+               Takes(member.touches, member.items.size() + 1, Shift(member.touches, member.touches),
+                     member.rowElements % COLUMNS != 0);
     }
     // May all that the other loop does come behind what this one does?
     bool Takes(const OpenLoop& other) const
     {
-        return other.compiles && Takes(other.rowElements, other.touches, other.links.size());
+        return other.compiles && other.byRow == byRow &&
+               Takes(other.touches, other.links.size(), other.shifts_, other.ragged_);
     }
     void Add(Member&& member)
     {
         steps.push_back(member.step);
+        ragged_ = ragged_ || member.rowElements % COLUMNS != 0;
         size_t next = 0;  // of the touches, which the items have in their order
         for (const ChainItem& item : member.items) {
             const bool touches = item.operand != nullptr;
@@ -308,6 +321,7 @@ struct OpenLoop {
     {
         std::move(other.steps.begin(), other.steps.end(), std::back_inserter(steps));
         std::move(other.items.begin(), other.items.end(), std::back_inserter(items));
+        ragged_ = ragged_ || other.ragged_;
         for (LoopLink link : other.links) {
             link.operand = link.operand == LoopLink::NO_OPERAND ? link.operand : NumberOf(other.touches[link.operand]);
             AddLink(link);
@@ -316,10 +330,11 @@ struct OpenLoop {
     LoopForm Form() const { return {rowElements > 0, false, rowElements > 0 ? rows : std::vector<LoopRows>{}, links}; }
 
 private:
-    bool Takes(uint32_t elements, const Touches& others, size_t moreLinks) const
+    // Columns that are shifted are whole vectors.
+    bool Takes(const Touches& others, size_t moreLinks, bool shifts, bool ragged) const
     {
-        const bool columns = elements > 0 && elements % COLUMNS == 0 && rowElements > 0 && rowElements % COLUMNS == 0;
-        return compiles && (elements == rowElements || columns) && Feeds(others) && Fits(others) &&
+        return compiles && Feeds(others) && Fits(others) &&
+               !((shifts_ || shifts || Shift(touches, others)) && (ragged_ || ragged)) &&
                links.size() + moreLinks <= MAX_LOOP_LINKS && touches.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
     void AddLink(LoopLink link)
@@ -344,10 +359,11 @@ private:
         return number;
     }
     // Of a new one.
-    LoopRows RowsOf(const Touch& touch) const
+    LoopRows RowsOf(const Touch& touch)
     {
         for (size_t i = 0; i < touches.size(); ++i) {
             if (touches[i].SharesRows(touch)) {
+                shifts_ = true;
                 return {touch.stride, rows[i].whole, rows[i].column + touches[i].ColumnsTo(touch)};
             }
         }
@@ -372,6 +388,8 @@ private:
                                [&a](const Touch& b) { return a.MayFollow(b) || a.SharesRows(b); });
         });
     }
+    bool shifts_ = false;  // links work on different columns of the same rows
+    bool ragged_ = false;  // a row is no whole number of COLUMNS
 };
 
 // Loop `last` has got a step that may go on with what others make, too: these come to be one.

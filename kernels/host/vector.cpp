@@ -60,6 +60,13 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         allGapless = allGapless && walks[i] == Walk::GAPLESS;
         anyBlocks = anyBlocks || walks[i] == Walk::BLOCKS;
     }
+    const bool binary = count == 3;
+    // The last columns of rows, up to a block of them: they are the columns behind those that a DataBlock takes part
+    // in.
+    if (binary && walks[2] == Walk::REPEATS && sources[2].blkStride == 0 && sources[0].blkStride == 1 &&
+        sources[1].blkStride == 1) {
+        walks[2] = Walk::BLOCK_A_REPEAT;
+    }
     const uint32_t elements = repeats * lanes + tail;
     if (allGapless) {
         IssueContiguous(runs[RUN_CONTIGUOUS], sources, count, elements, scalar, option);
@@ -73,7 +80,6 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         instruction.option = option;
         return instruction;
     };
-    const bool binary = count == 3;
     // acc = src0 op acc, repeat after repeat into the same lanes.
     const bool accumulates = binary && walks[0] == Walk::ONE_REPEAT && walks[2] == Walk::ONE_REPEAT &&
                              sources[0].base == sources[2].base && !anyBlocks;

@@ -63,6 +63,9 @@ struct Platform {
     uint32_t coreNum = 1;             // vector cores (NPU) or worker threads (host)
     uint32_t ubBytes = 0;             // Unified Buffer one core may use
     uint32_t minBytesPerCore = 4096;  // below this much data a further core costs more than it brings
+    // Rows of so many elements at most share an instruction with the padding between them; longer ones are better off
+    // alone. No limit on a chip, where beginning an instruction costs more.
+    uint32_t maxPaddedRow = UINT32_MAX;
 };
 
 struct LaunchConfig {

@@ -21,8 +21,8 @@ struct RowBlock {
     uint32_t cols;
     uint32_t stride;  // elements from a row to the next, a multiple of 8
 
-    // Elements that an element-wise instruction handles: padding between rows included, after the last row not.
-    __aicore__ inline uint32_t Elements() const { return (rows - 1) * stride + cols; }
+    // Elements that an element-wise instruction handles: of several rows with the padding behind each.
+    __aicore__ inline uint32_t Elements() const { return rows == 1 ? cols : rows * stride; }
     // Are there more repeats in a row than rows?
     __aicore__ inline bool RowByRow() const { return rows == 1 || rows * FLOAT_LANES < cols; }
 };

@@ -207,10 +207,16 @@ def draw_row_instruction(rng, rows, cols, slots):
 
 
 def draw_row_tiles(rng):
+    """Instructions on rows, which may have something between them, among those on whole tiles."""
     cols = rng.choice([33, 40, 64, 64, 100, 128, 200, 256])
     rows = min(1920 // (64 * len(columns(cols))), rng.choice([9, 12, 20, 28]))
     slots = Slots(rng, retype=False)
-    body = [call for _ in range(rng.randint(3, 10)) for call in draw_row_instruction(rng, rows, cols, slots)]
+    body = []
+    for _ in range(rng.randint(3, 10)):
+        if rng.random() < 0.4:  # with what lies between the rows
+            body += draw_instruction(rng, rows * 64 * len(columns(cols)), slots)
+        else:
+            body += draw_row_instruction(rng, rows, cols, slots)
     return on_tiles(body, rng.randrange(SLOTS), 7680)
 
 
