@@ -78,8 +78,8 @@ def _shapes(rng, signature, attributes, largest):
 
 
 def _dims(rng, token, bound, attributes):
-    if getattr(token, "size", ""):
-        return [attributes[token.size]]
+    if getattr(token, "sizes", ()):
+        return [sum(attributes[name] for name in token.sizes)]
     if not token.symbol:
         return [token.factor]
     dims = [token.factor * size for size in bound[token.symbol]]
