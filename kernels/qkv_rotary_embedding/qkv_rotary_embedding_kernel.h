@@ -31,7 +31,8 @@ public:
         qGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(q), perHead * tiling.qHeads);
         kGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(k), perHead * tiling.kHeads);
         vGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(v), perHead * tiling.vHeads);
-        pipe.InitBuffer(queueV_, 2, tiling.tilePositions * tiling.tileHeads * tiling.stride * sizeof(T));
+        pipe.InitBuffer(queueV_, tiling.copyBuffers,
+                        tiling.tilePositions * tiling.tileHeads * tiling.stride * sizeof(T));
         turn_.Init(cos, sin, tiling, back ? -1.0f : 1.0f, pipe);
     }
 

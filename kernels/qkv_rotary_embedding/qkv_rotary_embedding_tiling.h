@@ -33,6 +33,7 @@ struct QkvRotaryEmbeddingTilingData {
     uint32_t headsFirst;  // in q, k and v: before the positions
     uint32_t tileHeads;
     uint32_t tilePositions;
+    uint32_t copyBuffers;  // of v
     uint32_t dim;
     uint32_t half;         // pairs of a head
     uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
@@ -100,7 +101,9 @@ inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType
     const std::string op = "qkv_rotary_embedding";
     const uint32_t bytes = SizeOf(dtype);
     Need need = rotary::Heads(op, dim, dtype, cos, sin, interleave, rotaryDim, tiling);
-    need.perHead += 2 * bytes * tiling.stride;  // v in two buffers
+    // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
+    tiling.copyBuffers = interleave ? 1 : 2;
+    need.perHead += static_cast<uint64_t>(tiling.copyBuffers) * bytes * tiling.stride;
     const uint64_t ub = platform.ubBytes - rotary::FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
         throw std::invalid_argument(op + ": the heads are too large for the Unified Buffer");
