@@ -84,10 +84,11 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
         walk.Gather(most);
     } else {
         most = steps ? std::min(fitting(1), wanted(1)) : 1;
-        if (Packed(tiling) && walk.length <= most) {
-            const uint64_t perHead = walk.length * need.perHead;
+        // Of one head, an instruction goes over the whole tile; of several, over the heads of a position.
+        if (Packed(tiling) && walk.length <= std::min(most, wanted(walk.length))) {
             const uint64_t left = ub - walk.length * need.perPosition;
-            tileHeads = std::min<uint64_t>({widest, left / perHead, MAX_ROWS / walk.length, wanted(walk.length)});
+            tileHeads = std::min<uint64_t>(
+                {widest, left / (walk.length * need.perHead), MAX_ROWS / walk.length, wanted(walk.length)});
         }
     }
     tiling.tileHeads = static_cast<uint32_t>(tileHeads);

@@ -81,12 +81,13 @@ def _shapes(rng, signature, attributes, largest):
     for token in tokens:
         room //= token.factor
     multiples = getattr(signature, "multiples", {})
+    single = {token.symbol for token in tokens if not token.star}  # a ~ may broadcast to one dim
     for position in rng.permutation(len(tokens)):
         token = tokens[position]
         if token.symbol in bound:
             continue
         dims, multiple = [], attributes[multiples[token.symbol]] if token.symbol in multiples else 1
-        for _ in range(int(rng.integers(0, 4)) if token.star else 1):
+        for _ in range(1 if token.symbol in single else int(rng.integers(0, 4))):
             choices = [size for size in (*SIZES, *(LARGE if rng.random() < 0.2 else ())) if size <= max(1, room)]
             dims.append(multiple * int(rng.choice(choices)) if rng.random() > 0.02 else 0)
             room //= max(1, abs(dims[-1]))
