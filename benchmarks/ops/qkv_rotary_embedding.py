@@ -11,13 +11,10 @@ HEADS = {"q_heads": 32, "k_heads": 8, "v_heads": 8}
 VARIANTS = {"": HEADS, "BSND": {**HEADS, "layout": "BSND"}, "interleave": {**HEADS, "mode": "interleave"}}
 OUTPUTS = 3
 FLOPS = (3.75, 3.75)  # 3 for an element of q and of k, of which there is a quarter
-SHAPES = ((1, 1, 128), (1, 128, 128), (1, 2048, 128), (2, 37, 20))
-SMALL_SHAPES = ((2, 3, 4), (1, 5, 6))
-
-
-def inputs(draw, batch, seq, dim):
-    _, cos, sin = rotary_embedding.inputs(draw, 1, seq, 1, dim)
-    return [draw.normal(batch, seq, sum(HEADS.values()), dim), cos, sin]
+# Of all heads together there are as many as the attributes say.
+SHAPES = ((1, 1, 48, 128), (1, 128, 48, 128), (1, 2048, 48, 128), (3, 37, 48, 20))
+SMALL_SHAPES = ((2, 3, 48, 4), (1, 5, 48, 6))
+inputs = rotary_embedding.inputs
 
 
 ours = fused.qkv_rotary_embedding
