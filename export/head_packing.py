@@ -140,7 +140,7 @@ def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counte
     plain = [heads for heads in group if id(heads.transpose) not in embeddings]
     if len(turned) != 2 or len(plain) != 1:
         return None
-    group, reshape = [*turned, *plain], group[0].reshape
+    group, reshape = [*turned, *plain], turned[0].reshape
     places = [embeddings[id(heads.transpose)] for heads in turned]
     tables = _tables(*places)
     alone = all(_only_in(item, heads.transpose, users) for heads, item in zip(turned, places, strict=True))

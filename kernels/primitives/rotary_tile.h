@@ -54,24 +54,19 @@ __aicore__ inline HeadCopies WholeHeads(const HeadPlace& place, const HeadTile& 
     return {tile.heads, place.headStride, dim, {tile.positions, dim, ubStride, place.positionStride}};
 }
 
-// A piece of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer.
-__aicore__ inline HeadCopies PiecesOfHeads(const HeadPlace& place, const HeadTile& tile, uint32_t cols, uint32_t stride)
+// A piece of `cols` elements of every head, `stride` elements from head to head in the Unified Buffer. In global memory
+// heads have one distance, to which a tiling has to keep: those of one head, of one position, or of whole positions.
+__aicore__ inline Rows PiecesOfHeads(const HeadPlace& place, const HeadTile& tile, uint32_t cols, uint32_t stride)
 {
-    if (tile.heads == 1) {
-        return {1, 0, 0, {tile.positions, cols, stride, place.positionStride}};
-    }
-    if (tile.positions == 1 || place.positionStride == tile.heads * place.headStride) {
-        return {1, 0, 0, {tile.Heads(), cols, stride, place.headStride}};
-    }
-    return {tile.heads, place.headStride, stride, {tile.positions, cols, tile.heads * stride, place.positionStride}};
+    return {tile.Heads(), cols, stride, tile.heads == 1 ? place.positionStride : place.headStride};
 }
 
 template <typename T>
 __aicore__ inline void LoadCopies(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src,
-                                  const HeadCopies& copies, bool fillGaps)
+                                  const HeadCopies& copies)
 {
     for (uint32_t i = 0; i < copies.count; ++i) {
-        LoadRows(dst[i * copies.ubStep], src[i * copies.gmStep], copies.rows, fillGaps);
+        LoadRows(dst[i * copies.ubStep], src[i * copies.gmStep], copies.rows);
     }
 }
 
@@ -152,18 +147,18 @@ private:
                                 const HeadPlace& source, const HeadTile& tile)
     {
         if (packed_) {
-            LoadCopies(xLocal, xGm[source.offset], Packed(source, tile), false);
+            LoadCopies(xLocal, xGm[source.offset], Packed(source, tile));
             return;
         }
         const uint32_t pieces = tiling_.interleave != 0 ? 1 : 2;
         const uint32_t cols = 2 * tiling_.half / pieces;
         for (uint32_t i = 0; i < pieces && cols > 0; ++i) {
-            LoadCopies(xLocal[i * tiling_.halfStride], xGm[source.offset + i * tiling_.half],
-                       PiecesOfHeads(source, tile, cols, tiling_.stride), true);
+            LoadRows(xLocal[i * tiling_.halfStride], xGm[source.offset + i * tiling_.half],
+                     PiecesOfHeads(source, tile, cols, tiling_.stride), true);
         }
         if (rest_ > 0) {
-            LoadCopies(xLocal[tiling_.turned], xGm[source.offset + 2 * tiling_.half],
-                       PiecesOfHeads(source, tile, rest_, tiling_.stride), true);
+            LoadRows(xLocal[tiling_.turned], xGm[source.offset + 2 * tiling_.half],
+                     PiecesOfHeads(source, tile, rest_, tiling_.stride), true);
         }
     }
 
@@ -177,12 +172,12 @@ private:
         const uint32_t pieces = tiling_.interleave != 0 ? 1 : 2;
         const uint32_t cols = 2 * tiling_.half / pieces;
         for (uint32_t i = 0; i < pieces && cols > 0; ++i) {
-            StoreCopies(yGm[target.offset + i * tiling_.half], yLocal[i * tiling_.halfStride],
-                        PiecesOfHeads(target, tile, cols, tiling_.stride));
+            StoreRows(yGm[target.offset + i * tiling_.half], yLocal[i * tiling_.halfStride],
+                      PiecesOfHeads(target, tile, cols, tiling_.stride));
         }
         if (rest_ > 0) {
-            StoreCopies(yGm[target.offset + 2 * tiling_.half], yLocal[tiling_.turned],
-                        PiecesOfHeads(target, tile, rest_, tiling_.stride));
+            StoreRows(yGm[target.offset + 2 * tiling_.half], yLocal[tiling_.turned],
+                      PiecesOfHeads(target, tile, rest_, tiling_.stride));
         }
     }
 
@@ -191,8 +186,8 @@ private:
                                     uint64_t elements, const HeadPlace& source, const HeadTile& tile)
     {
         if (!packed_) {
-            LoadCopies(next, xGm[source.offset + 1], PiecesOfHeads(source, tile, 2 * tiling_.half - 1, tiling_.stride),
-                       true);
+            LoadRows(next, xGm[source.offset + 1], PiecesOfHeads(source, tile, 2 * tiling_.half - 1, tiling_.stride),
+                     true);
             return;
         }
         const HeadCopies copies = Packed(source, tile);
@@ -210,7 +205,8 @@ private:
                                       const HeadPlace& source, const HeadTile& tile)
     {
         const HeadCopies copies =
-            packed_ ? Packed(source, tile) : PiecesOfHeads(source, tile, 2 * tiling_.half, tiling_.stride);
+            packed_ ? Packed(source, tile)
+                    : HeadCopies{1, 0, 0, PiecesOfHeads(source, tile, 2 * tiling_.half, tiling_.stride)};
         const Rows& shape = copies.rows;
         constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
         const uint32_t ragged = shape.cols % PER_BLOCK;

@@ -110,9 +110,9 @@ private:
         const HeadCopies single = WholeHeads(task.single, task.tile, tiling_.dim, stride);
         AscendC::LocalTensor<T> local = queueV_.template AllocTensor<T>();
         if (back_) {
-            LoadCopies(local, vGm_[task.single.offset], single, false);
+            LoadCopies(local, vGm_[task.single.offset], single);
         } else {
-            LoadCopies(local, qkvGm_[task.packed.offset], packed, false);
+            LoadCopies(local, qkvGm_[task.packed.offset], packed);
         }
         queueV_.EnQue(local);
         local = queueV_.template DeQue<T>();

@@ -76,7 +76,7 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
     uint64_t tileHeads = 1;
     uint64_t most = 1;
     if (tiling.headsFirst == 0) {
-        // Heads with gaps are copied in rows of one distance: of one head, or of one position.
+        // Heads with gaps between them are those of one head, or of one position.
         const bool one = !Packed(tiling) && walk.sequences * walk.length >= widest && steps;
         tileHeads = one ? 1 : std::min(room, widest);
         const bool whole = one || (Packed(tiling) && tileHeads == widest);
