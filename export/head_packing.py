@@ -3,24 +3,27 @@
     x @ q.T, x @ k.T, x @ v.T, each split into heads  ->  x @ [q; k; v].T, split into heads, then into the three
 
 The product is cut between heads, after they have become an axis in front: for one token nothing is moved until then.
+Where queries and keys go through rotary embeddings with the same tables, one operator does that and cuts the product.
 The weights become one parameter of the file; the network that the file came from keeps its own.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto
+from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto, TensorProto
+from ms_ascend_ops.export.find import Found
 from ms_ascend_ops.export.graph import CONSTANT, Node
-from ms_ascend_ops.export.mindir_graph import MindIRGraph
+from ms_ascend_ops.export.mindir_graph import MindIRGraph, name_of
 from ms_ascend_ops.export.packing import Linear, Uses, join, linear_layer, set_dim
 from ms_ascend_ops.export.report import Entry
 
 __all__ = ["pack_heads"]
 
 _BEHIND = (0, 2, 1, 3)  # (batch, length, heads, features) -> (batch, heads, length, features)
+_ROTARY, _QKV_ROTARY = "rotary_embedding", "qkv_rotary_embedding"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +45,26 @@ class _Heads:
         return int(self.transpose.shape[3])
 
 
-def pack_heads(graph: MindIRGraph) -> list[Entry]:
-    """Join layers of one input that are split into heads of one size.
+@dataclass(frozen=True, eq=False)
+class _Turned:
+    """Queries, keys and values, the places of the rotary embeddings of the first two, and one operator for all."""
 
-    The protobuf holds the result afterwards. To be called before other nodes are put in.
+    group: list[_Heads]
+    places: list[Found]
+    attributes: dict[str, int | str]
+    tables: list[Node]
+    described: list[TensorProto]
+
+    @property
+    def outputs(self) -> dict[int, Node]:
+        return dict(enumerate([*(place.root for place in self.places), self.group[2].transpose]))
+
+
+def pack_heads(graph: MindIRGraph, found: Iterable[Found] = ()) -> tuple[list[Entry], set[int]]:
+    """Join layers of one input that are split into heads of one size, with the rotary embeddings behind them.
+
+    The protobuf holds the result afterwards. To be called before other nodes are put in. Returns what to report, and
+    the ids of those places in `found` that are replaced now.
     """
     uses, users = Uses(graph.model), graph.graph.users()
     parameters = {p.name: p for p in graph.proto.parameter}
@@ -57,18 +76,25 @@ def pack_heads(graph: MindIRGraph) -> list[Entry]:
         layer = linear_layer(reshape.inputs[0], parameters, uses, users)
         if layer is not None and layer.reshape is None and users[id(reshape)] == 1:
             groups[id(layer.product.inputs[0]), heads].append(_Heads(layer, reshape, node))
-    entries, made = [], []
+    embeddings = {id(item.inputs[0]): item for item in found if item.fused.op == _ROTARY}
+    entries: list[Entry] = []
+    made: list[NodeProto] = []
+    done: set[int] = set()
     for number, group in enumerate(groups.values()):
         group = [heads for heads in group if _alike(group[0], heads)]  # noqa: PLW2901
         if len(group) < 2:
             continue
-        made += _joined(graph, group, number)
+        if turned := _turned(group, embeddings, users):
+            group = turned.group  # noqa: PLW2901
+            done.update(map(id, turned.places))
+        made += _joined(graph, group, number, turned)
         layers = [heads.layer.weight.name.rpartition(":")[2].rpartition(".")[0] for heads in group]
         place = layers[0].rpartition(".")[0]
         text = f"{', '.join(layer.rpartition('.')[2] for layer in layers)} by one product, with one weight in the file"
+        text += f"; heads and rotary embedding by {_QKV_ROTARY}" if turned else ""
         entries.append(Entry(place, "linear layers", "mindir", True, text))
     graph.put(made)
-    return entries
+    return entries, done
 
 
 def _heads(node: Node) -> int | None:
@@ -108,8 +134,71 @@ def _alike(a: _Heads, b: _Heads) -> bool:
     return weights and whole and plain and rows and same
 
 
-def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int) -> list[NodeProto]:
-    """Product, reshape, transpose and split, and the parts under the names of the transposes that were there."""
+def _turned(group: Sequence[_Heads], embeddings: dict[int, Found], users: Counter[int]) -> _Turned | None:
+    """The members as queries, keys and values, if one operator can do what is done with their heads."""
+    turned = [heads for heads in group if id(heads.transpose) in embeddings]
+    plain = [heads for heads in group if id(heads.transpose) not in embeddings]
+    if len(turned) != 2 or len(plain) != 1:
+        return None
+    group, reshape = [*turned, *plain], turned[0].reshape
+    places = [embeddings[id(heads.transpose)] for heads in turned]
+    tables = _tables(*places)
+    alone = all(_only_in(item, heads.transpose, users) for heads, item in zip(turned, places, strict=True))
+    if not tables or not alone or reshape.shape is None or _depends(tables, [heads.layer.product for heads in group]):
+        return None
+    attributes = {
+        **{name: heads.count for name, heads in zip(("q_heads", "k_heads", "v_heads"), group, strict=True)},
+        **{name: places[0].fused.attributes[name] for name in ("mode", "rotary_dim")},
+        "layout": "BNSD",
+    }
+    packed = (*reshape.shape[:2], sum(heads.count for heads in group), group[0].features)
+    shapes, dtypes = [packed, *(t.shape or () for t in tables)], [reshape.dtype, *(t.dtype for t in tables)]
+    try:
+        described = MindIRGraph.described(_QKV_ROTARY, attributes, shapes, dtypes)
+    except (TypeError, ValueError):
+        return None
+    return _Turned(group, places, attributes, tables, described)
+
+
+def _only_in(item: Found, node: Node, users: Counter[int]) -> bool:
+    """Whether all users of a node are inside a place."""
+    return users[id(node)] == sum(i is node for inner in item.inside for i in inner.inputs)
+
+
+def _tables(one: Found, other: Found) -> list[Node]:
+    """The tables that two rotary embeddings of heads in front of the sequence have in common; none, if they differ."""
+    tables = [table for table in map(_table, one.inputs[1:]) if table is not None]
+    same = one.fused.attributes == other.fused.attributes and one.fused.attributes["seq_axis"] == 2
+    return tables if same and tables == [_table(node) for node in other.inputs[1:]] else []
+
+
+def _table(node: Node) -> Node | None:
+    """The table of a rotary embedding without the axis of heads."""
+    if len(node.shape or ()) == 2:
+        return node
+    if node.kind == "ExpandDims" and len(node.inputs[0].shape or ()) == 3 and node.inputs[1].value in (1, -3):
+        return node.inputs[0]
+    return None
+
+
+def _depends(nodes: Iterable[Node], others: Iterable[Node]) -> bool:
+    """Whether one of the nodes is computed from one of the others."""
+    wanted, seen, stack = {id(node) for node in others}, set(), list(nodes)
+    while stack:
+        node = stack.pop()
+        if id(node) in wanted:
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(node.inputs)
+    return False
+
+
+def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, turned: _Turned | None) -> list[NodeProto]:
+    """Product, reshape, transpose and split, and the parts under the names of the transposes that were there.
+
+    With `turned`, its operator stands for the last two, and for the rotary embeddings.
+    """
     first = group[0]
     total = sum(heads.count for heads in group)
     join(graph.proto, [heads.layer for heads in group])
@@ -118,6 +207,11 @@ def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int) -> list[No
     made, target = _new_target(first.reshape, total, prefix)
     reshape = _copy(first.reshape, f"{prefix}_reshape", 2, total)
     reshape.input[1] = target
+    if turned:
+        inputs = [reshape.output[0], *map(name_of, turned.tables)]
+        like, described = first.transpose.origin, turned.described
+        nodes = graph.operator(_QKV_ROTARY, turned.attributes, inputs, described, turned.outputs, like, number)
+        return [*made, reshape, *nodes]
     transpose = _copy(first.transpose, f"{prefix}_transpose", 1, total)
     transpose.input[0] = reshape.output[0]
 

@@ -68,7 +68,9 @@ def optimize_mindir(
             report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
         report.add_graph(graph.name, graph.graph, found)
         if level == "O3":
-            report.entries += pack_heads(graph)
+            entries, done = pack_heads(graph, found)
+            report.entries += entries
+            found = [item for item in found if id(item) not in done]
         if found:
             graph.replace(found, packed)
     content = model.SerializeToString()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["MindIRGraph", "graphs_of"]
+__all__ = ["MindIRGraph", "graphs_of", "name_of"]
 
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
@@ -90,7 +90,7 @@ def _layer(parameter: Node) -> str:
     return str(parameter.name.rpartition(".")[0] or parameter.name)
 
 
-def _name(node: Node) -> str:
+def name_of(node: Node) -> str:
     """What a value is called in the file."""
     return str(node.origin.output[0] if isinstance(node.origin, NodeProto) else node.origin or node.name)
 
@@ -229,30 +229,41 @@ class MindIRGraph:
 
     def _nodes_for(self, found: Found, number: int) -> list[NodeProto]:
         fused = found.fused
-        signature = registry.signature(fused.op)
-        attributes = signature.check_attributes(fused.attributes)
-        root = found.root.origin
-        name = f"{self.proto.name}:{fused.op}_{number}"
-        multiple = len(signature.outputs) > 1
+        shapes, dtypes = [e.shape for e in fused.inputs], [e.dtype for e in fused.inputs]
+        described = self.described(fused.op, fused.attributes, shapes, dtypes)
+        inputs = [name_of(i) for i in found.inputs]
+        return self.operator(fused.op, fused.attributes, inputs, described, found.outputs, found.root.origin, number)
+
+    def operator(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[str],
+        described: Sequence[TensorProto],
+        outputs: Mapping[int, Node],
+        like: NodeProto,
+        number: int,
+    ) -> list[NodeProto]:
+        """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
+        name = f"{self.proto.name}:{op}_{number}" if len(described) > 1 else outputs[0].origin.output[0]
         made = NodeProto(
-            op_type=f"REF::{self._primitive(fused.op, attributes)}",
-            input=[_name(i) for i in found.inputs],
-            output=[name if multiple else root.output[0]],
-            name=name if multiple else root.output[0],
-            domain=f"{root.domain.rpartition('/')[0]}/Custom-{fused.op}{number}",
-            node_attr=root.node_attr,
+            op_type=f"REF::{self._primitive(op, registry.signature(op).check_attributes(attributes))}",
+            input=inputs,
+            output=[name],
+            name=name,
+            domain=f"{like.domain.rpartition('/')[0]}/Custom-{op}{number}",
+            node_attr=like.node_attr,
         )
-        described = made.attribute.add(name="shape")
-        tensors = self._described(fused)
-        if not multiple:
-            described.type = AttributeProto.TENSORS
-            described.tensors.append(tensors[0])
+        shape = made.attribute.add(name="shape")
+        if len(described) == 1:
+            shape.type = AttributeProto.TENSORS
+            shape.tensors.append(described[0])
             return [made]
-        described.type = AttributeProto.TUPLE
-        described.seq_info.is_dyn_len = False
-        for tensor in tensors:
-            described.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
-        return [made, *self.items(made, found.outputs)]
+        shape.type = AttributeProto.TUPLE
+        shape.seq_info.is_dyn_len = False
+        for tensor in described:
+            shape.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
+        return [made, *self.items(made, outputs)]
 
     def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
         """The operator right behind the joined product, and then the reshape that each of the two had."""
@@ -303,14 +314,14 @@ class MindIRGraph:
         old = value.origin
         after = NodeProto(
             op_type=f"REF::{self.by_type('MakeTuple')}",
-            input=[_name(i) for i in [kept, *others]],
+            input=[name_of(i) for i in [kept, *others]],
             output=[f"{old.output[0]}_after"],
             name=f"{old.output[0]}_after",
             domain=old.domain,
         )
         made = NodeProto(
             op_type=f"REF::{self.by_type('Depend')}",
-            input=[_name(kept), after.output[0]],
+            input=[name_of(kept), after.output[0]],
             output=old.output,
             name=old.name,
             domain=old.domain,
@@ -319,11 +330,20 @@ class MindIRGraph:
         made.attribute.extend(a for a in old.attribute if a.name == "shape")
         return [after, made]
 
-    def _described(self, fused: Any) -> list[TensorProto]:
-        signature = registry.signature(fused.op)
-        shapes = infer_shapes(signature, [e.shape for e in fused.inputs], signature.check_attributes(fused.attributes))
-        dtypes = infer_types(signature, [e.dtype for e in fused.inputs])
-        return [TensorProto(dims=s, data_type=_NAMES[d]) for s, d in zip(shapes, dtypes, strict=True)]
+    @staticmethod
+    def described(
+        op: str, attributes: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+    ) -> list[TensorProto]:
+        """What an operator gives for inputs of these shapes and dtypes.
+
+        Raises:
+            TypeError: it has no kernel for the dtypes.
+            ValueError: it does not take the shapes.
+        """
+        signature = registry.signature(op)
+        sizes = infer_shapes(signature, shapes, signature.check_attributes(attributes))
+        names = infer_types(signature, dtypes)
+        return [TensorProto(dims=s, data_type=_NAMES[n]) for s, n in zip(sizes, names, strict=True)]
 
     def _primitive(self, op: str, attributes: Mapping[str, Any]) -> str:
         """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export."""

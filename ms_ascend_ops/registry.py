@@ -358,8 +358,9 @@ def _check_sizes(signature: Signature) -> None:
 
 
 def _check_signature(signature: Signature) -> None:
-    bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
-    stars = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens if token.star}
+    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
+    bound = {token.symbol for token in tokens}
+    stars = {token.symbol for token in tokens if token.star and not token.broadcasts}
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
     axes = integers | {attribute.name for attribute in signature.attributes if attribute.axes}
     _check_sizes(signature)
@@ -367,19 +368,37 @@ def _check_signature(signature: Signature) -> None:
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
             if token.broadcasts and (tensor in signature.outputs or token.symbol not in earlier):
-                raise ValueError(f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's '*'")
+                raise ValueError(
+                    f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's "
+                    f"'*{token.symbol}' or '{token.symbol}'"
+                )
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
-            if token.symbol and token.star != (token.symbol in stars):
+            if token.symbol and not token.broadcasts and token.star != (token.symbol in stars):
                 raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
             if token.attribute and token.attribute not in axes:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
-            if token.size and token.size not in integers:
-                raise ValueError(f"{signature.name}: '={token.size}' must name an int attribute")
-        earlier |= {token.symbol for token in tensor.rule.tokens if token.star and not token.broadcasts}
+            if set(token.sizes) - integers:
+                raise ValueError(f"{signature.name}: '={'+'.join(token.sizes)}' must name an int attribute")
+        earlier |= {token.symbol for token in tensor.rule.tokens if not token.broadcasts}
+        if tensor in signature.outputs:
+            _check_place(signature, tensor)
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")
+
+
+def _check_place(signature: Signature, tensor: TensorSpec) -> None:
+    """No input says whether a dim of an output can stand where an attribute puts it: every choice has to fit."""
+    rule = tensor.rule
+    if rule.anchor is None or not rule.fixed:
+        return
+    axes, rank = signature.attribute(rule.anchor.attribute).axes, len(rule.tokens)
+    if not axes or any(not -rank <= axis < rank for axis in axes):
+        raise ValueError(
+            f"{signature.name}: '@{rule.anchor.attribute}' of {tensor.name} must name a string attribute with axes "
+            f"in [-{rank}, {rank - 1}]"
+        )
 
 
 def _identifier(name: str) -> str:

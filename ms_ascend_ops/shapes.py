@@ -5,15 +5,16 @@ A rule is a blank-separated list of tokens, one definition of which serves Pytho
     *b        any number of dims, also none          d        one dim
     ~b        dims that broadcast to those of *b     1        one dim of that size
     2*d       one dim, twice the size of d           =groups  one dim, whose size is the integer attribute `groups`
-    ones(b)   as many dims of size 1 as *b has dims
+    ones(b)   as many dims of size 1 as *b has dims  =a+b     one dim, whose size is the sum of these attributes
     2*d@axis  the dim that the attribute `axis` names: an integer (negative counts from the end), or a string whose
-              choices the definition gives an axis each
+              choices the definition gives an axis each. In a rule without * or ~ the other dims stand around it in
+              their order, wherever it is
 
 The same symbol stands for the same size(s) everywhere in a signature. A rule may have several tokens of any length next
 to each other, as `*b *d` has, if other inputs tell the lengths of all but one. Dims broadcast as in NumPy: aligned at
-the end, each the same or 1, and there may be fewer; an earlier input must have the *b. A dim that is not known yet is
--1, and a tensor of unknown rank has the shape (-2,), as MindSpore writes them. `kernels/binding/shape_rule.cpp` is the
-same interpreter in C++; the tests compare the two, messages included.
+the end, each the same or 1, and there may be fewer; an earlier input must have the *b, or the b, which is one dim. A
+dim that is not known yet is -1, and a tensor of unknown rank has the shape (-2,), as MindSpore writes them.
+`kernels/binding/shape_rule.cpp` is the same interpreter in C++; the tests compare the two, messages included.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ UNKNOWN_RANK: Shape = (-2,)
 
 _TOKEN = re.compile(
     r"(?:(?P<star>[*~])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
-    r"|(?P<literal>\d+)|=(?P<size>[a-z]\w*)|ones\((?P<ones>[a-z]\w*)\)"
+    r"|(?P<literal>\d+)|=(?P<sizes>[a-z]\w*(?:\+[a-z]\w*)*)|ones\((?P<ones>[a-z]\w*)\)"
 )
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a rule. A literal has no symbol, and its size as factor; `=size` has neither."""
+    """One token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither."""
 
     symbol: str
     factor: int = 1
     star: bool = False  # any number of dims
     attribute: str = ""
     ones: bool = False  # with star: dims of size 1
-    size: str = ""
+    sizes: tuple[str, ...] = ()  # attributes whose sum is the size
     broadcasts: bool = False
 
 
@@ -74,8 +75,9 @@ class ShapeRule:
                 raise ValueError(f"shape rule '{text}': cannot read the token '{word}'")
             factor = int(match["literal"] or match["factor"] or 1)
             symbol, star, ones = match["symbol"] or match["ones"] or "", bool(match["star"]), bool(match["ones"])
-            attribute, size, broadcasts = match["attribute"] or "", match["size"] or "", match["star"] == "~"
-            tokens.append(Token(symbol, factor, star or ones, attribute, ones, size, broadcasts))
+            attribute, broadcasts = match["attribute"] or "", match["star"] == "~"
+            sizes = tuple(match["sizes"].split("+")) if match["sizes"] else ()
+            tokens.append(Token(symbol, factor, star or ones, attribute, ones, sizes, broadcasts))
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")
@@ -85,6 +87,17 @@ class ShapeRule:
     @property
     def tokens(self) -> tuple[Token, ...]:
         return self.before + ((self.anchor,) if self.anchor else ()) + self.after
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every token is one dim."""
+        return not any(token.star for token in self.tokens)
+
+    def in_order(self, axis: int) -> tuple[Token, ...]:
+        """The tokens of a fixed rule as the dims stand, the anchored one at `axis`, which the rank allows."""
+        others = self.before + self.after
+        position = axis + len(self.tokens) if axis < 0 else axis
+        return others[:position] + ((self.anchor,) if self.anchor else ()) + others[position:]
 
     @property
     def plain(self) -> bool:
@@ -120,7 +133,7 @@ class _Matcher:
         if shape == UNKNOWN_RANK:
             return
         rank, fixed = len(shape), sum(not token.star for token in rule.tokens)
-        if fixed == len(rule.tokens) and rank != fixed:
+        if rule.fixed and rank != fixed:
             raise self.error(f"{tensor.name} must have {_dims(fixed)}, got shape {shape}")
         if rank < fixed:
             raise self.error(f"{tensor.name} must have at least {_dims(fixed)}, got shape {shape}")
@@ -132,7 +145,9 @@ class _Matcher:
         axis = self.attributes[rule.anchor.attribute]
         first = sum(not token.star for token in rule.before)
         last = rank - 1 - sum(not token.star for token in rule.after)
-        if not any(token.star for token in rule.before):
+        if rule.fixed:
+            first, last = 0, rank - 1
+        elif not any(token.star for token in rule.before):
             last = first
         elif not any(token.star for token in rule.after):
             first = last
@@ -141,6 +156,10 @@ class _Matcher:
             allowed = f"in [{-rank}, {rank - 1}]" if last - first == rank - 1 else f"from {first} to {last}"
             subject = f"{tensor.name} of shape {shape}"
             raise self.error(f"{rule.anchor.attribute} must be {allowed} for {subject}, got {axis}")
+        if rule.fixed:
+            for i, token in enumerate(rule.in_order(axis)):
+                self._match_dim(tensor, shape, token, i, axis if token is rule.anchor else i)
+            return
         self._match_side(tensor, shape, rule.before, 0, position)
         self._match_dim(tensor, shape, rule.anchor, position, axis)
         self._match_side(tensor, shape, rule.after, position + 1, rank)
@@ -171,9 +190,10 @@ class _Matcher:
     def _match_dim(self, tensor: TensorSpec, shape: Shape, token: Token, position: int, index: int) -> None:
         size, place = shape[position], f"{tensor.name}.shape[{index}]"
         if not token.symbol:
-            expected = self.attributes[token.size] if token.size else token.factor
+            expected = self._size(token)
             if size not in (expected, UNKNOWN_DIM):
-                raise self.error(f"{place} must be {token.size + ' ' if token.size else ''}{expected}, got {shape}")
+                rule = f"{' + '.join(token.sizes)} ({expected})" if token.sizes else str(expected)
+                raise self.error(f"{place} must be {rule}, got {shape}")
             return
         if size == UNKNOWN_DIM:
             self.bindings.setdefault(token.symbol, _Binding([UNKNOWN_DIM], place, token.factor))
@@ -196,6 +216,9 @@ class _Matcher:
                 relation = f"{token.factor} * {relation}" if token.factor > 1 else relation
                 relation = f"{relation} / {known.factor}" if known.factor > 1 else relation
             raise self.error(f"{place} must equal {relation} ({known.dims[0] * token.factor}), got {shape}")
+
+    def _size(self, token: Token) -> int:
+        return sum(self.attributes[name] for name in token.sizes) if token.sizes else token.factor
 
     def _match_star(self, tensor: TensorSpec, shape: Shape, token: Token, begin: int, end: int) -> None:
         dims, rank = list(shape[begin:end]), len(shape)
@@ -225,10 +248,12 @@ class _Matcher:
         known.dims = [b if a == UNKNOWN_DIM else a for a, b in zip(dims, known.dims, strict=True)]
 
     def shape_of(self, tensor: TensorSpec) -> Shape:
+        rule = tensor.rule
+        moves = rule.anchor is not None and rule.fixed
         shape: list[int] = []
-        for token in tensor.rule.tokens:
+        for token in rule.in_order(self.attributes[rule.anchor.attribute]) if rule.anchor and moves else rule.tokens:
             if not token.symbol:
-                shape.append(self.attributes[token.size] if token.size else token.factor)
+                shape.append(self._size(token))
                 continue
             known = self.bindings.get(token.symbol)
             if token.star:

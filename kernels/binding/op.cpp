@@ -95,7 +95,8 @@ Op::Op(OpDef def) : def_(std::move(def)), inputRules_(ParseRules(def_.inputs)), 
     for (const auto* rules : {&inputRules_, &outputRules_}) {
         for (const ShapeRule& rule : *rules) {
             for (const Token& token : rule.tokens) {
-                named.insert({token.attribute, token.size});
+                named.insert(token.attribute);
+                named.insert(token.sizes.begin(), token.sizes.end());
             }
         }
     }

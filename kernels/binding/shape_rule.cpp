@@ -14,7 +14,10 @@ Token ParseToken(std::string word)
 {
     Token token;
     if (word[0] == '=') {
-        token.size = word.substr(1);
+        std::istringstream names(word.substr(1));
+        for (std::string name; std::getline(names, name, '+');) {
+            token.sizes.push_back(name);
+        }
         return token;
     }
     if (word.compare(0, 5, "ones(") == 0) {
@@ -90,6 +93,21 @@ bool ShapeRule::IsPlain() const
     return true;
 }
 
+bool ShapeRule::IsFixed() const
+{
+    return std::none_of(tokens.begin(), tokens.end(), [](const Token& token) { return token.star; });
+}
+
+const Token& ShapeRule::At(int64_t i, int64_t axis) const
+{
+    const int64_t position = axis < 0 ? axis + static_cast<int64_t>(tokens.size()) : axis;
+    if (anchor < 0 || i == position) {
+        return tokens[anchor < 0 ? i : anchor];
+    }
+    const int64_t other = i < position ? i : i - 1;  // among those that are not anchored
+    return tokens[other < anchor ? other : other + 1];
+}
+
 // As Python prints a tuple: messages of both interpreters are the same.
 std::string ToString(const Shape& shape)
 {
@@ -135,7 +153,10 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
     const int64_t starsAfter = stars - starsBefore;
     int64_t first = rule.anchor - starsBefore;
     int64_t last = rank - 1 - (end - anchor - 1 - starsAfter);
-    if (starsBefore == 0) {
+    if (stars == 0) {
+        first = 0;
+        last = rank - 1;
+    } else if (starsBefore == 0) {
         last = first;
     } else if (starsAfter == 0) {
         first = last;
@@ -148,6 +169,12 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
                                         : "from " + std::to_string(first) + " to " + std::to_string(last);
         Fail(anchor->attribute + " must be " + allowed + " for " + tensor + " of shape " + ToString(shape) + ", got " +
              std::to_string(axis));
+    }
+    if (stars == 0) {
+        for (int64_t i = 0; i < rank; ++i) {
+            MatchDim(subject, rule.At(i, axis), i, i == position ? axis : i);
+        }
+        return;
     }
     MatchSide(subject, begin, anchor, 0, position);
     MatchDim(subject, *anchor, position, axis);
@@ -201,15 +228,32 @@ void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter 
     }
 }
 
+int64_t ShapeMatcher::SizeOf(const Token& token) const
+{
+    if (token.sizes.empty()) {
+        return token.factor;
+    }
+    uint64_t sum = 0;
+    for (const std::string& name : token.sizes) {
+        sum += static_cast<uint64_t>(attributes_.at(name));
+    }
+    return static_cast<int64_t>(sum);
+}
+
 void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)
 {
     const int64_t size = subject.shape[position];
     const std::string place = subject.tensor + ".shape[" + std::to_string(index) + "]";
     const std::string got = ", got " + ToString(subject.shape);
     if (token.symbol.empty()) {
-        const int64_t expected = token.size.empty() ? token.factor : attributes_.at(token.size);
+        const int64_t expected = SizeOf(token);
         if (size != expected && size != UNKNOWN_DIM) {
-            Fail(place + " must be " + (token.size.empty() ? "" : token.size + " ") + std::to_string(expected) + got);
+            std::string names;
+            for (const std::string& name : token.sizes) {
+                names += (names.empty() ? "" : " + ") + name;
+            }
+            const std::string number = std::to_string(expected);
+            Fail(place + " must be " + (names.empty() ? number : names + " (" + number + ")") + got);
         }
         return;
     }
@@ -292,9 +336,12 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
 Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
 {
     Shape shape;
-    for (const Token& token : rule.tokens) {
+    const bool moves = rule.anchor >= 0 && rule.IsFixed();
+    const int64_t axis = moves ? attributes_.at(rule.tokens[rule.anchor].attribute) : 0;
+    for (size_t i = 0; i < rule.tokens.size(); ++i) {
+        const Token& token = moves ? rule.At(static_cast<int64_t>(i), axis) : rule.tokens[i];
         if (token.symbol.empty()) {
-            shape.push_back(token.size.empty() ? token.factor : attributes_.at(token.size));
+            shape.push_back(SizeOf(token));
             continue;
         }
         const auto known = bindings_.find(token.symbol);

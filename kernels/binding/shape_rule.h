@@ -24,8 +24,8 @@ struct Token {
     bool star = false;
     bool broadcasts = false;  // ~b: a star whose dims broadcast to those of *b
     std::string attribute;
-    bool ones = false;  // with star: dims of size 1
-    std::string size;   // the attribute that is the dim's size
+    bool ones = false;               // with star: dims of size 1
+    std::vector<std::string> sizes;  // attributes whose sum is the dim's size
 };
 
 struct ShapeRule {
@@ -34,6 +34,10 @@ struct ShapeRule {
 
     // Whether the lengths of all tokens follow from the shape alone.
     bool IsPlain() const;
+    // Whether every token is one dim.
+    bool IsFixed() const;
+    // The token of dim i of a fixed rule, the anchored one at `axis`, which the rank allows.
+    const Token& At(int64_t i, int64_t axis) const;
     static ShapeRule Parse(const std::string& text);
 };
 
@@ -70,6 +74,7 @@ private:
     [[noreturn]] void Fail(const std::string& text) const;
     void MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end);
     void MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index);
+    int64_t SizeOf(const Token& token) const;
     void MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end);
 
     std::string op_;

@@ -18,7 +18,7 @@ _MAX_DIM = 3072  # a head and its tables, with all temporaries, fit the Unified 
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    of_tables = _table_gradients(**grad.attributes)
+    of_tables = table_gradients(**grad.attributes)
 
     def bprop(x, cos, sin, out, dout):  # type: ignore[no-untyped-def]
         dcos, dsin = stock.zeros_like(cos), stock.zeros_like(sin)
@@ -29,7 +29,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-def _table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., Any]:
+def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., Any]:
     """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
 
     def pairs(x: Tensor, half: int) -> tuple[Tensor, Tensor]:
@@ -66,30 +66,42 @@ def _table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[...,
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
     x, cos, sin = shapes[:3]
-    rotary_dim = attributes["rotary_dim"]
+    check_turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"], _MAX_DIM)
+    if -2 not in (*x, *cos):
+        _check_tables(x[: attributes["seq_axis"]], cos[:-2], cos)
+
+
+def check_turned(
+    op: str,
+    name: str,
+    x: tuple[int, ...],
+    cos: tuple[int, ...],
+    sin: tuple[int, ...],
+    rotary_dim: int,
+    most: int,
+) -> None:
+    """Whether heads of x can be turned by tables of these shapes. `most`: elements of a head."""
     if rotary_dim < 0 or rotary_dim % 2:
-        raise ValueError(f"rotary_embedding: rotary_dim must be even and at least 0, got {rotary_dim}")
+        raise ValueError(f"{op}: rotary_dim must be even and at least 0, got {rotary_dim}")
     if (-2,) not in (cos, sin) and (
         len(cos) != len(sin) or any(a != b and -1 not in (a, b) for a, b in zip(cos, sin, strict=True))
     ):
-        raise ValueError(f"rotary_embedding: sin.shape must be cos.shape ({cos}), got {sin}")
+        raise ValueError(f"{op}: sin.shape must be cos.shape ({cos}), got {sin}")
     dim = -1 if x == (-2,) else x[-1]
     if dim == -1:
         return
     if rotary_dim > dim:
-        raise ValueError(f"rotary_embedding: rotary_dim must be at most x.shape[-1] ({dim}), got {rotary_dim}")
-    if dim > _MAX_DIM:
-        raise ValueError(f"rotary_embedding: x.shape[-1] must be at most {_MAX_DIM}, got {x}")
+        raise ValueError(f"{op}: rotary_dim must be at most {name}.shape[-1] ({dim}), got {rotary_dim}")
+    if dim > most:
+        raise ValueError(f"{op}: {name}.shape[-1] must be at most {most}, got {x}")
     turned = rotary_dim or dim
     if turned % 2:
-        raise ValueError(f"rotary_embedding: x.shape[-1] must be even (its elements are turned in pairs), got {x}")
+        raise ValueError(f"{op}: {name}.shape[-1] must be even (its elements are turned in pairs), got {x}")
     if cos != (-2,) and cos[-1] not in (turned, turned // 2, -1):
         raise ValueError(
-            f"rotary_embedding: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are "
-            f"turned, got {cos}"
+            f"{op}: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are turned, "
+            f"got {cos}"
         )
-    if x != (-2,) and cos != (-2,):
-        _check_tables(x[: attributes["seq_axis"]], cos[:-2], cos)
 
 
 def _check_tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...]) -> None:

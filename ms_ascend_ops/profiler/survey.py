@@ -30,16 +30,21 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "cross_entropy": ((64, 32000), (2048, 32000)),
     "softmax": ((4, 32, 256, 2048), (8192, 4096), (2, 8, 4096, 77)),
     "scaled_masked_softmax": ((1, 32, 1024, 1024), (2, 8, 4096, 77)),
+    "qkv_rotary_embedding": ((2, 4096, 48, 128), (64, 1, 48, 128)),
     "rotary_embedding": ((2, 4096, 32, 128), (64, 1, 32, 128)),
 }
 # The bound of a kernel that touches a part of its tensors does not follow from their shapes.
 SKIPPED = ("kv_cache_update",)
-ATTRIBUTES: Mapping[str, dict[str, int]] = {"group_norm": {"num_groups": 32}}
+ATTRIBUTES: Mapping[str, dict[str, int]] = {
+    "group_norm": {"num_groups": 32},
+    "qkv_rotary_embedding": {"q_heads": 32, "k_heads": 8, "v_heads": 8},
+}
 # Where the first input's shape says too little.
 INPUTS: Mapping[str, Callable[[tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
     "layer_norm": lambda shape: {"gamma": shape[-1:], "beta": shape[-1:]},
     "add_layer_norm": lambda shape: {"x2": shape, "gamma": shape[-1:], "beta": shape[-1:]},
     "scaled_masked_softmax": lambda shape: {"mask": (shape[0], 1, *shape[2:])},
+    "qkv_rotary_embedding": lambda shape: {"cos": (shape[1], shape[3]), "sin": (shape[1], shape[3])},
     "rotary_embedding": lambda shape: {"cos": (shape[1], shape[3]), "sin": (shape[1], shape[3])},
 }
 LARGE_BYTES = 2**25  # from here on a kernel should be bound by memory

@@ -7,6 +7,7 @@ from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.export import spellings
 
 HIDDEN, SIZE = 24, 6
 
@@ -146,3 +147,155 @@ def test_layers_that_stay(net, tmp_path):
     names, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path)
     assert names == []
     assert products[0] == products[1]
+
+
+class Turning(Attention):
+    """Queries and keys are turned before they meet; the tables are those of all positions."""
+
+    turned = ("q", "k")
+
+    def __init__(self, heads=(4, 2, 2), own_tables=False, mode="half"):
+        super().__init__(heads)
+        angles = np.outer(np.arange(16), 10.0 ** -np.linspace(0, 1, SIZE // 2)).astype(np.float32)
+        angles = np.concatenate([angles, angles], -1) if mode == "half" else np.repeat(angles, 2, -1)
+        self.rotate = spellings.rotate_half if mode == "half" else spellings.rotate_pairs
+        if own_tables:
+            angles = np.stack([angles, angles / 2])
+        self.cos, self.sin = Tensor(np.cos(angles)), Tensor(np.sin(angles))
+        self.own_tables = own_tables
+
+    def tables(self, x, first=0):
+        if self.own_tables:  # those of each sequence, in the shape of the heads
+            return tuple(table[:, : x.shape[1]].expand_dims(1) for table in (self.cos, self.sin))
+        return tuple(table[first : first + x.shape[1]] for table in (self.cos, self.sin))
+
+    def turn(self, x, tables):
+        return x * tables[0] + self.rotate(x) * tables[1]
+
+    def heads_of(self, x):
+        return self.split(x, self.q_proj, 0), self.split(x, self.k_proj, 1), self.split(x, self.v_proj, 2)
+
+    def mix(self, q, k, v):
+        if self.heads[0] != self.heads[1]:
+            k, v = ops.cat((k, k), 1), ops.cat((v, v), 1)
+        return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(2, 3)), -1), v)
+
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        return self.mix(self.turn(q, self.tables(x)), self.turn(k, self.tables(x)), v)
+
+
+class Values(Turning):
+    """Values have a second user."""
+
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        tables = self.tables(x)
+        return self.mix(self.turn(q, tables), self.turn(k, tables), v), v + 1
+
+
+def rotary_operators(path):
+    """Names of the operators that turn heads, one for each node, and how many nodes arrange them."""
+    nodes = [node for graph in graphs_of(read_model(path, "test")) for node in graph.graph.nodes]
+    names = [str(node.attributes.get("reg_op_name")) for node in nodes if node.kind == "Custom"]
+    return sorted(name for name in names if "Rotary" in name), sum(n.kind == "SplitWithSize" for n in nodes)
+
+
+@pytest.mark.parametrize(
+    ("net", "dynamic"),
+    [
+        (Turning, None),
+        (Turning, {0: (0, 1)}),
+        (lambda: Turning((3, 3, 3)), {0: (0,)}),
+        (lambda: Turning(mode="interleave"), None),
+        (lambda: Turning(own_tables=True), {0: (1,)}),
+        (Values, {0: (1,)}),
+    ],
+    ids=["grouped", "unknown batch and length", "alike", "interleave", "own tables", "values used twice"],
+)
+def test_heads_and_rotary_embedding_by_one_operator(net, dynamic, tmp_path):
+    open_axes = (dynamic or {}).get(0, ())
+    shapes = [(3 if 0 in open_axes else 2, 1 if 1 in open_axes else 5), (1 if 0 in open_axes else 2, 5)]
+    others = [(draw(*shape, HIDDEN),) for shape in shapes]
+    names, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path, dynamic, others)
+    assert names == ["q_proj.weight+k_proj.weight+v_proj.weight"]
+    assert products == [3, 1]
+    assert rotary_operators(tmp_path / "fused.mindir") == (["QkvRotaryEmbedding"], 0)
+    report = optimize_mindir(tmp_path / "stock.mindir", tmp_path / "again.mindir", level="O3")
+    texts = [entry.text for entry in report.replaced if entry.pattern == "linear layers"]
+    assert texts == [
+        "q_proj, k_proj, v_proj by one product, with one weight in the file; "
+        "heads and rotary embedding by qkv_rotary_embedding"
+    ]
+
+
+class KeysFirst(Turning):
+    """The keys are there before the queries, and the values before both."""
+
+    def construct(self, x):
+        v, k, q = self.split(x, self.v_proj, 2), self.split(x, self.k_proj, 1), self.split(x, self.q_proj, 0)
+        return self.mix(self.turn(q, self.tables(x)), self.turn(k, self.tables(x)), v)
+
+
+def test_the_order_of_the_layers_does_not_matter(tmp_path):
+    names, _ = joined(KeysFirst(), (draw(2, 5, HIDDEN),), tmp_path)
+    assert sorted(names[0].split("+")) == ["k_proj.weight", "q_proj.weight", "v_proj.weight"]
+    assert names[0].endswith("v_proj.weight")
+    assert rotary_operators(tmp_path / "fused.mindir") == (["QkvRotaryEmbedding"], 0)
+
+
+class TwoTables(Turning):
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        return self.mix(self.turn(q, self.tables(x)), self.turn(k, self.tables(x, 3)), v)
+
+
+class KeysOnly(Turning):
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        return self.mix(q, self.turn(k, self.tables(x)), v)
+
+
+class AllThree(Turning):
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        tables = self.tables(x)
+        return self.mix(self.turn(q, tables), self.turn(k, tables), self.turn(v, tables))
+
+
+class NoValues(Turning):
+    def construct(self, x):
+        tables = self.tables(x)
+        q, k = self.turn(self.split(x, self.q_proj, 0), tables), self.turn(self.split(x, self.k_proj, 1), tables)
+        return self.mix(q, k, k)
+
+
+class Seen(Turning):
+    """The queries are used as they are, too."""
+
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        tables = self.tables(x)
+        return self.mix(self.turn(q, tables), self.turn(k, tables), v), q + 1
+
+
+class OfValues(Turning):
+    """The angles are made of the values: nothing can give both at once."""
+
+    def construct(self, x):
+        q, k, v = self.heads_of(x)
+        angles = v[:, :1, :, : SIZE // 2].mean((0, 1))
+        angles = ops.cat((angles, angles), -1)
+        tables = ops.cos(angles), ops.sin(angles)
+        return self.mix(self.turn(q, tables), self.turn(k, tables), v)
+
+
+@pytest.mark.parametrize(
+    ("net", "turned", "parts"),
+    [(TwoTables, 2, 1), (KeysOnly, 1, 1), (AllThree, 3, 1), (NoValues, 2, 1), (Seen, 2, 1), (OfValues, 2, 1)],
+)
+def test_rotary_embeddings_that_stay(net, turned, parts, tmp_path):
+    """The product becomes one all the same."""
+    _, products = joined(net(), (draw(2, 5, HIDDEN),), tmp_path)
+    assert products[1] == 1
+    assert rotary_operators(tmp_path / "fused.mindir") == (["RotaryEmbedding"] * turned, parts)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +18,8 @@ def sizes_of(token, sizes, runs, attributes):
     """The dims that a token stands for."""
     if token.star:
         return [1] * len(runs[token.symbol]) if token.ones else runs[token.symbol]
-    if token.size:
-        return [attributes[token.size]]
+    if token.sizes:
+        return [sum(attributes[name] for name in token.sizes)]
     return [sizes[token.symbol] * token.factor if token.symbol else token.factor]
 
 
@@ -28,6 +30,8 @@ def calls(draw):
     tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
     sizes = {token.symbol: draw(st.integers(0, 4)) for token in tokens}
     runs = {token.symbol: draw(st.lists(st.integers(0, 3), max_size=3)) for token in tokens}
+    single = {token.symbol for token in tokens if token.symbol and not token.star}
+    runs |= {symbol: [sizes[symbol]] for symbol in single}  # what a ~ broadcasts to may be one dim
     attributes = {}
     for attribute in signature.attributes:
         if attribute.type == "int":
@@ -42,7 +46,10 @@ def calls(draw):
     input_shapes, dtypes = [], []
     for tensor in signature.inputs:
         shape = []
-        for token in tensor.rule.tokens:
+        rule = tensor.rule
+        axes = {a.name: a.axes[a.choices.index(attributes[a.name])] for a in signature.attributes if a.axes}
+        moved = rule.anchor is not None and rule.fixed and rule.anchor.attribute in axes
+        for token in rule.in_order(axes[rule.anchor.attribute]) if moved else rule.tokens:
             run = sizes_of(token, sizes, runs, attributes)
             if token.broadcasts:
                 run = [draw(st.sampled_from([1, size])) for size in run][draw(st.integers(0, len(run))) :]
@@ -155,8 +162,82 @@ def test_broadcast(mask, problem):
     assert str(error.value) == f"op: {problem}"
 
 
+PARTS = """
+name: parts
+summary: Sizes that are sums, an axis among single dims, and dims that broadcast to one.
+attributes:
+  left: {type: int, default: 1, exclusive_minimum: 0}
+  right: {type: int, default: 2, exclusive_minimum: 0}
+  axis: {type: int, default: 0}
+  layout: {type: string, default: inner, choices: [inner, outer], axes: [-2, 0]}
+types: [{T: float32}]
+forward:
+  inputs:
+    x: T[b s =left+right d]
+    table: T[~b s]
+    moved: T[d b@axis 2]
+  outputs:
+    y: T[b =left s@layout d]
+    z: T[s =right+right]
+"""
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("definition") / "parts.yaml"
+    path.write_text(PARTS)
+    return registry.load(path).forward
+
+
 @pytest.mark.parametrize(
-    "text", ["~b@axis", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)"]
+    ("shapes", "attributes", "outcome"),
+    [
+        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
+        ([(4, 5, 3, 8), (1, 5), (8, 4, 2)], {"axis": 1, "layout": "outer"}, [(5, 4, 1, 8), (5, 4)]),
+        ([(4, 5, 7, 8), (4, 5), (8, 2, 4)], {"axis": -1, "left": 4, "right": 3}, [(4, 4, 5, 8), (5, 6)]),
+        ([(-1, 5, -1, 8), (3, 5), (-1, -1, 2)], {}, [(-1, 1, 5, 8), (5, 4)]),
+        ([UNKNOWN_RANK, (5,), (4, 8, 2)], {}, [(4, 1, 5, 8), (5, 4)]),
+        ([(4, 5, 4, 8), (5,), (4, 8, 2)], {}, "x.shape[2] must be left + right (3), got (4, 5, 4, 8)"),
+        ([(4, 5, 3), (5,), (4, 8, 2)], {}, "x must have 4 dims, got shape (4, 5, 3)"),
+        (
+            [(4, 5, 3, 8), (3, 5), (4, 8, 2)],
+            {},
+            "table.shape[:-1] must broadcast to x.shape[0] (4,), got (3, 5)",
+        ),
+        (
+            [(4, 5, 3, 8), (1, 4, 5), (4, 8, 2)],
+            {},
+            "table.shape[:-1] must broadcast to x.shape[0] (4,), got (1, 4, 5)",
+        ),
+        ([(4, 5, 3, 8), (5,), (8, 2, 3)], {"axis": -1}, "moved.shape[-1] must equal x.shape[0] (4), got (8, 2, 3)"),
+        ([(4, 5, 3, 8), (5,), (7, 4, 2)], {"axis": 1}, "moved.shape[0] must equal x.shape[3] (8), got (7, 4, 2)"),
+        ([(4, 5, 3, 8), (5,), (4, 8, 2)], {"axis": 3}, "axis must be in [-3, 2] for moved of shape (4, 8, 2), got 3"),
+    ],
+)
+def test_sums_and_places(parts, shapes, attributes, outcome):
+    values = parts.check_attributes(attributes)
+    if isinstance(outcome, list):
+        assert infer_shapes(parts, shapes, values) == outcome
+        return
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the whole message is compared)
+        infer_shapes(parts, shapes, values)
+    assert str(error.value) == f"parts: {outcome}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute"), [("axes: [-2, 0]", "axes: [-2, 4]", "layout"), ("s@layout", "s@axis", "axis")]
+)
+def test_an_output_has_room_for_every_choice(old, new, attribute, tmp_path):
+    path = tmp_path / "parts.yaml"
+    path.write_text(PARTS.replace(old, new))
+    message = f"parts: '@{attribute}' of y must name a string attribute with axes in [-4, 3]"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        registry.load(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["~b@axis", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)", "=a+", "=a+2", "=+a"],
 )
 def test_malformed_rules(text):
     with pytest.raises(ValueError, match=r"^shape rule "):

@@ -15,6 +15,7 @@ from tests.acceptance import assert_accurate
 from tests.every_operator import every_operator
 from tests.modes import Caller, graph_mode
 from tests.reference import cross_entropy as cross_entropy_reference
+from tests.reference import qkv_rotary_embedding as qkv_reference
 from tests.reference import rms_norm as rms_norm_reference
 from tests.reference import rotary_embedding as rotary_reference
 from tests.reference import scaled_masked_softmax as masked_reference
@@ -119,6 +120,21 @@ def test_rotary_embedding(x_shape, layout):
         exact = numpy(x), numpy(cos), numpy(sin), "half", axis
         golden, terms = (f(*exact) for f in (rotary_reference.forward, rotary_reference.terms))
         assert_accurate(numpy(net(x, cos, sin)), golden, "float32", terms)
+
+
+@pytest.mark.parametrize("shape", [(None, None, None, None), (None, None, 6, 8), None], ids=str)
+@pytest.mark.parametrize("layout", ["BSND", "BNSD"])
+def test_qkv_rotary_embedding(shape, layout):
+    arguments = 3, 1, 2, "half", layout
+    net = network(ops.qkv_rotary_embedding, [shape, (None, None), (None, None)], *arguments)
+    rng = np.random.default_rng(0)
+    for batch, seq in [(2, 3), (1, 5), (4, 1)]:
+        qkv = tensor(rng.normal(size=(batch, seq, 6, 8)), "float32")
+        cos, sin = (tensor(rng.normal(size=(seq, 4)), "float32") for _ in range(2))
+        exact = numpy(qkv), numpy(cos), numpy(sin), *arguments
+        golden, terms = (f(*exact) for f in (qkv_reference.forward, qkv_reference.terms))
+        for y, value, sums in zip(net(qkv, cos, sin), golden, terms, strict=True):
+            assert_accurate(numpy(y), value, "float32", sums)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])

@@ -11,8 +11,13 @@ SIZES = (1, 2, 7, 8, 16, 31, 64, 65, 127, 128, 255, 256, 500, 1023, 1024, 1025, 
 LARGE = (12288, 16384, 30000, 65537)
 
 
-# What the shape rules of an operator cannot say.
-RULES = {"rotary_embedding": import_module("ms_ascend_ops.ops.rotary_embedding")._check}
+def _check(operator):
+    """What the shape rules of an operator cannot say. A gradient has tables last, and heads first, too."""
+    check = import_module(f"ms_ascend_ops.ops.{operator}")._check
+    return lambda shapes, attributes: check([shapes[0], *shapes[-2:]], attributes)
+
+
+RULES = {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")}
 
 
 def _rotary_tables(rng, shapes, attributes):
@@ -25,7 +30,19 @@ def _rotary_tables(rng, shapes, attributes):
     return [x, *[(*batch, x[axis], turned // int(rng.integers(1, 3)))] * 2]
 
 
-ARRANGED = {"rotary_embedding": _rotary_tables}
+def _qkv(rng, shapes, attributes):
+    """Of the packed tensor's batch, positions and size of a head: it or the three, and tables that fit."""
+    batch, positions, dim = (shapes[0][i] for i in (0, 1, 3))
+    counts = [attributes[name] for name in ("q_heads", "k_heads", "v_heads")]
+    width = (attributes["rotary_dim"] or dim) // int(rng.integers(1, 3))
+    tables = [(*_broadcast(rng, [batch]), positions, width)] * 2
+    if len(shapes) == 3:
+        return [(batch, positions, sum(counts), dim), *tables]
+    heads_first = attributes["layout"] == "BNSD"
+    return [(batch, n, positions, dim) if heads_first else (batch, positions, n, dim) for n in counts] + tables
+
+
+ARRANGED = {"rotary_embedding": _rotary_tables, "qkv_rotary_embedding": _qkv}
 
 
 def draw(rng, signature, largest):
@@ -64,12 +81,13 @@ def _shapes(rng, signature, attributes, largest):
     for token in tokens:
         room //= token.factor
     multiples = getattr(signature, "multiples", {})
+    single = {token.symbol for token in tokens if not token.star}  # a ~ may broadcast to one dim
     for position in rng.permutation(len(tokens)):
         token = tokens[position]
         if token.symbol in bound:
             continue
         dims, multiple = [], attributes[multiples[token.symbol]] if token.symbol in multiples else 1
-        for _ in range(int(rng.integers(0, 4)) if token.star else 1):
+        for _ in range(1 if token.symbol in single else int(rng.integers(0, 4))):
             choices = [size for size in (*SIZES, *(LARGE if rng.random() < 0.2 else ())) if size <= max(1, room)]
             dims.append(multiple * int(rng.choice(choices)) if rng.random() > 0.02 else 0)
             room //= max(1, abs(dims[-1]))
@@ -78,8 +96,8 @@ def _shapes(rng, signature, attributes, largest):
 
 
 def _dims(rng, token, bound, attributes):
-    if getattr(token, "size", ""):
-        return [attributes[token.size]]
+    if getattr(token, "sizes", ()):
+        return [sum(attributes[name] for name in token.sizes)]
     if not token.symbol:
         return [token.factor]
     dims = [token.factor * size for size in bound[token.symbol]]

@@ -36,6 +36,7 @@ forward:
     y: T[*a d@axis *c]
     count: int32[1]
     mean: float32[=parts ones(h)]
+    both: float32[=parts+parts e@layout 1]
 """
 
 TILING = """
@@ -61,7 +62,7 @@ KERNEL = """
 namespace ms_ascend_ops {
 template <typename T, typename I>
 __aicore__ inline void BlendAllKernel(GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR,
-                                      const BlendAllTilingData&)
+                                      GM_ADDR, const BlendAllTilingData&)
 {
 }
 }

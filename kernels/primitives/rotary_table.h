@@ -2,16 +2,15 @@
  * The part of the table that a tile needs, in float: cos (1 for what is not turned) and sin with the sign of the
  * rotation, so that y = x * cos + partner(x) * sin.
  *
- * Prepared once for all sequences and heads of a tile's positions.
+ * Prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
  */
-#ifndef MS_ASCEND_OPS_ROTARY_EMBEDDING_ROTARY_TABLE_H
-#define MS_ASCEND_OPS_ROTARY_EMBEDDING_ROTARY_TABLE_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
+#define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H
 
 #include "kernel_operator.h"
 #include "primitives/interleave.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
-#include "rotary_embedding_tiling.h"
 
 namespace ms_ascend_ops {
 
@@ -24,12 +23,11 @@ __aicore__ inline uint32_t RowsAtOnce(uint32_t stride)
     return stride <= MAX_STRIDE ? MAX_REPEATS : 1;
 }
 
-template <typename C>
+template <typename C, class TILING>
 class RotaryTable {
 public:
     // `direction` is 1, or -1 to turn back.
-    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const RotaryEmbeddingTilingData& tiling, float direction,
-                                AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR cos, GM_ADDR sin, const TILING& tiling, float direction, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         direction_ = direction;
@@ -146,7 +144,7 @@ private:
         }
     }
 
-    RotaryEmbeddingTilingData tiling_;
+    TILING tiling_;
     float direction_ = 1.0f;
     bool doubled_ = false;  // values lie twice in the table, side by side
     uint64_t first_ = ~uint64_t{0};
@@ -169,4 +167,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_ROTARY_EMBEDDING_ROTARY_TABLE_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ROTARY_TABLE_H

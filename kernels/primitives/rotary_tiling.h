@@ -1,0 +1,106 @@
+/*!
+ * Tiling of what turns heads by the rotary embedding. Plain C++.
+ *
+ * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
+ * half, halfStride, turned, stride, tableWidth, tableStride, interleave`.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
+
+#include <stdexcept>
+#include <string>
+
+#include "primitives/split.h"
+
+namespace ms_ascend_ops {
+namespace rotary {
+
+constexpr uint32_t TILE_BYTES = 32 * 1024;
+constexpr uint32_t FIXED_BYTES = 4096;  // rounding of buffers, of two to pairs of runs of 64 floats
+constexpr uint32_t MAX_ROWS = 4095;     // of one DataCopyPad
+
+// Unified Buffer that a tile takes.
+struct Need {
+    uint64_t perHead;
+    uint64_t perPosition;  // of the table
+};
+
+// How a head and a position's table lie in the Unified Buffer. `rotaryDim` is 0 where the whole head is turned.
+template <class TILING>
+inline Need Heads(const std::string& op, uint64_t dim, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
+                  bool interleave, int64_t rotaryDim, TILING& tiling)
+{
+    const uint64_t turned = rotaryDim == 0 ? dim : static_cast<uint64_t>(rotaryDim);
+    const uint64_t width = cos.LastDim();
+    // The function checks this first, unless a dim is not known then.
+    if (turned % 2 != 0 || turned > dim || (width != turned && 2 * width != turned)) {
+        throw std::invalid_argument(op + ": cos.shape[-1] must be the rotated size or half of it");
+    }
+    bool alike = cos.rank == sin.rank;
+    for (int32_t i = 0; alike && i < cos.rank; ++i) {
+        alike = cos.dims[i] == sin.dims[i];
+    }
+    if (!alike) {
+        throw std::invalid_argument(op + ": sin.shape must be cos.shape");
+    }
+    const uint32_t bytes = SizeOf(dtype);
+    const uint32_t tableBytes = SizeOf(cos.dtype);
+    const uint64_t align = BLOCK_BYTES / bytes;
+    const uint64_t half = turned / 2;
+    const uint64_t rest = dim - turned;
+    tiling.half = static_cast<uint32_t>(half);
+    tiling.halfStride = static_cast<uint32_t>(RoundUp(half, align));
+    tiling.turned = interleave ? static_cast<uint32_t>(RoundUp(turned, align)) : 2 * tiling.halfStride;
+    tiling.stride = tiling.turned + static_cast<uint32_t>(RoundUp(rest, align));
+    tiling.dim = static_cast<uint32_t>(dim);
+    tiling.tableWidth = static_cast<uint32_t>(width);
+    // Whole blocks of values. Loaded pairs are picked apart and fill whole blocks, too: what is put together again is
+    // one run.
+    const uint64_t tableAlign = BLOCK_BYTES / tableBytes;
+    tiling.tableStride =
+        static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
+    tiling.interleave = interleave ? 1 : 0;
+
+    // x and y in two buffers each, one scratch in float; a float copy unless x is float. Interleave: two shifted copies
+    // of x in two buffers each, and a scratch of 16 bits unless x is float.
+    const uint64_t perElement =
+        4 * bytes + 4 + (bytes == 4 ? 0 : 4) + (interleave ? 4 * bytes + (bytes == 4 ? 0 : 2) : 0);
+    // cos and sin of a position in float, loaded (interleave: twice as wide, and picked), widened; interleave: two
+    // scratches for pairs.
+    const uint64_t perPosition =
+        tiling.stride * 8ull + tiling.tableStride * (3ull * tableBytes + 4 + (interleave ? 16 : 0));
+    return {tiling.stride * perElement, perPosition};
+}
+
+// Positions of x and rows of the tables, as a kernel walks through them.
+struct Walk {
+    uint64_t sequences;
+    uint64_t length;  // of a sequence
+    uint64_t tables;  // table of sequence a: a / tableInner % tables
+    uint64_t tableInner;
+    uint64_t period;  // positions after which the table repeats within a sequence
+
+    // Where every sequence has tables of its own, also a single one, all are one long sequence.
+    void Join()
+    {
+        if (tables == sequences) {
+            *this = {1, length * sequences, 1, 1, length * sequences};
+        }
+    }
+
+    // Sequences of less than `most` positions that share their table: several are one.
+    void Gather(uint64_t most)
+    {
+        if (tables == 1 && length > 0 && length < most && sequences > 1) {
+            const uint64_t together = std::min<uint64_t>(most / length, sequences);
+            length *= together;
+            sequences = CeilDiv(sequences, together);
+            tableInner = sequences;
+        }
+    }
+};
+
+}  // namespace rotary
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H

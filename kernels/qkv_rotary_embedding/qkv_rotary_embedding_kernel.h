@@ -1,0 +1,162 @@
+/*!
+ * Queries, keys and values out of one tensor, in the layout of attention; queries and keys turned by the rotary
+ * embedding, values as they are. The gradient goes the other way and turns back. Turned in float.
+ *
+ * Plan: a tile is some positions of some heads, which lie n * d elements apart in the packed tensor. Those of q and k
+ * are turned as primitives/rotary_tile.h says, the table of their positions being prepared once for all heads; those
+ * of v go through a queue bound from MTE2 to MTE3.
+ * Bound: memory (everything once in, once out).
+ */
+#ifndef MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_KERNEL_H
+#define MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_KERNEL_H
+
+#include "kernel_operator.h"
+#include "primitives/rotary_tile.h"
+#include "qkv_rotary_embedding_tiling.h"
+
+namespace ms_ascend_ops {
+
+template <typename T, typename C>
+class QkvRotaryEmbedding {
+public:
+    // `back`: from q, k and v to the packed tensor.
+    __aicore__ inline void Init(GM_ADDR qkv, GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR cos, GM_ADDR sin,
+                                const QkvRotaryEmbeddingTilingData& tiling, bool back, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        back_ = back;
+        heads_ = static_cast<uint64_t>(tiling.qHeads) + tiling.kHeads + tiling.vHeads;
+        const uint64_t perHead = tiling.positions * tiling.dim;
+        qkvGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(qkv), perHead * heads_);
+        qGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(q), perHead * tiling.qHeads);
+        kGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(k), perHead * tiling.kHeads);
+        vGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(v), perHead * tiling.vHeads);
+        pipe.InitBuffer(queueV_, tiling.copyBuffers,
+                        tiling.tilePositions * tiling.tileHeads * tiling.stride * sizeof(T));
+        turn_.Init(cos, sin, tiling, back ? -1.0f : 1.0f, pipe);
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint64_t first = tiling_.unitsPerCore * AscendC::GetBlockIdx();
+        const uint64_t last =
+            first + tiling_.unitsPerCore < tiling_.units ? first + tiling_.unitsPerCore : tiling_.units;
+        for (uint64_t unit = first; unit < last; ++unit) {
+            const uint32_t headTile = static_cast<uint32_t>(unit % tiling_.headTiles);
+            const uint64_t positions = unit / tiling_.headTiles;
+            if (headTile < tiling_.qTiles) {
+                Turn(qGm_, positions, {0, tiling_.qHeads, headTile});
+            } else if (headTile < tiling_.qTiles + tiling_.kTiles) {
+                Turn(kGm_, positions, {tiling_.qHeads, tiling_.kHeads, headTile - tiling_.qTiles});
+            } else {
+                Copy(positions,
+                     {tiling_.qHeads + tiling_.kHeads, tiling_.vHeads, headTile - tiling_.qTiles - tiling_.kTiles});
+            }
+        }
+    }
+
+private:
+    // One of the tiles of the heads of q, k or v.
+    struct Part {
+        uint32_t before;  // heads of the packed tensor before those of this one
+        uint32_t heads;
+        uint32_t tile;
+    };
+
+    struct Task {
+        HeadTile tile;
+        HeadPlace packed;  // in the packed tensor
+        HeadPlace single;  // in q, k or v
+        uint64_t row;      // of the tables
+    };
+
+    __aicore__ inline Task TaskAt(uint64_t positions, const Part& part) const
+    {
+        const uint64_t sequence = positions % tiling_.sequences;
+        const uint64_t start = positions / tiling_.sequences * tiling_.tilePositions;
+        const uint64_t position = sequence * tiling_.seqLength + start;
+        const uint32_t head = part.tile * tiling_.tileHeads;
+        const uint32_t headsLeft = part.heads - head;
+        uint64_t left = tiling_.seqLength - start;
+        left = tiling_.positions - position < left ? tiling_.positions - position : left;
+        const uint64_t dim = tiling_.dim;
+        const uint64_t stride = tiling_.headsFirst != 0 ? tiling_.seqLength * dim : dim;
+        return {{left < tiling_.tilePositions ? static_cast<uint32_t>(left) : tiling_.tilePositions,
+                 headsLeft < tiling_.tileHeads ? headsLeft : tiling_.tileHeads},
+                {(position * heads_ + part.before + head) * dim, heads_ * dim, dim},
+                tiling_.headsFirst != 0 ? HeadPlace{(sequence * part.heads + head) * stride + start * dim, dim, stride}
+                                        : HeadPlace{(position * part.heads + head) * dim, part.heads * dim, stride},
+                sequence / tiling_.tableInner % tiling_.tables * tiling_.seqLength + start};
+    }
+
+    __aicore__ inline void Turn(const AscendC::GlobalTensor<T>& gm, uint64_t positions, const Part& part)
+    {
+        const Task task = TaskAt(positions, part);
+        const uint64_t perHead = tiling_.positions * tiling_.dim;
+        if (back_) {
+            turn_.Turn(gm, perHead * part.heads, task.single, qkvGm_, task.packed, task.tile, task.row);
+        } else {
+            turn_.Turn(qkvGm_, perHead * heads_, task.packed, gm, task.single, task.tile, task.row);
+        }
+    }
+
+    __aicore__ inline void Copy(uint64_t positions, const Part& part)
+    {
+        const Task task = TaskAt(positions, part);
+        constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
+        // Heads that are no whole blocks come one to a row, or in a single row.
+        const uint32_t stride = (task.tile.heads * tiling_.dim + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
+        const HeadCopies packed = WholeHeads(task.packed, task.tile, tiling_.dim, stride);
+        const HeadCopies single = WholeHeads(task.single, task.tile, tiling_.dim, stride);
+        AscendC::LocalTensor<T> local = queueV_.template AllocTensor<T>();
+        if (back_) {
+            LoadCopies(local, vGm_[task.single.offset], single);
+        } else {
+            LoadCopies(local, qkvGm_[task.packed.offset], packed);
+        }
+        queueV_.EnQue(local);
+        local = queueV_.template DeQue<T>();
+        if (back_) {
+            StoreCopies(qkvGm_[task.packed.offset], local, packed);
+        } else {
+            StoreCopies(vGm_[task.single.offset], local, single);
+        }
+        queueV_.FreeTensor(local);
+    }
+
+    QkvRotaryEmbeddingTilingData tiling_;
+    bool back_ = false;
+    uint64_t heads_ = 0;
+    RotaryTile<T, C, QkvRotaryEmbeddingTilingData> turn_;
+    AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queueV_;
+    AscendC::GlobalTensor<T> qkvGm_;
+    AscendC::GlobalTensor<T> qGm_;
+    AscendC::GlobalTensor<T> kGm_;
+    AscendC::GlobalTensor<T> vGm_;
+};
+
+template <typename T, typename C>
+__aicore__ inline void QkvRotaryEmbeddingKernel(GM_ADDR qkv, GM_ADDR cos, GM_ADDR sin, GM_ADDR q, GM_ADDR k, GM_ADDR v,
+                                                [[maybe_unused]] GM_ADDR workspace,
+                                                const QkvRotaryEmbeddingTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    QkvRotaryEmbedding<T, C> kernel;
+    kernel.Init(qkv, q, k, v, cos, sin, tiling, false, pipe);
+    kernel.Process();
+}
+
+template <typename T, typename C>
+__aicore__ inline void QkvRotaryEmbeddingGradKernel(GM_ADDR dq, GM_ADDR dk, GM_ADDR dv, GM_ADDR cos, GM_ADDR sin,
+                                                    GM_ADDR dqkv, [[maybe_unused]] GM_ADDR workspace,
+                                                    const QkvRotaryEmbeddingGradTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    QkvRotaryEmbedding<T, C> kernel;
+    kernel.Init(dqkv, dq, dk, dv, cos, sin, tiling, true, pipe);
+    kernel.Process();
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_KERNEL_H

@@ -1,0 +1,167 @@
+/*!
+ * Tiling of qkv_rotary_embedding and its gradient. Plain C++.
+ *
+ * The packed tensor is (sequences, positions, heads, d), the heads those of q, of k, then of v. A tile is a stretch of
+ * positions of one sequence with some heads of one of the three; tiles of the same positions follow each other, so that
+ * their part of the table is prepared once. Where q, k and v have their heads in front of the positions, a tile is a
+ * stretch of one head, or some whole heads if sequences are short. Where they have not, or a sequence is one position,
+ * it has as many heads as fit, and positions run on through sequences as in rotary_embedding.
+ */
+#ifndef MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_TILING_H
+#define MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_TILING_H
+
+#include "primitives/rotary_tiling.h"
+#include "qkv_rotary_embedding_params.h"
+
+namespace ms_ascend_ops {
+
+struct QkvRotaryEmbeddingTilingData {
+    uint64_t positions;  // of all sequences together
+    uint64_t seqLength;  // positions of a sequence
+    uint64_t sequences;
+    uint64_t tableInner;  // table of sequence a: a / tableInner % tables
+    uint64_t tables;
+    uint64_t tablePeriod;  // positions after which the table repeats within a sequence
+    uint64_t units;        // tiles
+    uint64_t unitsPerCore;
+    uint32_t qHeads;
+    uint32_t kHeads;
+    uint32_t vHeads;
+    uint32_t qTiles;  // of the heads of q at one stretch of positions
+    uint32_t kTiles;
+    uint32_t headTiles;   // of q, k and v
+    uint32_t headsFirst;  // in q, k and v: before the positions
+    uint32_t tileHeads;
+    uint32_t tilePositions;
+    uint32_t copyBuffers;  // of v
+    uint32_t dim;
+    uint32_t half;         // pairs of a head
+    uint32_t halfStride;   // half mode: from x1 to x2 in the Unified Buffer
+    uint32_t turned;       // elements before the rest, padding included
+    uint32_t stride;       // from a head to the next in the Unified Buffer
+    uint32_t tableWidth;   // of cos and sin
+    uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
+    uint32_t interleave;
+};
+
+using QkvRotaryEmbeddingGradTilingData = QkvRotaryEmbeddingTilingData;
+
+namespace qkv_rotary {
+
+using rotary::MAX_ROWS;
+using rotary::Need;
+using rotary::TILE_BYTES;
+using rotary::Walk;
+
+// Whether the heads of a position follow each other in the Unified Buffer without gaps.
+inline bool Packed(const QkvRotaryEmbeddingTilingData& tiling)
+{
+    return tiling.stride == tiling.dim && (tiling.interleave != 0 || tiling.halfStride == tiling.half);
+}
+
+// Positions and heads of a tile.
+inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRotaryEmbeddingTilingData& tiling)
+{
+    const uint64_t widest = std::max({tiling.qHeads, tiling.kHeads, tiling.vHeads});
+    const uint64_t heads = uint64_t{tiling.qHeads} + tiling.kHeads + tiling.vHeads;
+    // Between rows of a copy there are less than 2^32 bytes.
+    const bool steps = heads * tiling.dim * bytes <= UINT32_MAX;
+    const auto fitting = [&](uint64_t tileHeads) {
+        return std::min<uint64_t>(ub / (tileHeads * need.perHead + need.perPosition), MAX_ROWS / tileHeads);
+    };
+    const auto wanted = [&](uint64_t count) {
+        return std::max<uint64_t>(1, TILE_BYTES / (count * tiling.stride * bytes));
+    };
+    const uint64_t room = std::min<uint64_t>((ub - need.perPosition) / need.perHead, MAX_ROWS);
+    uint64_t tileHeads = 1;
+    uint64_t most = 1;
+    if (tiling.headsFirst == 0) {
+        // Heads with gaps between them are those of one head, or of one position.
+        const bool one = !Packed(tiling) && walk.sequences * walk.length >= widest && steps;
+        tileHeads = one ? 1 : std::min(room, widest);
+        const bool whole = one || (Packed(tiling) && tileHeads == widest);
+        most = whole && steps ? std::min(fitting(tileHeads), wanted(tileHeads)) : 1;
+        walk.Gather(most);
+    } else {
+        most = steps ? std::min(fitting(1), wanted(1)) : 1;
+        // Of one head, an instruction goes over the whole tile; of several, over the heads of a position.
+        if (Packed(tiling) && walk.length <= std::min(most, wanted(walk.length))) {
+            const uint64_t left = ub - walk.length * need.perPosition;
+            tileHeads = std::min<uint64_t>(
+                {widest, left / (walk.length * need.perHead), MAX_ROWS / walk.length, wanted(walk.length)});
+        }
+    }
+    tiling.tileHeads = static_cast<uint32_t>(tileHeads);
+    tiling.tilePositions = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>(most, walk.length)));
+}
+
+inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType dtype, const TensorDesc& cos,
+                         const TensorDesc& sin, bool headsFirst, bool interleave, int64_t rotaryDim,
+                         const Platform& platform, QkvRotaryEmbeddingTilingData& tiling)
+{
+    const std::string op = "qkv_rotary_embedding";
+    const uint32_t bytes = SizeOf(dtype);
+    Need need = rotary::Heads(op, dim, dtype, cos, sin, interleave, rotaryDim, tiling);
+    // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
+    tiling.copyBuffers = interleave ? 1 : 2;
+    need.perHead += static_cast<uint64_t>(tiling.copyBuffers) * bytes * tiling.stride;
+    const uint64_t ub = platform.ubBytes - rotary::FIXED_BYTES;
+    if (need.perHead + need.perPosition > ub) {
+        throw std::invalid_argument(op + ": the heads are too large for the Unified Buffer");
+    }
+    const uint64_t tables = cos.rank > 2 ? cos.dims[0] : 1;
+    Walk walk = {batch, length, tables, tables == 1 ? batch : 1, length};
+    tiling.headsFirst = headsFirst && length > 1 ? 1 : 0;
+    if (tiling.headsFirst == 0) {
+        walk.Join();
+    }
+    Cut(need, ub, bytes, walk, tiling);
+    const uint64_t heads = uint64_t{tiling.qHeads} + tiling.kHeads + tiling.vHeads;
+    tiling.positions = batch * length;
+    tiling.seqLength = walk.length;
+    tiling.sequences = walk.sequences;
+    tiling.tableInner = walk.tableInner;
+    tiling.tables = walk.tables;
+    tiling.tablePeriod = walk.period;
+    tiling.qTiles = static_cast<uint32_t>(CeilDiv(tiling.qHeads, tiling.tileHeads));
+    tiling.kTiles = static_cast<uint32_t>(CeilDiv(tiling.kHeads, tiling.tileHeads));
+    tiling.headTiles = tiling.qTiles + tiling.kTiles + static_cast<uint32_t>(CeilDiv(tiling.vHeads, tiling.tileHeads));
+    tiling.units = CeilDiv(walk.length, tiling.tilePositions) * walk.sequences * tiling.headTiles;
+
+    LaunchConfig config;
+    config.blockDim = CoresFor(tiling.units, 2 * tiling.positions * heads * dim * bytes, platform);
+    tiling.unitsPerCore = CeilDiv(tiling.units, config.blockDim);
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, CeilDiv(tiling.units, tiling.unitsPerCore)));
+    return config;
+}
+
+}  // namespace qkv_rotary
+
+inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& params, const Platform& platform,
+                                             QkvRotaryEmbeddingTilingData& tiling)
+{
+    tiling.qHeads = static_cast<uint32_t>(params.q_heads);
+    tiling.kHeads = static_cast<uint32_t>(params.k_heads);
+    tiling.vHeads = static_cast<uint32_t>(params.v_heads);
+    const TensorDesc& qkv = params.qkv;
+    return qkv_rotary::Plan(qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
+                            params.layout == QkvRotaryEmbeddingLayout::BNSD,
+                            params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
+}
+
+inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradParams& params, const Platform& platform,
+                                                 QkvRotaryEmbeddingGradTilingData& tiling)
+{
+    tiling.qHeads = static_cast<uint32_t>(params.q_heads);
+    tiling.kHeads = static_cast<uint32_t>(params.k_heads);
+    tiling.vHeads = static_cast<uint32_t>(params.v_heads);
+    const TensorDesc& dq = params.dq;
+    const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
+    return qkv_rotary::Plan(dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin,
+                            headsFirst, params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform,
+                            tiling);
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_QKV_ROTARY_EMBEDDING_TILING_H

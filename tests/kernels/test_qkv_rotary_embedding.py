@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ms_ascend_ops import registry
+from tests.acceptance import assert_accurate
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import qkv_rotary_embedding as reference
+
+NAME = "qkv_rotary_embedding"
+TYPES = [(row["T"], row["C"]) for row in registry.signature(NAME).types]
+MODES = ["half", "interleave"]
+LAYOUTS = ["BNSD", "BSND"]
+
+CASES = [  # batch, positions and size of a head; heads of q, k and v; leading dims of the tables; rotary_dim
+    ((2, 5, 128), (4, 2, 2), (), 0),  # grouped queries
+    ((1, 333, 64), (5, 1, 3), (), 0),  # several tiles, keys and values of different numbers
+    ((1, 1, 128), (32, 8, 8), (), 0),  # decoding one token: both layouts are the same
+    ((7, 1, 64), (8, 4, 4), (), 0),  # of several sequences, with the same table
+    ((7, 1, 64), (8, 4, 4), (7,), 0),  # and each at a position of its own
+    ((3, 37, 64), (2, 2, 2), (3,), 0),  # tables for every sequence
+    ((3, 37, 64), (2, 2, 2), (1,), 0),
+    ((50, 3, 16), (3, 1, 1), (), 0),  # many short sequences
+    ((7, 9, 20), (3, 2, 1), (), 0),  # halves that are no whole blocks
+    ((2, 4, 20), (9, 2, 1), (), 0),  # and fewer positions than heads
+    ((5, 1, 20), (9, 2, 1), (5,), 0),
+    ((1, 1, 20), (9, 2, 1), (), 0),
+    ((3, 4, 2), (2, 1, 1), (), 0),  # one pair
+    ((2, 5, 128), (3, 1, 1), (), 64),  # the first half of a head
+    ((2, 6, 80), (3, 1, 1), (2,), 20),
+    ((2, 3, 15), (3, 1, 1), (), 6),  # an odd head, of which a part is turned
+    ((1, 300, 32), (1, 1, 1), (), 0),  # one head each, more positions than repeats
+    ((1, 2, 64), (600, 2, 1), (), 0),  # heads that do not fit one tile
+    ((2, 3, 2048), (2, 1, 1), (), 0),  # heads longer than the stride of an instruction
+]
+
+
+def attributes_of(heads, **others):
+    return {**dict(zip(("q_heads", "k_heads", "v_heads"), heads, strict=True)), **others}
+
+
+def tables(rng, shape, lead, width):
+    angles = rng.uniform(-np.pi, np.pi, (*lead, shape[1], width))
+    return np.cos(angles), np.sin(angles)
+
+
+def width_of(table, mode, full):
+    """Every angle once, or twice."""
+    if not full:
+        return table
+    return np.concatenate([table, table], axis=-1) if mode == "half" else np.repeat(table, 2, axis=-1)
+
+
+def packed(shape, heads):
+    return (*shape[:2], sum(heads), shape[2])
+
+
+def single(shape, count, layout):
+    batch, positions, dim = shape
+    return (batch, count, positions, dim) if layout == "BNSD" else (batch, positions, count, dim)
+
+
+def check(rng, shape, heads, lead, types, full=False, **others):
+    """Forward and gradient against the reference; v is copied bit by bit."""
+    attributes = attributes_of(heads, **others)
+    angles = tables(rng, shape, lead, (others["rotary_dim"] or shape[2]) // 2)
+    angles = [width_of(table, others["mode"], full) for table in angles]
+    dtypes = [types[1]] * 2
+    outputs, exact = launch(NAME, [draw(rng, packed(shape, heads)), *angles], [types[0], *dtypes], **attributes)
+    golden, terms = reference.forward(*exact, **attributes), reference.terms(*exact, **attributes)
+    for y, value, sums in zip(outputs, golden, terms, strict=True):
+        assert_accurate(y, value, types[0], sums)
+    assert np.array_equal(outputs[2], golden[2])
+    dys = [draw(rng, single(shape, count, others["layout"])) for count in heads]
+    (dqkv,), exact = launch(f"{NAME}_grad", [*dys, *angles], [types[0]] * 3 + dtypes, **attributes)
+    terms = reference.backward_terms(*exact, **attributes)
+    assert_accurate(dqkv, reference.backward(*exact, **attributes), types[0], terms)
+    assert np.array_equal(*(reference.split(x, *heads)[2] for x in (dqkv, reference.backward(*exact, **attributes))))
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize(("shape", "heads", "lead", "rotary_dim"), CASES, ids=str)
+def test_forward_and_gradient(shape, heads, lead, rotary_dim, types, mode, layout, full):
+    rng = np.random.default_rng(sum(shape))
+    check(rng, shape, heads, lead, types, full, mode=mode, layout=layout, rotary_dim=rotary_dim)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 90), st.integers(1, 70)),
+    st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4)),
+    st.data(),
+)
+def test_any_shape(shape, heads, data):
+    rotary_dim = 2 * data.draw(st.integers(0 if shape[2] % 2 == 0 else 1, max(1, shape[2] // 2)))
+    if rotary_dim > shape[2]:
+        return
+    lead = data.draw(st.sampled_from([(), (1,), shape[:1]]))
+    types, mode, layout = (data.draw(st.sampled_from(values)) for values in (TYPES, MODES, LAYOUTS))
+    rng = np.random.default_rng(0)
+    check(rng, shape, heads, lead, types, mode=mode, layout=layout, rotary_dim=rotary_dim)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_is_the_transpose(mode, layout):
+    rng, heads, shape = np.random.default_rng(0), (3, 2, 1), (2, 5, 10)
+    attributes = attributes_of(heads, mode=mode, layout=layout, rotary_dim=6)
+    cos, sin = tables(rng, shape, (), 3)
+    qkv = rng.normal(size=packed(shape, heads))
+    dys = [rng.normal(size=single(shape, count, layout)) for count in heads]
+    outputs = reference.forward(qkv, cos, sin, **attributes)
+    forward = sum(np.sum(dy * y) for dy, y in zip(dys, outputs, strict=True))
+    assert np.isclose(forward, np.sum(reference.backward(*dys, cos, sin, **attributes) * qkv))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dim", [8, 16, 20])
+def test_special_values_stay_in_their_pair(dim, value, mode, layout):
+    rng, heads, shape = np.random.default_rng(0), (2, 1, 1), (2, 3, dim)
+    qkv = rng.normal(size=packed(shape, heads))
+    qkv[0, 0, 0, 0] = qkv[1, 1, 1, 3] = qkv[1, 2, 2, dim - 1] = qkv[1, 2, 3, 0] = value
+    attributes = attributes_of(heads, mode=mode, layout=layout)
+    outputs, exact = launch(NAME, [qkv, *tables(rng, shape, (), dim // 2)], ["float32"] * 3, **attributes)
+    golden = reference.forward(*exact, **attributes)
+    assert sum((~np.isfinite(y)).sum() for y in golden) == 7
+    for y, values in zip(outputs, golden, strict=True):
+        assert_accurate(y, values, "float32", np.where(np.isfinite(values), 10.0, 0.0))
+
+
+def test_bits_of_values_are_copied():
+    x = np.array([0.0, -0.0, 1e-40, -1e-40])
+    qkv = np.broadcast_to(x, (1, 1, 3, 4))
+    (_, _, v), _ = launch(NAME, [qkv, np.ones((1, 2)), np.zeros((1, 2))], ["float32"] * 3)
+    assert v.astype(np.float32).tobytes() == x.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(0, 3, 8), (2, 0, 8), (2, 3, 0)], ids=str)
+def test_empty(shape, mode, layout):
+    heads, angles = (2, 1, 1), np.zeros((shape[1], shape[2] // 2))
+    attributes = attributes_of(heads, mode=mode, layout=layout)
+    outputs, _ = launch(NAME, [np.zeros(packed(shape, heads)), angles, angles], ["float32"] * 3, **attributes)
+    assert [y.shape for y in outputs] == [single(shape, count, layout) for count in heads]
+    (dqkv,), _ = launch(f"{NAME}_grad", [*outputs, angles, angles], ["float32"] * 5, **attributes)
+    assert dqkv.shape == packed(shape, heads)
+
+
+@pytest.mark.parametrize(
+    ("qkv", "cos", "sin", "message"),
+    [
+        ((2, 5, 3, 8), (5, 4), (1, 5, 4), "sin.shape must be cos.shape"),
+        ((2, 5, 3, 8), (5, 3), (5, 3), "cos.shape.-1. must be the rotated size or half of it"),
+        ((1, 1, 3, 2**18), (1, 2**17), (1, 2**17), "the heads are too large for the Unified Buffer"),
+    ],
+)
+def test_what_a_graph_learns_only_when_it_runs(qkv, cos, sin, message):
+    """The tiling refuses then."""
+    inputs = [np.ones(shape) for shape in (qkv, cos, sin)]
+    with pytest.raises(ValueError, match=f"{NAME}: {message}"):
+        launch(NAME, inputs, ["float32"] * 3)
