@@ -12,7 +12,7 @@ VARIANTS = {
     "silu": {"num_groups": 32, "activation": "silu"},
 }
 FLOPS = (7, 16)
-SHAPES = ((1, 32, 8, 8), (2, 320, 64, 64), (1, 128, 512, 512), (3, 96, 33, 31))
+SHAPES = ((1, 32, 8, 8), (8, 256, 14, 14), (8, 256, 32, 32), (2, 320, 64, 64), (1, 128, 512, 512), (3, 96, 33, 31))
 SMALL_SHAPES = ((2, 32, 3, 5), (1, 64, 2, 3))
 # The gradients of gamma and beta are sums over a whole feature map.
 TOLERANCES = {"float32": 1e-3}

@@ -213,15 +213,34 @@ bool RowsAreApart(const Touches& touches)
                        [](const Touch& touch) { return !touch.writes || touch.stride >= touch.Bytes(); });
 }
 
-Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions)
+// What a copy of rows does to elements of a type.
+std::vector<ChainItem> CopyItems(const Instruction& copy, LinkAccess access)
+{
+    const Operand* const operands = copy.operands;
+    const ElementType type = access == LinkAccess::HALF       ? ElementType::HALF
+                             : access == LinkAccess::BFLOAT16 ? ElementType::BFLOAT16
+                                                              : ElementType::FLOAT;
+    if (operands[0].extent != operands[1].extent || operands[0].extent % SizeOf(access) != 0) {
+        return {};
+    }
+    return {{LoadLink(type), 0.0f, &operands[1]}, {StoreLink(type), 0.0f, &operands[0]}};
+}
+
+// `copied`: the type of elements that a copy of rows is one of.
+Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
+                LinkAccess copied)
 {
     const Instruction& instruction = instructions[step.parts[0]];
     const uint32_t ratio = instruction.units / group.units;
     Member member{index, group.units, 0, step.items, {}, false};
     if (step.items.empty()) {
-        member.rowElements = instruction.lanes > 1 ? instruction.lanes : ratio;
-        const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (instruction.lanes == 1 || ratio == 1);
-        member.items = fits ? RowItems(instruction) : std::vector<ChainItem>{};
+        const bool copies = copied != LinkAccess::NONE;
+        const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(copied) : instruction.lanes;
+        member.rowElements = lanes > 1 ? lanes : ratio;
+        const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1);
+        member.items = !fits    ? std::vector<ChainItem>{}
+                       : copies ? CopyItems(instruction, copied)
+                                : RowItems(instruction);
     }
     for (const ChainItem& item : member.items) {
         if (item.operand != nullptr) {
@@ -421,6 +440,26 @@ void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
+// What type the elements are that a copy of rows takes from where one of the loops has put them; NONE: that is not
+// known, or no such copy.
+LinkAccess TypeOfCopy(const Instruction& instruction, const std::vector<OpenLoop>& loops)
+{
+    if (instruction.run != g_vectorUnit->copy || instruction.lanes == 1) {
+        return LinkAccess::NONE;
+    }
+    const Operand& from = instruction.operands[1];
+    for (size_t i = loops.size(); i-- > 0;) {
+        for (const Touch& touch : loops[i].touches) {
+            const bool same = touch.writes && touch.elements > 0 && touch.operand->base == from.base &&
+                              touch.stride == from.stride && touch.access != LinkAccess::LANES;
+            if (same && touch.access != LinkAccess::NONE) {
+                return touch.access;
+            }
+        }
+    }
+    return LinkAccess::NONE;
+}
+
 // Not for few elements; and what is one instruction has a loop of its own, but for sums, which that keeps in memory,
 // and for what goes to global memory, which it cannot stream.
 bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
@@ -449,7 +488,8 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
         uint32_t end = begin;
         for (; end < list.size() && list[end].group == group; ++end) {
             if (!list[end].parts.empty()) {
-                AddToLoops(MemberOf(end, list[end], groups.List()[group], instructions), loops);
+                const LinkAccess copied = TypeOfCopy(instructions[list[end].parts[0]], loops);
+                AddToLoops(MemberOf(end, list[end], groups.List()[group], instructions, copied), loops);
             }
         }
         for (OpenLoop& loop : loops) {

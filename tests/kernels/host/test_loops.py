@@ -157,13 +157,20 @@ def draw_tiles(rng):
     return on_tiles(body, rng.randrange(SLOTS), 4 * count)
 
 
-def on_tiles(body, kept, size):
-    """What is done to four tiles of some bytes, and the slot that is stored."""
+def on_tiles(body, kept, size, rows=None):
+    """What is done to four tiles of some bytes, and the slot that is stored: as a whole, or some rows of it."""
     calls = []
     for tile in range(4):
+        to = 32 * 1024 + 6000 * tile
         calls += [load(slot, 4 * (tile * 1000 + slot * 100), size) for slot in Slots.LOADED]
-        calls += [*body, store(32 * 1024 + 6000 * tile, kept, min(size, 6000))]
+        calls += [*body, store(to, kept, min(size, 6000)) if rows is None else store_rows(to, kept, *rows)]
     return calls
+
+
+def store_rows(gm, slot, rows, row_bytes, stride):
+    """Rows some bytes apart, which follow each other in global memory."""
+    gap = (stride - -(-row_bytes // 32) * 32) // 32
+    return ("copy_out_pad", "float32", gm, slot * SLOT, (rows, row_bytes, gap, 0))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -217,7 +224,11 @@ def draw_row_tiles(rng):
             body += draw_instruction(rng, rows * 64 * len(columns(cols)), slots)
         else:
             body += draw_row_instruction(rng, rows, cols, slots)
-    return on_tiles(body, rng.randrange(SLOTS), 7680)
+    kept = rng.randrange(SLOTS)
+    if rng.random() < 0.5:
+        return on_tiles(body, kept, 7680)
+    row_bytes = (4 if slots.holds[kept] == "float32" else 2) * cols
+    return on_tiles(body, kept, 7680, (min(rows, 6000 // row_bytes), row_bytes, 256 * len(columns(cols))))
 
 
 @pytest.mark.parametrize("seed", range(2))
