@@ -60,6 +60,7 @@ constexpr uint32_t SHORT_ROW = 1024;         // elements: up to here several row
 constexpr uint32_t TILE_BYTES = 32 * 1024;   // of x in one buffer
 constexpr uint32_t COMBINE_ELEMENTS = 1024;  // channel values combined at a time
 constexpr uint32_t MAX_ROWS = 248;           // multiple of 8 within the 255 repeats of an instruction
+constexpr uint32_t MAX_SINGLE_ROWS = 8;      // with instructions of their own
 constexpr uint32_t PROBE_ROWS = 8;           // channels last
 constexpr uint32_t MAX_PROBE = 512;          // channels first: enough to be near the mean
 constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums cost as much as a row or two
@@ -118,14 +119,14 @@ inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Dem
         const uint64_t oneRow = isShort ? 0 : stride * 4 * demand.works;
         const uint64_t fit = (ub - oneRow) / (stride * perElement - oneRow + perRow);
         const uint64_t wanted = TILE_BYTES / (stride * bytes);
-        uint64_t rows = std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), MAX_ROWS});
+        uint64_t rows = std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), isShort ? MAX_ROWS : MAX_SINGLE_ROWS});
         rows = rows > 8 ? rows / 8 * 8 : rows;
         tiling.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, rows));
         tiling.stepRows = isShort ? tiling.tileRows : 1;
     }
     tiling.step = tiling.pieces > 1 ? 1 : tiling.tileRows;
     tiling.columnTiles = 1;
-    const uint64_t most = std::min<uint64_t>(tiling.tileCols, isShort ? FLOATS_PER_REPEAT : MAX_PROBE);
+    const uint64_t most = std::min<uint64_t>(tiling.tileCols, stride <= SHORT_ROW ? FLOATS_PER_REPEAT : MAX_PROBE);
     tiling.probe =
         static_cast<uint32_t>(most > FLOATS_PER_REPEAT ? most / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT : most);
     tiling.items = shape.samples * shape.channels * tiling.pieces;
