@@ -7,9 +7,10 @@ namespace host {
 
 namespace {
 
+// The same memory wherever the tensors are: two of them may be one in this launch and not in the next.
 bool Same(const Operand& a, const Operand& b)
 {
-    return a.base == b.base && a.stride == b.stride;
+    return a.base == b.base && a.stride == b.stride && a.origin == b.origin;
 }
 
 Link ByType(ElementType type, Link ofFloat, Link ofHalf, Link ofBFloat16)

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
-from tests.dtypes import FLOATS
+from ms_ascend_ops.shapes import infer_shapes, infer_types
+from tests.dtypes import FLOATS, encode, poisoned
 from tests.every_operator import every_operator
 
 SMALL_UB = 64 * 1024  # several tiles
@@ -53,6 +55,29 @@ def test_same_bits(example, dtype):
     others, bits = on_a_new_thread(replayed)
     assert bits == expected
     assert expected not in others
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["add", "silu_mul", "gelu_mul", "add_rms_norm", "add_layer_norm"])
+def test_two_inputs_that_were_one(op, dtype):
+    """A plan that was made when two inputs were the same tensor is right when they are not."""
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal((7, 304)) for _ in range(2)]
+    inputs += [rng.standard_normal(304) for _ in range(len(registry.signature(op).inputs) - 2)]
+    x, other, *rest = [encode(values, dtype) for values in inputs]
+
+    def launched_on(first, second):
+        tensors = [first, second, *rest]
+        types = [dtype] * len(tensors)
+        signature = registry.signature(op)
+        shapes = infer_shapes(signature, [t.shape for t in tensors], signature.check_attributes({}))
+        kinds = infer_types(signature, types)
+        outputs = [poisoned(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+        native().launch(op, tensors, outputs, {}, [*types, *kinds])
+        return b"".join(output.tobytes() for output in outputs)
+
+    expected = on_a_new_thread(lambda: launched_on(x, other))
+    assert on_a_new_thread(lambda: [launched_on(x, x), launched_on(x, other)])[1] == expected
 
 
 def test_tensors_that_overlap():
