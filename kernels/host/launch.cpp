@@ -280,6 +280,7 @@ ms_ascend_ops::Platform HostPlatform()
     const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
     platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
     platform.minBytesPerCore = MIN_BYTES_PER_CORE;
+    // Who asks for the tiles of a chip gets them in this respect, too.
     platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
     return platform;
 }
