@@ -213,7 +213,7 @@ bool RowsAreApart(const Touches& touches)
                        [](const Touch& touch) { return !touch.writes || touch.stride >= touch.Bytes(); });
 }
 
-// What a copy of rows does to elements of a type.
+// What a copy does to elements of a type.
 std::vector<ChainItem> CopyItems(const Instruction& copy, LinkAccess access)
 {
     const Operand* const operands = copy.operands;
@@ -226,7 +226,7 @@ std::vector<ChainItem> CopyItems(const Instruction& copy, LinkAccess access)
     return {{LoadLink(type), 0.0f, &operands[1]}, {StoreLink(type), 0.0f, &operands[0]}};
 }
 
-// `copied`: the type of elements that a copy of rows is one of.
+// `copied`: the type of elements that a copy is one of.
 Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
                 LinkAccess copied)
 {
@@ -236,7 +236,8 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     if (step.items.empty()) {
         const bool copies = copied != LinkAccess::NONE;
         const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(copied) : instruction.lanes;
-        member.rowElements = lanes > 1 ? lanes : ratio;
+        const bool byElement = copies && group.elements == 1;
+        member.rowElements = byElement ? 0 : (lanes > 1 ? lanes : ratio);
         const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1);
         member.items = !fits    ? std::vector<ChainItem>{}
                        : copies ? CopyItems(instruction, copied)
@@ -440,19 +441,18 @@ void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// What type the elements are that a copy of rows takes from where one of the loops has put them; NONE: that is not
-// known, or no such copy.
-LinkAccess TypeOfCopy(const Instruction& instruction, const std::vector<OpenLoop>& loops)
+// What type the elements are that a copy takes from where one of the loops has put them; NONE: that is not known, or no
+// such copy.
+LinkAccess TypeOfCopy(const Instruction& instruction, const Group& group, const std::vector<OpenLoop>& loops)
 {
-    if (instruction.run != g_vectorUnit->copy || instruction.lanes == 1) {
+    if (instruction.run != g_vectorUnit->copy || (instruction.lanes == 1 && group.elements > 1)) {
         return LinkAccess::NONE;
     }
     const Operand& from = instruction.operands[1];
     for (size_t i = loops.size(); i-- > 0;) {
         for (const Touch& touch : loops[i].touches) {
-            const bool same = touch.writes && touch.elements > 0 && touch.operand->base == from.base &&
-                              touch.stride == from.stride && touch.access != LinkAccess::LANES;
-            if (same && touch.access != LinkAccess::NONE) {
+            const bool same = touch.writes && touch.operand->base == from.base && touch.stride == from.stride;
+            if (same && touch.access != LinkAccess::LANES && touch.access != LinkAccess::NONE) {
                 return touch.access;
             }
         }
@@ -488,8 +488,9 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
         uint32_t end = begin;
         for (; end < list.size() && list[end].group == group; ++end) {
             if (!list[end].parts.empty()) {
-                const LinkAccess copied = TypeOfCopy(instructions[list[end].parts[0]], loops);
-                AddToLoops(MemberOf(end, list[end], groups.List()[group], instructions, copied), loops);
+                const Group& whole = groups.List()[group];
+                const LinkAccess copied = TypeOfCopy(instructions[list[end].parts[0]], whole, loops);
+                AddToLoops(MemberOf(end, list[end], whole, instructions, copied), loops);
             }
         }
         for (OpenLoop& loop : loops) {

@@ -86,11 +86,8 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
                 const uint32_t count = loop == nullptr ? 1 : step.length;
                 if (loop != nullptr) {
                     RunLoop(loop, &step, begin, end);
-                } else if (step.chain) {
-                    g_vectorUnit->runChain(&links_[step.first], begin * step.ratio, end * step.ratio);
                 } else {
-                    const Instruction& instruction = instructions_[step.first];
-                    instruction.run(instruction, begin * step.ratio, end * step.ratio);
+                    RunStep(step, begin, end);
                 }
                 if (!idle) {
                     prefetcher.Turn(count * strips);
@@ -101,7 +98,17 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
     }
 }
 
-// What is less than a loop over elements takes at a time is left to the chains.
+void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
+{
+    if (step.chain) {
+        g_vectorUnit->runChain(&links_[step.first], begin * step.ratio, end * step.ratio);
+    } else {
+        const Instruction& instruction = instructions_[step.first];
+        instruction.run(instruction, begin * step.ratio, end * step.ratio);
+    }
+}
+
+// What is less than a loop over elements takes at a time is left to its steps.
 void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const
 {
     const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
@@ -109,7 +116,7 @@ void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_
         loop(&links_[steps->links], begin, whole);
     }
     for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
-        g_vectorUnit->runChain(&links_[steps[k].first], whole, end);
+        RunStep(steps[k], whole, end);
     }
 }
 

@@ -87,6 +87,7 @@ private:
 
     void RequestLoops(bool streams);
     LoopFunction FunctionOf(const Step& step, bool streams) const;
+    void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
     void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
