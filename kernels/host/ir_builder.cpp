@@ -21,6 +21,7 @@ std::string IrBuilder::Declarations() const
     text += "declare " + floats_ + " @llvm.sqrt" + suffix + ")\n";
     text += "declare " + floats_ + " @llvm.fabs" + suffix + ")\n";
     text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + ")\n";
+    text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
     if (lanes_ == AVX512_LANES) {
         text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + ", " + floats_ + ", " +
                 floats_ + ", i16, i32)\n";

@@ -53,6 +53,7 @@ LinkAccess AccessOf(Link link)
 std::string LoopForm::Key() const
 {
     std::string key = {byRow ? 'r' : 'e', streams ? 's' : '-'};
+    key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
     return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
 }
@@ -347,7 +348,14 @@ struct OpenLoop {
             AddLink(link);
         }
     }
-    LoopForm Form() const { return {rowElements > 0, false, rowElements > 0 ? rows : std::vector<LoopRows>{}, links}; }
+    LoopForm Form() const
+    {
+        LoopForm form{rowElements > 0, false, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
+        for (size_t i = 0; i < touches.size() && !byRow; ++i) {
+            form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1u << i;
+        }
+        return form;
+    }
 
 private:
     // Columns that are shifted are whole vectors.

@@ -6,7 +6,7 @@ namespace host {
 namespace {
 
 // Strips that a loop takes at once where it prefetches.
-constexpr uint32_t LOOP_STRIPS = 4;
+constexpr uint32_t LOOP_STRIPS = 2;
 
 }  // namespace
 
@@ -90,7 +90,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
                     RunStep(step, begin, end);
                 }
                 if (!idle) {
-                    prefetcher.Turn(count * strips);
+                    prefetcher.Fetch(count * strips);
                 }
                 k += count;
             }

@@ -16,32 +16,32 @@ void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
 
 void Prefetcher::Spread(uint32_t turns)
 {
-    uint32_t lines = 0;
     for (uint32_t i = 0; i < count_; ++i) {
-        lines += ahead_[i].rows.rows * (ahead_[i].rows.rowBytes / LINE_BYTES + 1);
+        Ahead& ahead = ahead_[i];
+        ahead.linesPerTurn = ahead.rows.rows * (ahead.rows.rowBytes / LINE_BYTES + 1) / (turns + 1) + 1;
     }
-    linesPerTurn_ = lines / (turns + 1) + 1;
 }
 
-// A few lines at a time, no more than the core has fill buffers for. At an end of the data nobody uses what is fetched.
-void Prefetcher::Fetch(uint32_t lines)
+// A few lines of each at a time, no more than the core has fill buffers for. At an end of the data nobody uses what is
+// fetched.
+void Prefetcher::Fetch(uint32_t turns)
 {
-    while (lines > 0 && count_ > 0) {
-        Ahead& ahead = ahead_[count_ - 1];
-        const uint32_t inRow = (ahead.left + LINE_BYTES - 1) / LINE_BYTES;
-        const uint32_t now = inRow < lines ? inRow : lines;
-        for (uint32_t i = 0; i < now; ++i) {
-            __builtin_prefetch(ahead.next + i * LINE_BYTES, 0, 2);
-        }
-        lines -= now;
-        if (now * LINE_BYTES < ahead.left) {
-            ahead.next += now * LINE_BYTES;
-            ahead.left -= now * LINE_BYTES;
-        } else if (--ahead.rows.rows > 0) {
-            ahead.next += ahead.left + ahead.rows.stride - ahead.rows.rowBytes;
-            ahead.left = ahead.rows.rowBytes;
-        } else {
-            --count_;
+    for (uint32_t k = 0; k < count_; ++k) {
+        Ahead& ahead = ahead_[k];
+        for (uint32_t lines = ahead.linesPerTurn * turns; lines > 0 && ahead.rows.rows > 0;) {
+            const uint32_t inRow = (ahead.left + LINE_BYTES - 1) / LINE_BYTES;
+            const uint32_t now = inRow < lines ? inRow : lines;
+            for (uint32_t i = 0; i < now; ++i) {
+                __builtin_prefetch(ahead.next + i * LINE_BYTES, 0, 2);
+            }
+            lines -= now;
+            if (now * LINE_BYTES < ahead.left) {
+                ahead.next += now * LINE_BYTES;
+                ahead.left -= now * LINE_BYTES;
+            } else if (--ahead.rows.rows > 0) {
+                ahead.next += ahead.left + ahead.rows.stride - ahead.rows.rowBytes;
+                ahead.left = ahead.rows.rowBytes;
+            }
         }
     }
 }

@@ -30,33 +30,26 @@ public:
         const char* next;
         Rows rows;      // from the current one on
         uint32_t left;  // bytes of the current row
+        uint32_t linesPerTurn;
     };
 
     void Reset() { count_ = 0; }
     bool Idle() const { return count_ == 0; }
     // A queue was filled from `gm`: the next tile will lie as far on as this one from the last.
     void LookAhead(const char* gm, const Rows& rows, Stream& stream);
-    void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes}; }
+    void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes, 0}; }
     const Ahead* begin() const { return ahead_; }
     const Ahead* end() const { return ahead_ + count_; }
     // How much is to be fetched in each of `turns` turns, and some turns.
     void Spread(uint32_t turns);
-    void Turn(uint32_t turns)
-    {
-        if (count_ > 0) {
-            Fetch(linesPerTurn_ * turns);
-        }
-    }
+    void Fetch(uint32_t turns);
 
 private:
     static constexpr uint32_t MAX_AHEAD = 4;
     static constexpr uint32_t MIN_BYTES = 4096;
     static constexpr uint32_t LINE_BYTES = 64;
 
-    void Fetch(uint32_t lines);
-
     uint32_t count_ = 0;
-    uint32_t linesPerTurn_ = 0;
     Ahead ahead_[MAX_AHEAD];
 };
 
