@@ -154,16 +154,23 @@ def draw_tiles(rng):
     count = rng.choice([256, 300, 512, 777, 1000, 1024, 1999])
     slots = Slots(rng, retype=rng.random() < 0.5)
     body = [call for _ in range(rng.randint(3, 14)) for call in draw_instruction(rng, count, slots)]
-    return on_tiles(body, rng.randrange(SLOTS), 4 * count)
+    early = (rng.randint(0, len(body)), rng.randrange(SLOTS)) if rng.random() < 0.5 else None
+    return on_tiles(body, rng.randrange(SLOTS), 4 * count, early=early)
 
 
-def on_tiles(body, kept, size, rows=None):
-    """What is done to four tiles of some bytes, and the slot that is stored: as a whole, or some rows of it."""
+def on_tiles(body, kept, size, rows=None, early=None):
+    """What is done to four tiles of some bytes, and the slot that is stored: as a whole, or some rows of it.
+
+    `early`: a slot that is stored, too, before that call of the body.
+    """
     calls = []
     for tile in range(4):
-        to = 32 * 1024 + 6000 * tile
+        to, more = 32 * 1024 + 6000 * tile, 22 * 1024 + 2400 * tile
         calls += [load(slot, 4 * (tile * 1000 + slot * 100), size) for slot in Slots.LOADED]
-        calls += [*body, store(to, kept, min(size, 6000)) if rows is None else store_rows(to, kept, *rows)]
+        whole = list(body)
+        if early is not None:
+            whole.insert(early[0], store(more, early[1], min(size, 2400)))
+        calls += [*whole, store(to, kept, min(size, 6000)) if rows is None else store_rows(to, kept, *rows)]
     return calls
 
 
@@ -374,6 +381,30 @@ def test_random_tiles_past_the_caches():
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 def test_rows_past_the_caches(narrow):
     assert (assert_same_past_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
+
+
+@pytest.mark.usefixtures("_streaming")
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_what_is_stored_and_read_later(narrow):
+    """A sum that is handed out and worked on again: the loop that makes it stores it to both places."""
+    count, width, handed_out = 1000, 4 if narrow is None else 2, 2 if narrow is None else 3
+    calls = [load(0, 0, 4 * count), load(1, 6000, 4 * count)]
+    calls += [("binary", "Add", "float32", 2 * SLOT, 0, SLOT, count)]
+    calls += [] if narrow is None else [("cast", narrow, "float32", 3 * SLOT, 2 * SLOT, 1, count)]
+    calls += [("binary", "Mul", "float32", 4 * SLOT, 2 * SLOT, 2 * SLOT, count), *collect("Add", 4 * SLOT, count)]
+    shifted_by = handed_out * SLOT + 32  # so that it is another pass
+    if narrow is None:
+        calls += [("unary", "Abs", "float32", 5 * SLOT, shifted_by, count - 8)]
+    else:
+        calls += [("cast", "float32", narrow, 5 * SLOT, shifted_by, 0, count - 16)]
+    calls += [store(16384, handed_out, width * count), store(32768, 5, 4 * (count - 16))]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    kind = "float" if narrow is None else "i16"
+    sums = [text for text in listening.texts if " fadd " in text and "!nontemporal" in text]
+    assert any(f" x {kind}> " in line for text in sums for line in text.splitlines() if "!nontemporal" in line) == (
+        writes_loops()
+    )
 
 
 @pytest.mark.parametrize("cols", [64, 128, 200])
