@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir_arithmetic.h"
+#include "prefetch.h"
 
 namespace AscendC {
 namespace host {
@@ -68,12 +69,12 @@ public:
     std::string Write(const std::string& name)
     {
         Prepare();
+        EmitPrefetches();
         if (shifts_) {
             EmitAll();
         } else if (byRow_) {
             EmitRow();
         } else {
-            EmitPrefetches();
             EmitBatches(AtOnce() / lanes_);
         }
         if (byRow_) {
@@ -203,12 +204,10 @@ private:
     // ---- memory
 
     // Asks for what later turns of the loop read from global memory, and for the lines that they write there, which the
-    // CPU loads, too: it looks ahead only as far as the end of a page. Not for outputs of 16 bits: half as many lines for
-    // the same arithmetic come in time.
+    // CPU loads, too: by itself it looks ahead only as far as the end of a page. Not for outputs of 16 bits: half as
+    // many lines for the same arithmetic come in time.
     void EmitPrefetches()
     {
-        constexpr uint32_t READ_AHEAD = 256;  // elements
-        constexpr uint32_t WRITE_AHEAD = 512;
         uint32_t done = 0;  // a bit for each operand
         for (const LoopLink& link : form_.links) {
             const uint32_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1u << link.operand;
@@ -217,18 +216,32 @@ private:
             const bool elements = wide || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;
             const bool writes = Stores(link.link);
             if ((form_.inGm & bit & ~done) != 0 && elements && (!writes || (wide && !form_.streams))) {
-                EmitPrefetches(link, wide ? sizeof(float) : sizeof(uint16_t), writes ? WRITE_AHEAD : READ_AHEAD, writes);
+                EmitPrefetches(link, wide ? sizeof(float) : sizeof(uint16_t), writes);
             }
             done |= bit;
         }
     }
-    void EmitPrefetches(const LoopLink& link, uint32_t size, uint32_t ahead, bool writes)
+    // As many lines of an operand as a turn goes over.
+    void EmitPrefetches(const LoopLink& link, uint32_t size, bool writes)
     {
-        constexpr uint32_t LINE_BYTES = 64;
-        const std::string here = ir_.Let("mul i64 %i, " + std::to_string(size));
-        const std::string at = ir_.Let("getelementptr i8, ptr " + Name("base", link.operand) + ", i64 " + here);
-        for (uint32_t k = 0; k < AtOnce() * size; k += LINE_BYTES) {
-            const std::string line = ir_.Let("getelementptr i8, ptr " + at + ", i64 " + std::to_string(ahead * size + k));
+        constexpr int64_t READ_AHEAD = 256;  // elements
+        constexpr int64_t WRITE_AHEAD = 512;
+        int64_t ahead = size * (writes ? WRITE_AHEAD : READ_AHEAD);
+        int64_t bytes = size * AtOnce();
+        std::string here = Name("base", link.operand);
+        if (byRow_) {
+            const int64_t stride = form_.rows[link.operand].stride;
+            if (stride <= 0) {
+                return;
+            }
+            ahead = (ahead + stride - 1) / stride * stride;
+            bytes = size * link.elements;
+        } else {
+            const std::string done = ir_.Let("mul i64 %i, " + std::to_string(size));
+            here = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + done);
+        }
+        for (int64_t k = 0; k < bytes; k += LINE_BYTES) {
+            const std::string line = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + std::to_string(ahead + k));
             ir_.Line("call void @llvm.prefetch.p0(ptr " + line + ", i32 " + (writes ? "1" : "0") + ", i32 3, i32 1)");
         }
     }

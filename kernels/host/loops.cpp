@@ -351,7 +351,7 @@ struct OpenLoop {
     LoopForm Form() const
     {
         LoopForm form{rowElements > 0, false, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
-        for (size_t i = 0; i < touches.size() && !byRow; ++i) {
+        for (size_t i = 0; i < touches.size(); ++i) {
             form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1u << i;
         }
         return form;

@@ -1,5 +1,6 @@
 /*!
- * Fetches the next tile while this one is calculated with: what double buffering does on the chip.
+ * Fetches the next tile while this one is calculated with: what double buffering does on the chip. What a loop will get
+ * to in this one its code asks for itself (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_PREFETCH_H
 #define ASCENDC_HOST_PREFETCH_H
@@ -10,6 +11,9 @@
 
 namespace AscendC {
 namespace host {
+
+// What CPUs fetch at once.
+constexpr uint32_t LINE_BYTES = 64;
 
 // Rows in memory: the first, their length, and the distance from one to the next.
 struct Rows {
@@ -40,15 +44,13 @@ public:
     void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes, 0}; }
     const Ahead* begin() const { return ahead_; }
     const Ahead* end() const { return ahead_ + count_; }
-    // How much is to be fetched in each of `turns` turns, and some turns.
+    // How much is to be fetched in each of `turns` turns, and what is in some of them.
     void Spread(uint32_t turns);
     void Fetch(uint32_t turns);
 
 private:
     static constexpr uint32_t MAX_AHEAD = 4;
     static constexpr uint32_t MIN_BYTES = 4096;
-    static constexpr uint32_t LINE_BYTES = 64;
-
     uint32_t count_ = 0;
     Ahead ahead_[MAX_AHEAD];
 };
