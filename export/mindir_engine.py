@@ -14,6 +14,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.find import check_level, find
+from ms_ascend_ops.export.folding import fold_slices
 from ms_ascend_ops.export.head_packing import pack_heads
 from ms_ascend_ops.export.load import InputSpec, load
 from ms_ascend_ops.export.measure import measured
@@ -57,6 +58,8 @@ def optimize_mindir(
     model = read_model(path, "optimize_mindir")
     files = parameter_files(model, path, "optimize_mindir")
     report = Report(level=level)
+    if level != "O0":
+        report.entries += [entry for graph in graphs_of(model) for entry in fold_slices(graph)]
     for graph in graphs_of(model):
         found, left = find(graph.graph, patterns, level)
         places = [graph.place_of(item) for item in found]

@@ -277,7 +277,7 @@ def test_a_weight_that_is_used_elsewhere_stays(x, tmp_path):
     for net in (Tied(), Shared()):
         stock = export_mindir(net, x, path=tmp_path / f"{type(net).__name__}.mindir")
         report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
-        assert [e.pattern for e in report.replaced] == ["SwiGLU"]
+        assert {e.pattern for e in report.replaced} - {"slice of a constant"} == {"SwiGLU"}
         assert fused_in(tmp_path / "fused.mindir") == ["SiluMul"]
         np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-4)
 

@@ -1,0 +1,98 @@
+"""Slices of constants, calculated ahead in a MindIR: as the part of a causal mask or of a table that a length needs.
+
+    mask[:128, :128]  ->  a constant
+
+MindSpore calculates them at every call, element by element on a CPU. The bits are the same, of any dtype.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto, TensorProto
+from ms_ascend_ops.export.graph import CONSTANT, Node
+from ms_ascend_ops.export.mindir_graph import MindIRGraph, name_of
+from ms_ascend_ops.export.report import Entry
+
+__all__ = ["fold_slices"]
+
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the file
+
+
+def fold_slices(graph: MindIRGraph) -> list[Entry]:
+    """Put constants where constants are sliced. The graph's protobuf holds them afterwards, not its nodes."""
+    entries: list[Entry] = []
+    made: list[NodeProto] = []
+    for node in graph.graph.nodes:
+        tensor = _tensor(node.inputs[0]) if node.kind == "StridedSlice" and len(node.inputs) >= 4 else None
+        index = _index(node) if tensor is not None else None
+        if tensor is None or index is None:
+            continue
+        part = _part(tensor, index)
+        if part is not None and part.nbytes <= _MOST_BYTES and node.shape in (None, part.shape):
+            made.append(_constant(node, tensor, part))
+            before = "x".join(map(str, tensor.dims))
+            after = "x".join(map(str, part.shape))
+            entries.append(Entry(graph.name, "slice of a constant", "mindir", True, f"{before} to {after}, a constant"))
+    if made:
+        graph.put(made)
+    return entries
+
+
+def _tensor(node: Node) -> TensorProto | None:
+    """The one tensor that a constant is, with its values."""
+    if node.kind != CONSTANT or not isinstance(node.origin, NodeProto) or len(node.origin.attribute) != 1:
+        return None
+    value = node.origin.attribute[0]
+    if value.type != AttributeProto.TENSORS or len(value.tensors) != 1:
+        return None
+    tensor = value.tensors[0]
+    size = prod(tensor.dims)
+    return tensor if size > 0 and tensor.raw_data and len(tensor.raw_data) % size == 0 else None
+
+
+def _index(node: Node) -> tuple[Any, ...] | None:
+    """What a StridedSlice takes, as NumPy writes it; None: that is not known, or it adds axes or leaves some out."""
+    numbers = [_numbers(i) for i in node.inputs[1:4]]
+    masks = dict(zip(_MASKS, (i.value for i in node.inputs[4:9]), strict=False))
+    masks = {name: masks.get(name, node.attributes.get(name, 0)) for name in _MASKS}
+    if not all(isinstance(m, int) for m in masks.values()) or masks["ellipsis_mask"] or masks["new_axis_mask"]:
+        return None
+    if not numbers[0] or len({len(n) for n in numbers}) != 1 or 0 in numbers[2]:
+        return None
+    index: list[Any] = []
+    for axis, (first, last, step) in enumerate(zip(*numbers, strict=True)):
+        if masks["shrink_axis_mask"] >> axis & 1:
+            index.append(first)
+        else:
+            from_first, to_last = masks["begin_mask"] >> axis & 1, masks["end_mask"] >> axis & 1
+            index.append(slice(None if from_first else first, None if to_last else last, step))
+    return tuple(index)
+
+
+def _numbers(node: Node) -> tuple[int, ...]:
+    """A tuple of numbers that a constant is; or nothing."""
+    value = node.value if node.kind == CONSTANT else None
+    return value if isinstance(value, tuple) and all(isinstance(n, int) for n in value) else ()
+
+
+def _part(tensor: TensorProto, index: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
+    """The bytes of a part, as elements without a meaning."""
+    itemsize = len(tensor.raw_data) // prod(tensor.dims)
+    whole = np.frombuffer(tensor.raw_data, f"V{itemsize}").reshape(tuple(tensor.dims))
+    try:
+        part = np.ascontiguousarray(whole[index]).reshape(np.shape(whole[index]))
+    except IndexError:
+        return None
+    return part if part.size > 0 else None
+
+
+def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> NodeProto:
+    """The part under the name of the slice."""
+    made = NodeProto(op_type="Constant", name=name_of(node), output=[name_of(node)])
+    value = made.attribute.add(name="value", type=AttributeProto.TENSORS)
+    value.tensors.add(dims=part.shape, data_type=tensor.data_type, name=tensor.name, raw_data=part.tobytes())
+    return made
