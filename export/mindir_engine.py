@@ -14,7 +14,6 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.find import check_level, find
-from ms_ascend_ops.export.folding import fold_slices
 from ms_ascend_ops.export.head_packing import pack_heads
 from ms_ascend_ops.export.load import InputSpec, load
 from ms_ascend_ops.export.measure import measured
@@ -23,6 +22,7 @@ from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, 
 from ms_ascend_ops.export.packing import pack
 from ms_ascend_ops.export.patterns import PATTERNS, Row
 from ms_ascend_ops.export.report import Entry, Report
+from ms_ascend_ops.export.simplify import fold_slices, scale_behind_reshape
 
 __all__ = ["optimize_mindir", "verify_mindir"]
 
@@ -60,6 +60,8 @@ def optimize_mindir(
     report = Report(level=level)
     if level != "O0":
         report.entries += [entry for graph in graphs_of(model) for entry in fold_slices(graph)]
+        for graph in graphs_of(model):
+            scale_behind_reshape(graph)
     for graph in graphs_of(model):
         found, left = find(graph.graph, patterns, level)
         places = [graph.place_of(item) for item in found]

@@ -1,8 +1,13 @@
-"""Slices of constants, calculated ahead in a MindIR: as the part of a causal mask or of a table that a length needs.
+"""What makes a MindIR simpler before patterns are looked for, and changes no bit of what it calculates.
 
     mask[:128, :128]  ->  a constant
 
-MindSpore calculates them at every call, element by element on a CPU. The bits are the same, of any dtype.
+The part of a causal mask or of a table that a length needs: MindSpore slices at every call, on a CPU element by
+element.
+
+    (scores * 0.125).reshape(shape)  ->  scores.reshape(shape) * 0.125
+
+So the factor stands where a softmax takes it along.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from ms_ascend_ops.export.graph import CONSTANT, Node
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, name_of
 from ms_ascend_ops.export.report import Entry
 
-__all__ = ["fold_slices"]
+__all__ = ["fold_slices", "scale_behind_reshape"]
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the file
@@ -96,3 +101,31 @@ def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> No
     value = made.attribute.add(name="value", type=AttributeProto.TENSORS)
     value.tensors.add(dims=part.shape, data_type=tensor.data_type, name=tensor.name, raw_data=part.tobytes())
     return made
+
+
+def scale_behind_reshape(graph: MindIRGraph) -> None:
+    """Change the places of a product with a number, which nobody else uses, and the reshape behind it."""
+    users = graph.graph.users()
+    made: list[NodeProto] = []
+    for node in graph.graph.nodes:
+        product = node.inputs[0] if node.kind == "Reshape" and node.inputs else None
+        if product is None or product.kind not in ("Mul", "Muls") or users[id(product)] != 1:
+            continue
+        same_dtype = node.dtype and product.inputs[0].dtype == node.dtype
+        if len(product.inputs) != 2 or not _is_number(product.inputs[1]) or not same_dtype:
+            continue
+        reshape, scaled = NodeProto(), NodeProto()
+        reshape.CopyFrom(node.origin)
+        scaled.CopyFrom(product.origin)
+        reshape.input[0] = name_of(product.inputs[0])
+        reshape.name = reshape.output[0] = scaled.input[0] = f"{name_of(node)}_unscaled"
+        scaled.name = scaled.output[0] = name_of(node)
+        del scaled.attribute[:]
+        scaled.attribute.extend(node.origin.attribute)
+        made += [reshape, scaled]
+    if made:
+        graph.put(made)
+
+
+def _is_number(node: Node) -> bool:
+    return node.kind == CONSTANT and (node.value is not None and np.shape(node.value) == ())

@@ -1,11 +1,11 @@
-"""Slices of constants are calculated when the file is written."""
+"""Slices of constants are calculated when the file is written, and factors go behind a reshape."""
 
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Parameter, Tensor, nn
-from ms_ascend_ops.export.folding import fold_slices
+from mindspore import Parameter, Tensor, nn, ops
 from ms_ascend_ops.export.mindir_graph import graphs_of
+from ms_ascend_ops.export.simplify import fold_slices
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
 from tests.export.test_mindir_engine import model_of
@@ -134,3 +134,52 @@ def test_indices_that_do_not_fit_stay(cut, tmp_path):
     if "ellipsis" in cut:
         node.inputs[6].value = cut["ellipsis"]
     assert fold_slices(graph) == []
+
+
+class Scores(nn.Cell):
+    """Attention where a head of keys serves two of queries: scaled, then reshaped."""
+
+    def construct(self, x, mask):
+        scores = (x * 0.125).reshape(1, 4, 3, 5)
+        return ops.softmax(scores + mask, axis=-1)
+
+
+class ScaledInUse(Scores):
+    def construct(self, x, mask):
+        scaled = x * 0.125
+        return ops.softmax(scaled.reshape(1, 4, 3, 5) + mask, axis=-1) + scaled.sum()
+
+
+class OfIntegers(nn.Cell):
+    def construct(self, x, mask):
+        return (x * 0.5).reshape(1, 4, 3, 5) + mask
+
+
+def fused_file(cell, x, mask, tmp_path):
+    stock = export_mindir(cell, x, mask, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    fused = tmp_path / "fused.mindir"
+    np.testing.assert_allclose(numpy(load(fused)(x, mask)), numpy(load(stock)(x, mask)), rtol=1e-6, atol=1e-7)
+    return report, kinds(fused)
+
+
+def draw_scores():
+    rng = np.random.default_rng(0)
+    return Tensor(rng.standard_normal((1, 2, 6, 5)).astype(np.float32)), Tensor(np.triu(np.full((3, 5), -1e4, "f"), 1))
+
+
+def test_softmax_takes_the_factor_in_front_of_a_reshape(tmp_path):
+    report, left = fused_file(Scores(), *draw_scores(), tmp_path)
+    assert [e.text for e in report.replaced] == ["scale 0.125; a row that is masked as a whole gives zeros"]
+    assert not {"Mul", "Muls"} & set(left)
+
+
+def test_a_product_that_is_used_elsewhere_keeps_its_place(tmp_path):
+    _, left = fused_file(ScaledInUse(), *draw_scores(), tmp_path)
+    assert {"Mul", "Muls"} & set(left)
+
+
+def test_a_product_that_changes_the_dtype_keeps_its_place(tmp_path):
+    """A reshape of the integers would be described as one of floats."""
+    numbers = Tensor(np.arange(60, dtype=np.int32).reshape(1, 2, 6, 5))
+    fused_file(OfIntegers(), numbers, draw_scores()[1], tmp_path)
