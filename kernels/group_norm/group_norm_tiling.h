@@ -119,6 +119,17 @@ struct RowTiles {
     uint32_t Step() const { return pieces > 1 ? 1 : tileRows; }
 };
 
+// So many pieces of a row, or a few more if they are alike then: cores do the same for each.
+inline uint64_t EvenPieces(uint64_t size, uint64_t least)
+{
+    for (uint64_t pieces = least; pieces <= least + CeilDiv(least, 4); ++pieces) {
+        if (size % (pieces * LINE_ELEMENTS) == 0) {
+            return pieces;
+        }
+    }
+    return least;
+}
+
 // As many rows to a tile as are worth it, or pieces of a row that does not fit in `capacity` elements.
 inline RowTiles TilesOf(uint64_t size, uint32_t bytes, uint64_t capacity, const Platform& platform)
 {
@@ -127,7 +138,8 @@ inline RowTiles TilesOf(uint64_t size, uint32_t bytes, uint64_t capacity, const 
     tiles.size = size;
     tiles.pieces = static_cast<uint32_t>(CeilDiv(size, capacity));
     if (tiles.pieces > 1) {
-        const uint64_t cols = RoundUp(CeilDiv(size, tiles.pieces), LINE_ELEMENTS);
+        const uint64_t pieces = EvenPieces(size, tiles.pieces);
+        const uint64_t cols = RoundUp(CeilDiv(size, pieces), LINE_ELEMENTS);
         tiles.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
         tiles.pieces = static_cast<uint32_t>(CeilDiv(size, tiles.tileCols));
         tiles.stride = tiles.tileCols;
@@ -271,12 +283,16 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
         CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
     tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
     tiling.sumItemsPerCore = CeilDiv(sumTiles, config.blockDim) * tiling.sumStep;
-    tiling.groupsPerCore = CeilDiv(tiling.groups, config.blockDim);
-    // Whole groups for each core, if that leaves no core idle for long: they stay in its cache.
+    // Whole groups for each core, if no core gets much more to do by that: they stay in its cache.
     const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
-    if (tiling.channelsLast == 0 && tiling.groupsPerCore * config.blockDim * 8 <= tiling.groups * 9) {
+    const uint32_t cores = CoresFor(std::max<uint64_t>(1, tiling.groups), demand.queues * elements * bytes, platform);
+    const uint64_t groupsPerCore = CeilDiv(tiling.groups, cores);
+    if (tiling.channelsLast == 0 && groupsPerCore * tiling.groupChannels * tiling.pieces * 8 <= tiling.itemsPerCore * 9) {
         tiling.batchGroups = std::max<uint64_t>(1, BATCH_BYTES / std::max<uint64_t>(1, groupBytes));
+        config.blockDim = static_cast<uint32_t>(CeilDiv(tiling.groups, std::max<uint64_t>(1, groupsPerCore)));
+        config.blockDim = std::max(1u, config.blockDim);
     }
+    tiling.groupsPerCore = CeilDiv(tiling.groups, config.blockDim);
     const uint64_t values = std::max(shape.samples * tiling.channelStride, groupSums ? tiling.sumItems : 0);
     tiling.arrayStride = RoundUp(values, LINE_ELEMENTS);
     const uint64_t sumArrays = static_cast<uint64_t>(demand.sums) * (groupSums ? 1 : tiling.sumPieces);
