@@ -57,10 +57,8 @@ public:
         pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(outQueueY_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(workBuf_, 2 * stepElements * sizeof(float));
-        pipe.InitBuffer(partBuf_, FLOAT_LANES * sizeof(float));
         work_ = workBuf_.template Get<float>();
         square_ = work_[stepElements];
-        part_ = partBuf_.template Get<float>();
         AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(2 * stepElements));  // the gaps between rows are read
     }
 
@@ -140,43 +138,44 @@ private:
         return inQueueX_.template DeQue<T>();
     }
 
-    // K of a unit whose tiles do not begin with the first elements. In a group of several tiles these may be a channel
-    // unlike the others, so it is elements from all over the group.
+    // K of a unit whose tiles do not begin with the first elements. The first elements of a group of several tiles may
+    // be unlike most: there it is the mean of elements from all over the group, at places where channels hardly begin.
     __aicore__ inline void LoadProbe()
     {
-        const uint32_t rows = LAST ? tiling_.probe : tiling_.probe / FLOAT_LANES;
-        const uint32_t cols = LAST ? sumWalk_.channels : FLOAT_LANES;
-        const uint32_t stride = LAST ? tiling_.stride : FLOAT_LANES;
-        const RowBlock block{rows, cols, stride};
-        const uint64_t apart = LAST ? tiling_.channels : sumRows_.size / rows;
-        AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.probe, {rows, cols, stride, apart});
         if constexpr (LAST) {
+            const RowBlock block{tiling_.probe, sumWalk_.channels, sumRows_.stride};
+            const Rows shape{block.rows, block.cols, block.stride, tiling_.channels};
+            AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.probe, shape);
             SumColumns(sums_.Of(0), ToFloat(xLocal, work_, block.Elements()), block);
+            inQueueX_.FreeTensor(xLocal);
         } else {
-            ProbeRows(xLocal, 0, block);
+            const uint32_t places = tiling_.probe / FLOAT_LANES;
+            const uint64_t apart = 2 * sumRows_.size / (2 * places + 1);
+            AscendC::LocalTensor<T> xLocal =
+                CopyIn(sumWalk_.probe + apart / 2, {places, FLOAT_LANES, FLOAT_LANES, apart});
+            ProbeRows(xLocal, 0, {1, tiling_.probe, tiling_.probe});
+            inQueueX_.FreeTensor(xLocal);
         }
-        inQueueX_.FreeTensor(xLocal);
         SetShift();
     }
 
     // The sum of the first elements of each row of a block.
     __aicore__ inline void ProbeRows(const AscendC::LocalTensor<T>& x, uint32_t r, const RowBlock& block)
     {
-        const AscendC::LocalTensor<float> sum = sums_.Of(0)[r];
-        if (tiling_.probe > FLOAT_LANES) {  // one long row
-            const int32_t repeats = static_cast<int32_t>(tiling_.probe / FLOAT_LANES);
-            AscendC::WholeReduceSum(part_, ToFloat(x, work_, tiling_.probe), static_cast<int32_t>(FLOAT_LANES), repeats,
-                                    1, 1, 8);
-            AscendC::WholeReduceSum(sum, part_, repeats, 1, 1, 1, 8);
+        const RowBlock probe{block.rows, tiling_.probe, block.stride};
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, probe.Elements());
+        if (probe.cols > FLOAT_LANES) {
+            sums_.Add(0, xFloat, r, probe);
         } else {
-            AscendC::WholeReduceSum(sum, ToFloat(x, work_, block.Elements()), static_cast<int32_t>(tiling_.probe),
-                                    static_cast<int32_t>(block.rows), 1, 1,
-                                    block.rows == 1 ? 8 : static_cast<int32_t>(block.stride / FLOATS_PER_BLOCK));
+            ReduceRepeats<AddOf>(sums_.Of(0)[r], xFloat, probe.cols, probe.rows, probe.stride);
         }
     }
 
     __aicore__ inline void SetShift()
     {
+        if (!LAST && tiling_.probe > FLOAT_LANES) {
+            sums_.Finish(0, sumWalk_.channels);
+        }
         AscendC::Muls(sums_.Of(0), sums_.Of(0), tiling_.inverseProbe, static_cast<int32_t>(sumWalk_.channels));
         shift_.Set(sums_.Of(0), sumWalk_.channels);
     }
@@ -218,10 +217,8 @@ private:
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> partBuf_;
     AscendC::LocalTensor<float> work_;    // of one block
     AscendC::LocalTensor<float> square_;  // of one block
-    AscendC::LocalTensor<float> part_;
 };
 
 // What stage 2 begins with: the sums of groups or of channels, or x itself; it goes to y then.

@@ -283,14 +283,20 @@ public:
         }
     }
 
-    // Of sums [first, last): finishes them. All go to the arrays from `array` on, at the unit's channels.
-    __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
+    // Of(sum) from what was added.
+    __aicore__ inline void Finish(uint32_t sum, uint32_t channels)
     {
         if (withLanes_) {
-            for (uint32_t sum = first; sum < sums_; ++sum) {
-                AscendC::WholeReduceSum(Of(sum), lanes_[sum * tileRows_ * FLOAT_LANES],
-                                        static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(channels), 1, 1, 8);
-            }
+            AscendC::WholeReduceSum(Of(sum), lanes_[sum * tileRows_ * FLOAT_LANES], static_cast<int32_t>(FLOAT_LANES),
+                                    static_cast<int32_t>(channels), 1, 1, 8);
+        }
+    }
+
+    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the unit's channels.
+    __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
+    {
+        for (uint32_t sum = first; sum < sums_; ++sum) {
+            Finish(sum, channels);
         }
         queue_.EnQue(local_);
         local_ = queue_.template DeQue<float>();
