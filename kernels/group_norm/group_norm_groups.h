@@ -93,7 +93,7 @@ protected:
 
     template <typename X>
     __aicore__ inline AscendC::LocalTensor<X> LoadTile(const AscendC::GlobalTensor<X>& gm, const RowBlock& block,
-                                                     uint64_t stride)
+                                                       uint64_t stride)
     {
         AscendC::LocalTensor<X> local = inQueue_.template AllocTensor<X>();
         LoadRows(local, gm, {block.rows, block.cols, block.stride, stride}, true);

@@ -3,8 +3,8 @@
  * over each channel.
  *
  * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
- * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk of
- * rows, tile by tile; a channel's value acts on its column.
+ * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk
+ * of rows, tile by tile; a channel's value acts on its column.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_TILES_H
 #define MS_ASCEND_OPS_GROUP_NORM_TILES_H
@@ -52,8 +52,7 @@ struct DataRows {
 
 __aicore__ inline DataRows ChannelRows(const GroupNormTilingData& tiling)
 {
-    return {tiling.size,     tiling.pieces,   tiling.step,  tiling.tileRows,
-            tiling.stepRows, tiling.tileCols, tiling.stride};
+    return {tiling.size, tiling.pieces, tiling.step, tiling.tileRows, tiling.stepRows, tiling.tileCols, tiling.stride};
 }
 
 // Those of group_norm's sums: groups if channels come first.

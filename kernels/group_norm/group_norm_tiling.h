@@ -2,9 +2,9 @@
  * Tiling of group_norm and group_norm_grad. Plain C++.
  *
  * x is N x C x S (channels first) or N x S x C (channels last). Tiles hold channels: rows of S elements, or pieces of
- * them, when channels come first; columns of a chunk of rows when they come last. With channels first a group lies in one
- * piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. What is calculated of a
- * tile depends on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
+ * them, when channels come first; columns of a chunk of rows when they come last. With channels first a group lies in
+ * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. What is calculated
+ * of a tile depends on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_GROUP_NORM_TILING_H
@@ -19,7 +19,7 @@ struct GroupNormTilingData {
     uint64_t itemsPerCore;  // a multiple of `step`
     uint64_t sumItems;      // the same of the stage that sums up, and so all with `sum`
     uint64_t sumItemsPerCore;
-    uint64_t groups;        // N * num_groups
+    uint64_t groups;  // N * num_groups
     uint64_t groupsPerCore;
     uint64_t batchGroups;    // 0: cores share all stages; else each core takes its groups through all of them, so many
                              // at a time
@@ -106,22 +106,21 @@ inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
 
 // Tiles of rows.
 struct RowTiles {
-    uint64_t size;  // of a row
     uint32_t pieces;
     uint32_t tileRows;
-    uint32_t stepRows;
     uint32_t tileCols;
     uint32_t stride;
     bool isShort;
 
     uint64_t TileElements() const { return static_cast<uint64_t>(tileRows) * stride; }
-    uint64_t StepElements() const { return isShort ? TileElements() : stride; }
-    uint32_t Step() const { return pieces > 1 ? 1 : tileRows; }
+    uint64_t StepElements() const { return static_cast<uint64_t>(StepRows()) * stride; }
+    uint32_t StepRows() const { return isShort ? tileRows : 1; }
 };
 
-// So many pieces of a row, or a few more if they are alike then: cores do the same for each.
-inline uint64_t EvenPieces(uint64_t size, uint64_t least)
+// Pieces of a row of which none is larger than `capacity`; a few more than that takes, if they are alike then.
+inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
 {
+    const uint64_t least = CeilDiv(size, capacity);
     for (uint64_t pieces = least; pieces <= least + CeilDiv(least, 4); ++pieces) {
         if (size % (pieces * LINE_ELEMENTS) == 0) {
             return pieces;
@@ -130,15 +129,13 @@ inline uint64_t EvenPieces(uint64_t size, uint64_t least)
     return least;
 }
 
-// As many rows to a tile as are worth it, or pieces of a row that does not fit in `capacity` elements.
-inline RowTiles TilesOf(uint64_t size, uint32_t bytes, uint64_t capacity, const Platform& platform)
+// As many rows to a tile as are worth it, or `pieces` of a row that does not fit in `capacity` elements.
+inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t capacity, const Platform& platform)
 {
     const uint64_t stride = RoundUp(size, BLOCK_BYTES / bytes);
     RowTiles tiles{};
-    tiles.size = size;
-    tiles.pieces = static_cast<uint32_t>(CeilDiv(size, capacity));
-    if (tiles.pieces > 1) {
-        const uint64_t pieces = EvenPieces(size, tiles.pieces);
+    tiles.pieces = static_cast<uint32_t>(pieces);
+    if (pieces > 1) {
         const uint64_t cols = RoundUp(CeilDiv(size, pieces), LINE_ELEMENTS);
         tiles.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
         tiles.pieces = static_cast<uint32_t>(CeilDiv(size, tiles.tileCols));
@@ -165,36 +162,39 @@ inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Dem
         demand.sums * ((sumSize > FLOATS_PER_REPEAT ? 256 : 0) + 4) + (demand.groupSums ? BLOCK_BYTES : 0);
     const uint64_t perRow = demand.vectors * (BLOCK_BYTES + 4) + BLOCK_BYTES + 8;
     const uint64_t capacity = std::min<uint64_t>(TILE_BYTES / bytes, (ub - 16 * (perSum + perRow)) / (queues + works));
-    RowTiles rows = TilesOf(shape.size, bytes, capacity, platform);
-    RowTiles sums = demand.groupSums ? TilesOf(sumSize, bytes, capacity, platform) : rows;
+    RowTiles rows = TilesOf(shape.size, CeilDiv(shape.size, capacity), bytes, capacity, platform);
+    RowTiles sums = rows;
+    if (demand.groupSums) {
+        sums = TilesOf(sumSize, EvenPieces(sumSize, capacity), bytes, capacity, platform);
+    }
     const auto needed = [&] {
         return queues * std::max(rows.TileElements(), sums.TileElements()) +
                works * std::max(rows.StepElements(), sums.StepElements()) + rows.tileRows * perRow +
                sums.tileRows * perSum;
     };
     while (needed() > ub && rows.tileRows + sums.tileRows > 2) {
-        RowTiles& larger = sums.TileElements() > rows.TileElements() && sums.tileRows > 1 ? sums : rows;
-        RowTiles& smaller = larger.tileRows > 1 ? larger : sums;
-        --smaller.tileRows;
         if (!demand.groupSums) {
-            sums = rows;
+            sums.tileRows = --rows.tileRows;
+        } else if (rows.tileRows == 1 || (sums.tileRows > 1 && sums.TileElements() > rows.TileElements())) {
+            --sums.tileRows;
+        } else {
+            --rows.tileRows;
         }
     }
     for (RowTiles* tiles : {&rows, &sums}) {
         tiles->tileRows = tiles->tileRows > 8 ? tiles->tileRows / 8 * 8 : tiles->tileRows;
-        tiles->stepRows = tiles->isShort ? tiles->tileRows : 1;
     }
     tiling.pieces = rows.pieces;
-    tiling.step = rows.Step();
+    tiling.step = rows.tileRows;
     tiling.tileRows = rows.tileRows;
-    tiling.stepRows = rows.stepRows;
+    tiling.stepRows = rows.StepRows();
     tiling.tileCols = rows.tileCols;
     tiling.stride = rows.stride;
     tiling.items = shape.samples * shape.channels * rows.pieces;
     tiling.sumPieces = sums.pieces;
-    tiling.sumStep = sums.Step();
+    tiling.sumStep = sums.tileRows;
     tiling.sumTileRows = sums.tileRows;
-    tiling.sumStepRows = sums.stepRows;
+    tiling.sumStepRows = sums.StepRows();
     tiling.sumTileCols = sums.tileCols;
     tiling.sumStride = sums.stride;
     tiling.sumItems = demand.groupSums ? tiling.groups * sums.pieces : tiling.items;
@@ -279,20 +279,21 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     const uint64_t elements = shape.samples * shape.channels * shape.size;
     const uint64_t tiles = CeilDiv(tiling.items, tiling.step);
     const uint64_t sumTiles = CeilDiv(tiling.sumItems, tiling.sumStep);
-    config.blockDim =
-        CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
+    config.blockDim = CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
     tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
     tiling.sumItemsPerCore = CeilDiv(sumTiles, config.blockDim) * tiling.sumStep;
     // Whole groups for each core, if no core gets much more to do by that: they stay in its cache.
     const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
-    const uint32_t cores = CoresFor(std::max<uint64_t>(1, tiling.groups), demand.queues * elements * bytes, platform);
-    const uint64_t groupsPerCore = CeilDiv(tiling.groups, cores);
-    if (tiling.channelsLast == 0 && groupsPerCore * tiling.groupChannels * tiling.pieces * 8 <= tiling.itemsPerCore * 9) {
+    const uint64_t groups = std::max<uint64_t>(1, tiling.groups);
+    const uint32_t cores = groupSums ? CoresFor(groups, demand.queues * elements * bytes, platform) : config.blockDim;
+    const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
+    tiling.groupsPerCore = CeilDiv(groups, cores);
+    if (tiling.channelsLast == 0 && tiling.groupsPerCore * itemsOfGroup * 8 <= tiling.itemsPerCore * 9) {
         tiling.batchGroups = std::max<uint64_t>(1, BATCH_BYTES / std::max<uint64_t>(1, groupBytes));
-        config.blockDim = static_cast<uint32_t>(CeilDiv(tiling.groups, std::max<uint64_t>(1, groupsPerCore)));
-        config.blockDim = std::max(1u, config.blockDim);
+        config.blockDim = static_cast<uint32_t>(CeilDiv(groups, tiling.groupsPerCore));
+    } else {
+        tiling.groupsPerCore = CeilDiv(groups, config.blockDim);
     }
-    tiling.groupsPerCore = CeilDiv(tiling.groups, config.blockDim);
     const uint64_t values = std::max(shape.samples * tiling.channelStride, groupSums ? tiling.sumItems : 0);
     tiling.arrayStride = RoundUp(values, LINE_ELEMENTS);
     const uint64_t sumArrays = static_cast<uint64_t>(demand.sums) * (groupSums ? 1 : tiling.sumPieces);
@@ -324,10 +325,10 @@ inline LaunchConfig GroupNormTiling(const GroupNormParams& params, const Platfor
 inline LaunchConfig GroupNormGradTiling(const GroupNormGradParams& params, const Platform& platform,
                                         GroupNormGradTilingData& tiling)
 {
-    return group_norm::Plan(params.x, SizeOf(params.gamma.dtype), params.num_groups,
-                            params.data_format == GroupNormDataFormat::NHWC,
-                            params.activation == GroupNormActivation::SILU, params.epsilon,
-                            {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7, false}, platform, tiling);
+    return group_norm::Plan(
+        params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
+        params.activation == GroupNormActivation::SILU, params.epsilon,
+        {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7, false}, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops
