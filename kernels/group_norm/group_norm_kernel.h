@@ -185,24 +185,26 @@ private:
                                       const RowBlock& block)
     {
         const uint32_t count = block.Elements();
-        values_.template Apply<SubOf>(work_, ToFloat(x, work_, count), 2, r, block);
-        values_.template Apply<MulOf>(work_, work_, 0, r, block);
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, count);
         if (tiling_.silu != 0) {
-            values_.template Apply<AddOf>(work_, work_, 1, r, block);
-            if constexpr (IS_FLOAT<T>) {
-                Silu::Forward(y, work_, 0, work_, work_, static_cast<int32_t>(count));
-            } else {
-                Silu::Forward(square_, work_, 0, work_, work_, static_cast<int32_t>(count));
-                FromFloat(y, square_, count);
-            }
+            Affine(work_, xFloat, r, block);
+            const AscendC::LocalTensor<float> result = FloatTarget(y, square_);
+            Silu::Forward(result, work_, 0, work_, work_, static_cast<int32_t>(count));
+            FromFloat(y, result, count);
             return;
         }
-        if constexpr (IS_FLOAT<T>) {
-            values_.template Apply<AddOf>(y, work_, 1, r, block);
-        } else {
-            values_.template Apply<AddOf>(work_, work_, 1, r, block);
-            FromFloat(y, work_, count);
-        }
+        const AscendC::LocalTensor<float> result = FloatTarget(y, work_);
+        Affine(result, xFloat, r, block);
+        FromFloat(y, result, count);
+    }
+
+    // dst = (src - K) * A + B
+    __aicore__ inline void Affine(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
+                                  uint32_t r, const RowBlock& block)
+    {
+        values_.template Apply<SubOf>(dst, src, GroupNormArrays::K, r, block);
+        values_.template Apply<MulOf>(dst, dst, GroupNormArrays::A, r, block);
+        values_.template Apply<AddOf>(dst, dst, GroupNormArrays::B, r, block);
     }
 
     GroupNormTilingData tiling_;
