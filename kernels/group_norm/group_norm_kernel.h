@@ -55,6 +55,9 @@ public:
         const uint32_t tileElements = Larger(rows.TileElements(), sumRows_.TileElements());
         const uint32_t stepElements = Larger(rows.StepElements(), sumRows_.StepElements());
         pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
+        if (!LAST && sumRows_.pieces > 1) {
+            pipe.InitBuffer(inQueueProbe_, 1, tiling.probe * sizeof(T));
+        }
         pipe.InitBuffer(outQueueY_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(workBuf_, 2 * stepElements * sizeof(float));
         work_ = workBuf_.template Get<float>();
@@ -151,10 +154,12 @@ private:
         } else {
             const uint32_t places = tiling_.probe / FLOAT_LANES;
             const uint64_t apart = 2 * sumRows_.size / (2 * places + 1);
-            AscendC::LocalTensor<T> xLocal =
-                CopyIn(sumWalk_.probe + apart / 2, {places, FLOAT_LANES, FLOAT_LANES, apart});
+            AscendC::LocalTensor<T> xLocal = inQueueProbe_.template AllocTensor<T>();
+            LoadRows(xLocal, xGm_[sumWalk_.probe + apart / 2], {places, FLOAT_LANES, FLOAT_LANES, apart});
+            inQueueProbe_.EnQue(xLocal);
+            xLocal = inQueueProbe_.template DeQue<T>();
             ProbeRows(xLocal, 0, {1, tiling_.probe, tiling_.probe});
-            inQueueX_.FreeTensor(xLocal);
+            inQueueProbe_.FreeTensor(xLocal);
         }
         SetShift();
     }
@@ -217,6 +222,7 @@ private:
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueProbe_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::LocalTensor<float> work_;    // of one block
