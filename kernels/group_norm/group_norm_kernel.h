@@ -68,15 +68,13 @@ public:
     // Stage 1 on items [begin, end) of those that sums are taken of.
     __aicore__ inline void Sum(uint64_t begin, uint64_t end)
     {
-        bool probed = false;
-        uint64_t state = 0;
+        uint64_t probed = ~0ull;  // the group that K is of
         sumWalk_.Begin(begin, end);
         while (sumWalk_.NextUnit()) {
             sums_.Begin();
-            if (LAST || (sumRows_.pieces > 1 && !(probed && sumWalk_.state == state))) {
+            if (LAST || (sumRows_.pieces > 1 && sumWalk_.state != probed)) {
                 LoadProbe();
-                state = sumWalk_.state;
-                probed = true;
+                probed = sumWalk_.state;
             }
             while (sumWalk_.NextTile()) {
                 AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.offset, sumWalk_.shape);
