@@ -190,24 +190,25 @@ private:
         const uint32_t count = block.Elements();
         const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, count);
         if (tiling_.silu != 0) {
-            Affine(work_, xFloat, r, block);
+            Affine(work_, work_, xFloat, r, block);
             const AscendC::LocalTensor<float> result = FloatTarget(y, square_);
             Silu::Forward(result, work_, 0, work_, work_, static_cast<int32_t>(count));
             FromFloat(y, result, count);
             return;
         }
         const AscendC::LocalTensor<float> result = FloatTarget(y, work_);
-        Affine(result, xFloat, r, block);
+        // Short rows leave nothing in work_, which a CPU would have to write; of long ones a result is written once.
+        Affine(result, !LAST && block.rows > 1 ? result : work_, xFloat, r, block);
         FromFloat(y, result, count);
     }
 
-    // dst = (src - K) * A + B
-    __aicore__ inline void Affine(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                  uint32_t r, const RowBlock& block)
+    // dst = (src - K) * A + B, by way of `work`
+    __aicore__ inline void Affine(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& work,
+                                  const AscendC::LocalTensor<float>& src, uint32_t r, const RowBlock& block)
     {
-        values_.template Apply<SubOf>(dst, src, GroupNormArrays::K, r, block);
-        values_.template Apply<MulOf>(dst, dst, GroupNormArrays::A, r, block);
-        values_.template Apply<AddOf>(dst, dst, GroupNormArrays::B, r, block);
+        values_.template Apply<SubOf>(work, src, GroupNormArrays::K, r, block);
+        values_.template Apply<MulOf>(work, work, GroupNormArrays::A, r, block);
+        values_.template Apply<AddOf>(dst, work, GroupNormArrays::B, r, block);
     }
 
     GroupNormTilingData tiling_;
