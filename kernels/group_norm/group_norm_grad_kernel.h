@@ -47,9 +47,10 @@ public:
         dyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dy));
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
         dxGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dx));
-        walk_.Init(tiling);
-        values_.Init(workspace, tiling, 5, pipe);
-        sums_.Init(workspace, tiling, GroupNormGradArrays::SUMS, pipe);
+        const DataRows rows = ChannelRows(tiling);
+        walk_.Init(tiling, rows);
+        values_.Init(workspace, tiling.arrayStride, rows, 5, pipe);
+        sums_.Init(workspace, tiling.arrayStride, rows, GroupNormGradArrays::SUMS, pipe);
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         const uint32_t stepElements = tiling.stepRows * tiling.stride;
         const uint32_t works = tiling.silu != 0 ? 6 : 3;

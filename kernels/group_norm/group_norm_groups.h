@@ -78,11 +78,25 @@ protected:
         return LoadTile(workspaceGm_[array * tiling_.arrayStride + StateOf(column)], BlockOf(column));
     }
 
+    // Any values of the workspace: a block of array `array`, from element `at` on, its rows `stride` elements apart.
+    __aicore__ inline AscendC::LocalTensor<float> LoadValues(uint64_t array, uint64_t at, const RowBlock& block,
+                                                             uint64_t stride)
+    {
+        return LoadTile(workspaceGm_[array * tiling_.arrayStride + at], block, stride);
+    }
+
     template <typename X>
     __aicore__ inline AscendC::LocalTensor<X> LoadTile(const AscendC::GlobalTensor<X>& gm, const RowBlock& block)
     {
+        return LoadTile(gm, block, tiling_.groupChannels);
+    }
+
+    template <typename X>
+    __aicore__ inline AscendC::LocalTensor<X> LoadTile(const AscendC::GlobalTensor<X>& gm, const RowBlock& block,
+                                                       uint64_t stride)
+    {
         AscendC::LocalTensor<X> local = inQueue_.template AllocTensor<X>();
-        LoadRows(local, gm, {block.rows, block.cols, block.stride, tiling_.groupChannels}, true);
+        LoadRows(local, gm, {block.rows, block.cols, block.stride, stride}, true);
         inQueue_.EnQue(local);
         return inQueue_.template DeQue<X>();
     }

@@ -2,13 +2,14 @@
  * GroupNorm: y = act((x - mean) * rstd * gamma + beta), mean and rstd over the D = C / num_groups channels of a group
  * and all positions; act is nothing or SiLU. Channels first (N, C, ...) or last (N, ..., C), both as they lie.
  *
- * Plan, in three stages. (1) Sum: of every channel (or piece of one) the sums of c = x - K and c^2, where K is the mean
- * of the channel's first elements, so that nothing cancels (primitives/layer_norm_forward.h). (2) Combine: the channels
- * of a group to mean and rstd; from these, gamma and beta the factors of y = (x - K) * A + B for every channel.
- * (3) Apply. Channel values go through the workspace, where D needs no alignment: groups of any number of channels are
- * packed many to a tile. When there are groups enough for the cores, a core takes batches of its groups through all
- * stages, so that x is in the cache when it is read again; else the cores share each stage, with barriers between.
- * The arithmetic is the same. One value a channel (no spatial dims): stage 2 alone, from x to y.
+ * Plan, in three stages. (1) Sum: the sums of c = x - K and c^2, where K is the mean of some of the elements, so that
+ * nothing cancels (primitives/layer_norm_forward.h). Channels first: of every group, whose D * S elements lie in one
+ * piece, or of pieces of it; K is the group's. Channels last: of every channel, or piece of one, with a K of its own.
+ * (2) Combine: to mean and rstd of the groups; from these, gamma and beta the factors of y = (x - K) * A + B for every
+ * channel. (3) Apply, to channels. Channel values go through the workspace, where D needs no alignment: groups of any
+ * number of channels are packed many to a tile. When there are groups enough for the cores, a core takes batches of its
+ * groups through all stages, so that x is in the cache when it is read again; else the cores share each stage, with
+ * barriers between. The arithmetic is the same. One value a channel (no spatial dims): stage 2 alone, from x to y.
  * Bound: memory (x twice, the second time from the L2 cache where it fits; y once).
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
@@ -22,11 +23,15 @@
 
 namespace ms_ascend_ops {
 
-// Arrays of channel values in the workspace. K, sum of c and sum of c^2 of piece p are PIECES + 3 p and the next two.
+// Arrays in the workspace: of channel values, and of what stage 1 leaves: K, the sum of c and the sum of c^2. Channels
+// first: a value for each piece of each group; K is with a group's first piece. Channels last: channel values, three
+// arrays for each piece; the K of the first piece is that of the others, too.
 struct GroupNormArrays {
     static constexpr uint32_t A = 0;
     static constexpr uint32_t B = 1;
-    static constexpr uint32_t PIECES = 2;
+    static constexpr uint32_t K = 2;
+    static constexpr uint32_t GROUP_SUMS = 3;
+    static constexpr uint32_t CHANNEL_SUMS = 2;
     static constexpr uint32_t SUMS = 3;
 };
 
@@ -40,50 +45,63 @@ public:
         tiling_ = tiling;
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
-        walk_.Init(tiling);
-        values_.Init(workspace, tiling, 3, pipe);
-        sums_.Init(workspace, tiling, GroupNormArrays::SUMS, pipe);
-        const uint32_t tileElements = tiling.tileRows * tiling.stride;
-        const uint32_t stepElements = tiling.stepRows * tiling.stride;
+        const DataRows rows = ChannelRows(tiling);
+        sumRows_ = SumRows(tiling);
+        walk_.Init(tiling, rows);
+        sumWalk_.Init(tiling, sumRows_);
+        values_.Init(workspace, tiling.arrayStride, rows, 3, pipe);
+        shift_.InitSet(sumRows_, 1, pipe);
+        sums_.Init(workspace, tiling.arrayStride, sumRows_, GroupNormArrays::SUMS, pipe);
+        const uint32_t tileElements = Larger(rows.TileElements(), sumRows_.TileElements());
+        const uint32_t stepElements = Larger(rows.StepElements(), sumRows_.StepElements());
         pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
+        if (!LAST && sumRows_.pieces > 1) {
+            pipe.InitBuffer(inQueueProbe_, 1, tiling.probe * sizeof(T));
+        }
         pipe.InitBuffer(outQueueY_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(workBuf_, 2 * stepElements * sizeof(float));
-        pipe.InitBuffer(partBuf_, FLOAT_LANES * sizeof(float));
         work_ = workBuf_.template Get<float>();
         square_ = work_[stepElements];
-        part_ = partBuf_.template Get<float>();
         AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(2 * stepElements));  // the gaps between rows are read
     }
 
-    // Stage 1 on items [begin, end).
+    // Stage 1 on items [begin, end) of those that sums are taken of.
     __aicore__ inline void Sum(uint64_t begin, uint64_t end)
     {
-        walk_.Begin(begin, end);
-        while (walk_.NextUnit()) {
+        uint64_t probed = ~0ull;  // the group that K is of
+        sumWalk_.Begin(begin, end);
+        while (sumWalk_.NextUnit()) {
             sums_.Begin();
-            if (LAST || tiling_.pieces > 1) {
+            if (LAST || (sumRows_.pieces > 1 && sumWalk_.state != probed)) {
                 LoadProbe();
+                probed = sumWalk_.state;
             }
-            while (walk_.NextTile()) {
-                AscendC::LocalTensor<T> xLocal = CopyIn(walk_.offset, walk_.shape);
-                if (!LAST && tiling_.pieces == 1) {
-                    for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
-                        ProbeRows(xLocal[r * tiling_.stride], r, walk_.BlockOf(r));
+            while (sumWalk_.NextTile()) {
+                AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.offset, sumWalk_.shape);
+                if (!LAST && sumRows_.pieces == 1) {
+                    for (uint32_t r = 0; r < sumWalk_.shape.rows; r += sumRows_.stepRows) {
+                        ProbeRows(xLocal[r * sumRows_.stride], r, sumWalk_.BlockOf(r));
                     }
                     SetShift();
                 }
-                for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
-                    const RowBlock block = walk_.BlockOf(r);
+                for (uint32_t r = 0; r < sumWalk_.shape.rows; r += sumRows_.stepRows) {
+                    const RowBlock block = sumWalk_.BlockOf(r);
                     const AscendC::LocalTensor<float> xFloat =
-                        ToFloat(xLocal[r * tiling_.stride], work_, block.Elements());
-                    values_.template Apply<SubOf>(work_, xFloat, 0, r, block);
+                        ToFloat(xLocal[r * sumRows_.stride], work_, block.Elements());
+                    shift_.template Apply<SubOf>(work_, xFloat, 0, r, block);
                     AscendC::Mul(square_, work_, work_, static_cast<int32_t>(block.Elements()));
                     sums_.Add(1, work_, r, block);
                     sums_.Add(2, square_, r, block);
                 }
                 inQueueX_.FreeTensor(xLocal);
             }
-            sums_.End(1, GroupNormArrays::PIECES + walk_.piece * GroupNormArrays::SUMS, walk_.state, walk_.channels);
+            if constexpr (LAST) {
+                sums_.End(1, GroupNormArrays::CHANNEL_SUMS + sumWalk_.piece * GroupNormArrays::SUMS, sumWalk_.state,
+                          sumWalk_.channels);
+            } else {
+                sums_.End(1, GroupNormArrays::GROUP_SUMS, sumWalk_.state * sumRows_.pieces + sumWalk_.piece,
+                          sumWalk_.channels);
+            }
         }
     }
 
@@ -111,6 +129,8 @@ public:
     }
 
 private:
+    static __aicore__ inline uint32_t Larger(uint32_t a, uint32_t b) { return a < b ? b : a; }
+
     __aicore__ inline AscendC::LocalTensor<T> CopyIn(uint64_t offset, const Rows& shape)
     {
         AscendC::LocalTensor<T> local = inQueueX_.template AllocTensor<T>();
@@ -119,42 +139,48 @@ private:
         return inQueueX_.template DeQue<T>();
     }
 
-    // K of a unit whose tiles do not begin with the channels' first elements.
+    // K of a unit whose tiles do not begin with the first elements. The first elements of a group of several tiles may
+    // be unlike most: there it is the mean of elements from all over the group, at places where channels hardly begin.
     __aicore__ inline void LoadProbe()
     {
-        const uint32_t rows = LAST ? tiling_.probe : 1;
-        const uint32_t cols = LAST ? walk_.channels : tiling_.probe;
-        const RowBlock block{rows, cols, tiling_.stride};
-        AscendC::LocalTensor<T> xLocal = CopyIn(walk_.probe, {rows, cols, tiling_.stride, tiling_.channels});
         if constexpr (LAST) {
+            const RowBlock block{tiling_.probe, sumWalk_.channels, sumRows_.stride};
+            const Rows shape{block.rows, block.cols, block.stride, tiling_.channels};
+            AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.probe, shape);
             SumColumns(sums_.Of(0), ToFloat(xLocal, work_, block.Elements()), block);
+            inQueueX_.FreeTensor(xLocal);
         } else {
-            ProbeRows(xLocal, 0, block);
+            const uint32_t places = tiling_.probe / FLOAT_LANES;
+            const uint64_t apart = 2 * sumRows_.size / (2 * places + 1);
+            AscendC::LocalTensor<T> xLocal = inQueueProbe_.template AllocTensor<T>();
+            LoadRows(xLocal, xGm_[sumWalk_.probe + apart / 2], {places, FLOAT_LANES, FLOAT_LANES, apart});
+            inQueueProbe_.EnQue(xLocal);
+            xLocal = inQueueProbe_.template DeQue<T>();
+            ProbeRows(xLocal, 0, {1, tiling_.probe, tiling_.probe});
+            inQueueProbe_.FreeTensor(xLocal);
         }
-        inQueueX_.FreeTensor(xLocal);
         SetShift();
     }
 
     // The sum of the first elements of each row of a block.
     __aicore__ inline void ProbeRows(const AscendC::LocalTensor<T>& x, uint32_t r, const RowBlock& block)
     {
-        const AscendC::LocalTensor<float> sum = sums_.Of(0)[r];
-        if (tiling_.probe > FLOAT_LANES) {  // one long row
-            const int32_t repeats = static_cast<int32_t>(tiling_.probe / FLOAT_LANES);
-            AscendC::WholeReduceSum(part_, ToFloat(x, work_, tiling_.probe), static_cast<int32_t>(FLOAT_LANES), repeats,
-                                    1, 1, 8);
-            AscendC::WholeReduceSum(sum, part_, repeats, 1, 1, 1, 8);
+        const RowBlock probe{block.rows, tiling_.probe, block.stride};
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, probe.Elements());
+        if (probe.cols > FLOAT_LANES) {
+            sums_.Add(0, xFloat, r, probe);
         } else {
-            AscendC::WholeReduceSum(sum, ToFloat(x, work_, block.Elements()), static_cast<int32_t>(tiling_.probe),
-                                    static_cast<int32_t>(block.rows), 1, 1,
-                                    block.rows == 1 ? 8 : static_cast<int32_t>(block.stride / FLOATS_PER_BLOCK));
+            ReduceRepeats<AddOf>(sums_.Of(0)[r], xFloat, probe.cols, probe.rows, probe.stride);
         }
     }
 
     __aicore__ inline void SetShift()
     {
-        AscendC::Muls(sums_.Of(0), sums_.Of(0), tiling_.inverseProbe, static_cast<int32_t>(walk_.channels));
-        values_.Set(sums_.Of(0), walk_.channels);
+        if (!LAST && tiling_.probe > FLOAT_LANES) {
+            sums_.Finish(0, sumWalk_.channels);
+        }
+        AscendC::Muls(sums_.Of(0), sums_.Of(0), tiling_.inverseProbe, static_cast<int32_t>(sumWalk_.channels));
+        shift_.Set(sums_.Of(0), sumWalk_.channels);
     }
 
     // y = act((x - K) * A + B). SiLU uses neither scratch nor ones on the way forward.
@@ -162,43 +188,51 @@ private:
                                       const RowBlock& block)
     {
         const uint32_t count = block.Elements();
-        values_.template Apply<SubOf>(work_, ToFloat(x, work_, count), 2, r, block);
-        values_.template Apply<MulOf>(work_, work_, 0, r, block);
+        const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, count);
         if (tiling_.silu != 0) {
-            values_.template Apply<AddOf>(work_, work_, 1, r, block);
-            if constexpr (IS_FLOAT<T>) {
-                Silu::Forward(y, work_, 0, work_, work_, static_cast<int32_t>(count));
-            } else {
-                Silu::Forward(square_, work_, 0, work_, work_, static_cast<int32_t>(count));
-                FromFloat(y, square_, count);
-            }
+            Affine(work_, work_, xFloat, r, block);
+            const AscendC::LocalTensor<float> result = FloatTarget(y, square_);
+            Silu::Forward(result, work_, 0, work_, work_, static_cast<int32_t>(count));
+            FromFloat(y, result, count);
             return;
         }
-        if constexpr (IS_FLOAT<T>) {
-            values_.template Apply<AddOf>(y, work_, 1, r, block);
-        } else {
-            values_.template Apply<AddOf>(work_, work_, 1, r, block);
-            FromFloat(y, work_, count);
-        }
+        const AscendC::LocalTensor<float> result = FloatTarget(y, work_);
+        // Short rows leave nothing in work_, which a CPU would have to write; of long ones a result is written once.
+        Affine(result, !LAST && block.rows > 1 ? result : work_, xFloat, r, block);
+        FromFloat(y, result, count);
+    }
+
+    // dst = (src - K) * A + B, by way of `work`
+    __aicore__ inline void Affine(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& work,
+                                  const AscendC::LocalTensor<float>& src, uint32_t r, const RowBlock& block)
+    {
+        values_.template Apply<SubOf>(work, src, GroupNormArrays::K, r, block);
+        values_.template Apply<MulOf>(work, work, GroupNormArrays::A, r, block);
+        values_.template Apply<AddOf>(dst, work, GroupNormArrays::B, r, block);
     }
 
     GroupNormTilingData tiling_;
+    DataRows sumRows_;
     ChannelWalk<LAST> walk_;
+    ChannelWalk<LAST> sumWalk_;
     ChannelValues<LAST> values_;
+    ChannelValues<LAST> shift_;  // K, in stage 1
     ChannelSums<LAST> sums_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueX_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueProbe_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> partBuf_;
     AscendC::LocalTensor<float> work_;    // of one block
     AscendC::LocalTensor<float> square_;  // of one block
-    AscendC::LocalTensor<float> part_;
 };
 
-// Stage 2; with DIRECT, from x to y.
-template <typename T, typename G, bool DIRECT>
+// What stage 2 begins with: the sums of groups or of channels, or x itself; it goes to y then.
+enum class GroupNormFrom { GROUPS, CHANNELS, X };
+
+// Stage 2.
+template <typename T, typename G, GroupNormFrom FROM>
 class GroupNormCombine : public GroupTiles<G> {
 public:
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean, GM_ADDR rstd,
@@ -235,12 +269,18 @@ public:
         for (uint64_t group = begin; this->SetTile(group, end); group += this->groups_) {
             const uint32_t channels = this->tiling_.groupChannels;
             const uint32_t step = this->tiling_.tileChannels;
-            for (uint32_t column = 0; column < channels; column += step) {
-                AddChannels(column);
+            if constexpr (FROM == GroupNormFrom::GROUPS) {
+                AddGroups();
+            } else {
+                for (uint32_t column = 0; column < channels; column += step) {
+                    AddChannels(column);
+                }
             }
             ComputeStatistics();
             for (uint32_t column = 0; column < channels; column += step) {
-                if (step < channels) {
+                if constexpr (FROM == GroupNormFrom::GROUPS) {
+                    ShareShift(column);
+                } else if (step < channels) {
                     LoadRest(column);
                 }
                 ComputeFactors(column);
@@ -249,6 +289,52 @@ public:
     }
 
 private:
+    static constexpr bool DIRECT = FROM == GroupNormFrom::X;
+
+    // k = K, delta_ and variance_ of groups from their own sums.
+    __aicore__ inline void AddGroups()
+    {
+        LoadSums(shift_, 0, 1, 1.0f);
+        LoadSums(delta_, 1, this->tiling_.sumPieces, this->tiling_.inverseCount);
+        LoadSums(variance_, 2, this->tiling_.sumPieces, this->tiling_.inverseCount);
+        BroadcastRows(shiftBlocks_, shift_, this->groups_);
+    }
+
+    // total = the sums over each group's first `pieces` pieces, times factor.
+    __aicore__ inline void LoadSums(const AscendC::LocalTensor<float>& total, uint32_t sum, uint32_t pieces,
+                                    float factor)
+    {
+        const uint64_t stride = this->tiling_.sumPieces;
+        const uint64_t item = this->group_ * stride;
+        if (stride == 1) {  // the groups' values lie side by side
+            AscendC::LocalTensor<float> local =
+                this->LoadValues(GroupNormArrays::GROUP_SUMS + sum, item, {1, this->groups_, this->groups8_}, stride);
+            AscendC::Duplicate(total, 0.0f, static_cast<int32_t>(this->groups8_));
+            AscendC::Muls(total, local, factor, static_cast<int32_t>(this->groups_));
+            this->inQueue_.FreeTensor(local);
+            return;
+        }
+        for (uint32_t column = 0; column < pieces; column += this->tiling_.groupStride) {
+            const uint32_t left = pieces - column;
+            const RowBlock block{this->groups_, left < this->tiling_.groupStride ? left : this->tiling_.groupStride,
+                                 this->tiling_.groupStride};
+            AscendC::LocalTensor<float> local =
+                this->LoadValues(GroupNormArrays::GROUP_SUMS + sum, item + column, block, stride);
+            SumInto(total, local, column, block, factor);
+            this->inQueue_.FreeTensor(local);
+        }
+    }
+
+    // The channels' K is k: rest_ = 0.
+    __aicore__ inline void ShareShift(uint32_t column)
+    {
+        const RowBlock block = this->BlockOf(column);
+        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(block.Elements()));
+        AscendC::LocalTensor<float> local = this->outQueue_.template AllocTensor<float>();
+        this->SpreadGroups(local, shiftBlocks_, block);
+        this->StoreArray(GroupNormArrays::K, column, local);
+    }
+
     // rest_ = K - k, with k the mean of K over the group's first channels.
     __aicore__ inline void LoadRest(uint32_t column)
     {
@@ -259,7 +345,7 @@ private:
             SubtractShift(ToFloat(local, square_, block.Elements()), column, block);
             this->inQueue_.FreeTensor(local);
         } else {
-            AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::PIECES, column);
+            AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::CHANNEL_SUMS, column);
             SubtractShift(local, column, block);
             this->inQueue_.FreeTensor(local);
         }
@@ -287,8 +373,8 @@ private:
             SumInto(delta_, rest_, column, block, this->tiling_.inverseChannels);
         } else {
             const float size = static_cast<float>(this->tiling_.size);
-            this->SumPieces(sum_, GroupNormArrays::PIECES + 1, GroupNormArrays::SUMS, column);
-            this->SumPieces(square_, GroupNormArrays::PIECES + 2, GroupNormArrays::SUMS, column);
+            this->SumPieces(sum_, GroupNormArrays::CHANNEL_SUMS + 1, GroupNormArrays::SUMS, column);
+            this->SumPieces(square_, GroupNormArrays::CHANNEL_SUMS + 2, GroupNormArrays::SUMS, column);
             AscendC::Mul(work_, sum_, sum_, count);
             AscendC::Muls(work_, work_, this->tiling_.inverseSize, count);
             AscendC::Sub(square_, square_, work_, count);
@@ -406,13 +492,14 @@ __aicore__ inline void RunGroupNorm(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_A
 {
     AscendC::TPipe pipe;
     GroupNormData<T, LAST> data;
-    GroupNormCombine<T, G, false> combine;
+    GroupNormCombine<T, G, LAST ? GroupNormFrom::CHANNELS : GroupNormFrom::GROUPS> combine;
     data.Init(x, y, workspace, tiling, pipe);
     combine.Init(x, gamma, beta, y, mean, rstd, workspace, tiling, pipe);
     const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
     if (tiling.batchGroups == 0) {
         const CoreShare items = ShareOf(tiling.items, tiling.itemsPerCore);
-        data.Sum(items.begin, items.end);
+        const CoreShare sums = ShareOf(tiling.sumItems, tiling.sumItemsPerCore);
+        data.Sum(sums.begin, sums.end);
         AscendC::SyncAll();
         combine.Process(groups.begin, groups.end);
         AscendC::SyncAll();
@@ -422,7 +509,7 @@ __aicore__ inline void RunGroupNorm(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_A
     const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
     for (uint64_t begin = groups.begin; begin < groups.end; begin += tiling.batchGroups) {
         const uint64_t end = begin + tiling.batchGroups < groups.end ? begin + tiling.batchGroups : groups.end;
-        data.Sum(begin * itemsOfGroup, end * itemsOfGroup);
+        data.Sum(begin * tiling.sumPieces, end * tiling.sumPieces);
         WaitForStores(pipe);
         combine.Process(begin, end);
         WaitForStores(pipe);
@@ -436,7 +523,7 @@ __aicore__ inline void GroupNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, G
 {
     if (tiling.size == 1) {
         AscendC::TPipe pipe;
-        GroupNormCombine<T, G, true> combine;
+        GroupNormCombine<T, G, GroupNormFrom::X> combine;
         combine.Init(x, gamma, beta, y, mean, rstd, workspace, tiling, pipe);
         const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
         combine.Process(groups.begin, groups.end);

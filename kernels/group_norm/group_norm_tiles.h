@@ -3,7 +3,8 @@
  * over each channel.
  *
  * Channels first (LAST is false): a tile holds some rows, each a channel or a piece of one; a channel's value acts on
- * its row. Channels last: a unit of work is a chunk of rows, tile by tile; a channel's value acts on its column.
+ * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk
+ * of rows, tile by tile; a channel's value acts on its column.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_TILES_H
 #define MS_ASCEND_OPS_GROUP_NORM_TILES_H
@@ -35,6 +36,33 @@ __aicore__ inline void WaitForStores(AscendC::TPipe& pipe)
     AscendC::WaitFlag<AscendC::HardEvent::MTE3_MTE2>(event);
 }
 
+// What a stage goes over: the rows that are its channels, and their tiles (see GroupNormTilingData).
+struct DataRows {
+    uint64_t size;  // of a row
+    uint32_t pieces;
+    uint32_t step;
+    uint32_t tileRows;
+    uint32_t stepRows;
+    uint32_t tileCols;
+    uint32_t stride;
+
+    __aicore__ inline uint32_t TileElements() const { return tileRows * stride; }
+    __aicore__ inline uint32_t StepElements() const { return stepRows * stride; }
+};
+
+__aicore__ inline DataRows ChannelRows(const GroupNormTilingData& tiling)
+{
+    return {tiling.size, tiling.pieces, tiling.step, tiling.tileRows, tiling.stepRows, tiling.tileCols, tiling.stride};
+}
+
+// Those of group_norm's sums: groups if channels come first.
+__aicore__ inline DataRows SumRows(const GroupNormTilingData& tiling)
+{
+    const uint64_t channels = tiling.channelsLast != 0 ? 1 : tiling.groupChannels;
+    return {channels * tiling.size, tiling.sumPieces,   tiling.sumStep,  tiling.sumTileRows,
+            tiling.sumStepRows,     tiling.sumTileCols, tiling.sumStride};
+}
+
 // Units of work, and the tiles of a unit.
 template <bool LAST>
 class ChannelWalk {
@@ -46,7 +74,14 @@ public:
     uint64_t offset = 0;     // where the tile lies
     Rows shape{0, 0, 0, 0};  // of the tile
 
-    __aicore__ inline void Init(const GroupNormTilingData& tiling) { tiling_ = tiling; }
+    __aicore__ inline void Init(const GroupNormTilingData& tiling, const DataRows& rows)
+    {
+        rows_ = rows;
+        channels_ = tiling.channels;
+        channelStride_ = tiling.channelStride;
+        columnTiles_ = tiling.columnTiles;
+        chunkRows_ = tiling.chunkRows;
+    }
 
     __aicore__ inline void Begin(uint64_t begin, uint64_t end)
     {
@@ -60,23 +95,23 @@ public:
             return false;
         }
         if constexpr (LAST) {
-            const uint64_t chunk = next_ / tiling_.columnTiles;
-            const uint32_t column = static_cast<uint32_t>(next_ - chunk * tiling_.columnTiles) * tiling_.tileCols;
-            const uint64_t sample = chunk / tiling_.pieces;
-            const uint32_t left = tiling_.channels - column;
-            piece = static_cast<uint32_t>(chunk - sample * tiling_.pieces);
-            channels = left < tiling_.tileCols ? left : tiling_.tileCols;
-            state = sample * tiling_.channelStride + column;
-            probe = sample * tiling_.size * tiling_.channels + column;
-            rowBegin_ = static_cast<uint64_t>(piece) * tiling_.chunkRows;
-            const uint64_t rowEnd = rowBegin_ + tiling_.chunkRows;
-            rowEnd_ = rowEnd < tiling_.size ? rowEnd : tiling_.size;
+            const uint64_t chunk = next_ / columnTiles_;
+            const uint32_t column = static_cast<uint32_t>(next_ - chunk * columnTiles_) * rows_.tileCols;
+            const uint64_t sample = chunk / rows_.pieces;
+            const uint32_t left = channels_ - column;
+            piece = static_cast<uint32_t>(chunk - sample * rows_.pieces);
+            channels = left < rows_.tileCols ? left : rows_.tileCols;
+            state = sample * channelStride_ + column;
+            probe = sample * rows_.size * channels_ + column;
+            rowBegin_ = static_cast<uint64_t>(piece) * chunkRows_;
+            const uint64_t rowEnd = rowBegin_ + chunkRows_;
+            rowEnd_ = rowEnd < rows_.size ? rowEnd : rows_.size;
             ++next_;
         } else {
-            state = next_ / tiling_.pieces;
-            piece = static_cast<uint32_t>(next_ - state * tiling_.pieces);
-            channels = end_ - next_ < tiling_.step ? static_cast<uint32_t>(end_ - next_) : tiling_.step;
-            probe = state * tiling_.size;
+            state = next_ / rows_.pieces;
+            piece = static_cast<uint32_t>(next_ - state * rows_.pieces);
+            channels = end_ - next_ < rows_.step ? static_cast<uint32_t>(end_ - next_) : rows_.step;
+            probe = state * rows_.size;
             rowBegin_ = 0;
             rowEnd_ = channels;
             next_ += channels;
@@ -90,16 +125,16 @@ public:
             return false;
         }
         const uint64_t left = rowEnd_ - rowBegin_;
-        const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
+        const uint32_t rows = left < rows_.tileRows ? static_cast<uint32_t>(left) : rows_.tileRows;
         if constexpr (LAST) {
-            offset = probe + rowBegin_ * tiling_.channels;
-            shape = {rows, channels, tiling_.stride, tiling_.channels};
+            offset = probe + rowBegin_ * channels_;
+            shape = {rows, channels, rows_.stride, channels_};
         } else {
-            const uint64_t column = static_cast<uint64_t>(piece) * tiling_.tileCols;
-            const uint64_t cols = tiling_.size - column;
+            const uint64_t column = static_cast<uint64_t>(piece) * rows_.tileCols;
+            const uint64_t cols = rows_.size - column;
             offset = probe + column;
-            shape = {rows, cols < tiling_.tileCols ? static_cast<uint32_t>(cols) : tiling_.tileCols, tiling_.stride,
-                     tiling_.size};
+            shape = {rows, cols < rows_.tileCols ? static_cast<uint32_t>(cols) : rows_.tileCols, rows_.stride,
+                     rows_.size};
         }
         rowBegin_ += rows;
         return true;
@@ -109,11 +144,15 @@ public:
     __aicore__ inline RowBlock BlockOf(uint32_t r) const
     {
         const uint32_t left = shape.rows - r;
-        return {left < tiling_.stepRows ? left : tiling_.stepRows, shape.cols, tiling_.stride};
+        return {left < rows_.stepRows ? left : rows_.stepRows, shape.cols, rows_.stride};
     }
 
 private:
-    GroupNormTilingData tiling_;
+    DataRows rows_;
+    uint32_t channels_ = 0;
+    uint32_t channelStride_ = 0;
+    uint32_t columnTiles_ = 0;
+    uint32_t chunkRows_ = 0;
     uint64_t next_ = 0;
     uint64_t end_ = 0;
     uint64_t rowBegin_ = 0;
@@ -124,13 +163,20 @@ private:
 template <bool LAST>
 class ChannelValues {
 public:
-    __aicore__ inline void Init(GM_ADDR workspace, const GroupNormTilingData& tiling, uint32_t values,
+    __aicore__ inline void Init(GM_ADDR workspace, uint64_t arrayStride, const DataRows& rows, uint32_t values,
                                 AscendC::TPipe& pipe)
     {
-        arrayStride_ = tiling.arrayStride;
-        length_ = LAST ? tiling.stride : RoundUpToBlock(tiling.step);
+        InitSet(rows, values, pipe);
+        arrayStride_ = arrayStride;
         gm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
         pipe.InitBuffer(queue_, 1, values * length_ * sizeof(float));
+    }
+
+    // For values that are calculated here only.
+    __aicore__ inline void InitSet(const DataRows& rows, [[maybe_unused]] uint32_t values,
+                                   [[maybe_unused]] AscendC::TPipe& pipe)
+    {
+        length_ = LAST ? rows.stride : RoundUpToBlock(rows.step);
         if constexpr (!LAST) {
             pipe.InitBuffer(blockBuf_, values * length_ * AscendC::ONE_BLK_SIZE);
             blocks_ = blockBuf_.template Get<float>();
@@ -195,14 +241,14 @@ private:
 template <bool LAST>
 class ChannelSums {
 public:
-    __aicore__ inline void Init(GM_ADDR workspace, const GroupNormTilingData& tiling, uint32_t sums,
+    __aicore__ inline void Init(GM_ADDR workspace, uint64_t arrayStride, const DataRows& rows, uint32_t sums,
                                 AscendC::TPipe& pipe)
     {
-        arrayStride_ = tiling.arrayStride;
+        arrayStride_ = arrayStride;
         sums_ = sums;
-        tileRows_ = tiling.tileRows;
-        length_ = LAST ? tiling.stride : RoundUpToBlock(tiling.step);
-        withLanes_ = !LAST && tiling.tileCols > FLOAT_LANES;
+        tileRows_ = rows.tileRows;
+        length_ = LAST ? rows.stride : RoundUpToBlock(rows.step);
+        withLanes_ = !LAST && rows.tileCols > FLOAT_LANES;
         gm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
         pipe.InitBuffer(queue_, 1, sums * length_ * sizeof(float));
         if (withLanes_) {
@@ -236,14 +282,20 @@ public:
         }
     }
 
-    // Of sums [first, last): finishes them. All go to the arrays from `array` on, at the unit's channels.
-    __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
+    // Of(sum) from what was added.
+    __aicore__ inline void Finish(uint32_t sum, uint32_t channels)
     {
         if (withLanes_) {
-            for (uint32_t sum = first; sum < sums_; ++sum) {
-                AscendC::WholeReduceSum(Of(sum), lanes_[sum * tileRows_ * FLOAT_LANES],
-                                        static_cast<int32_t>(FLOAT_LANES), static_cast<int32_t>(channels), 1, 1, 8);
-            }
+            AscendC::WholeReduceSum(Of(sum), lanes_[sum * tileRows_ * FLOAT_LANES], static_cast<int32_t>(FLOAT_LANES),
+                                    static_cast<int32_t>(channels), 1, 1, 8);
+        }
+    }
+
+    // Finishes the sums from `first` on. All go to the arrays from `array` on, at the unit's channels.
+    __aicore__ inline void End(uint32_t first, uint32_t array, uint64_t state, uint32_t channels)
+    {
+        for (uint32_t sum = first; sum < sums_; ++sum) {
+            Finish(sum, channels);
         }
         queue_.EnQue(local_);
         local_ = queue_.template DeQue<float>();

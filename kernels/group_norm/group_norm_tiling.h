@@ -2,8 +2,9 @@
  * Tiling of group_norm and group_norm_grad. Plain C++.
  *
  * x is N x C x S (channels first) or N x S x C (channels last). Tiles hold channels: rows of S elements, or pieces of
- * them, when channels come first; columns of a chunk of rows when they come last. What is calculated of a tile depends
- * on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
+ * them, when channels come first; columns of a chunk of rows when they come last. With channels first a group lies in
+ * one piece: the sums of group_norm are over rows of D * S elements, which have tiles of their own. What is calculated
+ * of a tile depends on the shape and on the Unified Buffer, not on the number of cores, so results do not either.
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_TILING_H
 #define MS_ASCEND_OPS_GROUP_NORM_TILING_H
@@ -16,7 +17,9 @@ namespace ms_ascend_ops {
 struct GroupNormTilingData {
     uint64_t items;         // pieces of work of the stages on data
     uint64_t itemsPerCore;  // a multiple of `step`
-    uint64_t groups;        // N * num_groups
+    uint64_t sumItems;      // the same of the stage that sums up, and so all with `sum`
+    uint64_t sumItemsPerCore;
+    uint64_t groups;  // N * num_groups
     uint64_t groupsPerCore;
     uint64_t batchGroups;    // 0: cores share all stages; else each core takes its groups through all of them, so many
                              // at a time
@@ -33,8 +36,14 @@ struct GroupNormTilingData {
     uint32_t tileRows;       // rows of a tile in the Unified Buffer
     uint32_t stepRows;       // rows one instruction handles
     uint32_t tileCols;
-    uint32_t stride;        // elements from a row to the next in the Unified Buffer
-    uint32_t probe;         // elements of a channel whose mean the variance is shifted by
+    uint32_t stride;  // elements from a row to the next in the Unified Buffer
+    uint32_t sumPieces;
+    uint32_t sumStep;
+    uint32_t sumTileRows;
+    uint32_t sumStepRows;
+    uint32_t sumTileCols;
+    uint32_t sumStride;
+    uint32_t probe;         // elements of a channel, or a group, whose mean the variance is shifted by
     uint32_t groupStride;   // elements from a group's channel values to the next in the Unified Buffer
     uint32_t tileGroups;    // groups whose channel values are combined at a time
     uint32_t tileChannels;  // their channels: D, or less if a group does not fit
@@ -62,7 +71,7 @@ constexpr uint32_t COMBINE_ELEMENTS = 1024;  // channel values combined at a tim
 constexpr uint32_t MAX_ROWS = 248;           // multiple of 8 within the 255 repeats of an instruction
 constexpr uint32_t MAX_SINGLE_ROWS = 8;      // with instructions of their own
 constexpr uint32_t PROBE_ROWS = 8;           // channels last
-constexpr uint32_t MAX_PROBE = 512;          // channels first: enough to be near the mean
+constexpr uint32_t MAX_PROBE = 512;          // channels first: enough to be near the mean; whole repeats
 constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums cost as much as a row or two
 constexpr uint32_t MAX_CHUNKS = 96;          // two for each core of a 48-core chip
 constexpr uint32_t BATCH_BYTES = 512 * 1024;
@@ -80,6 +89,7 @@ struct Demand {
     uint32_t vectors;  // values of a channel that a tile needs
     uint32_t sums;     // values of a channel that a tile leaves
     uint32_t arrays;   // arrays of channel values, without the sums of pieces
+    bool groupSums;    // channels first: the sums are of groups
 };
 
 struct Shape {
@@ -94,42 +104,104 @@ inline Shape ShapeOf(const TensorDesc& x, bool channelsLast)
     return {static_cast<uint64_t>(x.dims[0]), x.Product(1, x.rank) / channels, channels};
 }
 
-// Channels first: rows of S elements. Sets tileRows, stepRows, tileCols, stride, pieces, step, probe.
+// Tiles of rows.
+struct RowTiles {
+    uint32_t pieces;
+    uint32_t tileRows;
+    uint32_t tileCols;
+    uint32_t stride;
+    bool isShort;
+
+    uint64_t TileElements() const { return static_cast<uint64_t>(tileRows) * stride; }
+    uint64_t StepElements() const { return static_cast<uint64_t>(StepRows()) * stride; }
+    uint32_t StepRows() const { return isShort ? tileRows : 1; }
+};
+
+// Pieces of a row of which none is larger than `capacity`; a few more than that takes, if they are alike then.
+inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
+{
+    const uint64_t least = CeilDiv(size, capacity);
+    for (uint64_t pieces = least; pieces <= least + CeilDiv(least, 4); ++pieces) {
+        if (size % (pieces * LINE_ELEMENTS) == 0) {
+            return pieces;
+        }
+    }
+    return least;
+}
+
+// As many rows to a tile as are worth it, or `pieces` of a row that does not fit in `capacity` elements.
+inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t capacity, const Platform& platform)
+{
+    const uint64_t stride = RoundUp(size, BLOCK_BYTES / bytes);
+    RowTiles tiles{};
+    tiles.pieces = static_cast<uint32_t>(pieces);
+    if (pieces > 1) {
+        const uint64_t cols = RoundUp(CeilDiv(size, pieces), LINE_ELEMENTS);
+        tiles.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
+        tiles.pieces = static_cast<uint32_t>(CeilDiv(size, tiles.tileCols));
+        tiles.stride = tiles.tileCols;
+        tiles.tileRows = 1;
+    } else {
+        tiles.isShort = stride <= (stride == size ? SHORT_ROW : std::min(SHORT_ROW, platform.maxPaddedRow));
+        tiles.tileCols = static_cast<uint32_t>(size);
+        tiles.stride = static_cast<uint32_t>(stride);
+        const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * bytes));
+        tiles.tileRows = static_cast<uint32_t>(std::min<uint64_t>(wanted, tiles.isShort ? MAX_ROWS : MAX_SINGLE_ROWS));
+    }
+    return tiles;
+}
+
+// Channels first: rows of S elements, and of D * S. Both stages have the same buffers for x and its temporaries.
 inline void PlanFirst(const Shape& shape, uint32_t bytes, uint64_t ub, const Demand& demand, const Platform& platform,
                       GroupNormTilingData& tiling)
 {
-    const uint64_t perElement = 2 * demand.queues * bytes + 4 * demand.works;  // one row has all temporaries
-    const uint64_t stride = RoundUp(shape.size, BLOCK_BYTES / bytes);
-    const bool isShort = stride <= (stride == shape.size ? SHORT_ROW : std::min(SHORT_ROW, platform.maxPaddedRow));
-    const bool lanes = shape.size > FLOATS_PER_REPEAT;
-    const uint64_t perRow =
-        demand.sums * ((lanes ? 256 : 0) + 4) + demand.vectors * (BLOCK_BYTES + 4) + BLOCK_BYTES + 8;
-    const uint64_t capacity = std::min<uint64_t>(TILE_BYTES / bytes, (ub - 16 * perRow) / perElement);
-    tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, capacity));
-    if (tiling.pieces > 1) {
-        const uint64_t cols = RoundUp(CeilDiv(shape.size, tiling.pieces), LINE_ELEMENTS);
-        tiling.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
-        tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, tiling.tileCols));
-        tiling.stride = tiling.tileCols;
-        tiling.tileRows = 1;
-        tiling.stepRows = 1;
-    } else {
-        tiling.tileCols = static_cast<uint32_t>(shape.size);
-        tiling.stride = static_cast<uint32_t>(stride);
-        const uint64_t oneRow = isShort ? 0 : stride * 4 * demand.works;
-        const uint64_t fit = (ub - oneRow) / (stride * perElement - oneRow + perRow);
-        const uint64_t wanted = TILE_BYTES / (stride * bytes);
-        uint64_t rows = std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), isShort ? MAX_ROWS : MAX_SINGLE_ROWS});
-        rows = rows > 8 ? rows / 8 * 8 : rows;
-        tiling.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, rows));
-        tiling.stepRows = isShort ? tiling.tileRows : 1;
+    const uint64_t queues = 2 * demand.queues * bytes;
+    const uint64_t works = 4 * demand.works;
+    const uint64_t sumSize = demand.groupSums ? tiling.groupChannels * shape.size : shape.size;
+    const uint64_t perSum =
+        demand.sums * ((sumSize > FLOATS_PER_REPEAT ? 256 : 0) + 4) + (demand.groupSums ? BLOCK_BYTES : 0);
+    const uint64_t perRow = demand.vectors * (BLOCK_BYTES + 4) + BLOCK_BYTES + 8;
+    const uint64_t capacity = std::min<uint64_t>(TILE_BYTES / bytes, (ub - 16 * (perSum + perRow)) / (queues + works));
+    RowTiles rows = TilesOf(shape.size, CeilDiv(shape.size, capacity), bytes, capacity, platform);
+    RowTiles sums = rows;
+    if (demand.groupSums) {
+        sums = TilesOf(sumSize, EvenPieces(sumSize, capacity), bytes, capacity, platform);
     }
-    tiling.step = tiling.pieces > 1 ? 1 : tiling.tileRows;
+    const auto needed = [&] {
+        return queues * std::max(rows.TileElements(), sums.TileElements()) +
+               works * std::max(rows.StepElements(), sums.StepElements()) + rows.tileRows * perRow +
+               sums.tileRows * perSum;
+    };
+    while (needed() > ub && rows.tileRows + sums.tileRows > 2) {
+        if (!demand.groupSums) {
+            sums.tileRows = --rows.tileRows;
+        } else if (rows.tileRows == 1 || (sums.tileRows > 1 && sums.TileElements() > rows.TileElements())) {
+            --sums.tileRows;
+        } else {
+            --rows.tileRows;
+        }
+    }
+    for (RowTiles* tiles : {&rows, &sums}) {
+        tiles->tileRows = tiles->tileRows > 8 ? tiles->tileRows / 8 * 8 : tiles->tileRows;
+    }
+    tiling.pieces = rows.pieces;
+    tiling.step = rows.tileRows;
+    tiling.tileRows = rows.tileRows;
+    tiling.stepRows = rows.StepRows();
+    tiling.tileCols = rows.tileCols;
+    tiling.stride = rows.stride;
+    tiling.items = shape.samples * shape.channels * rows.pieces;
+    tiling.sumPieces = sums.pieces;
+    tiling.sumStep = sums.tileRows;
+    tiling.sumTileRows = sums.tileRows;
+    tiling.sumStepRows = sums.StepRows();
+    tiling.sumTileCols = sums.tileCols;
+    tiling.sumStride = sums.stride;
+    tiling.sumItems = demand.groupSums ? tiling.groups * sums.pieces : tiling.items;
     tiling.columnTiles = 1;
-    const uint64_t most = std::min<uint64_t>(tiling.tileCols, stride <= SHORT_ROW ? FLOATS_PER_REPEAT : MAX_PROBE);
+    const uint64_t most = std::min<uint64_t>(sums.tileCols, sums.stride <= SHORT_ROW ? FLOATS_PER_REPEAT : MAX_PROBE);
     tiling.probe =
         static_cast<uint32_t>(most > FLOATS_PER_REPEAT ? most / FLOATS_PER_REPEAT * FLOATS_PER_REPEAT : most);
-    tiling.items = shape.samples * shape.channels * tiling.pieces;
 }
 
 // Channels last: chunks of rows, columns in tiles.
@@ -153,6 +225,13 @@ inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Dema
     tiling.step = 1;
     tiling.probe = static_cast<uint32_t>(std::min<uint64_t>({PROBE_ROWS, tiling.tileRows, shape.size}));
     tiling.items = shape.samples * tiling.pieces * tiling.columnTiles;
+    tiling.sumItems = tiling.items;
+    tiling.sumPieces = tiling.pieces;
+    tiling.sumStep = tiling.step;
+    tiling.sumTileRows = tiling.tileRows;
+    tiling.sumStepRows = tiling.stepRows;
+    tiling.sumTileCols = tiling.tileCols;
+    tiling.sumStride = tiling.stride;
 }
 
 inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numGroups, bool channelsLast, bool silu,
@@ -170,27 +249,27 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     // Without spatial dims both formats are the same, and a channel is one value: rows of channels suit it better.
     tiling.channelsLast = channelsLast || shape.size == 1 ? 1 : 0;
 
-    // Groups: as many as fit, but whole samples, or parts of one.
-    const uint64_t groupStride = RoundUp(tiling.groupChannels, 16);
-    tiling.tileChannels = static_cast<uint32_t>(std::min<uint64_t>(tiling.groupChannels, COMBINE_ELEMENTS));
-    tiling.groupStride = static_cast<uint32_t>(std::min<uint64_t>(groupStride, COMBINE_ELEMENTS));
-    uint64_t tileGroups = std::min<uint64_t>(COMBINE_ELEMENTS / tiling.groupStride, COMBINE_GROUPS);
-    if (tileGroups > numGroups) {
-        tileGroups = tileGroups / numGroups * numGroups;
-    }
     const uint64_t combineBytes = static_cast<uint64_t>(COMBINE_ELEMENTS) * 4 * COMBINE_BUFFERS;
     const uint64_t ub = platform.ubBytes - FIXED_BYTES - combineBytes;
     if (tiling.channelsLast != 0) {
         PlanLast(shape, bytes, ub, demand, tiling);
         tiling.channelStride = static_cast<uint32_t>(RoundUp(shape.channels, 8));
-        if (tiling.channelStride != shape.channels) {
-            tileGroups = std::min<uint64_t>(tileGroups, numGroups);  // samples do not lie side by side
-        }
     } else {
         PlanFirst(shape, bytes, ub, demand, platform, tiling);
         tiling.channelStride = tiling.channels;
     }
-    tiling.tileGroups = static_cast<uint32_t>(tileGroups);
+    const bool groupSums = demand.groupSums && tiling.channelsLast == 0;
+
+    // Groups: as many as fit, with values for all channels and pieces, but whole samples, or parts of one.
+    const uint64_t groupValues = std::max(tiling.groupChannels, groupSums ? tiling.sumPieces : 1u);
+    tiling.tileChannels = std::min(tiling.groupChannels, COMBINE_ELEMENTS);
+    tiling.groupStride = static_cast<uint32_t>(std::min<uint64_t>(RoundUp(groupValues, 16), COMBINE_ELEMENTS));
+    tiling.tileGroups = std::min(COMBINE_ELEMENTS / tiling.groupStride, COMBINE_GROUPS);
+    if (tiling.channelStride != shape.channels) {
+        tiling.tileGroups = std::min(tiling.tileGroups, tiling.numGroups);  // samples do not lie side by side
+    } else if (tiling.tileGroups > tiling.numGroups) {
+        tiling.tileGroups = tiling.tileGroups / tiling.numGroups * tiling.numGroups;
+    }
     tiling.inverseSize = 1.0f / static_cast<float>(shape.size);
     tiling.inverseProbe = 1.0f / static_cast<float>(tiling.probe);
     tiling.inverseChannels = 1.0f / static_cast<float>(tiling.groupChannels);
@@ -199,17 +278,26 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     LaunchConfig config;
     const uint64_t elements = shape.samples * shape.channels * shape.size;
     const uint64_t tiles = CeilDiv(tiling.items, tiling.step);
-    config.blockDim = CoresFor(std::max<uint64_t>(1, tiles), demand.queues * elements * bytes, platform);
+    const uint64_t sumTiles = CeilDiv(tiling.sumItems, tiling.sumStep);
+    config.blockDim = CoresFor(std::max<uint64_t>({1, tiles, sumTiles}), demand.queues * elements * bytes, platform);
     tiling.itemsPerCore = CeilDiv(tiles, config.blockDim) * tiling.step;
-    tiling.groupsPerCore = CeilDiv(tiling.groups, config.blockDim);
-    // Whole groups for each core, if that leaves no core idle for long: they stay in its cache.
+    tiling.sumItemsPerCore = CeilDiv(sumTiles, config.blockDim) * tiling.sumStep;
+    // Whole groups for each core, if no core gets much more to do by that: they stay in its cache.
     const uint64_t groupBytes = tiling.groupChannels * shape.size * bytes;
-    if (tiling.channelsLast == 0 && tiling.groupsPerCore * config.blockDim * 8 <= tiling.groups * 9) {
+    const uint64_t groups = std::max<uint64_t>(1, tiling.groups);
+    const uint32_t cores = groupSums ? CoresFor(groups, demand.queues * elements * bytes, platform) : config.blockDim;
+    const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
+    tiling.groupsPerCore = CeilDiv(groups, cores);
+    if (tiling.channelsLast == 0 && tiling.groupsPerCore * itemsOfGroup * 8 <= tiling.itemsPerCore * 9) {
         tiling.batchGroups = std::max<uint64_t>(1, BATCH_BYTES / std::max<uint64_t>(1, groupBytes));
+        config.blockDim = static_cast<uint32_t>(CeilDiv(groups, tiling.groupsPerCore));
+    } else {
+        tiling.groupsPerCore = CeilDiv(groups, config.blockDim);
     }
-    tiling.arrayStride = RoundUp(shape.samples * tiling.channelStride, LINE_ELEMENTS);
-    config.workspaceBytes =
-        (demand.arrays + static_cast<uint64_t>(demand.sums) * tiling.pieces) * tiling.arrayStride * 4;
+    const uint64_t values = std::max(shape.samples * tiling.channelStride, groupSums ? tiling.sumItems : 0);
+    tiling.arrayStride = RoundUp(values, LINE_ELEMENTS);
+    const uint64_t sumArrays = static_cast<uint64_t>(demand.sums) * (groupSums ? 1 : tiling.sumPieces);
+    config.workspaceBytes = (demand.arrays + sumArrays) * tiling.arrayStride * 4;
 
     tiling.chunks = static_cast<uint32_t>(shape.samples);
     tiling.chunkStride = tiling.channelStride;
@@ -223,23 +311,24 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
 
 }  // namespace group_norm
 
-// x and y; the shifted values and one temporary; A, B and K of a channel; K and two sums of each piece.
+// x and y; the shifted values and one temporary; A, B and K of a channel; K and two sums of each piece, of groups if
+// channels come first.
 inline LaunchConfig GroupNormTiling(const GroupNormParams& params, const Platform& platform,
                                     GroupNormTilingData& tiling)
 {
     return group_norm::Plan(
         params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
-        params.activation == GroupNormActivation::SILU, params.epsilon, {2, 2, 3, 3, 2}, platform, tiling);
+        params.activation == GroupNormActivation::SILU, params.epsilon, {2, 2, 3, 3, 3, true}, platform, tiling);
 }
 
 // dy, x and dx; temporaries; five values of a channel; two sums of each piece; seven arrays.
 inline LaunchConfig GroupNormGradTiling(const GroupNormGradParams& params, const Platform& platform,
                                         GroupNormGradTilingData& tiling)
 {
-    return group_norm::Plan(params.x, SizeOf(params.gamma.dtype), params.num_groups,
-                            params.data_format == GroupNormDataFormat::NHWC,
-                            params.activation == GroupNormActivation::SILU, params.epsilon,
-                            {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7}, platform, tiling);
+    return group_norm::Plan(
+        params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
+        params.activation == GroupNormActivation::SILU, params.epsilon,
+        {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7, false}, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -132,6 +132,22 @@ def test_channels_far_apart(data_format):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
+@pytest.mark.parametrize("which", ["group", "channel"])
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((2, 16, 14, 14), 2), ((1, 40, 64, 64), 4), ((1, 64, 64, 64), 1)], ids=str
+)
+def test_first_elements_unlike_the_others(shape, groups, which):
+    """The variance is calculated from the distances to the mean of a few elements: these should not be the unlike."""
+    x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
+    rows = x.reshape(shape[0] * (groups if which == "group" else shape[1]), -1)
+    rows[:, :64] += 1000
+    inputs = [x, np.ones(shape[1]), np.zeros(shape[1])]
+    (_, mean, rstd), rounded = launch("group_norm", inputs, ["float32"] * 3, num_groups=groups)
+    _, golden_mean, golden_rstd = reference.forward(*rounded, num_groups=groups)
+    assert_accurate(mean, golden_mean, "float32", np.abs(x).max())
+    assert_accurate(rstd, golden_rstd, "float32")
+
+
 @pytest.mark.parametrize("spatial", [(), (5,), (70, 70)], ids=str)
 def test_equal_values(spatial):
     x = np.empty((4, 6, *spatial))
