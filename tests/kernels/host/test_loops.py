@@ -383,6 +383,44 @@ def test_rows_past_the_caches(narrow):
     assert (assert_same_past_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
 
 
+def prefetched(calls):
+    """Bytes that the loop of a program asks for at a time: of what it will read, and of what it will write."""
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    lines = [line for text in listening.texts for line in text.splitlines() if "call void @llvm.prefetch" in line]
+    return tuple(64 * sum(f", i32 {write}, i32 3, i32 1)" in line for line in lines) for write in (0, 1))
+
+
+@pytest.mark.skipif(not writes_loops(), reason="it has no loops")
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_a_loop_asks_for_what_it_will_get_to(narrow):
+    """Lines of the inputs; of the output if that is of floats; none of scratch in the Unified Buffer."""
+    count, width = 1024, 4 if narrow is None else 2
+    calls = [load(0, 0, width * count), load(1, 8192, 4 * count)]
+    calls += [] if narrow is None else [("cast", "float32", narrow, 2 * SLOT, 0, 0, count)]
+    value = 0 if narrow is None else 2 * SLOT
+    calls += [
+        ("binary", "Add", "float32", 3 * SLOT, value, SLOT, count),
+        ("unary", "Abs", "float32", *2 * [3 * SLOT], count),
+    ]
+    calls += [] if narrow is None else [("cast", narrow, "float32", 4 * SLOT, 3 * SLOT, 1, count)]
+    calls += [store(16384, 3 if narrow is None else 4, width * count)]
+    read, written = prefetched(calls)
+    assert read > 0
+    assert written == (read // 2 if narrow is None else 0)
+
+
+@pytest.mark.skipif(not writes_loops(), reason="it has no loops")
+@pytest.mark.usefixtures("_streaming")
+def test_what_goes_past_the_caches_is_not_asked_for():
+    calls = [load(0, 0, 4096), *(("unary", "Abs", "float32", SLOT * i, 0, 1024) for i in (1, 2)), store(16384, 2, 4096)]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    (text,) = [text for text in listening.texts if "!nontemporal" in text]
+    assert ", i32 0, i32 3, i32 1)" in text
+    assert ", i32 1, i32 3, i32 1)" not in text
+
+
 @pytest.mark.usefixtures("_streaming")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 def test_what_is_stored_and_read_later(narrow):
