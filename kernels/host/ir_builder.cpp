@@ -107,6 +107,19 @@ std::string IrBuilder::Shuffle(const std::string& type, const std::string& a, co
            ">";
 }
 
+void IrBuilder::If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no)
+{
+    const std::string number = std::to_string(names_++);
+    Line("br i1 " + condition + ", label %yes" + number + ", label %no" + number);
+    Label("yes" + number);
+    yes();
+    Line("br label %then" + number);
+    Label("no" + number);
+    no();
+    Line("br label %then" + number);
+    Label("then" + number);
+}
+
 Vectors IrBuilder::Unless(const std::string& mask, const std::function<Vectors()>& likely,
                           const std::function<Vectors()>& unlikely)
 {

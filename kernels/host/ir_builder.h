@@ -56,6 +56,8 @@ public:
     // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
     static std::string Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
                                const std::function<uint32_t(uint32_t)>& index);
+    // One or the other, by an i1.
+    void If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no);
     // `likely`, or if any lane of the mask is set, `unlikely`: lists of equally many vectors.
     Vectors Unless(const std::string& mask, const std::function<Vectors()>& likely,
                    const std::function<Vectors()>& unlikely);

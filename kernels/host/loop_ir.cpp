@@ -64,11 +64,18 @@ public:
           paired_(Pairs(form, lanes)),
           shifts_(ShiftsColumns(form)),
           ir_(lanes)
-    {}
+    {
+        const auto streams = [&form](const LoopLink& link) { return Stores(link.link) && form.MayStream(link); };
+        const auto store = std::find_if(form.links.begin(), form.links.end(), streams);
+        aligned_ = form.streams && form.MayOverlap() && store != form.links.end() ? &*store : nullptr;
+    }
 
     std::string Write(const std::string& name)
     {
         Prepare();
+        if (aligned_ != nullptr) {
+            PrepareAligned();
+        }
         EmitPrefetches();
         if (shifts_) {
             EmitAll();
@@ -282,13 +289,29 @@ private:
             ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + Alignment(type));
             return;
         }
+        const uint32_t whole = elements * STREAMED_BYTES / piece;  // bytes
+        if (aligned_ == nullptr || whole == STREAMED_BYTES) {
+            WritePieces(type, value, address, elements, piece);
+            return;
+        }
+        const std::string number = ir_.Let("ptrtoint ptr " + address + " to i64");
+        const std::string past = ir_.Let("and i64 " + number + ", " + std::to_string(whole - 1));
+        ir_.If(
+            ir_.Let("icmp eq i64 " + past + ", 0"), [&] { WritePieces(type, value, address, elements, elements); },
+            [&] { WritePieces(type, value, address, elements, piece); });
+    }
+    // Past the caches, so many elements at a time.
+    void WritePieces(const char* type, const std::string& value, const std::string& address, uint32_t elements,
+                     uint32_t piece)
+    {
+        const size_t bytes = piece * (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
         for (uint32_t first = 0; first < elements; first += piece) {
             const std::string part = ir_.Let(IrBuilder::Shuffle(IrBuilder::Vector(elements, type), value, "poison",
                                                                 piece, [first](uint32_t i) { return first + i; }));
             const std::string at =
                 ir_.Let(std::string("getelementptr ") + type + ", ptr " + address + ", i64 " + std::to_string(first));
             ir_.Line("store " + IrBuilder::Vector(piece, type) + " " + part + ", ptr " + at + ", align " +
-                     std::to_string(STREAMED_BYTES) + ", !nontemporal !1");
+                     std::to_string(bytes) + ", !nontemporal !1");
         }
     }
 
@@ -582,9 +605,35 @@ private:
             }
             StoreLanes(done);
         }
-        return text + ir_.Body() + "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : AtOnce()) +
-               "\n  %more = icmp ult i64 %next, %end\n  br i1 %more, label %loop, label %done\ndone:\n" + done.Body() +
+        return text + ir_.Body() + (aligned_ == nullptr ? NextBeside() : NextAligned()) +
+               "  br i1 %more, label %loop, label %done\ndone:\n" + done.Body() +
                "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n!1 = !{i32 1}\n";
+    }
+    std::string NextBeside() const
+    {
+        return "  %next = add i64 %i, " + std::to_string(byRow_ ? 1 : AtOnce()) +
+               "\n  %more = icmp ult i64 %next, %end\n";
+    }
+
+    // The second turn of a long loop begins where a line of the output does, and goes over some elements again; and so
+    // does the last one, which ends where the loop does. Whole lines go past the caches faster than pieces of them.
+    void PrepareAligned()
+    {
+        constexpr uint32_t LEAST = 1536;  // elements: one turn more takes longer than it saves
+        const uint32_t size = SizeOf(AccessOf(aligned_->link));
+        entry_.Define("%last", "sub i64 %end, " + std::to_string(AtOnce()));
+        entry_.Define("%address", "ptrtoint ptr " + Name("base", aligned_->operand) + " to i64");
+        entry_.Define("%place", "udiv i64 %address, " + std::to_string(size));
+        entry_.Define("%count", "sub i64 %end, %begin");
+        entry_.Define("%long", "icmp uge i64 %count, " + std::to_string(LEAST));
+        entry_.Define("%line", "select i1 %long, i64 " + std::to_string(LINE_BYTES / size - 1) + ", i64 0");
+    }
+    std::string NextAligned() const
+    {
+        return "  %here = add i64 %place, %i\n  %past = and i64 %here, %line\n  %behind = add i64 %i, " +
+               std::to_string(AtOnce()) +
+               "\n  %begins = sub i64 %behind, %past\n  %fits = icmp ult i64 %begins, %last\n"
+               "  %next = select i1 %fits, i64 %begins, i64 %last\n  %more = icmp ult i64 %i, %last\n";
     }
 
     const LoopForm& form_;
@@ -592,6 +641,7 @@ private:
     const bool byRow_;
     const bool paired_;
     const bool shifts_;
+    const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};
     IrArithmetic ir_;     // what a turn of the loop does
     uint32_t first_ = 0;  // the vectors at hand, of those in a turn

@@ -50,6 +50,11 @@ LinkAccess AccessOf(Link link)
     }
 }
 
+uint32_t SizeOf(LinkAccess access)
+{
+    return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+}
+
 std::string LoopForm::Key() const
 {
     std::string key = {byRow ? 'r' : 'e', streams ? 's' : '-'};
@@ -63,6 +68,20 @@ bool LoopForm::MayStream(const LoopLink& store) const
     return store.needed == LoopLink::IN_GM && (!byRow || rows[store.operand].stride % STREAMED_BYTES == 0);
 }
 
+bool LoopForm::MayOverlap() const
+{
+    uint32_t read = 0;  // before it is stored; a bit for each operand
+    uint32_t stored = 0;
+    bool collects = false;
+    for (const LoopLink& link : links) {
+        const uint32_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1u << link.operand;
+        read |= Stores(link.link) ? 0 : bit & ~stored;
+        stored |= Stores(link.link) ? bit : 0;
+        collects = collects || Collects(link.link);
+    }
+    return !byRow && !collects && (read & stored) == 0;
+}
+
 namespace {
 
 constexpr uint32_t MAX_LOOP_LINKS = 160;
@@ -73,11 +92,6 @@ constexpr uint32_t MAX_BACK = 64;
 constexpr uint32_t MAX_ROW_ELEMENTS = 256;
 // Columns of a row are told apart by so many, whole vectors of any CPU.
 constexpr uint32_t COLUMNS = 16;
-
-uint32_t SizeOf(LinkAccess access)
-{
-    return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
-}
 
 // What a step does to memory. A unit is one of the group.
 struct Touch {

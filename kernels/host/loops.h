@@ -30,6 +30,7 @@ constexpr uint32_t STREAMED_BYTES = 16;
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
 enum class LinkAccess : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
 LinkAccess AccessOf(Link link);
+uint32_t SizeOf(LinkAccess access);  // of an element, in bytes
 
 // A link of a chain of the loop. No padding: forms are compared as bytes.
 struct LoopLink {
@@ -64,6 +65,8 @@ struct LoopForm {
     std::string Key() const;
     // Could a store write past the caches, wherever its operand begins at a multiple of STREAMED_BYTES?
     bool MayStream(const LoopLink& store) const;
+    // May it go over elements twice? A loop over elements that adds nothing up, and overwrites nothing that it reads.
+    bool MayOverlap() const;
 };
 
 struct Loop {

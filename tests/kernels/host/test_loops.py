@@ -445,6 +445,27 @@ def test_what_is_stored_and_read_later(narrow):
     )
 
 
+@pytest.mark.usefixtures("_streaming")
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("count", [1536, 1700, 2048])
+def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
+    """They go over some elements twice, but not where they overwrite what they have read."""
+    width = 4 if narrow is None else 2
+    calls = [load(0, 0, 4 * count), load(1, 8192, 4 * count)]
+    calls += [
+        ("binary", "Add", "float32", 2 * SLOT, 0, SLOT, count),
+        ("unary", "Abs", "float32", *2 * [2 * SLOT], count),
+    ]
+    calls += [] if narrow is None else [("cast", narrow, "float32", 3 * SLOT, 2 * SLOT, 1, count)]
+    calls += [store(32768, 2 if narrow is None else 3, width * count)]
+    listening = Listening(host_calls())
+    for further in (0, 4, 16, 48, 60):
+        assert_same_when_compiled(listening, [shifted(call, further) for call in calls], [FLOATS])
+    texts = [text for text in listening.texts if "!nontemporal" in text]
+    assert all("align 16, !nontemporal" in text for text in texts)
+    assert any("%past = and" in text for text in texts) == (writes_loops() and len(texts) > 0)
+
+
 @pytest.mark.parametrize("cols", [64, 128, 200])
 def test_two_collect_in_the_same_lanes(compiler, cols):
     """The second one begins when the first one has seen all columns."""
