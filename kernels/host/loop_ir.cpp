@@ -215,9 +215,9 @@ private:
     // many lines for the same arithmetic come in time.
     void EmitPrefetches()
     {
-        uint32_t done = 0;  // a bit for each operand
+        uint64_t done = 0;  // a bit for each operand
         for (const LoopLink& link : form_.links) {
-            const uint32_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1u << link.operand;
+            const uint64_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1ull << link.operand;
             const LinkAccess access = AccessOf(link.link);
             const bool wide = access == LinkAccess::FLOAT;
             const bool elements = wide || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;

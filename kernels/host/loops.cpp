@@ -70,11 +70,11 @@ bool LoopForm::MayStream(const LoopLink& store) const
 
 bool LoopForm::MayOverlap() const
 {
-    uint32_t read = 0;  // before it is stored; a bit for each operand
-    uint32_t stored = 0;
+    uint64_t read = 0;  // before it is stored; a bit for each operand
+    uint64_t stored = 0;
     bool collects = false;
     for (const LoopLink& link : links) {
-        const uint32_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1u << link.operand;
+        const uint64_t bit = link.operand == LoopLink::NO_OPERAND ? 0 : 1ull << link.operand;
         read |= Stores(link.link) ? 0 : bit & ~stored;
         stored |= Stores(link.link) ? bit : 0;
         collects = collects || Collects(link.link);
@@ -85,7 +85,8 @@ bool LoopForm::MayOverlap() const
 namespace {
 
 constexpr uint32_t MAX_LOOP_LINKS = 160;
-constexpr uint32_t MAX_LOOP_OPERANDS = 32;
+constexpr uint32_t MAX_LOOP_OPERANDS = 32;  // of several steps
+static_assert(MAX_LINKS <= 64, "LoopForm has a bit for each operand of a chain");
 // How far back a loop is looked for that a step goes on with.
 constexpr uint32_t MAX_BACK = 64;
 // The code of a row has no inner loop.
@@ -366,7 +367,7 @@ struct OpenLoop {
     {
         LoopForm form{rowElements > 0, false, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
         for (size_t i = 0; i < touches.size(); ++i) {
-            form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1u << i;
+            form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1ull << i;
         }
         return form;
     }

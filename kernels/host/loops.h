@@ -58,7 +58,7 @@ struct LoopRows {
 struct LoopForm {
     bool byRow = false;           // or from element to element, all operands contiguous
     bool streams = false;         // what goes to global memory does not stay in the caches
-    uint32_t inGm = 0;            // a bit for each operand that is in global memory
+    uint64_t inGm = 0;            // a bit for each operand that is in global memory; no chain has more than 64
     std::vector<LoopRows> rows;   // of each operand; none without rows
     std::vector<LoopLink> links;  // END between two chains
 
