@@ -176,8 +176,9 @@ struct ChainLink {
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
-    uint32_t lanes;     // floats in a vector of the CPU
-    bool convertsHalf;  // with an instruction of the CPU
+    uint32_t lanes;         // floats in a vector of the CPU
+    bool convertsHalf;      // with an instruction of the CPU
+    bool convertsBFloat16;  // the same; but only compiled loops use it
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
     RunFn reduceSum;              // unit = repeat of float

@@ -78,14 +78,14 @@ std::string IrArithmetic::OfNumbers(Opcode opcode, const std::string& a, const s
     return opcode == Opcode::MAX ? Larger(a, b) : Smaller(a, b);
 }
 
-std::string IrArithmetic::AreNan(const Vectors& x)
+std::string IrArithmetic::HaveNan(const Vectors& x)
 {
     std::string nans;
     for (size_t k = 0; k < x.size(); k += 2) {
         const std::string two = Compare("uno", x[k], x[k + 1 < x.size() ? k + 1 : k]);
         nans = nans.empty() ? two : Let("or " + masks_ + " " + nans + ", " + two);
     }
-    return nans;
+    return Any(nans, lanes_);
 }
 
 std::string IrArithmetic::Scalar(Opcode opcode, const std::string& a, float scalar)
@@ -140,7 +140,7 @@ IrArithmetic::ExpParts IrArithmetic::SplitExp(const std::string& x)
     for (const float coefficient : {EXP_POLYNOMIAL[2], EXP_POLYNOMIAL[3], EXP_POLYNOMIAL[4], 1.0f, 1.0f}) {
         p = Fma(p, r, Splat(coefficient));
     }
-    return {p, shifted, n};
+    return {p, shifted};
 }
 
 std::string IrArithmetic::PowerOfTwo(const std::string& n)
@@ -150,21 +150,7 @@ std::string IrArithmetic::PowerOfTwo(const std::string& n)
 
 std::string IrArithmetic::ExpOfAny(const std::string& x)
 {
-    // Where x is small enough to be rounded to an integer, scalef gives the same 0 and infinity without the limits.
-    const bool scales = lanes_ == AVX512_LANES;
-    const Range range = scales ? RangeOf(x) : Range{};
-    std::string limited = x;
-    if (range.most > EXP_ROUNDS) {
-        limited = Smaller(Splat(EXP_MOST), limited);
-    }
-    if (range.least < -EXP_ROUNDS) {
-        limited = Larger(Splat(EXP_LEAST), limited);
-    }
-    const ExpParts parts = SplitExp(limited);
-    if (scales) {
-        return Let("call " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + " " + parts.p + ", " +
-                   floats_ + " " + parts.n + ", " + floats_ + " zeroinitializer, i16 -1, i32 4)");
-    }
+    const ExpParts parts = SplitExp(Larger(Splat(EXP_LEAST), Smaller(Splat(EXP_MOST), x)));
     const std::string n = IntOp("sub", AsInt(parts.shifted), AsInt(Splat(EXP_MAGIC)));
     const std::string half1 = IntOp("ashr", n, SplatInt(1));
     const std::string half2 = IntOp("sub", n, half1);
@@ -177,13 +163,26 @@ std::string IrArithmetic::ExpOfSmall(const std::string& x)
     return AsFloat(IntOp("add", AsInt(parts.p), IntOp("shl", AsInt(parts.shifted), SplatInt(23))));
 }
 
+std::string IrArithmetic::ExpByTable(const std::string& x)
+{
+    const std::string shifted = Fma(x, Splat(EXP_LOG2E), Splat(EXP_TABLE_MAGIC));
+    const std::string n = Op("fsub", shifted, Splat(EXP_TABLE_MAGIC));
+    std::string r = Fma(n, Splat(-LN2_LOW), Fma(n, Splat(-LN2_HIGH), x));
+    if (RangeOf(x).Magnitude() > EXP_TABLE_ROUNDS) {
+        r = SmallerWithSign(r, EXP_TABLE_LIMIT);
+    }
+    const std::string power = LookUp(EXP_TABLE, AsInt(shifted));
+    const std::string q = Op("fmul", Fma(Splat(EXP_TABLE_C2), r, Splat(EXP_TABLE_C1)), r);
+    return ScaledByPower(Fma(power, q, power), n);
+}
+
 Vectors IrArithmetic::Exp(const Vectors& x)
 {
+    if (lanes_ == AVX512_LANES) {
+        return Each(x, [this](const std::string& value) { return ExpByTable(value); });
+    }
     const auto ofAny = [&] { return Each(x, [this](const std::string& value) { return ExpOfAny(value); }); };
     const auto ofSmall = [&] { return Each(x, [this](const std::string& value) { return ExpOfSmall(value); }); };
-    if (lanes_ == AVX512_LANES) {  // has an instruction for any exponent
-        return ofAny();
-    }
     std::string largest;
     for (const std::string& value : x) {
         const std::string magnitude = IntOp("and", AsInt(value), SplatInt(0x7fffffff));
@@ -196,7 +195,8 @@ Vectors IrArithmetic::Exp(const Vectors& x)
     }
     uint32_t limit;
     memcpy(&limit, &EXP_SMALL, sizeof(limit));
-    return Unless(Let("icmp sgt " + integers_ + " " + largest + ", " + SplatInt(limit)), ofSmall, ofAny);
+    const std::string large = Let("icmp sgt " + integers_ + " " + largest + ", " + SplatInt(limit));
+    return Unless(Any(large, lanes_), ofSmall, ofAny);
 }
 
 // ---- ln
@@ -255,7 +255,54 @@ Vectors IrArithmetic::RoundToBFloat16(const Vectors& x, bool clear)
 {
     const auto numbers = [&] { return Each(x, [&](const std::string& value) { return RoundNumber(value, clear); }); };
     const auto any = [&] { return Each(x, [&](const std::string& value) { return RoundAny(value, clear); }); };
-    return Unless(AreNan(x), numbers, any);
+    return Unless(HaveNan(x), numbers, any);
+}
+
+Vectors IrArithmetic::PackRounded(const Vectors& rounded, bool inTurn)
+{
+    const auto upper = [inTurn, this](uint32_t i) { return !inTurn || i % 2 == 0 ? (inTurn ? i : 2 * i) + 1 : 2 * lanes_ + i; };
+    Vectors packed;
+    for (size_t k = 0; k < rounded.size(); k += 2) {
+        const std::string a = Let("bitcast " + floats_ + " " + rounded[k] + " to " + pairs_);
+        const std::string b = Let("bitcast " + floats_ + " " + rounded[k + 1] + " to " + pairs_);
+        packed.push_back(Let(Shuffle(pairs_, a, b, 2 * lanes_, upper)));
+    }
+    return packed;
+}
+
+Vectors IrArithmetic::PackAsBFloat16(const Vectors& x, bool inTurn, bool converts)
+{
+    if (!converts) {
+        return PackRounded(RoundToBFloat16(x, false), inTurn);
+    }
+    const auto as = [this](const Vectors& values, const std::string& from, const std::string& to) {
+        return Each(values, [&](const std::string& v) { return Let("bitcast " + from + " " + v + " to " + to); });
+    };
+    const auto turn = [this](uint32_t i) { return i % 2 * lanes_ + i / 2; };
+    Vectors converted;
+    std::string zeros;
+    for (size_t k = 0; k < x.size(); k += 2) {
+        const std::string both = ConvertToBFloat16(x[k], x[k + 1]);
+        const std::string magnitude = Let("and " + pairs_ + " " + both + ", splat (i16 32767)");
+        const std::string zero = Let("icmp eq " + pairs_ + " " + magnitude + ", zeroinitializer");
+        zeros = zeros.empty() ? zero : Let("or " + Vector(2 * lanes_, "i1") + " " + zeros + ", " + zero);
+        converted.push_back(inTurn ? Let(Shuffle(pairs_, both, "poison", 2 * lanes_, turn)) : both);
+    }
+    // A zero may have been a subnormal number.
+    const Vectors packed = Unless(
+        Any(zeros, 2 * lanes_), [&] { return as(converted, pairs_, floats_); },
+        [&] { return as(PackRounded(RoundToBFloat16(x, false), inTurn), pairs_, floats_); });
+    return as(packed, floats_, pairs_);
+}
+
+std::string IrArithmetic::FromPacked(const std::string& pair, uint32_t second, bool inTurn)
+{
+    if (inTurn) {
+        const std::string two = Let("bitcast " + pairs_ + " " + pair + " to " + integers_);
+        return second == 0 ? AsFloat(IntOp("shl", two, SplatInt(16))) : Cleared(two, true);
+    }
+    const auto half = [second, this](uint32_t i) { return second * lanes_ + i; };
+    return FromBFloat16(Let(Shuffle(pairs_, pair, "poison", lanes_, half)));
 }
 
 std::string IrArithmetic::FromHalf(const std::string& bits)

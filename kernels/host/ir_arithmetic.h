@@ -23,11 +23,17 @@ public:
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
     std::string Unary(Opcode opcode, const std::string& a);
     Vectors Exp(const Vectors& x);
-    std::string AreNan(const Vectors& x);  // a mask: lanes in which some are
+    std::string HaveNan(const Vectors& x);  // an i1
 
     // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
     Vectors RoundToBFloat16(const Vectors& x, bool clear);
     std::string Cleared(const std::string& bits, bool clear);
+    // To bfloat16, and two vectors of floats in one: one after the other, or the elements in turn. With `converts` the
+    // CPU has an instruction for it.
+    Vectors PackAsBFloat16(const Vectors& x, bool inTurn, bool converts);
+    Vectors PackRounded(const Vectors& rounded, bool inTurn);  // what RoundToBFloat16 made
+    // The other way round.
+    std::string FromPacked(const std::string& pair, uint32_t second, bool inTurn);
     // Between 16 bits, as integers, and floats.
     std::string FromHalf(const std::string& bits);
     std::string ToHalf(const std::string& x);
@@ -45,7 +51,6 @@ private:
     struct ExpParts {
         std::string p;        // exp of the rest
         std::string shifted;  // has the integer in its low bits
-        std::string n;        // the integer
     };
 
     Range RangeOf(const std::string& value) const;
@@ -54,6 +59,7 @@ private:
     std::string Smaller(const std::string& a, const std::string& b);
     std::string Scaled(const std::string& a, float scalar);
     ExpParts SplitExp(const std::string& x);
+    std::string ExpByTable(const std::string& x);
     std::string ExpOfAny(const std::string& x);
     std::string ExpOfSmall(const std::string& x);
     std::string PowerOfTwo(const std::string& n);

@@ -11,7 +11,8 @@ IrBuilder::IrBuilder(uint32_t lanes)
       floats_(VectorOf("float")),
       integers_(VectorOf("i32")),
       halves_(VectorOf("i16")),
-      masks_(VectorOf("i1"))
+      masks_(VectorOf("i1")),
+      pairs_(Vector(2 * lanes, "i16"))
 {}
 
 std::string IrBuilder::Declarations() const
@@ -20,11 +21,18 @@ std::string IrBuilder::Declarations() const
     std::string text = "declare " + floats_ + " @llvm.fma" + suffix + ", " + floats_ + ", " + floats_ + ")\n";
     text += "declare " + floats_ + " @llvm.sqrt" + suffix + ")\n";
     text += "declare " + floats_ + " @llvm.fabs" + suffix + ")\n";
-    text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + ")\n";
+    for (const uint32_t lanes : {lanes_, 2 * lanes_}) {
+        text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes) + "i1(" + Vector(lanes, "i1") + ")\n";
+    }
     text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
     if (lanes_ == AVX512_LANES) {
-        text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + ", " + floats_ + ", " +
-                floats_ + ", i16, i32)\n";
+        const std::string two = floats_ + ", " + floats_ + ", ";
+        text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + two + floats_ + ", i16, i32)\n";
+        text += "declare " + floats_ + " @llvm.x86.avx512.mask.range.ps.512(" + two + "i32, " + floats_ +
+                ", i16, i32)\n";
+        text += "declare " + floats_ + " @llvm.x86.avx512.vpermi2var.ps.512(" + floats_ + ", " + integers_ + ", " +
+                floats_ + ")\n";
+        text += "declare <32 x bfloat> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(" + floats_ + ", " + floats_ + ")\n";
     }
     return text;
 }
@@ -50,13 +58,13 @@ std::string IrBuilder::Vector(uint32_t lanes, const char* type)
 }
 
 // A float as LLVM wants it: the bits of the same number as a double.
-std::string IrBuilder::Splat(float value)
+std::string IrBuilder::Number(float value)
 {
     const double wide = value;
     uint64_t bits;
     memcpy(&bits, &wide, sizeof(bits));
     char text[40];
-    std::snprintf(text, sizeof(text), "splat (float 0x%016llX)", static_cast<unsigned long long>(bits));
+    std::snprintf(text, sizeof(text), "float 0x%016llX", static_cast<unsigned long long>(bits));
     return text;
 }
 
@@ -96,6 +104,35 @@ std::string IrBuilder::Intrinsic(const char* function, const std::vector<std::st
     return Let(text + ")");
 }
 
+std::string IrBuilder::ScaledByPower(const std::string& p, const std::string& n)
+{
+    return Let("call " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + floats_ + " " + p + ", " + floats_ + " " +
+               n + ", " + floats_ + " zeroinitializer, i16 -1, i32 4)");
+}
+
+std::string IrBuilder::SmallerWithSign(const std::string& a, float limit)
+{
+    return Let("call " + floats_ + " @llvm.x86.avx512.mask.range.ps.512(" + floats_ + " " + a + ", " + floats_ + " " +
+               Splat(limit) + ", i32 2, " + floats_ + " zeroinitializer, i16 -1, i32 4)");
+}
+
+std::string IrBuilder::ConvertToBFloat16(const std::string& a, const std::string& b)
+{
+    const std::string both = Let("call <32 x bfloat> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(" + floats_ + " " + b +
+                                 ", " + floats_ + " " + a + ")");
+    return Let("bitcast <32 x bfloat> " + both + " to " + pairs_);
+}
+
+std::string IrBuilder::LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index)
+{
+    std::string half[2];
+    for (size_t i = 0; i < table.size(); ++i) {
+        half[i / AVX512_LANES] += (i % AVX512_LANES > 0 ? ", " : "") + Number(table[i]);
+    }
+    return Let("call " + floats_ + " @llvm.x86.avx512.vpermi2var.ps.512(" + floats_ + " <" + half[0] + ">, " +
+               integers_ + " " + index + ", " + floats_ + " <" + half[1] + ">)");
+}
+
 std::string IrBuilder::Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,
                                const std::function<uint32_t(uint32_t)>& index)
 {
@@ -120,13 +157,17 @@ void IrBuilder::If(const std::string& condition, const std::function<void()>& ye
     Label("then" + number);
 }
 
-Vectors IrBuilder::Unless(const std::string& mask, const std::function<Vectors()>& likely,
+std::string IrBuilder::Any(const std::string& mask, uint32_t lanes)
+{
+    return Let("call i1 @llvm.vector.reduce.or.v" + std::to_string(lanes) + "i1(" + Vector(lanes, "i1") + " " + mask +
+               ")");
+}
+
+Vectors IrBuilder::Unless(const std::string& condition, const std::function<Vectors()>& likely,
                           const std::function<Vectors()>& unlikely)
 {
-    const std::string any =
-        Let("call i1 @llvm.vector.reduce.or.v" + std::to_string(lanes_) + "i1(" + masks_ + " " + mask + ")");
     const std::string number = std::to_string(names_++);
-    Line("br i1 " + any + ", label %rare" + number + ", label %usual" + number + ", !prof !0");
+    Line("br i1 " + condition + ", label %rare" + number + ", label %usual" + number + ", !prof !0");
     Label("usual" + number);
     const Vectors usual = likely();
     const std::string fromUsual = label_;

@@ -4,6 +4,7 @@
 #ifndef ASCENDC_HOST_IR_BUILDER_H
 #define ASCENDC_HOST_IR_BUILDER_H
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -36,7 +37,8 @@ public:
 
     static std::string Vector(uint32_t lanes, const char* type);
     std::string VectorOf(const char* type) const { return Vector(lanes_, type); }
-    static std::string Splat(float value);
+    static std::string Number(float value);
+    static std::string Splat(float value) { return "splat (" + Number(value) + ")"; }
     static std::string SplatInt(uint32_t value) { return "splat (i32 " + std::to_string(value) + ")"; }
 
     // ---- instructions
@@ -51,6 +53,13 @@ public:
     {
         return Intrinsic("fma", {a, b, c});
     }
+    // Of AVX-512, which nothing in LLVM's own language becomes: p * 2^n, n rounded down; of |a| and the limit the
+    // smaller, with the sign of a, and the limit if a is NaN; entry number `index`, of which the low bits count.
+    std::string ScaledByPower(const std::string& p, const std::string& n);
+    std::string SmallerWithSign(const std::string& a, float limit);
+    // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
+    std::string ConvertToBFloat16(const std::string& a, const std::string& b);
+    std::string LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
     std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
     // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
@@ -58,13 +67,16 @@ public:
                                const std::function<uint32_t(uint32_t)>& index);
     // One or the other, by an i1.
     void If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no);
-    // `likely`, or if any lane of the mask is set, `unlikely`: lists of equally many vectors.
-    Vectors Unless(const std::string& mask, const std::function<Vectors()>& likely,
+    // Is any of so many lanes of a mask set? An i1.
+    std::string Any(const std::string& mask, uint32_t lanes);
+    // `likely`, or if the i1 is set, `unlikely`: lists of equally many vectors.
+    Vectors Unless(const std::string& condition, const std::function<Vectors()>& likely,
                    const std::function<Vectors()>& unlikely);
 
 protected:
     const uint32_t lanes_;
     const std::string floats_, integers_, halves_, masks_;  // types
+    const std::string pairs_;  // twice as many halves
 
 private:
     void Label(const std::string& label);

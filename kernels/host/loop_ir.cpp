@@ -57,13 +57,14 @@ bool Pairs(const LoopForm& form, uint32_t lanes)
 
 class LoopWriter {
 public:
-    LoopWriter(const LoopForm& form, uint32_t lanes)
+    LoopWriter(const LoopForm& form, const VectorUnit& unit)
         : form_(form),
-          lanes_(lanes),
+          lanes_(unit.lanes),
+          convertsBFloat16_(unit.convertsBFloat16),
           byRow_(form.byRow),
-          paired_(Pairs(form, lanes)),
+          paired_(Pairs(form, unit.lanes)),
           shifts_(ShiftsColumns(form)),
-          ir_(lanes)
+          ir_(unit.lanes)
     {
         const auto streams = [&form](const LoopLink& link) { return Stores(link.link) && form.MayStream(link); };
         const auto store = std::find_if(form.links.begin(), form.links.end(), streams);
@@ -367,12 +368,11 @@ private:
         Keep(link, values);
         return values;
     }
-    // Two elements of 16 bits are the halves of 32.
     std::string ReadOfPair(const LoopLink& link, uint32_t k)
     {
-        const std::string pair =
-            ir_.Let("load " + ir_.VectorOf("i32") + ", ptr " + Address(link, k & ~1u, "i16") + ", align 2");
-        return k % 2 == 0 ? ir_.AsFloat(ir_.IntOp("shl", pair, IrBuilder::SplatInt(16))) : ir_.Cleared(pair, true);
+        const std::string type = IrBuilder::Vector(2 * lanes_, "i16");
+        const std::string pair = ir_.Let("load " + type + ", ptr " + Address(link, k & ~1u, "i16") + ", align 2");
+        return ir_.FromPacked(pair, k % 2, true);
     }
 
     void KeepFloat(const LoopLink& link)
@@ -395,32 +395,39 @@ private:
         }
         Keep(link, rounded);
     }
-    // The upper halves of the value, which becomes what they are: two vectors at a time where there are two.
+    // Rounds the value.
+    void CastToBFloat16(const LoopLink& link)
+    {
+        if (count_ % 2 != 0) {
+            value_ = ir_.RoundToBFloat16(value_, false);
+            return KeepBFloat16(link);
+        }
+        const Vectors packed = ir_.PackAsBFloat16(value_, paired_, convertsBFloat16_);
+        KeepPacked(link, packed);
+    }
+    // The upper halves of the value, which becomes what they are.
     void KeepBFloat16(const LoopLink& link)
     {
-        const bool two = count_ % 2 == 0;
-        for (uint32_t k = 0; k < count_ && link.needed != LoopLink::NOT_NEEDED; k += two ? 2 : 1) {
-            if (two) {
-                KeepPair(link, k);
-            } else {
+        if (count_ % 2 == 0) {
+            return KeepPacked(link, ir_.PackRounded(value_, paired_));
+        }
+        for (uint32_t k = 0; k < count_; ++k) {
+            if (link.needed != LoopLink::NOT_NEEDED) {
                 Store(link, k, "i16", ir_.UpperHalves(value_[k]));
             }
-        }
-        for (std::string& value : value_) {
-            value = ir_.Cleared(ir_.AsInt(value), true);
+            value_[k] = ir_.Cleared(ir_.AsInt(value_[k]), true);
         }
         Keep(link, value_);
     }
-    void KeepPair(const LoopLink& link, uint32_t k)
+    void KeepPacked(const LoopLink& link, const Vectors& packed)
     {
-        const std::string type = IrBuilder::Vector(2 * lanes_, "i16");
-        const std::string a = ir_.Let("bitcast " + ir_.VectorOf("float") + " " + value_[k] + " to " + type);
-        const std::string b = ir_.Let("bitcast " + ir_.VectorOf("float") + " " + value_[k + 1] + " to " + type);
-        const auto apart = [](uint32_t i) { return 2 * i + 1; };
-        const auto between = [this](uint32_t i) { return i % 2 == 0 ? i + 1 : 2 * lanes_ + i; };
-        const std::string both = ir_.Let(paired_ ? IrBuilder::Shuffle(type, a, b, 2 * lanes_, between)
-                                                 : IrBuilder::Shuffle(type, a, b, 2 * lanes_, apart));
-        Write(link, k, "i16", both, 2 * lanes_);
+        for (uint32_t k = 0; k < count_; ++k) {
+            if (link.needed != LoopLink::NOT_NEEDED && k % 2 == 0) {
+                Write(link, k, "i16", packed[k / 2], 2 * lanes_);
+            }
+            value_[k] = ir_.FromPacked(packed[k / 2], k % 2, paired_);
+        }
+        Keep(link, value_);
     }
 
     // ---- links
@@ -445,7 +452,7 @@ private:
         const bool looks = opcode != Opcode::ADD && count_ > 1;  // for NaN, in all vectors at once
         const Vectors after =
             looks ? ir_.Unless(
-                        ir_.AreNan(value_), [&] { return collected(true); }, [&] { return collected(false); })
+                        ir_.HaveNan(value_), [&] { return collected(true); }, [&] { return collected(false); })
                   : collected(false);
         for (uint32_t k = 0; k < after.size(); ++k) {
             sums_[link.operand][(first_ + k) % repeat] = after[k];
@@ -517,8 +524,7 @@ private:
                 KeepHalf(link);
                 break;
             case Link::CAST_BFLOAT16:
-                value_ = ir_.RoundToBFloat16(value_, false);
-                KeepBFloat16(link);
+                CastToBFloat16(link);
                 break;
             case Link::STORE_BFLOAT16:
                 KeepBFloat16(link);
@@ -638,6 +644,7 @@ private:
 
     const LoopForm& form_;
     const uint32_t lanes_;
+    const bool convertsBFloat16_;
     const bool byRow_;
     const bool paired_;
     const bool shifts_;
@@ -663,7 +670,7 @@ bool WritesLoops(const VectorUnit& unit)
 
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name)
 {
-    return LoopWriter(form, unit.lanes).Write(name);
+    return LoopWriter(form, unit).Write(name);
 }
 
 }  // namespace host

@@ -486,7 +486,36 @@ HOST_INLINE VI Rounded(VI v, const int32_t*)
     return v;
 }
 
-// ---- float32 functions, error at most about 1 ULP
+// ---- float32 functions, error at most about 1 ULP; Exp with AVX-512 1.75
+
+#if defined(HOST_SIMD_AVX512)
+
+// exp(x) = 2^n * exp(r), n = round(32 x / ln 2) / 32. For any x: results down to the smallest subnormal and up to the
+// largest float come out.
+HOST_INLINE VF ExpOf(VF x)
+{
+    constexpr int SMALLER_WITH_SIGN = 2;  // of two magnitudes, with the sign of the first; a number, if one is NaN
+    const VF shifted = Fma(x, Set(EXP_LOG2E), Set(EXP_TABLE_MAGIC));
+    const VF n = shifted - Set(EXP_TABLE_MAGIC);
+    VF r = Fma(n, Set(-LN2_HIGH), x);
+    r = Fma(n, Set(-LN2_LOW), r);
+    r = _mm512_range_ps(r, Set(EXP_TABLE_LIMIT), SMALLER_WITH_SIGN);
+    const VF power = _mm512_permutex2var_ps(_mm512_loadu_ps(EXP_TABLE.data()), reinterpret_cast<__m512i>(shifted),
+                                            _mm512_loadu_ps(EXP_TABLE.data() + W));
+    const VF q = Fma(Set(EXP_TABLE_C2), r, Set(EXP_TABLE_C1)) * r;
+    return _mm512_scalef_ps(Fma(power, q, power), n);  // rounds n down
+}
+
+template <uint32_t N>
+HOST_INLINE void Exp(VF (&x)[N])
+{
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < N; ++k) {
+        x[k] = ExpOf(x[k]);
+    }
+}
+
+#else
 
 // exp(x) = 2^n * p, p = exp(r), n = round(x / ln 2), |r| <= ln(2) / 2: a minimax polynomial. n is in the low bits of
 // `shifted`.
@@ -516,14 +545,10 @@ HOST_INLINE ExpParts SplitExp(VF x)
 HOST_INLINE VF ExpOf(VF x)
 {
     const ExpParts parts = SplitExp(LargerOf(Set(EXP_LEAST), SmallerOf(Set(EXP_MOST), x)));  // NaN stays
-#if defined(HOST_SIMD_AVX512)
-    return _mm512_scalef_ps(parts.p, parts.shifted - Set(EXP_MAGIC));
-#else
     const VI n = AsInt(parts.shifted) - AsInt(Set(EXP_MAGIC));
     const VI half1 = n >> 1;
     const VI half2 = n - half1;
     return (parts.p * AsFloat((half1 + 127) << 23)) * AsFloat((half2 + 127) << 23);
-#endif
 }
 
 // The same of several vectors: where all |x| < 87, n is added to the exponents.
@@ -549,6 +574,8 @@ HOST_INLINE void Exp(VF (&x)[N])
         x[k] = AsFloat(AsInt(parts.p) + (AsInt(parts.shifted) << 23));
     }
 }
+
+#endif
 
 // ln(x), Cephes' logf: x = m * 2^e with sqrt(1/2) <= m < sqrt(2).
 HOST_INLINE VF LnOf(VF x)

@@ -735,6 +735,9 @@ const VectorUnit& Table(const char* name)
         unit.name = name;
         unit.lanes = W;
         unit.convertsHalf = CONVERTS_HALF;
+#if defined(HOST_SIMD_AVX512)
+        unit.convertsBFloat16 = __builtin_cpu_supports("avx512bf16");
+#endif
         FillArithmetic<float>(unit, ElementType::FLOAT);
         unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]
                        [static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunAxpy;
