@@ -18,8 +18,8 @@ template <class PARAMS>
 inline LaunchConfig Plan(const PARAMS& params, bool forward, const Platform& platform, GatedTilingData& tiling)
 {
     const bool tanh = params.approximate == GegluApproximate::TANH;
-    const LaunchConfig config =
-        gated::PlanHalves(params.x, params.axis, false, forward, GeluScratch(tanh), platform, tiling);
+    const LaunchConfig config = gated::PlanHalves(params.x, params.axis, false, forward,
+                                                  GeluScratch(tanh, SizeOf(params.x.dtype)), platform, tiling);
     tiling.form = tanh ? 1 : 0;
     if (!params.activate_left) {
         std::swap(tiling.gateOffset, tiling.upOffset);

@@ -44,14 +44,15 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t tensors, uint32_t scratch
 inline LaunchConfig GeluTiling(const GeluParams& params, const Platform& platform, GeluTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
-    return gelu::Plan(params.x, 2, GeluScratch(tiling.tanh == 1).forward, platform, tiling);
+    return gelu::Plan(params.x, 2, GeluScratch(tiling.tanh == 1, SizeOf(params.x.dtype)).forward, platform, tiling);
 }
 
 inline LaunchConfig GeluGradTiling(const GeluGradParams& params, const Platform& platform, GeluGradTilingData& tiling)
 {
     tiling.tanh = params.approximate == GeluApproximate::TANH ? 1 : 0;
     // One more for the value, which the gradient does not need.
-    return gelu::Plan(params.x, 3, GeluScratch(tiling.tanh == 1).backward + 1, platform, tiling);
+    return gelu::Plan(params.x, 3, GeluScratch(tiling.tanh == 1, SizeOf(params.x.dtype)).backward + 1, platform,
+                      tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -18,7 +18,7 @@ inline LaunchConfig Plan(const TensorDesc& gate, GeluMulApproximate approximate,
                          GatedTilingData& tiling)
 {
     const bool tanh = approximate == GeluMulApproximate::TANH;
-    const LaunchConfig config = gated::PlanTwo(gate, forward, GeluScratch(tanh), platform, tiling);
+    const LaunchConfig config = gated::PlanTwo(gate, forward, GeluScratch(tanh, SizeOf(gate.dtype)), platform, tiling);
     tiling.form = tanh ? 1 : 0;
     return config;
 }

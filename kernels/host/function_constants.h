@@ -27,11 +27,12 @@ constexpr float EXP_SMALL = 87.0f;
 // Where a table of 32 numbers lies in two registers: x = n ln 2 + r, n in steps of 1/32, and 2^n comes from the table
 // and an exponent.
 constexpr float EXP_TABLE_MAGIC = 393216.0f;  // 1.5 * 2^18: adding it leaves 5 bits behind the point, the lowest ones
-constexpr std::array<float, 32> EXP_TABLE = {  // 2^(i / 32)
-    1.0f, 1.0218972f, 1.04427373f, 1.06714046f, 1.09050775f, 1.1143868f, 1.13878858f, 1.1637249f,
+constexpr std::array<float, 32> EXP_TABLE = {
+    // 2^(i / 32)
+    1.0f,        1.0218972f,  1.04427373f, 1.06714046f, 1.09050775f, 1.1143868f,  1.13878858f, 1.1637249f,
     1.18920708f, 1.21524739f, 1.24185777f, 1.26905096f, 1.29683959f, 1.32523668f, 1.35425556f, 1.38390994f,
-    1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f, 1.5759809f, 1.61049032f, 1.64575553f,
-    1.68179286f, 1.71861935f, 1.75625217f, 1.79470909f, 1.8340081f, 1.87416768f, 1.91520655f, 1.95714414f};
+    1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f, 1.5759809f,  1.61049032f, 1.64575553f,
+    1.68179286f, 1.71861935f, 1.75625217f, 1.79470909f, 1.8340081f,  1.87416768f, 1.91520655f, 1.95714414f};
 // exp(r) - 1 = r (C1 + C2 r), relative error 5.3e-8
 constexpr float EXP_TABLE_C1 = 1.00001466f;
 constexpr float EXP_TABLE_C2 = 0.5f;

@@ -63,8 +63,8 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
             return Op("fsub", a, b);
         case Opcode::MUL: {
             const std::string product = Op("fmul", a, b);
-            const float magnitude = RangeOf(a).Magnitude();
-            return a == b ? WithRange(product, {0.0f, magnitude * magnitude}) : product;
+            const float magnitude = RangeOf(a).Magnitude() * RangeOf(b).Magnitude();
+            return std::isnan(magnitude) ? product : WithRange(product, {a == b ? 0.0f : -magnitude, magnitude});
         }
         case Opcode::DIV:
             return Op("fdiv", a, b);
@@ -93,7 +93,7 @@ std::string IrArithmetic::Scalar(Opcode opcode, const std::string& a, float scal
     Range range = RangeOf(a);
     switch (opcode) {
         case Opcode::ADDS:
-            return Op("fadd", a, Splat(scalar));
+            return WithRange(Op("fadd", a, Splat(scalar)), {range.least + scalar, range.most + scalar});
         case Opcode::MULS:
             return Scaled(a, scalar);
         case Opcode::MAXS:
@@ -113,6 +113,14 @@ std::string IrArithmetic::Scaled(const std::string& a, float scalar)
         return product;
     }
     return WithRange(product, {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])});
+}
+
+std::string IrArithmetic::Axpy(const std::string& a, float scalar, const std::string& sum)
+{
+    const float magnitude = RangeOf(a).Magnitude() * std::fabs(scalar);
+    const std::string result = Fma(a, Splat(scalar), sum);
+    return std::isnan(magnitude) ? result
+                                 : WithRange(result, {RangeOf(sum).least - magnitude, RangeOf(sum).most + magnitude});
 }
 
 std::string IrArithmetic::Unary(Opcode opcode, const std::string& a)
@@ -260,7 +268,9 @@ Vectors IrArithmetic::RoundToBFloat16(const Vectors& x, bool clear)
 
 Vectors IrArithmetic::PackRounded(const Vectors& rounded, bool inTurn)
 {
-    const auto upper = [inTurn, this](uint32_t i) { return !inTurn || i % 2 == 0 ? (inTurn ? i : 2 * i) + 1 : 2 * lanes_ + i; };
+    const auto upper = [inTurn, this](uint32_t i) {
+        return !inTurn || i % 2 == 0 ? (inTurn ? i : 2 * i) + 1 : 2 * lanes_ + i;
+    };
     Vectors packed;
     for (size_t k = 0; k < rounded.size(); k += 2) {
         const std::string a = Let("bitcast " + floats_ + " " + rounded[k] + " to " + pairs_);

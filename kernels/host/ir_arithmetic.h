@@ -21,6 +21,7 @@ public:
     std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
     std::string OfNumbers(Opcode opcode, const std::string& a, const std::string& b);  // MAX or MIN, a not NaN
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
+    std::string Axpy(const std::string& a, float scalar, const std::string& sum);
     std::string Unary(Opcode opcode, const std::string& a);
     Vectors Exp(const Vectors& x);
     std::string HaveNan(const Vectors& x);  // an i1

@@ -28,8 +28,8 @@ std::string IrBuilder::Declarations() const
     if (lanes_ == AVX512_LANES) {
         const std::string two = floats_ + ", " + floats_ + ", ";
         text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + two + floats_ + ", i16, i32)\n";
-        text += "declare " + floats_ + " @llvm.x86.avx512.mask.range.ps.512(" + two + "i32, " + floats_ +
-                ", i16, i32)\n";
+        text +=
+            "declare " + floats_ + " @llvm.x86.avx512.mask.range.ps.512(" + two + "i32, " + floats_ + ", i16, i32)\n";
         text += "declare " + floats_ + " @llvm.x86.avx512.vpermi2var.ps.512(" + floats_ + ", " + integers_ + ", " +
                 floats_ + ")\n";
         text += "declare <32 x bfloat> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(" + floats_ + ", " + floats_ + ")\n";

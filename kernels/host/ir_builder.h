@@ -76,7 +76,7 @@ public:
 protected:
     const uint32_t lanes_;
     const std::string floats_, integers_, halves_, masks_;  // types
-    const std::string pairs_;  // twice as many halves
+    const std::string pairs_;                               // twice as many halves
 
 private:
     void Label(const std::string& label);

@@ -556,9 +556,7 @@ private:
                 return unary(Opcode::RELU);
             case Link::AXPY: {
                 const Vectors other = Read(link);
-                Each([&](const std::string& v, uint32_t k) {
-                    return ir_.Fma(other[k], IrBuilder::Splat(link.scalar), v);
-                });
+                Each([&](const std::string& v, uint32_t k) { return ir_.Axpy(other[k], link.scalar, v); });
                 break;
             }
             case Link::SUM:
@@ -584,7 +582,7 @@ private:
     // How many vectors go through all links together: they hide each other's latency as long as registers last.
     uint32_t VectorsAtOnce() const
     {
-        constexpr size_t MANY_LINKS = 24;
+        constexpr size_t MANY_LINKS = 32;
         if (lanes_ == IrBuilder::AVX512_LANES) {
             return form_.links.size() <= MANY_LINKS ? 8 : 4;
         }

@@ -16,9 +16,9 @@ struct ActivationScratch {
 
 constexpr ActivationScratch SILU_SCRATCH{0, 1};
 
-constexpr ActivationScratch GeluScratch(bool tanh)
+constexpr ActivationScratch GeluScratch(bool tanh, uint32_t elementBytes)
 {
-    return tanh ? ActivationScratch{0, 2} : ActivationScratch{3, 3};
+    return tanh ? ActivationScratch{0, 2} : ActivationScratch{elementBytes == 2 ? 2u : 3u, 3};
 }
 
 }  // namespace ms_ascend_ops

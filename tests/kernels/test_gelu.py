@@ -107,7 +107,7 @@ def test_empty():
     ("kernel", "form", "dtype", "scratch", "element_bytes"),
     [
         ("gelu", "none", "float32", 3, 28),
-        ("gelu", "none", "bfloat16", 3, 28),
+        ("gelu", "none", "bfloat16", 2, 24),
         ("gelu", "tanh", "float32", 0, 16),
         ("gelu", "tanh", "bfloat16", 0, 16),
         ("gelu_grad", "none", "float32", 4, 40),
