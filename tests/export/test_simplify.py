@@ -9,6 +9,7 @@ from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.simplify import simplify
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.export.mindir import change
 from tests.export.test_mindir_engine import model_of
 from tests.tensors import numpy
 
@@ -156,6 +157,20 @@ def test_indices_that_do_not_fit_stay(cut, folded, tmp_path):
     for name, value in {"begin": (3, 0), "end": (4, 8), "strides": (1, 1), **cut}.items():
         node.input[1 + arguments.index(name)] = add_constant(model, value)
     assert len(simplify(model)) == folded
+
+
+@pytest.mark.parametrize("dtype", [ms.float32, ms.bfloat16])
+def test_dims_that_are_negative(dtype, tmp_path):
+    """As many elements as there are, but no shape."""
+
+    def negate(model):
+        (table,) = [t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute for t in a.tensors]
+        table.dims[:] = (-6, -8)
+
+    stock = export_mindir(Sliced(Tensor(TABLE).astype(dtype), corner), X, path=tmp_path / "stock")
+    change(stock, negate)
+    with pytest.raises(ValueError, match=r"^optimize_mindir: .* damaged \(the constant .* has the dims \(-6, -8\)\)$"):
+        optimize_mindir(stock, tmp_path / "folded.mindir")
 
 
 class Scores(nn.Cell):
