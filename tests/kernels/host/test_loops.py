@@ -309,6 +309,12 @@ class Listening(LoopCompiler):
         super()._compile(number, name, text)
 
 
+def prefetches(text):
+    """How many lines a turn of a loop asks for: of what later turns will read, and of what they will write."""
+    asks = [line for line in text.splitlines() if "call void @llvm.prefetch" in line]
+    return tuple(sum(f", i32 {write}, i32 3, i32 1)" in line for line in asks) for write in (0, 1))
+
+
 def shifted(call, further):
     """A copy to global memory some bytes further on, or any other call as it is."""
     name, *arguments = call
@@ -405,8 +411,8 @@ def test_a_loop_asks_for_what_it_will_get_to(narrow):
     calls += [store(16384, 3, width * count) if narrow is None else store(16384, 4, width * count, narrow)]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
-    lines = [line for text in listening.texts for line in text.splitlines() if "call void @llvm.prefetch" in line]
-    read, written = (sum(f", i32 {write}, i32 3, i32 1)" in line for line in lines) for write in (0, 1))
+    (text,) = listening.texts
+    read, written = prefetches(text)
     assert read > 0
     assert written == (read // 2 if narrow is None else 0)
 
@@ -417,8 +423,32 @@ def test_what_goes_past_the_caches_is_not_asked_for():
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
     (text,) = [text for text in listening.texts if "!nontemporal" in text]
-    assert ", i32 0, i32 3, i32 1)" in text
-    assert ", i32 1, i32 3, i32 1)" not in text
+    read, written = prefetches(text)
+    assert read > 0
+    assert written == 0
+
+
+@pytest.mark.usefixtures("_loops", "_streaming")
+def test_a_chain_of_more_than_32_operands():
+    """Of each is known whether it is in global memory, as two inputs and the output are, and whether it changes."""
+    count, many, space = 300, 40, 1280
+    first, second, value = (space * i for i in range(many - 2, many + 1))
+    calls = []
+    for tile in range(4):
+        for gm, to in ((0, first), (16384, second)):
+            calls += [("copy_in_pad", "float32", to, gm + space * tile, (1, 4 * count, 0, 0), False, (0, 0, 0))]
+        calls += [("binary", "Add", "float32", value, 0, space, count)]
+        calls += [("binary", BINARY[i % 3], "float32", *2 * [value], space * i, count) for i in range(2, many)]
+        calls += [("copy_out_pad", "float32", 32768 + space * tile, value, (1, 4 * count, 0, 0))]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    for text in listening.texts:
+        assert f"%base{many} = " in text
+        streams, (read, written) = "!nontemporal" in text, prefetches(text)
+        assert read > 0
+        assert written == (0 if streams else read // 2)
+        assert ("%past = and" in text) == streams
+    assert any("!nontemporal" in text for text in listening.texts)
 
 
 @pytest.mark.usefixtures("_streaming")
