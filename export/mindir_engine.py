@@ -22,7 +22,7 @@ from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, 
 from ms_ascend_ops.export.packing import pack
 from ms_ascend_ops.export.patterns import PATTERNS, Row
 from ms_ascend_ops.export.report import Entry, Report
-from ms_ascend_ops.export.simplify import fold_slices, scale_behind_reshape
+from ms_ascend_ops.export.simplify import simplify
 
 __all__ = ["optimize_mindir", "verify_mindir"]
 
@@ -59,9 +59,7 @@ def optimize_mindir(
     files = parameter_files(model, path, "optimize_mindir")
     report = Report(level=level)
     if level != "O0":
-        report.entries += [entry for graph in graphs_of(model) for entry in fold_slices(graph)]
-        for graph in graphs_of(model):
-            scale_behind_reshape(graph)
+        report.entries += simplify(model)
     for graph in graphs_of(model):
         found, left = find(graph.graph, patterns, level)
         places = [graph.place_of(item) for item in found]

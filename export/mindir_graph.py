@@ -17,7 +17,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["MindIRGraph", "graphs_of", "name_of"]
+__all__ = ["MindIRGraph", "decode_constant", "graphs_of", "name_of", "names_used_by_several"]
 
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
@@ -55,7 +55,8 @@ def _decode(attribute: AttributeProto) -> Any:
     return attribute.s.decode(errors="replace") if kind == "STRING" else None
 
 
-def _constant(proto: NodeProto) -> Node:
+def decode_constant(proto: NodeProto) -> Node:
+    """A Constant of the file as a node."""
     value = _decode(proto.attribute[0]) if proto.attribute else None
     made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
     if isinstance(value, np.ndarray):
@@ -99,8 +100,10 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
     protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
-    shared = _names_used_by_several(protos)
-    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
+    shared = names_used_by_several(protos)
+    outside = {
+        node.output[0]: decode_constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"
+    }
     made = []
     for proto in protos:
         made.append(MindIRGraph(proto, model, primitives, shared, outside))
@@ -119,7 +122,7 @@ def _uses(node: NodeProto) -> list[str]:
     return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
 
 
-def _names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
+def names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
     """Values that another graph than their own uses: of those there is one user more than their graph shows."""
     outside = set()
     for proto in protos:

@@ -148,7 +148,26 @@ def _fault(model: ModelProto) -> str:
     for parameter in model.graph.parameter:
         if not parameter.HasField("external_data") and not _is_whole(parameter):
             return f"the data of parameter {parameter.ref_key} is not whole"
+    return _negative_dims(model)
+
+
+def _negative_dims(model: ModelProto) -> str:
+    """A tensor that has impossible dims, if there is one. What a node describes may have dims that are unknown."""
+    nodes = [(f"the constant {n.name}", n.attribute) for g in graphs(model) for n in g.node if n.op_type == "Constant"]
+    attributes = [(f"an attribute of a {p.op_type}", p.attribute) for p in model.primitives]
+    held = [(name, tensor) for name, values in [*nodes, *attributes] for tensor in _tensors(values)]
+    held += [(f"parameter {p.ref_key}", p) for graph in graphs(model) for p in graph.parameter]
+    for name, tensor in held:
+        if any(dim < 0 for dim in tensor.dims):
+            return f"{name} has the dims {tuple(tensor.dims)}"
     return ""
+
+
+def _tensors(attributes: Sequence[AttributeProto]) -> Iterator[TensorProto]:
+    """Every tensor in the attributes."""
+    for attribute in attributes:
+        yield from attribute.tensors
+        yield from _tensors(attribute.values)
 
 
 def _is_text(model: ModelProto) -> bool:

@@ -16,19 +16,31 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto, TensorProto
+from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graph import CONSTANT, Node
-from ms_ascend_ops.export.mindir_graph import MindIRGraph, name_of
+from ms_ascend_ops.export.mindir_graph import MindIRGraph, decode_constant, graphs_of, name_of, names_used_by_several
+from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.report import Entry
 
-__all__ = ["fold_slices", "scale_behind_reshape"]
+__all__ = ["simplify"]
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the file
 
 
-def fold_slices(graph: MindIRGraph) -> list[Entry]:
-    """Put constants where constants are sliced. The graph's protobuf holds them afterwards, not its nodes."""
+def simplify(model: ModelProto) -> list[Entry]:
+    """Simplify every graph of a model. Returns what a report says of it."""
+    decoded = graphs_of(model)
+    entries = [entry for graph in decoded for entry in _fold_slices(graph)]
+    shared = names_used_by_several(graphs(model))
+    for graph in decoded:
+        graph.shared = shared  # without the tables that graphs had in common before they were sliced
+        _scale_behind_reshape(graph)
+    return entries
+
+
+def _fold_slices(graph: MindIRGraph) -> list[Entry]:
+    """Put constants where constants are sliced."""
     entries: list[Entry] = []
     made: list[NodeProto] = []
     for node in graph.graph.nodes:
@@ -44,6 +56,8 @@ def fold_slices(graph: MindIRGraph) -> list[Entry]:
             entries.append(Entry(graph.name, "slice of a constant", "mindir", True, f"{before} to {after}, a constant"))
     if made:
         graph.put(made)
+    for constant in made:  # the factor of a product may be one of them
+        vars(graph.nodes[constant.output[0]]).update(vars(decode_constant(constant)))
     return entries
 
 
@@ -64,6 +78,8 @@ def _index(node: Node) -> tuple[Any, ...] | None:
     numbers = [_numbers(i) for i in node.inputs[1:4]]
     masks = dict(zip(_MASKS, (i.value for i in node.inputs[4:9]), strict=False))
     masks = {name: masks.get(name, node.attributes.get(name, 0)) for name in _MASKS}
+    # Indexing in Python makes no slices with an ellipsis or new axes; MindSpore's elements of those on a CPU are others
+    # than NumPy's.
     if not all(isinstance(m, int) for m in masks.values()) or masks["ellipsis_mask"] or masks["new_axis_mask"]:
         return None
     if not numbers[0] or len({len(n) for n in numbers}) != 1 or 0 in numbers[2]:
@@ -103,7 +119,7 @@ def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> No
     return made
 
 
-def scale_behind_reshape(graph: MindIRGraph) -> None:
+def _scale_behind_reshape(graph: MindIRGraph) -> None:
     """Change the places of a product with a number, which nobody else uses, and the reshape behind it."""
     users = graph.graph.users()
     made: list[NodeProto] = []

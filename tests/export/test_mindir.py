@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -6,7 +7,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from mindspore.train.mind_ir_pb2 import ModelProto
+from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, TensorProto
 
 from ms_ascend_ops import export_mindir, load
 from ms_ascend_ops.library import library_path
@@ -144,6 +145,37 @@ def test_parameters_that_are_not_whole(file):
 
     change(file, shorten)
     with pytest.raises(ValueError, match=r"the data of parameter .* is not whole"):
+        load(file)
+
+
+def in_a_constant(model, tensor):
+    constant = model.graph.node.add(op_type="Constant", name="t", output=["t"])
+    constant.attribute.add(name="value", type=AttributeProto.TENSORS).tensors.append(tensor)
+
+
+def in_a_tuple(model, tensor):
+    constant = model.functions.add(name="function").node.add(op_type="Constant", name="t", output=["t"])
+    value = constant.attribute.add(name="value", type=AttributeProto.TUPLE)
+    value.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
+
+
+def in_an_attribute(model, tensor):
+    model.primitives[0].attribute.add(name="t", type=AttributeProto.TENSORS).tensors.append(tensor)
+
+
+def in_a_parameter(model, tensor):
+    model.graph.parameter.append(tensor)
+
+
+@pytest.mark.parametrize("dims", [(-2, -3), (-1, 0)])
+@pytest.mark.parametrize("put", [in_a_constant, in_a_tuple, in_an_attribute, in_a_parameter])
+def test_dims_that_are_negative(put, dims, file):
+    """Not those of what a node describes: in the file before, batch and sequence are open."""
+    load(file)
+    size = dims[0] * dims[1] * 4
+    tensor = TensorProto(name="t", ref_key="t", dims=dims, data_type=TensorProto.FLOAT, raw_data=bytes(size))
+    change(file, lambda model: put(model, tensor))
+    with pytest.raises(ValueError, match=rf"damaged \(.* has the dims {re.escape(str(dims))}\)$"):
         load(file)
 
 

@@ -4,14 +4,17 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn, ops
+from mindspore.train.mind_ir_pb2 import AttributeProto
 from ms_ascend_ops.export.mindir_graph import graphs_of
-from ms_ascend_ops.export.simplify import fold_slices
+from ms_ascend_ops.export.simplify import simplify
 
 from ms_ascend_ops import export_mindir, load, optimize_mindir
+from tests.export.mindir import change
 from tests.export.test_mindir_engine import model_of
 from tests.tensors import numpy
 
 X = Tensor(np.float32([1, 2]))
+PRODUCTS = {"Mul", "Muls"}  # by a tensor, and by a number
 TABLE = np.arange(6 * 8, dtype=np.float32).reshape(6, 8) - 20
 
 
@@ -122,18 +125,52 @@ def test_level_0_changes_nothing(tmp_path):
     assert "StridedSlice" in kinds(folded)
 
 
-@pytest.mark.parametrize("cut", [{"begin": (9, 0)}, {"strides": (0, 1)}, {"begin": (0,)}, {"ellipsis": 1}])
-def test_indices_that_do_not_fit_stay(cut, tmp_path):
+def add_constant(model, value):
+    """A number or a tuple of numbers; the name that it gets."""
+    node = model.graph.node.add(op_type="Constant", name=f"added_{len(model.graph.node)}")
+    node.output.append(node.name)
+    if isinstance(value, int):
+        node.attribute.add(name="value", type=AttributeProto.INT64, i=value)
+    else:
+        numbers = node.attribute.add(name="value", type=AttributeProto.TUPLE).values
+        for number in value:
+            numbers.add(type=AttributeProto.INT64, ints=[number])
+    return node.name
+
+
+@pytest.mark.parametrize(
+    ("cut", "folded"),
+    [
+        ({}, 1),
+        ({"begin": (9, 0)}, 0),
+        ({"strides": (0, 1)}, 0),
+        ({"begin": (0,)}, 0),
+        ({"ellipsis_mask": 1}, 0),
+        ({"new_axis_mask": 1}, 0),
+    ],
+)
+def test_indices_that_do_not_fit_stay(cut, folded, tmp_path):
     """A file is input from outside."""
-    stock = export_mindir(Sliced(Tensor(TABLE), one_row), Tensor(np.float32([1])), path=tmp_path / "stock")
-    (graph,) = graphs_of(model_of(stock))
-    (node,) = [node for node in graph.graph.nodes if node.kind == "StridedSlice"]
-    begin, end, strides = node.inputs[1:4]
-    begin.value = cut.get("begin", (3, 0))
-    end.value, strides.value = (4, 8), cut.get("strides", (1, 1))
-    if "ellipsis" in cut:
-        node.inputs[6].value = cut["ellipsis"]
-    assert fold_slices(graph) == []
+    model = model_of(export_mindir(Sliced(Tensor(TABLE), one_row), X, path=tmp_path / "stock"))
+    (node,) = [node for node in model.graph.node if node.op_type.startswith("REF::StridedSlice")]
+    arguments = ("begin", "end", "strides", "begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
+    for name, value in {"begin": (3, 0), "end": (4, 8), "strides": (1, 1), **cut}.items():
+        node.input[1 + arguments.index(name)] = add_constant(model, value)
+    assert len(simplify(model)) == folded
+
+
+@pytest.mark.parametrize("dtype", [ms.float32, ms.bfloat16])
+def test_dims_that_are_negative(dtype, tmp_path):
+    """As many elements as there are, but no shape."""
+
+    def negate(model):
+        (table,) = [t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute for t in a.tensors]
+        table.dims[:] = (-6, -8)
+
+    stock = export_mindir(Sliced(Tensor(TABLE).astype(dtype), corner), X, path=tmp_path / "stock")
+    change(stock, negate)
+    with pytest.raises(ValueError, match=r"^optimize_mindir: .* damaged \(the constant .* has the dims \(-6, -8\)\)$"):
+        optimize_mindir(stock, tmp_path / "folded.mindir")
 
 
 class Scores(nn.Cell):
@@ -142,6 +179,30 @@ class Scores(nn.Cell):
     def construct(self, x, mask):
         scores = (x * 0.125).reshape(1, 4, 3, 5)
         return ops.softmax(scores + mask, axis=-1)
+
+
+class ScaledByElement(Scores):
+    """The factor is cut out of a table, and so a constant only when slices have been folded."""
+
+    def __init__(self):
+        super().__init__()
+        self.factors = Tensor(np.float32([1, 0.125]))
+
+    def construct(self, x, mask):
+        return ops.softmax((x * self.factors[1]).reshape(1, 4, 3, 5) + mask, axis=-1)
+
+
+class ScaledInBranches(nn.Cell):
+    """Both branches of a condition on data, which are graphs of their own, take something of one table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = Tensor(np.tile(TABLE, (64, 64)))
+
+    def construct(self, x, mask):
+        if mask.sum() > 0:
+            return (x * 0.5).reshape(1, 4, 3, 5) + self.table[2:4, 1:3].sum()
+        return (x * 0.25).reshape(1, 4, 3, 5) * self.table[1:3, 2:4].sum()
 
 
 class ScaledInUse(Scores):
@@ -168,18 +229,28 @@ def draw_scores():
     return Tensor(rng.standard_normal((1, 2, 6, 5)).astype(np.float32)), Tensor(np.triu(np.full((3, 5), -1e4, "f"), 1))
 
 
-def test_softmax_takes_the_factor_in_front_of_a_reshape(tmp_path):
-    report, left = fused_file(Scores(), *draw_scores(), tmp_path)
-    assert [e.text for e in report.replaced] == ["scale 0.125; a row that is masked as a whole gives zeros"]
-    assert not {"Mul", "Muls"} & set(left)
+@pytest.mark.parametrize("cell", [Scores, ScaledByElement])
+def test_softmax_takes_the_factor_in_front_of_a_reshape(cell, tmp_path):
+    report, left = fused_file(cell(), *draw_scores(), tmp_path)
+    assert [e.text for e in report.replaced if e.pattern != "slice of a constant"] == [
+        "scale 0.125; a row that is masked as a whole gives zeros"
+    ]
+    assert not PRODUCTS & set(left)
+
+
+def test_what_no_graph_uses_any_more_is_gone(tmp_path):
+    fused_file(ScaledInBranches(), *draw_scores(), tmp_path)
+    assert (tmp_path / "fused.mindir").stat().st_size < TABLE.nbytes * 64
 
 
 def test_a_product_that_is_used_elsewhere_keeps_its_place(tmp_path):
-    _, left = fused_file(ScaledInUse(), *draw_scores(), tmp_path)
-    assert {"Mul", "Muls"} & set(left)
+    report, left = fused_file(ScaledInUse(), *draw_scores(), tmp_path)
+    assert [e.text.partition(";")[0] for e in report.replaced] == ["scale 1"]
+    assert PRODUCTS & set(left)
 
 
 def test_a_product_that_changes_the_dtype_keeps_its_place(tmp_path):
     """A reshape of the integers would be described as one of floats."""
     numbers = Tensor(np.arange(60, dtype=np.int32).reshape(1, 2, 6, 5))
-    fused_file(OfIntegers(), numbers, draw_scores()[1], tmp_path)
+    _, left = fused_file(OfIntegers(), numbers, draw_scores()[1], tmp_path)
+    assert [k in PRODUCTS for k in left if k in {"Reshape", *PRODUCTS}] == [True, False]

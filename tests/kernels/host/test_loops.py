@@ -71,8 +71,8 @@ def load(slot, gm, size):
     return ("copy_in_pad", "float32", slot * SLOT, gm, (1, size, 0, 0), False, (0, 0, 0))
 
 
-def store(gm, slot, size):
-    return ("copy_out_pad", "float32", gm, slot * SLOT, (1, size, 0, 0))
+def store(gm, slot, size, dtype="float32"):
+    return ("copy_out_pad", dtype, gm, slot * SLOT, (1, size, 0, 0))
 
 
 def counted(call, count):
@@ -309,10 +309,22 @@ class Listening(LoopCompiler):
         super()._compile(number, name, text)
 
 
+def prefetches(text):
+    """How many lines a turn of a loop asks for: of what later turns will read, and of what they will write."""
+    asks = [line for line in text.splitlines() if "call void @llvm.prefetch" in line]
+    return tuple(sum(f", i32 {write}, i32 3, i32 1)" in line for line in asks) for write in (0, 1))
+
+
 def shifted(call, further):
     """A copy to global memory some bytes further on, or any other call as it is."""
     name, *arguments = call
     return (name, arguments[0], arguments[1] + further, *arguments[2:]) if name == "copy_out_pad" else call
+
+
+@pytest.fixture
+def _loops():
+    if not writes_loops():
+        pytest.skip("this vector unit has no loops")
 
 
 @pytest.fixture
@@ -383,15 +395,7 @@ def test_rows_past_the_caches(narrow):
     assert (assert_same_past_the_caches(turn_heads(narrow, 3, 4, 160)) > 0) == writes_loops()
 
 
-def prefetched(calls):
-    """Bytes that the loop of a program asks for at a time: of what it will read, and of what it will write."""
-    listening = Listening(host_calls())
-    assert_same_when_compiled(listening, calls, [FLOATS])
-    lines = [line for text in listening.texts for line in text.splitlines() if "call void @llvm.prefetch" in line]
-    return tuple(64 * sum(f", i32 {write}, i32 3, i32 1)" in line for line in lines) for write in (0, 1))
-
-
-@pytest.mark.skipif(not writes_loops(), reason="it has no loops")
+@pytest.mark.usefixtures("_loops")
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
 def test_a_loop_asks_for_what_it_will_get_to(narrow):
     """Lines of the inputs; of the output if that is of floats; none of scratch in the Unified Buffer."""
@@ -404,21 +408,47 @@ def test_a_loop_asks_for_what_it_will_get_to(narrow):
         ("unary", "Abs", "float32", *2 * [3 * SLOT], count),
     ]
     calls += [] if narrow is None else [("cast", narrow, "float32", 4 * SLOT, 3 * SLOT, 1, count)]
-    calls += [store(16384, 3 if narrow is None else 4, width * count)]
-    read, written = prefetched(calls)
+    calls += [store(16384, 3, width * count) if narrow is None else store(16384, 4, width * count, narrow)]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    (text,) = listening.texts
+    read, written = prefetches(text)
     assert read > 0
     assert written == (read // 2 if narrow is None else 0)
 
 
-@pytest.mark.skipif(not writes_loops(), reason="it has no loops")
-@pytest.mark.usefixtures("_streaming")
+@pytest.mark.usefixtures("_loops", "_streaming")
 def test_what_goes_past_the_caches_is_not_asked_for():
     calls = [load(0, 0, 4096), *(("unary", "Abs", "float32", SLOT * i, 0, 1024) for i in (1, 2)), store(16384, 2, 4096)]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
     (text,) = [text for text in listening.texts if "!nontemporal" in text]
-    assert ", i32 0, i32 3, i32 1)" in text
-    assert ", i32 1, i32 3, i32 1)" not in text
+    read, written = prefetches(text)
+    assert read > 0
+    assert written == 0
+
+
+@pytest.mark.usefixtures("_loops", "_streaming")
+def test_a_chain_of_more_than_32_operands():
+    """Of each is known whether it is in global memory, as two inputs and the output are, and whether it changes."""
+    count, many, space = 300, 40, 1280
+    first, second, value = (space * i for i in range(many - 2, many + 1))
+    calls = []
+    for tile in range(4):
+        for gm, to in ((0, first), (16384, second)):
+            calls += [("copy_in_pad", "float32", to, gm + space * tile, (1, 4 * count, 0, 0), False, (0, 0, 0))]
+        calls += [("binary", "Add", "float32", value, 0, space, count)]
+        calls += [("binary", BINARY[i % 3], "float32", *2 * [value], space * i, count) for i in range(2, many)]
+        calls += [("copy_out_pad", "float32", 32768 + space * tile, value, (1, 4 * count, 0, 0))]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    for text in listening.texts:
+        assert f"%base{many} = " in text
+        streams, (read, written) = "!nontemporal" in text, prefetches(text)
+        assert read > 0
+        assert written == (0 if streams else read // 2)
+        assert ("%past = and" in text) == streams
+    assert any("!nontemporal" in text for text in listening.texts)
 
 
 @pytest.mark.usefixtures("_streaming")
@@ -454,16 +484,16 @@ def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
     calls = [load(0, 0, 4 * count), load(1, 8192, 4 * count)]
     calls += [
         ("binary", "Add", "float32", 2 * SLOT, 0, SLOT, count),
-        ("unary", "Abs", "float32", *2 * [2 * SLOT], count),
+        ("scalar", "Muls", "float32", *2 * [2 * SLOT], bits(count), count),  # no other count has this loop
     ]
     calls += [] if narrow is None else [("cast", narrow, "float32", 3 * SLOT, 2 * SLOT, 1, count)]
-    calls += [store(32768, 2 if narrow is None else 3, width * count)]
+    calls += [store(32768, 2, width * count) if narrow is None else store(32768, 3, width * count, narrow)]
     listening = Listening(host_calls())
     for further in (0, 4, 16, 48, 60):
         assert_same_when_compiled(listening, [shifted(call, further) for call in calls], [FLOATS])
     texts = [text for text in listening.texts if "!nontemporal" in text]
-    assert all("align 16, !nontemporal" in text for text in texts)
-    assert any("%past = and" in text for text in texts) == (writes_loops() and len(texts) > 0)
+    assert len(texts) == int(writes_loops())
+    assert all("align 16, !nontemporal" in text and "%past = and" in text for text in texts)
 
 
 @pytest.mark.parametrize("cols", [64, 128, 200])
