@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,7 @@ def _decode(attribute: AttributeProto) -> Any:
     if kind == "TENSORS" and len(attribute.tensors) == 1:
         tensor = attribute.tensors[0]
         dtype = _NUMPY.get(TensorProto.DataType.Name(tensor.data_type))
-        size = int(np.prod(tensor.dims, dtype=np.int64))
-        if dtype is None or len(tensor.raw_data) != size * np.dtype(dtype).itemsize:
+        if dtype is None or len(tensor.raw_data) != prod(tensor.dims) * np.dtype(dtype).itemsize:
             return None
         return np.frombuffer(tensor.raw_data, dtype).reshape(tuple(tensor.dims))
     if kind in ("FLOAT", "DOUBLE"):  # inside a tuple, a number stands in a list of one
@@ -75,7 +75,7 @@ def _table(parameter: TensorProto) -> Any:
     ):
         return None
     values = np.frombuffer(parameter.raw_data, np.float32)
-    return values.reshape(dims) if values.size == np.prod(dims) else None
+    return values.reshape(dims) if values.size == prod(dims) else None
 
 
 def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:

@@ -86,10 +86,12 @@ def _index(node: Node) -> tuple[Any, ...] | None:
         return None
     index: list[Any] = []
     for axis, (first, last, step) in enumerate(zip(*numbers, strict=True)):
+        from_first, to_last = masks["begin_mask"] >> axis & 1, masks["end_mask"] >> axis & 1
         if masks["shrink_axis_mask"] >> axis & 1:
+            if from_first:  # MindSpore takes the first element then, on a CPU
+                return None
             index.append(first)
         else:
-            from_first, to_last = masks["begin_mask"] >> axis & 1, masks["end_mask"] >> axis & 1
             index.append(slice(None if from_first else first, None if to_last else last, step))
     return tuple(index)
 

@@ -173,6 +173,20 @@ def test_dims_that_are_negative(dtype, tmp_path):
         optimize_mindir(stock, tmp_path / "folded.mindir")
 
 
+def test_dims_of_more_elements_than_64_bits_count(tmp_path):
+    """Counted so they are none, as the file has; the constant is left alone."""
+
+    def enlarge(model):
+        (table,) = [t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute for t in a.tensors]
+        table.dims[:] = (2**32, 2**32)
+        table.raw_data = b""
+
+    stock = export_mindir(Sliced(Tensor(TABLE), corner), X, path=tmp_path / "stock")
+    change(stock, enlarge)
+    optimize_mindir(stock, tmp_path / "folded.mindir")
+    assert "StridedSlice" in kinds(tmp_path / "folded.mindir")
+
+
 class Scores(nn.Cell):
     """Attention where a head of keys serves two of queries: scaled, then reshaped."""
 

@@ -544,9 +544,30 @@ def test_every_link_on_any_numbers(compiler, op, narrow):
         calls += [("axpy", value, other, bits(-0.75), count)]
     calls += [("scalar", "Adds", "float32", 4 * SLOT, value, bits(0.5), count)]
     calls += [] if narrow is None else [("cast", narrow, "float32", 5 * SLOT, 4 * SLOT, 1, count)]
-    calls += [store(16384, 4 if narrow is None else 5, width * count)]
+    calls += [store(16384, 4, width * count) if narrow is None else store(16384, 5, width * count, narrow)]
     large = (FLOATS * 40).astype(np.float32)
     assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, large])
+
+
+# What a CPU's own instruction would make zeros of.
+SUBNORMAL = np.random.default_rng(2).integers(0, 1 << 23, BYTES // 4, np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("source", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rare", [0.0, np.nan, np.inf, 1e-39, -1e-45])
+def test_rounding_to_bfloat16_keeps_subnormal_numbers(compiler, source, rare):
+    """All are subnormal, or one in each hundred is rare and the others are ordinary."""
+    count = 1000
+    calls = [load(0, 0, 4 * count)]
+    if source != "float32":
+        calls += [("cast", "float32", source, SLOT, 0, 0, count)]
+    calls += [("scalar", "Muls", "float32", 2 * SLOT, SLOT if source != "float32" else 0, bits(0.75), count)]
+    calls += [("unary", "Relu" if rare == 0 else "Abs", "float32", *2 * [2 * SLOT], count)]
+    calls += [("cast", "bfloat16", "float32", 3 * SLOT, 2 * SLOT, 1, count)]
+    tiles = [[*calls, store(gm, 3, 2 * count, "bfloat16")] for gm in (16384, 32768)]
+    some = np.where(np.arange(FLOATS.size) % 100 == 7, np.float32(rare), FLOATS)
+    # Nobody reads what the first tile has left in the Unified Buffer: its loop rounds as it stores.
+    assert_same_when_compiled(compiler, [*tiles[0], *tiles[1]], [SUBNORMAL, -SUBNORMAL, some])
 
 
 def test_without_a_compiler_chains_run():
