@@ -108,6 +108,15 @@ struct LoopRequests {
     }
 };
 
+LoopCode::LoopCode(const LoopForm& form, uint32_t number) : form_(form), number_(number)
+{
+    for (const LoopLink& link : form_.links) {
+        if (form_.MayStream(link)) {
+            streams_.push_back(link.index);
+        }
+    }
+}
+
 void LoopCode::Request()
 {
     LoopRequests& requests = LoopRequests::Get();
@@ -120,9 +129,7 @@ void LoopCode::RequestStreaming()
 {
     LoopForm form = form_;
     form.streams = true;
-    const bool may = std::any_of(form.links.begin(), form.links.end(),
-                                 [&form](const LoopLink& link) { return form.MayStream(link); });
-    if (LoopCode* const code = may ? FindLoopCode(form) : nullptr) {
+    if (LoopCode* const code = streams_.empty() ? nullptr : FindLoopCode(form)) {
         streaming_.store(code, std::memory_order_release);
         code->Request();
     }
@@ -132,10 +139,9 @@ LoopFunction LoopCode::StreamingFunction(const ChainLink* links) const
 {
     const LoopCode* const streaming = streaming_.load(std::memory_order_acquire);
     const LoopFunction function = streaming == nullptr ? nullptr : streaming->Function();
-    const bool aligned =
-        function != nullptr && std::all_of(form_.links.begin(), form_.links.end(), [&](const LoopLink& link) {
-            return !form_.MayStream(link) || reinterpret_cast<uintptr_t>(links[link.index].base) % STREAMED_BYTES == 0;
-        });
+    const bool aligned = function != nullptr && std::all_of(streams_.begin(), streams_.end(), [links](uint16_t index) {
+                             return reinterpret_cast<uintptr_t>(links[index].base) % STREAMED_BYTES == 0;
+                         });
     return aligned ? function : Function();
 }
 

@@ -20,7 +20,7 @@ using LoopFunction = void (*)(const ChainLink* links, uint64_t begin, uint64_t e
 
 class LoopCode {
 public:
-    explicit LoopCode(const LoopForm& form, uint32_t number) : form_(form), number_(number) {}
+    LoopCode(const LoopForm& form, uint32_t number);
 
     // Null: not yet, or never.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
@@ -35,6 +35,7 @@ private:
 
     const LoopForm form_;
     const uint32_t number_;
+    std::vector<uint16_t> streams_;  // links whose stores may go past the caches
     bool requested_ = false;
     std::atomic<LoopFunction> function_{nullptr};
     std::atomic<LoopCode*> streaming_{nullptr};  // of the same form, but that it streams

@@ -71,6 +71,8 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
     const bool idle = prefetcher.Idle() || !reduces_;
     if (!idle) {
         prefetcher.Spread(turns_);
+    } else {
+        prefetcher.FetchBegins();
     }
     for (const StepGroup& group : groups_) {
         const Step* const steps = &steps_[group.first];

@@ -46,5 +46,18 @@ void Prefetcher::Fetch(uint32_t turns)
     }
 }
 
+void Prefetcher::FetchBegins() const
+{
+    for (uint32_t k = 0; k < count_; ++k) {
+        const Ahead& ahead = ahead_[k];
+        const char* row = ahead.next;
+        for (uint32_t r = 0; r < ahead.rows.rows; ++r, row += ahead.rows.stride) {
+            for (uint32_t i = 0; i < BEGIN_BYTES && i < ahead.rows.rowBytes; i += LINE_BYTES) {
+                __builtin_prefetch(row + i, 0, 3);
+            }
+        }
+    }
+}
+
 }  // namespace host
 }  // namespace AscendC

@@ -47,9 +47,12 @@ public:
     // How much is to be fetched in each of `turns` turns, and what is in some of them.
     void Spread(uint32_t turns);
     void Fetch(uint32_t turns);
+    // Only where the rows begin: for plans whose one loop asks for the rest itself, but not past the end of a row.
+    void FetchBegins() const;
 
 private:
     static constexpr uint32_t MAX_AHEAD = 4;
+    static constexpr uint32_t BEGIN_BYTES = 512;  // 1024 gain no more
     static constexpr uint32_t MIN_BYTES = 4096;
     uint32_t count_ = 0;
     Ahead ahead_[MAX_AHEAD];

@@ -145,6 +145,7 @@ def add_constant(model, value):
         ({"begin": (9, 0)}, 0),
         ({"strides": (0, 1)}, 0),
         ({"begin": (0,)}, 0),
+        ({"begin_mask": 1}, 0),  # and the axis goes away
         ({"ellipsis_mask": 1}, 0),
         ({"new_axis_mask": 1}, 0),
     ],
