@@ -5,6 +5,11 @@
 The part of a causal mask or of a table that a length needs: MindSpore slices at every call, on a CPU element by
 element.
 
+    keys[:, :, None]  ->  keys.expand_dims(2)
+
+MindSpore writes a new axis as an axis and a slice of everything, which is a copy, on a CPU a slow one: those of the
+keys and values that grouped heads share took a quarter of a prefill.
+
     (scores * 0.125).reshape(shape)  ->  scores.reshape(shape) * 0.125
 
 So the factor stands where a softmax takes it along.
@@ -31,12 +36,48 @@ _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the fi
 def simplify(model: ModelProto) -> list[Entry]:
     """Simplify every graph of a model. Returns what a report says of it."""
     decoded = graphs_of(model)
-    entries = [entry for graph in decoded for entry in _fold_slices(graph)]
+    entries = [entry for graph in decoded for entry in _drop_whole_slices(graph)]
+    entries += [entry for graph in decoded for entry in _fold_slices(graph)]
     shared = names_used_by_several(graphs(model))
     for graph in decoded:
         graph.shared = shared  # without the tables that graphs had in common before they were sliced
         _scale_behind_reshape(graph)
     return entries
+
+
+def _drop_whole_slices(graph: MindIRGraph) -> list[Entry]:
+    """Leave out slices that take everything, as indexing with None and colons writes them: each is a copy."""
+    kept = {id(node) for node in graph.graph.outputs}
+    instead: dict[int, Node] = {}
+    entries: list[Entry] = []
+    for node in graph.graph.nodes:
+        taken = [instead.get(id(i), i) for i in node.inputs]
+        for place, (before, now) in enumerate(zip(node.inputs, taken, strict=True)):
+            if before is not now:
+                node.origin.input[place] = name_of(now)
+        node.inputs = tuple(taken)
+        if _takes_everything(node) and id(node) not in kept:
+            instead[id(node)] = node.inputs[0]
+            entries.append(Entry(graph.name, "slice of everything", "mindir", True, "left out"))
+    if instead:
+        graph.put([])
+    return entries
+
+
+def _takes_everything(node: Node) -> bool:
+    if node.kind != "StridedSlice" or len(node.inputs) < 4 or node.inputs[0].shape is None:
+        return False
+    index, shape = _index(node), node.inputs[0].shape
+    return (
+        index is not None
+        and len(index) <= len(shape)
+        and all(isinstance(i, slice) and _is_whole(i, dim) for i, dim in zip(index, shape, strict=False))
+    )
+
+
+def _is_whole(part: slice, dim: int) -> bool:
+    """Of an axis with so many elements; -1: nobody knows how many."""
+    return part.start in (None, 0) and part.step == 1 and (part.stop is None or 0 <= dim <= part.stop)
 
 
 def _fold_slices(graph: MindIRGraph) -> list[Entry]:

@@ -119,6 +119,97 @@ def test_slices_of_what_is_calculated_stay(tmp_path):
     assert "StridedSlice" in kinds(folded)
 
 
+def a_new_axis(t):
+    return t[:, None]
+
+
+def two_new_axes(t):
+    return t[:, None][:, :, None]
+
+
+def up_to_its_length(t):
+    return t[0:2]
+
+
+def its_last(t):
+    return t[-2:]
+
+
+def its_first(t):
+    return t[:1]
+
+
+def backwards(t):
+    return t[::-1]
+
+
+class SlicedBetween(nn.Cell):
+    """Both users of the slice go on with what was sliced."""
+
+    def __init__(self, cut):
+        super().__init__()
+        self.cut = cut
+
+    def construct(self, x):
+        part = self.cut(ops.exp(x))
+        return ops.sin(part), part * part
+
+
+class SlicedInBranch(nn.Cell):
+    """The branch is a graph of its own; what it slices comes from outside."""
+
+    def construct(self, x):
+        larger = ops.exp(x)
+        if x.sum() > 0:
+            return ops.sin(larger[:, None]), larger
+        return ops.cos(larger[:, None]), x
+
+
+@pytest.mark.parametrize(
+    ("cell", "left"),
+    [
+        (SlicedBetween(a_new_axis), 0),
+        (SlicedBetween(two_new_axes), 0),
+        (SlicedBetween(up_to_its_length), 0),
+        (SlicedBetween(its_last), 1),  # everything, too, but seldom written so
+        (SlicedBetween(its_first), 1),
+        (SlicedBetween(backwards), 1),
+        (SlicedInBranch(), 0),
+    ],
+    ids=["new axis", "two new axes", "up to its length", "last", "first", "backwards", "in a branch"],
+)
+def test_slices_that_take_everything_are_left_out(cell, left, tmp_path):
+    _, stock, simple = optimized(cell, tmp_path)
+    assert "StridedSlice" in kinds(stock)
+    assert kinds(simple).count("StridedSlice") == left
+    assert_same(simple, stock)
+
+
+def test_a_slice_that_leaves_the_network_stays(tmp_path):
+    class Net(nn.Cell):
+        def construct(self, x):
+            return ops.exp(x)[:, None]
+
+    stock = export_mindir(Net(), X, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "simple.mindir", level="O1")
+    assert report.replaced == []
+    assert "StridedSlice" in kinds(tmp_path / "simple.mindir")
+    np.testing.assert_array_equal(numpy(load(tmp_path / "simple.mindir")(X)), numpy(load(stock)(X)))
+
+
+@pytest.mark.parametrize(("cut", "left"), [(a_new_axis, 0), (up_to_its_length, 1)])
+def test_an_axis_of_any_length(cut, left, tmp_path):
+    """It is taken as a whole, or nobody knows."""
+    stock = export_mindir(SlicedBetween(cut), X, path=tmp_path / "stock", dynamic={0: (0,)})
+    simple = tmp_path / "simple.mindir"
+    optimize_mindir(stock, simple, level="O1")
+    assert "StridedSlice" in kinds(stock)
+    assert kinds(simple).count("StridedSlice") == left
+    x = Tensor(np.float32([3, 1, 2]))
+    for mine, theirs in zip(load(simple)(x), load(stock)(x), strict=True):
+        np.testing.assert_array_equal(numpy(mine), numpy(theirs))
+
+
 def test_level_0_changes_nothing(tmp_path):
     entries, _, folded = optimized(Sliced(Tensor(TABLE), corner), tmp_path, level="O0")
     assert entries == []
