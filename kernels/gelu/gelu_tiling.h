@@ -2,7 +2,7 @@
  * Tiling of gelu and gelu_grad. Plain C++.
  *
  * GELU needs many float temporaries: a tile is as large as they leave room for, 9 to 26 KiB by error function and 10 to
- * 45 KiB by tanh. Larger copies, calculated in pieces, would save less than the start-up of 17 to 28 more instructions
+ * 45 KiB by tanh. Larger copies, calculated in pieces, would save less than the start-up of 15 to 28 more instructions
  * costs.
  */
 #ifndef MS_ASCEND_OPS_GELU_TILING_H
