@@ -38,7 +38,9 @@ IrArithmetic::Range IrArithmetic::RangeOf(const std::string& value) const
 
 std::string IrArithmetic::WithRange(const std::string& value, const Range& range)
 {
-    ranges_[value] = range;
+    if (!std::isnan(range.least) && !std::isnan(range.most)) {  // 0 * infinity says nothing
+        ranges_[value] = range;
+    }
     return value;
 }
 
@@ -64,7 +66,7 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
         case Opcode::MUL: {
             const std::string product = Op("fmul", a, b);
             const float magnitude = RangeOf(a).Magnitude() * RangeOf(b).Magnitude();
-            return std::isnan(magnitude) ? product : WithRange(product, {a == b ? 0.0f : -magnitude, magnitude});
+            return WithRange(product, {a == b ? 0.0f : -magnitude, magnitude});
         }
         case Opcode::DIV:
             return Op("fdiv", a, b);
@@ -109,7 +111,7 @@ std::string IrArithmetic::Scaled(const std::string& a, float scalar)
 {
     const std::string product = Op("fmul", a, Splat(scalar));
     const float ends[] = {RangeOf(a).least * scalar, RangeOf(a).most * scalar};
-    if (std::isnan(ends[0]) || std::isnan(ends[1])) {  // 0 * infinity says nothing
+    if (std::isnan(ends[0]) || std::isnan(ends[1])) {
         return product;
     }
     return WithRange(product, {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])});
@@ -118,9 +120,8 @@ std::string IrArithmetic::Scaled(const std::string& a, float scalar)
 std::string IrArithmetic::Axpy(const std::string& a, float scalar, const std::string& sum)
 {
     const float magnitude = RangeOf(a).Magnitude() * std::fabs(scalar);
-    const std::string result = Fma(a, Splat(scalar), sum);
-    return std::isnan(magnitude) ? result
-                                 : WithRange(result, {RangeOf(sum).least - magnitude, RangeOf(sum).most + magnitude});
+    const Range range = RangeOf(sum);
+    return WithRange(Fma(a, Splat(scalar), sum), {range.least - magnitude, range.most + magnitude});
 }
 
 std::string IrArithmetic::Unary(Opcode opcode, const std::string& a)

@@ -549,6 +549,21 @@ def test_every_link_on_any_numbers(compiler, op, narrow):
     assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, large])
 
 
+@pytest.mark.parametrize(("first", "scalar"), [("Adds", np.inf), ("Adds", -np.inf), ("Maxs", np.inf), ("Mins", 7e4)])
+@pytest.mark.parametrize("second", ["Adds", "Muls", "Axpy"])
+def test_exp_of_values_of_which_something_is_known(compiler, first, scalar, second):
+    """Of large arguments and infinite ones, too, whatever the loop knows of them."""
+    count = 1000
+    calls = [load(0, 0, 4 * count), ("scalar", first, "float32", SLOT, 0, bits(scalar), count)]
+    calls += [
+        ("axpy", SLOT, SLOT, bits(-2.0), count)
+        if second == "Axpy"
+        else ("scalar", second, "float32", SLOT, SLOT, bits(0.5), count)
+    ]
+    calls += [("unary", "Exp", "float32", *2 * [SLOT], count), store(16384, 1, 4 * count)]
+    assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS, (FLOATS * 1e6).astype(np.float32)])
+
+
 # What a CPU's own instruction would make zeros of.
 SUBNORMAL = np.random.default_rng(2).integers(0, 1 << 23, BYTES // 4, np.uint32).view(np.float32)
 
