@@ -4,8 +4,8 @@
  * Plan: every core takes consecutive tiles in double-buffered queues. A tile, 9 to 45 KiB a tensor, is as large as the
  * float temporaries leave room for.
  * Bound: memory with the tanh form, except for its gradient in 16 bits. The erf form takes 19 vector instructions an
- * element forward (17 for bfloat16, 15 for half) and 25 in the gradient, casts not counted, against 4 to 12 bytes moved:
- * expected to be bound by the vector unit, as it is on a CPU.
+ * element forward (17 for bfloat16, 15 for half) and 25 in the gradient, casts not counted, against 4 to 12 bytes
+ * moved: expected to be bound by the vector unit, as it is on a CPU.
  */
 #ifndef MS_ASCEND_OPS_GELU_KERNEL_H
 #define MS_ASCEND_OPS_GELU_KERNEL_H
