@@ -270,7 +270,10 @@ Vectors IrArithmetic::RoundToBFloat16(const Vectors& x, bool clear)
 Vectors IrArithmetic::PackRounded(const Vectors& rounded, bool inTurn)
 {
     const auto upper = [inTurn, this](uint32_t i) {
-        return !inTurn || i % 2 == 0 ? (inTurn ? i : 2 * i) + 1 : 2 * lanes_ + i;
+        if (!inTurn) {
+            return 2 * i + 1;
+        }
+        return i % 2 == 0 ? i + 1 : 2 * lanes_ + i;
     };
     Vectors packed;
     for (size_t k = 0; k < rounded.size(); k += 2) {

@@ -57,9 +57,9 @@ public:
     // smaller, with the sign of a, and the limit if a is NaN; entry number `index`, of which the low bits count.
     std::string ScaledByPower(const std::string& p, const std::string& n);
     std::string SmallerWithSign(const std::string& a, float limit);
+    std::string LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
     // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
     std::string ConvertToBFloat16(const std::string& a, const std::string& b);
-    std::string LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
     std::string AsFloat(const std::string& a) { return Let("bitcast " + integers_ + " " + a + " to " + floats_); }
     // Element i of the result is number `index(i)` of a, then of b, vectors of `type`.
