@@ -54,6 +54,21 @@ def test_the_negative_tail_keeps_its_relative_accuracy(form, end, bound):
     assert np.abs(y / golden - 1).max() < bound
 
 
+# Half of a unit in the last place, and what the polynomial adds; values of half are subnormal below -4.1.
+@pytest.mark.parametrize(
+    ("dtype", "begin", "end", "bound"),
+    [
+        ("float16", -1e-3, -3.8, 2**-11 + 4.5e-5),
+        ("bfloat16", -1e-3, -4, 2**-8 + 3e-4),
+        ("bfloat16", -4, -6, 2**-8 + 1.4e-3),
+        ("bfloat16", -6, -13, 2**-8 + 3e-3),
+    ],
+)
+def test_the_negative_tail_in_16_bits(dtype, begin, end, bound):
+    (y,), (x,) = launch("gelu", [np.linspace(begin, end, 20001)], [dtype])
+    assert np.abs(y.astype(np.float64) / reference.forward(x) - 1).max() < bound
+
+
 def test_the_tail_fades_out_through_the_subnormal_numbers():
     (y,), (x,) = launch("gelu", [np.linspace(-13.1, -15, 5001)], ["float32"])
     golden = reference.forward(x)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.host.memory import Memory
+from tests.kernels.host.module import host_calls
 
 SAMPLES = 2**20
 EVERY_FLOAT = np.linspace(0, 2**32 - 1, SAMPLES).astype(np.uint32).view(np.float32)
@@ -39,17 +40,20 @@ def ulps(actual, exact):
     return np.abs(actual[~special].astype(np.float64) - exact[~special]) / spacing
 
 
-# Measured: 1.733 with AVX-512, 0.994 without; 0.822; and, correctly rounded, 0.5.
-BOUNDS = {"Exp": 1.75, "Ln": 0.83, "Sqrt": 0.5}
+# Measured: 0.994, with AVX-512 1.733, 0.822 and, correctly rounded, 0.5.
+BOUNDS = {"Exp": 1.0, "Ln": 0.83, "Sqrt": 0.5}
+WITH_AVX512 = {"Exp": 1.75}
+WITHOUT_AVX512 = ("x86-64-v2", "x86-64-v3")  # a unit of the build machine may have it or not
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_unary(name):
     exact = {"Exp": np.exp, "Ln": np.log, "Sqrt": np.sqrt}[name]
+    bounds = BOUNDS if host_calls().VECTOR_UNIT in WITHOUT_AVX512 else BOUNDS | WITH_AVX512
     near_one = np.linspace(0.5, 2, 2**18).astype(np.float32)
     with np.errstate(all="ignore"):
         for x in (EVERY_FLOAT, near_one, np.linspace(-105, 90, 2**18).astype(np.float32)):
-            assert ulps(apply(name, x), exact(x.astype(np.float64))).max() <= BOUNDS[name]
+            assert ulps(apply(name, x), exact(x.astype(np.float64))).max() <= bounds[name]
 
 
 @pytest.mark.parametrize("kind", ["every float", "ordinary"])
