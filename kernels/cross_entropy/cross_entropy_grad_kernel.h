@@ -50,6 +50,8 @@ public:
             work_ = workBuf_.template Get<float>();
             labels_.InitColumns(tiling, pipe);
         } else {
+            pipe.InitBuffer(rowBuf_, 2 * AscendC::ONE_BLK_SIZE);
+            row_ = rowBuf_.template Get<float>();
             pipe.InitBuffer(inQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(outQueueChosen_, 1, CHOSEN_ROWS * AscendC::ONE_BLK_SIZE);
             if constexpr (!IS_FLOAT<T>) {
@@ -134,14 +136,17 @@ private:
         const AscendC::LocalTensor<float> lse = block_[r * FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> dloss = block_[(second + r) * FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> marks = block_[(2 * second + r) * FLOATS_PER_BLOCK];
+        const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
         for (uint32_t i = 0; i < rows; ++i) {
-            LongRow(lse[i * FLOATS_PER_BLOCK], dloss[i * FLOATS_PER_BLOCK], row + i);
+            AscendC::Muls(row_, lse[i * FLOATS_PER_BLOCK], 1.0f, blockCount);
+            AscendC::Muls(row_[FLOATS_PER_BLOCK], dloss[i * FLOATS_PER_BLOCK], 1.0f, blockCount);
+            LongRow(row + i);
         }
         ChosenElements(lse, dloss, marks, row, rows);
     }
 
-    __aicore__ inline void LongRow(const AscendC::LocalTensor<float>& lse, const AscendC::LocalTensor<float>& dloss,
-                                   uint64_t row)
+    // lse and dloss in row_.
+    __aicore__ inline void LongRow(uint64_t row)
     {
         for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
             const uint32_t left = cols_ - column;
@@ -155,9 +160,9 @@ private:
             AscendC::LocalTensor<T> outLocal = outQueue_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> x = ToFloat(local, float_, cols);
             const AscendC::LocalTensor<float> y = FloatTarget(outLocal, float_);
-            WithRows<SubOf>(y, x, lse, block);
+            WithRows<SubOf>(y, x, row_, block);
             AscendC::Exp(y, y, static_cast<int32_t>(cols));
-            WithRows<MulOf>(y, y, dloss, block);
+            WithRows<MulOf>(y, y, row_[FLOATS_PER_BLOCK], block);
             FromFloat(outLocal, y, cols);
             inQueue_.FreeTensor(local);
             CopyOut(outLocal, row * cols_ + column, shape);
@@ -226,12 +231,14 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> rowBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> chosenBuf_;
     LabelRows labels_;
     AscendC::LocalTensor<float> value_;
     AscendC::LocalTensor<float> block_;
     AscendC::LocalTensor<float> float_;   // for 16-bit T
     AscendC::LocalTensor<float> work_;    // of short rows
+    AscendC::LocalTensor<float> row_;     // lse and dloss of a long row, a block each
     AscendC::LocalTensor<float> chosen_;  // of long rows, for 16-bit T
 };
 

@@ -50,7 +50,8 @@ public:
         } else {
             pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
-            pipe.InitBuffer(maximaBuf_, (tiling.batchRows + 3) * AscendC::ONE_BLK_SIZE + FLOAT_LANES * sizeof(float));
+            pipe.InitBuffer(maximaBuf_,
+                            (tiling.batchRows + 3) * AscendC::ONE_BLK_SIZE + 2 * FLOAT_LANES * sizeof(float));
             maxima_ = maximaBuf_.template Get<float>();
         }
     }
@@ -111,12 +112,6 @@ private:
                                     uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        AscendC::LocalTensor<T> slots = inQueueChosen_.template AllocTensor<T>();
-        for (uint32_t r = 0; r < rows; ++r) {
-            LoadRows(slots[r * PER_BLOCK], logitsGm_[labels_.Place(row + r)], {1, 1, PER_BLOCK, 1}, true);
-        }
-        inQueueChosen_.EnQue(slots);
-        rows_.template Start<AddOf>(rows, cols_);
         for (uint32_t r = 0; r < rows; ++r) {
             LongRow(row + r, r);
         }
@@ -125,27 +120,45 @@ private:
         // One of the 8 equal maxima of each row; then the label's logits, one a block.
         AscendC::WholeReduceMax(rows_.values, maxima_, static_cast<int32_t>(FLOATS_PER_BLOCK), count, 1, 1, 1,
                                 AscendC::ReduceOrder::ORDER_ONLY_VALUE);
-        slots = inQueueChosen_.template DeQue<T>();
-        const AscendC::LocalTensor<float> wide = ToFloat(slots, chosenBuf_.template Get<float>(), rows * PER_BLOCK);
-        AscendC::WholeReduceSum(loss, wide, 1, count, 1, 1, static_cast<int32_t>(PER_BLOCK / FLOATS_PER_BLOCK));
-        inQueueChosen_.FreeTensor(slots);
+        ChosenLogits(loss, row, rows);
         AscendC::Sub(loss, loss, rows_.values, count);
         AscendC::Sub(loss, lse, loss, count);
         AscendC::Add(lse, lse, rows_.values, count);
     }
 
-    // Maximum and sums of row r of the batch, from tile to tile.
+    // dst = the logits of the labels of some rows, loaded one a block. All labels are read before the first copy: each
+    // is a scalar.
+    __aicore__ inline void ChosenLogits(const AscendC::LocalTensor<float>& dst, uint64_t row, uint32_t rows)
+    {
+        uint64_t places[cross_entropy::BATCH_ROWS];
+        for (uint32_t r = 0; r < rows; ++r) {
+            places[r] = labels_.Place(row + r);
+        }
+        AscendC::LocalTensor<T> slots = inQueueChosen_.template AllocTensor<T>();
+        for (uint32_t r = 0; r < rows; ++r) {
+            LoadRows(slots[r * PER_BLOCK], logitsGm_[places[r]], {1, 1, PER_BLOCK, 1}, true);
+        }
+        inQueueChosen_.EnQue(slots);
+        slots = inQueueChosen_.template DeQue<T>();
+        const AscendC::LocalTensor<float> wide = ToFloat(slots, chosenBuf_.template Get<float>(), rows * PER_BLOCK);
+        AscendC::WholeReduceSum(dst, wide, 1, static_cast<int32_t>(rows), 1, 1,
+                                static_cast<int32_t>(PER_BLOCK / FLOATS_PER_BLOCK));
+        inQueueChosen_.FreeTensor(slots);
+    }
+
+    // Maximum and sums of row r of the batch, from tile to tile; where they are until the row is done does not depend
+    // on r.
     __aicore__ inline void LongRow(uint64_t row, uint32_t r)
     {
-        const AscendC::LocalTensor<float> lanes = rows_.lanes[r * FLOAT_LANES];
-        const AscendC::LocalTensor<float> maximum = maxima_[r * FLOATS_PER_BLOCK];
-        const AscendC::LocalTensor<float> now = maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
-        const AscendC::LocalTensor<float> factor = now[FLOATS_PER_BLOCK];
-        const AscendC::LocalTensor<float> single = now[2 * FLOATS_PER_BLOCK];
-        const AscendC::LocalTensor<float> maxLanes = now[3 * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> maximum = maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> factor = maximum[FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> single = maximum[2 * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> lanes = maximum[3 * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> maxLanes = lanes[FLOAT_LANES];
         const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
         AscendC::Duplicate(maximum, LOWEST_FLOAT, blockCount);
         AscendC::Duplicate(single, LOWEST_FLOAT, blockCount);
+        AscendC::Duplicate(lanes, 0.0f, static_cast<int32_t>(FLOAT_LANES));
         AscendC::Duplicate(maxLanes, LOWEST_FLOAT, static_cast<int32_t>(FLOAT_LANES));
         for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
             const uint32_t left = cols_ - column;
@@ -169,6 +182,8 @@ private:
             FoldLanes<AddOf>(lanes, work_, block);
             inQueue_.FreeTensor(local);
         }
+        AscendC::Muls(rows_.lanes[r * FLOAT_LANES], lanes, 1.0f, static_cast<int32_t>(FLOAT_LANES));
+        AscendC::Muls(maxima_[r * FLOATS_PER_BLOCK], maximum, 1.0f, blockCount);
     }
 
     template <class QUEUE>

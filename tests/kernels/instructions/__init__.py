@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[3]  # where the package lies that is tested
 COUNTS = Path(__file__).with_name("counts.yaml")
 UNIT = "x86-64-v3"  # valgrind knows AVX2, and no AVX-512
+LAUNCHES = " + "  # between launches that take turns
 FEW, MANY = 2, 4  # launches; the third and the fourth are replayed
 
 
@@ -35,7 +36,9 @@ def measured(cases, folder):
 
 def _measured(cases, folder):
     """{(text, dtype): instructions for each element}, one after the other."""
-    arguments = [text.replace(" ", f" {dtype} ", 1) for text, dtype in cases]
+    arguments = [
+        LAUNCHES.join(launch.replace(" ", f" {dtype} ", 1) for launch in text.split(LAUNCHES)) for text, dtype in cases
+    ]
     command = [
         "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p", "--collect-atstart=no",
         "--toggle-collect=AscendC::host::LaunchBlocks*", sys.executable, "-m", "tests.kernels.instructions.count",
@@ -55,6 +58,7 @@ def _measured(cases, folder):
     ]
     result = {}
     for (text, dtype), few, many in zip(cases, totals[::2], totals[1::2], strict=True):
-        elements = max(math.prod(map(int, shape.split(","))) for shape in text.split()[1:])
+        shapes = [shape for launch in text.split(LAUNCHES) for shape in launch.split()[1:]]
+        elements = max(math.prod(map(int, shape.split(","))) for shape in shapes)
         result[text, dtype] = (many - few) / (MANY - FEW) / elements
     return result

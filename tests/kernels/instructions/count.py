@@ -1,8 +1,9 @@
 """Counts instructions: run by `python -m tests.kernels.instructions` under `valgrind --tool=callgrind`.
 
-Arguments: a kernel, a dtype and the shapes of the inputs, "rms_norm float32 64,4100 4100", as often as wanted. Every
-one of them is launched in two processes of its own, a few times in one and more often in the other; the difference is
-what a launch takes when its program is known. Prints the numbers of the processes, for the names of their files.
+Arguments: a kernel, a dtype and the shapes of the inputs, "rms_norm float32 64,4100 4100", as often as wanted; " + "
+stands between those that take turns. Every one is launched in two processes of its own, a few times in one and more
+often in the other; the difference is what a launch takes when its program is known. Prints the numbers of the
+processes, for the names of their files.
 """
 
 import math
@@ -15,7 +16,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 from tests.dtypes import encode
-from tests.kernels.instructions import FEW, MANY
+from tests.kernels.instructions import FEW, LAUNCHES, MANY
 
 
 def prepare(name, dtype, shapes):
@@ -45,13 +46,16 @@ def prepare(name, dtype, shapes):
 
 def main():
     for text in sys.argv[1:]:
-        name, dtype, *shapes = text.split()
-        run = prepare(name, dtype, [tuple(map(int, shape.split(","))) for shape in shapes])
+        launches = [
+            prepare(name, dtype, [tuple(map(int, shape.split(","))) for shape in shapes])
+            for name, dtype, *shapes in map(str.split, text.split(LAUNCHES))
+        ]
         for times in (FEW, MANY):
             child = os.fork()
             if child == 0:
                 for _ in range(times):
-                    run()
+                    for run in launches:
+                        run()
                 os._exit(0)
             if os.waitpid(child, 0)[1] != 0:
                 sys.exit(f"{text} failed")
