@@ -68,7 +68,8 @@ ElementRuns AllElementRuns()
         for (const auto& [byRepeat, byElement] : {std::pair{Layout::REPEAT, Layout::CONTIGUOUS},
                                                   {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
                                                   {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1},
-                                                  {Layout::FOLD, Layout::ACCUMULATE}}) {
+                                                  {Layout::FOLD, Layout::ACCUMULATE},
+                                                  {Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS}}) {
             add(layouts[static_cast<uint32_t>(byRepeat)], layouts[static_cast<uint32_t>(byElement)]);
         }
     }

@@ -115,10 +115,16 @@ void Planner::Record(const Instruction& instruction)
     RecordRows(rows);
 }
 
-// All rows read before one is written: a view of them all is read in place and then replaced as a whole.
+// All rows read before one is written: a view of them all is read in place and then replaced as a whole. Unless they
+// are written to one place.
 void Planner::RecordRows(std::vector<Instruction>& rows)
 {
     bool gapless = true;
+    SetEnds(rows.front());
+    const Operand& first = rows.front().operands[0];
+    if (rows.size() > 1 && rows[1].operands[0].base == first.base) {
+        Overwrite(SpanOf(first), false);
+    }
     for (uint32_t r = 0; r < rows.size(); ++r) {
         SetEnds(rows[r]);
         const Operand& to = rows[r].operands[0];

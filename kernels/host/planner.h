@@ -24,8 +24,9 @@ public:
     void Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
               Plan& plan);
 
-private:
     static constexpr uint32_t MAX_VIEWS = 12;
+
+private:
     void Take(const Instruction& request, int32_t origin);
     void Record(const Instruction& instruction);
     void RecordRows(std::vector<Instruction>& rows);

@@ -24,7 +24,7 @@
 namespace AscendC {
 namespace host {
 
-constexpr uint32_t MAX_ORIGINS = 160;  // of a plan
+constexpr uint32_t MAX_ORIGINS = 288;  // of a plan
 
 // A launch, as far as it matters to what its cores run.
 struct LaunchForm {

@@ -84,7 +84,8 @@ Span SpanOfSweep(const Instruction& first, const Sweep& sweep, uint32_t operand)
     return {o.base, o.base + o.stride * (first.units - 1) + bytes};
 }
 
-// A row may be done with before the next is begun: what is written is read at the same place or not at all.
+// A row may be done with before the next is begun: what is written is read at the same place or not at all. Rows may
+// also be written to one place, as where columns are summed up.
 bool RowsAreApart(const Instruction& first, const Sweep& sweep)
 {
     const Operand& to = first.operands[0];
@@ -95,8 +96,8 @@ bool RowsAreApart(const Instruction& first, const Sweep& sweep)
             return false;
         }
     }
-    return to.stride >= static_cast<int64_t>(SpanOfSweep(first, sweep, 0).end - to.base) -
-                            to.stride * (static_cast<int64_t>(first.units) - 1);
+    return to.stride == 0 || to.stride >= static_cast<int64_t>(SpanOfSweep(first, sweep, 0).end - to.base) -
+                                              to.stride * (static_cast<int64_t>(first.units) - 1);
 }
 
 }  // namespace

@@ -107,22 +107,23 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
+    tiling.chunkRows = std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
     tiling.inBuffers = plan.inBuffers;
     tiling.outBuffers = plan.outBuffers;
-    tiling.tileRows = plan.tileRows;
-    tiling.stepRows = plan.stepRows;
+    // Tiles of a chunk that differ by a row at most, rather than a small one behind large ones.
+    tiling.tileRows = static_cast<uint32_t>(CeilDiv(tiling.chunkRows, CeilDiv(tiling.chunkRows, plan.tileRows)));
+    tiling.stepRows = plan.stepRows == 1 ? 1 : tiling.tileRows;
     tiling.tileCols = plan.tileCols;
     tiling.stride = plan.stride;
     tiling.gemma = gemma ? 1 : 0;
     tiling.inverseCols = 1.0f / static_cast<float>(cols);
-    tiling.chunkRows = std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
     tiling.chunks = static_cast<uint32_t>(CeilDiv(rows, tiling.chunkRows));
 
     LaunchConfig config;
     config.blockDim = CoresFor(std::max<uint32_t>(1, tiling.chunks), moved * rows * cols * bytes, platform);
     tiling.chunksPerCore = static_cast<uint32_t>(CeilDiv(tiling.chunks, config.blockDim));
     config.blockDim = tiling.chunks == 0 ? 1 : static_cast<uint32_t>(CeilDiv(tiling.chunks, tiling.chunksPerCore));
-    tiling.stateRows = plan.tileCols == cols ? plan.tileRows : SPLIT_STATE_ROWS;
+    tiling.stateRows = plan.tileCols == cols ? tiling.tileRows : SPLIT_STATE_ROWS;
     tiling.chunkStride = static_cast<uint32_t>(RoundUp(cols, 128));
     // Whole 512-byte lines of dgamma for each core.
     tiling.reduceCols = static_cast<uint32_t>(

@@ -105,6 +105,13 @@ FOUND = {
         ("set_mask", "counter", 0, 1000),
         ("binary_repeat", "Add", "float32", 0, 8192, 0, 0, 1, (1, 1, 1, 0, 8, 0), False),
     ],
+    "sums of columns that begin with what was loaded": [
+        load(0, 0, 512),
+        *(
+            ("binary_repeat", "Add", "float32", at, 8192 + at, at, 64, 4, (1, 1, 1, 0, 64, 0), True)
+            for at in range(0, 2048, 256)
+        ),
+    ],
     "half accumulation beside a coarser instruction": [
         ("cast", "float16", "float32", 0, 16384, 1, 300),
         ("cast", "float16", "float32", 8192, 32768, 1, 300),
@@ -173,13 +180,13 @@ FOUND = {
         for tile in range(80)
         for call in [
             load(0, 400 * tile, 100),
-            *(("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * (i % 3), 0x3F800000, 100) for i in range(150)),
+            *(("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * (i % 3), 0x3F800000, 100) for i in range(300)),
             store(400 * tile, 0, 100),
         ]
     ],
     "more views than a core keeps": [load(1024 * i, 512 * i, 200) for i in range(20)],
     "more instructions than a core keeps": [
-        ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(200)
+        ("scalar", "Adds", "float32", 4096 * (i % 3), 4096 * ((i + 1) % 3), 0x3F800000, 700) for i in range(300)
     ],
 }
 

@@ -508,6 +508,21 @@ def test_two_collect_in_the_same_lanes(compiler, cols):
     assert_same_when_compiled(compiler, calls, [FLOATS])
 
 
+@pytest.mark.parametrize("op", ["Add", "Max"])
+def test_sums_of_columns(op):
+    """A loop takes all the rows that it adds up."""
+    rows, cols, sums = 3, 640, 3
+    body = [("binary", "Mul", "float32", 2 * SLOT, 0, SLOT, rows * cols)]
+    for at, n in columns(cols):
+        to, row = 4 * at + sums * SLOT, 4 * at + 2 * SLOT
+        body += [("binary_repeat", op, "float32", to, row, to, n, rows, (1, 1, 1, 0, cols // 8, 0), True)]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, on_tiles(body, sums, 4 * rows * cols), [FLOATS, ANY_BITS])
+    products = [text.count(" fmul ") for text in listening.texts if " fmul " in text]
+    assert bool(products) == writes_loops()
+    assert all(count % rows == 0 for count in products)
+
+
 @pytest.mark.parametrize("factor", [0.5, -0.5, 1e4, -1e4])
 @pytest.mark.parametrize("limit", [14.5, 88.0, 200.0, 1e6])
 def test_exp_of_what_is_known_to_be_small(compiler, limit, factor):
