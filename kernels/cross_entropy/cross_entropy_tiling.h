@@ -29,7 +29,8 @@ namespace cross_entropy {
 
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
-constexpr uint32_t TILE_COLS = 8192;
+constexpr uint32_t MAX_TILE_COLS = 16384;                       // of a long row; as many as fit
+constexpr uint32_t LONG_ROW_BYTES = 32 * 1024;                  // what a batch of long rows takes besides its tiles
 constexpr uint32_t ROW_LANE_BYTES = 256;                        // a row's lane sums
 constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;            // and scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
@@ -49,7 +50,10 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     tiling.ignoreIndex = static_cast<int32_t>(ignoreIndex);
     tiling.packed = plan.stride <= PACKED_COLS ? 1 : 0;
     tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, BATCH_ROWS));
-    tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(TILE_COLS, RoundUp(cols, 128)));
+    // Tiles of a row are alike, in whole repeats.
+    const uint64_t fit = std::max<uint64_t>(128, (platform.ubBytes - LONG_ROW_BYTES) / bytesPerElement / 128 * 128);
+    const uint64_t tiles = CeilDiv(cols, std::min<uint64_t>(MAX_TILE_COLS, fit));
+    tiling.tileCols = static_cast<uint32_t>(RoundUp(CeilDiv(cols, tiles), 128));
     tiling.stride = plan.stride;
     LaunchConfig config;
     config.blockDim = CoresFor(rows, rows * cols * bytesMoved, platform);

@@ -20,8 +20,8 @@ SHAPES = [
     (9, 129),
     (5, 1000),
     (35, 1025),  # the first that is walked through in tiles; more rows than a batch of the gradient
-    (3, 8192),  # one tile
-    (70, 8200),  # more rows than a batch, a short second tile
+    (3, 16384),  # one tile on a CPU
+    (70, 16390),  # more rows than a batch, a shorter second tile
     (2, 151936),
 ]
 
@@ -75,10 +75,13 @@ def test_ignored_rows(ignore_index, classes):
     assert np.isfinite(dlogits).all()
 
 
-@pytest.mark.parametrize("label", [0, 1, 20, 8191, 8192, 8209])
-@pytest.mark.parametrize("classes", [21, 8210])
+@pytest.mark.parametrize("label", [0, 1, 20, 8319, 8320, 16409])
+@pytest.mark.parametrize("classes", [21, 16410])
 def test_the_labels_element_is_rounded_like_its_row(classes, label):
-    """It is another column's of the same logit, less 1; the columns beside it are not touched."""
+    """It is another column's of the same logit, less 1; the columns beside it are not touched.
+
+    16410 classes are tiles of 8320 and 8090, on the chip, too.
+    """
     label = min(label, classes - 1)
     logits = np.random.default_rng(0).normal(size=(20, classes)) / 4
     other = (label + 7) % classes
