@@ -99,6 +99,14 @@ struct Arithmetic<Opcode::MIN> {
     }
 };
 template <>
+struct Arithmetic<Opcode::AND> {
+    static HOST_INLINE VF Apply(VF a, VF b) { return AsFloat(AsInt(a) & AsInt(b)); }
+};
+template <>
+struct Arithmetic<Opcode::OR> {
+    static HOST_INLINE VF Apply(VF a, VF b) { return AsFloat(AsInt(a) | AsInt(b)); }
+};
+template <>
 struct Arithmetic<Opcode::ADDS> : Arithmetic<Opcode::ADD> {};
 template <>
 struct Arithmetic<Opcode::MULS> : Arithmetic<Opcode::MUL> {};

@@ -246,7 +246,9 @@ struct ChainBlock {
     HOST_BINARY_LINKS_OF(LINK, MUL) \
     HOST_BINARY_LINKS_OF(LINK, DIV) \
     HOST_BINARY_LINKS_OF(LINK, MAX) \
-    HOST_BINARY_LINKS_OF(LINK, MIN)
+    HOST_BINARY_LINKS_OF(LINK, MIN) \
+    HOST_BINARY_LINKS_OF(LINK, AND) \
+    HOST_BINARY_LINKS_OF(LINK, OR)
 
 // Runs a chain on blocks of N vectors, or of one, not whole; where it stops. Every link jumps to the next: there is no
 // loop and no switch between them.
@@ -259,7 +261,7 @@ uint32_t RunLinks(const ChainLink* links, uint32_t begin, uint32_t end)
 #undef HOST_LINK
 #undef HOST_BINARY_LINK
     static_assert(
-        sizeof(code) / sizeof(code[0]) == static_cast<uint32_t>(BinaryLink(Opcode::MIN, Other::SELF, true)) + 1,
+        sizeof(code) / sizeof(code[0]) == static_cast<uint32_t>(BinaryLink(Opcode::OR, Other::SELF, true)) + 1,
         "HOST_LINKS must name every link");
     ChainBlock<N, WHOLE> block;
     const ChainLink* link = links;

@@ -32,6 +32,12 @@ bool Gapless(const Operand& operand)
     return operand.stride == static_cast<int64_t>(operand.extent);
 }
 
+// May strips of the instruction not begin at every one of so many units?
+bool IsGranular(const Instruction& instruction, uint32_t units)
+{
+    return instruction.granule > 1 && instruction.units / units % instruction.granule != 0;
+}
+
 // May `later` run strip by strip beside `earlier`? At the end of every strip, all that `later` has touched must lie
 // before what `earlier` has still to touch. Both walk evenly, so the first and the last strip decide.
 bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio, uint32_t units)
@@ -141,7 +147,8 @@ void Groups::AddTo(Group& group, uint32_t index)
     }
     const uint32_t elements = instruction.lanes * ratio;
     group.elements = elements > group.elements ? elements : group.elements;
-    group.granular = group.granular || instruction.granule > 1;
+    group.granular = std::any_of(group.members.begin(), group.members.end(),
+                                 [&](uint32_t member) { return IsGranular(instructions_[member], group.units); });
 }
 
 void Groups::Append(const Instruction& instruction)
@@ -155,7 +162,7 @@ void Groups::Append(const Instruction& instruction)
             return;
         }
     }
-    groups_.push_back({{index}, instruction.units, instruction.lanes, instruction.granule > 1});
+    groups_.push_back({{index}, instruction.units, instruction.lanes, IsGranular(instruction, instruction.units)});
 }
 
 // May the last group come apart, so that the instruction joins the later part? Only if that has nothing to do with the
@@ -197,7 +204,9 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
     uint32_t units = group.units;
     if (later.units != units) {
         // Strips of whole units of the coarsest member must stay short.
-        if (group.granular || later.granule > 1) {
+        const uint32_t coarsest = std::min(units, later.units);
+        const auto granular = [&](uint32_t member) { return IsGranular(instructions_[member], coarsest); };
+        if (IsGranular(later, coarsest) || std::any_of(group.members.begin(), group.members.end(), granular)) {
             return false;
         }
         if (later.units > units) {

@@ -63,7 +63,9 @@ enum class Opcode : uint32_t {
     MUL,
     DIV,
     MAX,
-    MIN,  // binary
+    MIN,
+    AND,  // of bits, as which they are in a register, too
+    OR,   // binary
     ADDS,
     MULS,
     MAXS,
@@ -126,7 +128,7 @@ enum class Link : uint8_t {
     BINARY  // and those behind it: see BinaryLink
 };
 
-constexpr uint32_t BINARY_OPCODES = 6;  // the first of Opcode
+constexpr uint32_t BINARY_OPCODES = 8;  // the first of Opcode
 
 // The second operand: elements (of 16 bits: cast to float), a DataBlock, or the value itself.
 enum class Other : uint32_t { STREAM, STREAM_HALF, STREAM_BFLOAT16, BLOCK, SELF, COUNT };
@@ -184,6 +186,7 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn reduceMax;
     RunFn reduceMin;
+    // Of an odd number of elements; two together are floats to `arithmetic`.
     RunFn bitwise[2][2];      // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits
     RunFn fill[2];            // by element size 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element

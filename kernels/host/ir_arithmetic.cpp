@@ -70,6 +70,10 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
         }
         case Opcode::DIV:
             return Op("fdiv", a, b);
+        case Opcode::AND:
+            return AsFloat(IntOp("and", AsInt(a), AsInt(b)));
+        case Opcode::OR:
+            return AsFloat(IntOp("or", AsInt(a), AsInt(b)));
         default:
             return Select(Compare("uno", a, a), a, OfNumbers(opcode, a, b));
     }

@@ -166,8 +166,14 @@ struct Member {
     bool compiles = false;
 };
 
-// What an instruction does to each row, as a chain does it to elements; empty: that cannot be said.
-std::vector<ChainItem> RowItems(const Instruction& instruction)
+// Does a DataBlock that all of them share begin anew with every row of so many?
+bool BlocksFit(uint32_t elements)
+{
+    return elements % (ONE_BLK_SIZE / sizeof(float)) == 0;
+}
+
+// What an instruction does to each row of so many elements, as a chain does it to elements; empty: that cannot be said.
+std::vector<ChainItem> RowItems(const Instruction& instruction, uint32_t elements)
 {
     Instruction byElement = instruction;
     if (instruction.lanes > 1) {
@@ -184,7 +190,7 @@ std::vector<ChainItem> RowItems(const Instruction& instruction)
                       : std::vector<ChainItem>{};
     }
     const bool blocks = meaning.layout != Layout::CONTIGUOUS;
-    if (blocks && (!byRow || meaning.kind != Meaning::BINARY)) {
+    if (blocks && (meaning.kind != Meaning::BINARY || !(byRow || BlocksFit(elements)))) {
         return {};
     }
     const ChainItem store{StoreLink(meaning.to), 0.0f, &operands[0]};
@@ -242,6 +248,15 @@ std::vector<ChainItem> CopyItems(const Instruction& copy, LinkAccess access)
     return {{LoadLink(type), 0.0f, &operands[1]}, {StoreLink(type), 0.0f, &operands[0]}};
 }
 
+// May a chain go over rows of so many elements, each anew?
+bool MayGoByRow(const std::vector<ChainItem>& chain, uint32_t elements)
+{
+    return elements <= MAX_ROW_ELEMENTS && std::all_of(chain.begin(), chain.end(), [elements](const ChainItem& item) {
+               const LinkAccess access = AccessOf(item.link);
+               return access != LinkAccess::LANES && (access != LinkAccess::BLOCK || BlocksFit(elements));
+           });
+}
+
 // `copied`: the type of elements that a copy is one of.
 Member MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
                 LinkAccess copied)
@@ -249,6 +264,9 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     const Instruction& instruction = instructions[step.parts[0]];
     const uint32_t ratio = instruction.units / group.units;
     Member member{index, group.units, 0, step.items, {}, false};
+    if (!step.items.empty() && ratio > 1 && MayGoByRow(step.items, ratio)) {
+        member.rowElements = ratio;
+    }
     if (step.items.empty()) {
         const bool copies = copied != LinkAccess::NONE;
         const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(copied) : instruction.lanes;
@@ -257,7 +275,7 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
         const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1);
         member.items = !fits    ? std::vector<ChainItem>{}
                        : copies ? CopyItems(instruction, copied)
-                                : RowItems(instruction);
+                                : RowItems(instruction, member.rowElements);
     }
     for (const ChainItem& item : member.items) {
         if (item.operand != nullptr) {

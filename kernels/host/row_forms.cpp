@@ -33,20 +33,6 @@ bool IsOnColumns(const Instruction& instruction)
            to.stride % (to.extent / instruction.lanes) == 0;
 }
 
-// How many requests from here on do the same to rows of elements that follow each other in the Unified Buffer.
-uint32_t RowsFrom(const Instruction* requests, uint32_t count)
-{
-    const Instruction& first = requests[0];
-    const int64_t step = first.operands[0].stride * first.units;
-    uint32_t rows = 1;
-    while (rows < count && requests[rows].request == RequestKind::VECTOR && requests[rows].run == first.run &&
-           requests[rows].units == first.units &&
-           requests[rows].operands[0].base == requests[rows - 1].operands[0].base + step) {
-        ++rows;
-    }
-    return rows > 1 && (IsElementWise(first) || IsOnColumns(first)) ? rows : 1;
-}
-
 // How many elements lie between the first of this instruction and the first of the next row.
 uint32_t RowUnitsOf(const Instruction& instruction)
 {
@@ -75,6 +61,39 @@ bool GoesOn(const Instruction& last, const Instruction& next, bool folds)
         }
     }
     return true;
+}
+
+// Requests from here on that do the same to rows of elements that follow each other in the Unified Buffer.
+struct RowRequests {
+    uint32_t rows = 1;
+    uint32_t each = 1;  // for a row, one or, on neighbouring columns of it, several
+};
+
+RowRequests RowsFrom(const Instruction* requests, uint32_t count)
+{
+    const Instruction& first = requests[0];
+    RowRequests found;
+    if (!IsElementWise(first) && !IsOnColumns(first)) {
+        return found;
+    }
+    while (found.each < count && GoesOn(requests[found.each - 1], requests[found.each], false)) {
+        ++found.each;
+    }
+    const Instruction* const second = requests + found.each;
+    // All operands are as far from those of the row before as the second row's from the first row's.
+    const auto isNext = [&](const Instruction& next) {
+        bool same = next.request == RequestKind::VECTOR && next.run == first.run && next.units == first.units;
+        for (uint32_t i = 0; i < first.operandCount && same; ++i) {
+            const int64_t step =
+                i == 0 ? first.operands[0].stride * first.units : second->operands[i].base - first.operands[i].base;
+            same = next.operands[i].base == first.operands[i].base + step * found.rows;
+        }
+        return same;
+    };
+    while ((found.rows + 1) * found.each <= count && isNext(requests[found.rows * found.each])) {
+        ++found.rows;
+    }
+    return found;
 }
 
 Span SpanOfSweep(const Instruction& first, const Sweep& sweep, uint32_t operand)
@@ -167,9 +186,9 @@ void RowForms::Find(const Instruction* requests, uint32_t count)
             Add(request.units, sweep.columns, MIN_ROW_UNITS);
             i += sweep.length - 1;
         } else if (request.request == RequestKind::VECTOR) {
-            const uint32_t rows = RowsFrom(requests + i, count - i);
-            Add(rows, RowUnitsOf(request), request.lanes > 1 ? MIN_ROW_UNITS_OF_COLUMNS : MIN_ROW_UNITS);
-            i += rows - 1;
+            const RowRequests found = RowsFrom(requests + i, count - i);
+            Add(found.rows, RowUnitsOf(request), request.lanes > 1 ? MIN_ROW_UNITS_OF_COLUMNS : MIN_ROW_UNITS);
+            i += found.rows * found.each - 1;
         } else if (request.request == RequestKind::COPY_IN || request.request == RequestKind::COPY_OUT) {
             int64_t gmStride = 0;
             const Rows rows = RowsOf(request, request.request == RequestKind::COPY_OUT ? 1 : 0, gmStride);

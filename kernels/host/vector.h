@@ -396,21 +396,31 @@ void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
 
 namespace host {
 
+// Of two elements at once, as bits of a float, so that chains and loops may take part in it.
 template <typename T>
-void IssueBitwise(RunFn run, const Source* sources, bool block, uint32_t count)
+void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t count)
 {
     static_assert(std::is_same<T, uint16_t>::value || std::is_same<T, int16_t>::value, "And, Or: 16-bit integers only");
     if (count == 0) {
         return;
     }
+    const bool pairs = count % 2 == 0;
+    const uint32_t size = pairs ? sizeof(float) : sizeof(T);
+    const uint32_t layout = static_cast<uint32_t>(block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
     Instruction& instruction = Core::Current().Next();
-    instruction.run = run;
-    instruction.units = count;
-    instruction.granule = block ? RepeatLanes<T>() : 1;
+    instruction.run =
+        pairs
+            ? g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementType::FLOAT)][layout]
+            : g_vectorUnit->bitwise[opcode == Opcode::OR][block];
+    instruction.units = count * sizeof(T) / size;
+    instruction.granule = block ? ONE_REPEAT_BYTE_SIZE / size : 1;
     instruction.operandCount = 3;
-    instruction.operands[0] = ByElement(sources[0]);
-    instruction.operands[1] = ByElement(sources[1]);
-    instruction.operands[2] = block ? Operand{sources[2].base, 0, ONE_BLK_SIZE} : ByElement(sources[2]);
+    for (uint32_t i = 0; i < 3; ++i) {
+        instruction.operands[i] = {sources[i].base, size, size};
+    }
+    if (block) {
+        instruction.operands[2] = {sources[2].base, 0, ONE_BLK_SIZE};
+    }
     Core::Current().Issue();
 }
 
@@ -427,31 +437,31 @@ inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatPar
 
 }  // namespace host
 
-#define ASCENDC_HOST_BITWISE(NAME, INDEX)                                                                              \
-    template <typename T>                                                                                              \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
-              const int32_t& count HOST_WHERE)                                                                         \
-    {                                                                                                                  \
-        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                         \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
-        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][0], sources, false, static_cast<uint32_t>(count));    \
-    }                                                                                                                  \
-    template <typename T, bool isSetMask = true>                                                                       \
-    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
-              [[maybe_unused]] uint64_t mask, [[maybe_unused]] const uint8_t repeatTimes,                              \
-              const BinaryRepeatParams& params HOST_WHERE)                                                             \
-    {                                                                                                                  \
-        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),                   \
-                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),                \
-                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),             \
-                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride)));           \
-        host::CheckBitwise(#NAME, isSetMask, params);                                                                  \
-        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};              \
-        host::IssueBitwise<T>(host::g_vectorUnit->bitwise[INDEX][1], sources, true, host::Core::Current().mask.count); \
+#define ASCENDC_HOST_BITWISE(NAME, OPCODE)                                                                   \
+    template <typename T>                                                                                    \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,             \
+              const int32_t& count HOST_WHERE)                                                               \
+    {                                                                                                        \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));               \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};    \
+        host::IssueBitwise<T>(host::Opcode::OPCODE, sources, false, static_cast<uint32_t>(count));           \
+    }                                                                                                        \
+    template <typename T, bool isSetMask = true>                                                             \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,             \
+              [[maybe_unused]] uint64_t mask, [[maybe_unused]] const uint8_t repeatTimes,                    \
+              const BinaryRepeatParams& params HOST_WHERE)                                                   \
+    {                                                                                                        \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),         \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),      \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),   \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride))); \
+        host::CheckBitwise(#NAME, isSetMask, params);                                                        \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};    \
+        host::IssueBitwise<T>(host::Opcode::OPCODE, sources, true, host::Core::Current().mask.count);        \
     }
 
-ASCENDC_HOST_BITWISE(And, 0)
-ASCENDC_HOST_BITWISE(Or, 1)
+ASCENDC_HOST_BITWISE(And, AND)
+ASCENDC_HOST_BITWISE(Or, OR)
 #undef ASCENDC_HOST_BITWISE
 
 // ---- fill and rearrange

@@ -235,9 +235,12 @@ private:
         const uint32_t count = tile.Heads() * tiling_.stride;
         const uint32_t turned = rest_ == 0 ? tiling_.stride : tiling_.turned;
         AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
+        AscendC::LocalTensor<float> partner;
+        if (tiling_.interleave != 0) {
+            partner = Partners(count);
+        }
         const AscendC::LocalTensor<float> x = ToFloat(xLocal, float_, count);
         if (tiling_.interleave != 0) {
-            const AscendC::LocalTensor<float> partner = Partners(yLocal, count);
             WithTable<MulOf>(turned_, partner, table_.Sin(), tile, tiling_.turned);
         } else {
             const uint32_t h = tiling_.halfStride;
@@ -264,26 +267,24 @@ private:
         }
     }
 
-    // The neighbour of every element: the next one at even places, the one before at odd places. y is scratch.
-    __aicore__ inline AscendC::LocalTensor<float> Partners(const AscendC::LocalTensor<T>& yLocal, uint32_t count)
+    // The neighbour of every element: the next one at even places, the one before at odd places.
+    __aicore__ inline AscendC::LocalTensor<float> Partners(uint32_t count)
     {
         AscendC::LocalTensor<T> next = inQueueNext_.template DeQue<T>();
         AscendC::LocalTensor<T> before = inQueueBefore_.template DeQue<T>();
         const uint32_t bits = count * static_cast<uint32_t>(sizeof(T) / sizeof(uint16_t));
         const AscendC::LocalTensor<uint16_t> masks = maskBuf_.template Get<uint16_t>();
         const AscendC::LocalTensor<T> partner = Partner();
-        const AscendC::LocalTensor<uint16_t> even = partner.template ReinterpretCast<uint16_t>();
-        const AscendC::LocalTensor<uint16_t> odd = yLocal.template ReinterpretCast<uint16_t>();
+        const AscendC::LocalTensor<uint16_t> even = next.template ReinterpretCast<uint16_t>();
+        const AscendC::LocalTensor<uint16_t> odd = before.template ReinterpretCast<uint16_t>();
         const AscendC::BinaryRepeatParams block(1, 1, 0, 8, 8, 0);
         AscendC::SetMaskCount();
         AscendC::SetVectorMask<uint16_t, AscendC::MaskMode::COUNTER>(0, bits);
-        AscendC::And<uint16_t, false>(even, next.template ReinterpretCast<uint16_t>(), masks, AscendC::MASK_PLACEHOLDER,
-                                      1, block);
-        AscendC::And<uint16_t, false>(odd, before.template ReinterpretCast<uint16_t>(),
-                                      masks[AscendC::ONE_BLK_SIZE / sizeof(uint16_t)], AscendC::MASK_PLACEHOLDER, 1,
-                                      block);
+        AscendC::And<uint16_t, false>(even, even, masks, AscendC::MASK_PLACEHOLDER, 1, block);
+        AscendC::And<uint16_t, false>(odd, odd, masks[AscendC::ONE_BLK_SIZE / sizeof(uint16_t)],
+                                      AscendC::MASK_PLACEHOLDER, 1, block);
         EndCounterMode();
-        AscendC::Or(even, even, odd, static_cast<int32_t>(bits));
+        AscendC::Or(partner.template ReinterpretCast<uint16_t>(), even, odd, static_cast<int32_t>(bits));
         inQueueNext_.FreeTensor(next);
         inQueueBefore_.FreeTensor(before);
         return ToFloat(partner, turned_, count);
