@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "types.h"
 
@@ -55,29 +56,47 @@ Meanings AllMeanings()
 
 using ElementRuns = std::unordered_map<RunFn, RunFn>;
 
-ElementRuns AllElementRuns()
+// The loops of two layouts that do the same, one by repeats and one by elements.
+template <class F>
+void ForEachPair(const std::vector<std::pair<Layout, Layout>>& layouts, F&& add)
 {
-    ElementRuns runs;
-    const auto add = [&](RunFn byRepeat, RunFn byElement) {
+    const auto addPair = [&add](RunFn byRepeat, RunFn byElement) {
         if (byRepeat != nullptr && byElement != nullptr) {
-            runs.emplace(byRepeat, byElement);
+            add(byRepeat, byElement);
         }
     };
     for (const auto& types : g_vectorUnit->arithmetic) {
-        const auto& layouts = types[static_cast<uint32_t>(ElementType::FLOAT)];
-        for (const auto& [byRepeat, byElement] : {std::pair{Layout::REPEAT, Layout::CONTIGUOUS},
-                                                  {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
-                                                  {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1},
-                                                  {Layout::FOLD, Layout::ACCUMULATE},
-                                                  {Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS}}) {
-            add(layouts[static_cast<uint32_t>(byRepeat)], layouts[static_cast<uint32_t>(byElement)]);
+        const auto& runs = types[static_cast<uint32_t>(ElementType::FLOAT)];
+        for (const auto& [byRepeat, byElement] : layouts) {
+            addPair(runs[static_cast<uint32_t>(byRepeat)], runs[static_cast<uint32_t>(byElement)]);
         }
     }
     for (const auto& from : g_vectorUnit->cast) {
         for (const auto& to : from) {
-            add(to[1], to[0]);
+            addPair(to[1], to[0]);
         }
     }
+}
+
+ElementRuns AllElementRuns()
+{
+    ElementRuns runs;
+    ForEachPair({{Layout::REPEAT, Layout::CONTIGUOUS},
+                 {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
+                 {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1},
+                 {Layout::FOLD, Layout::ACCUMULATE},
+                 {Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS}},
+                [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byRepeat, byElement); });
+    return runs;
+}
+
+ElementRuns AllRepeatRuns()
+{
+    ElementRuns runs;
+    ForEachPair({{Layout::REPEAT, Layout::CONTIGUOUS},
+                 {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
+                 {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1}},
+                [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byElement, byRepeat); });
     return runs;
 }
 
@@ -86,6 +105,13 @@ ElementRuns AllElementRuns()
 RunFn ElementRunOf(RunFn run)
 {
     static const ElementRuns runs = AllElementRuns();
+    const auto found = runs.find(run);
+    return found == runs.end() ? nullptr : found->second;
+}
+
+RunFn RepeatRunOf(RunFn run)
+{
+    static const ElementRuns runs = AllRepeatRuns();
     const auto found = runs.find(run);
     return found == runs.end() ? nullptr : found->second;
 }

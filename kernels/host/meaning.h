@@ -24,6 +24,8 @@ Meaning MeaningOf(const Instruction& instruction);
 // The loop that does to the elements of one repeat what `run`, an instruction by repeats, does to many repeats; null:
 // there is none.
 RunFn ElementRunOf(RunFn run);
+// The other way round, for element-wise instructions.
+RunFn RepeatRunOf(RunFn run);
 
 }  // namespace host
 }  // namespace AscendC

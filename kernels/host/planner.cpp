@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "meaning.h"
 #include "types.h"
 
 namespace AscendC {
@@ -10,6 +11,7 @@ namespace host {
 namespace {
 
 constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
+constexpr uint32_t FLOATS_OF_BLOCK = ONE_BLK_SIZE / sizeof(float);
 
 uint32_t StripOf(const Group& group)
 {
@@ -105,6 +107,10 @@ void Planner::Take(const Instruction& request, int32_t origin)
 void Planner::Record(const Instruction& instruction)
 {
     const uint32_t rowUnits = rowForms_.RowUnits(instruction);
+    if (rowUnits == instruction.units) {
+        std::vector<Instruction> whole{ByRowsOfView(instruction)};
+        return RecordRows(whole);
+    }
     std::vector<Instruction> rows(instruction.units / rowUnits, instruction);
     for (uint32_t r = 0; r < rows.size(); ++r) {
         rows[r].units = rowUnits;
@@ -113,6 +119,42 @@ void Planner::Record(const Instruction& instruction)
         }
     }
     RecordRows(rows);
+}
+
+// An instruction on the elements of short rows that lie apart in global memory reads them in place if a unit is a row.
+Instruction Planner::ByRowsOfView(const Instruction& instruction) const
+{
+    constexpr uint32_t MOST = 256;  // elements of a row; with more, no loop goes from row to row
+    Instruction byRow = instruction;
+    byRow.run = instruction.lanes == 1 ? RepeatRunOf(instruction.run) : nullptr;
+    if (byRow.run == nullptr) {
+        return instruction;
+    }
+    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
+        const Operand& operand = instruction.operands[i];
+        const auto apart = std::find_if(views_.begin(), views_.end(), [&operand](const View& view) {
+            return view.rows.rows > 1 && view.rows.stride == view.rows.rowBytes && view.ub.begin <= operand.base &&
+                   operand.base < view.ub.end && (operand.base - view.ub.begin) % view.rows.stride == 0;
+        });
+        if (apart == views_.end() || operand.stride == 0) {
+            continue;
+        }
+        const uint32_t elements = apart->rows.rowBytes / operand.extent;
+        if (elements > MOST || elements * operand.extent != apart->rows.rowBytes || instruction.units % elements != 0 ||
+            (instruction.granule > 1 && elements % FLOATS_OF_BLOCK != 0)) {
+            continue;
+        }
+        byRow.units = instruction.units / elements;
+        byRow.lanes = elements;
+        byRow.granule = 1;
+        for (uint32_t k = 0; k < byRow.operandCount; ++k) {
+            Operand& row = byRow.operands[k];
+            row.extent *= row.stride == 0 ? 1 : elements;
+            row.stride *= elements;
+        }
+        return byRow;
+    }
+    return instruction;
 }
 
 // All rows read before one is written: a view of them all is read in place and then replaced as a whole. Unless they

@@ -487,11 +487,11 @@ HOST_INLINE V Bitwise(V a, V b)
     return OR ? a | b : a & b;
 }
 
-template <bool OR, bool BLOCK, typename T>
+template <bool OR, bool BLOCK>
 void RunBitwise(const Instruction& self, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t PERIOD = sizeof(VI) > ONE_BLK_SIZE ? sizeof(VI) : ONE_BLK_SIZE;
-    const uint64_t bytes = (end - begin) * sizeof(T);
+    const uint64_t bytes = (end - begin) * sizeof(uint16_t);
     char* dst = At<char>(self, 0, begin);
     const char* a = At<char>(self, 1, begin);
     const char* b = At<char>(self, 2, begin);
@@ -720,16 +720,6 @@ void FillArithmetic(VectorUnit& unit, ElementType type)
     }
 }
 
-template <bool OR>
-void FillBitwise(VectorUnit& unit, Opcode opcode)
-{
-    RunFn* row = unit.arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementType::FLOAT)];
-    row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunBitwise<OR, false, uint32_t>;
-    row[static_cast<uint32_t>(Layout::BROADCAST1)] = RunBitwise<OR, true, uint32_t>;
-    unit.bitwise[OR][0] = RunBitwise<OR, false, uint16_t>;
-    unit.bitwise[OR][1] = RunBitwise<OR, true, uint16_t>;
-}
-
 template <typename To, typename From>
 void FillCast(VectorUnit& unit, ElementType to, ElementType from)
 {
@@ -765,8 +755,12 @@ const VectorUnit& Table(const char* name)
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
-        FillBitwise<false>(unit, Opcode::AND);
-        FillBitwise<true>(unit, Opcode::OR);
+        FillBinary<Opcode::AND, float>(unit, ElementType::FLOAT);
+        FillBinary<Opcode::OR, float>(unit, ElementType::FLOAT);
+        unit.bitwise[0][0] = RunBitwise<false, false>;
+        unit.bitwise[0][1] = RunBitwise<false, true>;
+        unit.bitwise[1][0] = RunBitwise<true, false>;
+        unit.bitwise[1][1] = RunBitwise<true, true>;
         unit.fill[0] = RunFill<uint16_t>;
         unit.fill[1] = RunFill<uint32_t>;
         unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
