@@ -523,6 +523,52 @@ def test_sums_of_columns(op):
     assert all(count % rows == 0 for count in products)
 
 
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_bits_of_neighbours(narrow):
+    """And and Or of two elements of 16 bits are those of a float to a loop: each element gets its neighbour."""
+    count, width, size = 1024, 4 if narrow is None else 2, 8 * 1024
+    after, before, turned, masks = (slot * SLOT for slot in (1, 2, 3, 4))
+    words = width * count // 2
+    kept = [0xFFFFFFFF, 0] if narrow is None else [0xFFFF, 0xFFFF]  # bits of even elements, in words
+    calls = [("set", masks + 4 * i, kept[i % 2] ^ (0xFFFFFFFF if i >= 8 else 0)) for i in range(16)]
+    for tile in range(3):
+        calls += [load(1, size * tile + width, width * count), load(2, size * tile + 256 - width, width * count)]
+        calls += [
+            ("bitwise", False, after, after, masks, words, True),
+            ("bitwise", False, before, before, masks + 32, words, True),
+            ("bitwise", True, turned, after, before, words, False),
+        ]
+        if narrow is not None:
+            calls += [("cast", "float32", narrow, 5 * SLOT, turned, 0, count)]
+        value = turned if narrow is None else 5 * SLOT
+        calls += [("binary", "Mul", "float32", 6 * SLOT, value, value, count), store(32768 + size * tile, 6, 4 * count)]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    if narrow is None:  # a loop for all that is done
+        assert any(" and <" in t and " or <" in t and " fmul " in t for t in listening.texts) == writes_loops()
+
+
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_short_rows_that_lie_apart(narrow):
+    """Instructions on all of them read them where they are, row by row."""
+    rows, cols, width = 12, 128, 4 if narrow is None else 2
+    stride, count = width * cols + 96, rows * cols
+    calls = []
+    for tile in range(3):
+        calls += [("copy_in_pad", "float32", 0, 9000 * tile, (rows, width * cols, 96, 0), False, (0, 0, 0))]
+        calls += [] if narrow is None else [("cast", "float32", narrow, SLOT, 0, 0, count)]
+        value = 0 if narrow is None else SLOT
+        calls += [
+            ("scalar", "Muls", "float32", 2 * SLOT, value, bits(1.5), count),
+            *with_block("Sub", 2 * SLOT, 2 * SLOT, count, False),
+            ("binary", "Max", "float32", 3 * SLOT, 2 * SLOT, 2 * SLOT, count),
+            store(32768 + 8192 * tile, 3, 4 * count),
+        ]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    assert any(f"mul i64 %i, {stride}" in text for text in listening.texts) == writes_loops()
+
+
 @pytest.mark.parametrize("factor", [0.5, -0.5, 1e4, -1e4])
 @pytest.mark.parametrize("limit", [14.5, 88.0, 200.0, 1e6])
 def test_exp_of_what_is_known_to_be_small(compiler, limit, factor):
