@@ -86,7 +86,7 @@ public:
 
 private:
     static constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(T);
-    static constexpr uint32_t CHOSEN_ROWS = 16;  // long rows whose labels' elements are stored together
+    static constexpr uint32_t CHOSEN_ROWS = LabelRows::PLACES;  // long rows whose labels' elements are stored together
 
     // lse and dloss (0 where ignored) of the rows, each 8 times.
     __aicore__ inline void LoadValues(uint64_t row, uint32_t rows, uint32_t second)
@@ -179,9 +179,7 @@ private:
         const uint32_t count = rows * PER_BLOCK;
         const Rows one{1, 1, PER_BLOCK, 1};
         uint64_t places[CHOSEN_ROWS];
-        for (uint32_t r = 0; r < rows; ++r) {
-            places[r] = labels_.Place(row + r);
-        }
+        labels_.Places(places, row, rows);
         AscendC::LocalTensor<T> local = inQueueChosen_.template AllocTensor<T>();
         for (uint32_t r = 0; r < rows; ++r) {
             LoadRows(local[r * PER_BLOCK], logitsGm_[places[r]], one, true);

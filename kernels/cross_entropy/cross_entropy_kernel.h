@@ -126,17 +126,18 @@ private:
         AscendC::Add(lse, lse, rows_.values, count);
     }
 
-    // dst = the logits of the labels of some rows, loaded one a block. All labels are read before the first copy: each
-    // is a scalar.
+    // dst = the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some at a
+    // time.
     __aicore__ inline void ChosenLogits(const AscendC::LocalTensor<float>& dst, uint64_t row, uint32_t rows)
     {
-        uint64_t places[cross_entropy::BATCH_ROWS];
-        for (uint32_t r = 0; r < rows; ++r) {
-            places[r] = labels_.Place(row + r);
-        }
+        uint64_t places[LabelRows::PLACES];
         AscendC::LocalTensor<T> slots = inQueueChosen_.template AllocTensor<T>();
-        for (uint32_t r = 0; r < rows; ++r) {
-            LoadRows(slots[r * PER_BLOCK], logitsGm_[places[r]], {1, 1, PER_BLOCK, 1}, true);
+        for (uint32_t done = 0; done < rows; done += LabelRows::PLACES) {
+            const uint32_t count = rows - done < LabelRows::PLACES ? rows - done : LabelRows::PLACES;
+            labels_.Places(places, row + done, count);
+            for (uint32_t r = 0; r < count; ++r) {
+                LoadRows(slots[(done + r) * PER_BLOCK], logitsGm_[places[r]], {1, 1, PER_BLOCK, 1}, true);
+            }
         }
         inQueueChosen_.EnQue(slots);
         slots = inQueueChosen_.template DeQue<T>();

@@ -13,6 +13,8 @@ namespace ms_ascend_ops {
 
 class LabelRows {
 public:
+    static constexpr uint32_t PLACES = 16;  // that are told at a time
+
     __aicore__ inline void Init(GM_ADDR labels, const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {
         cols_ = tiling.cols;
@@ -124,11 +126,15 @@ public:
         return (count + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
     }
 
-    // Where in the logits the label's element of a row is, or the row's first element where the label is no column.
-    __aicore__ inline uint64_t Place(uint64_t row) const
+    // Where in the logits the labels' elements of up to PLACES rows are, or a row's first element where the label is no
+    // column.
+    __aicore__ inline void Places(uint64_t* places, uint64_t row, uint32_t rows) const
     {
-        const int32_t label = labelsGm_.GetValue(row);
-        return row * cols_ + (label >= 0 && static_cast<uint32_t>(label) < cols_ ? static_cast<uint32_t>(label) : 0);
+        for (uint32_t r = 0; r < rows; ++r) {
+            const int32_t label = labelsGm_.GetValue(row + r);
+            const bool isColumn = label >= 0 && static_cast<uint32_t>(label) < cols_;
+            places[r] = (row + r) * cols_ + (isColumn ? static_cast<uint32_t>(label) : 0);
+        }
     }
 
 private:

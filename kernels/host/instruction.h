@@ -64,8 +64,8 @@ enum class Opcode : uint32_t {
     DIV,
     MAX,
     MIN,
-    AND,  // of bits, as which they are in a register, too
-    OR,   // binary
+    AND,
+    OR,  // binary; these two on the bits of floats
     ADDS,
     MULS,
     MAXS,
@@ -186,8 +186,9 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn reduceMax;
     RunFn reduceMin;
-    // Of an odd number of elements; two together are floats to `arithmetic`.
-    RunFn bitwise[2][2];      // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits
+    // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
+    // number: otherwise two are the bits of a float, and `arithmetic` has it.
+    RunFn bitwise[2][2];
     RunFn fill[2];            // by element size 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element

@@ -261,12 +261,13 @@ private:
         const std::string begin = byRow_ ? base : ir_.Let(element + base + ", i64 %i");
         return ir_.Let(element + begin + ", i64 " + std::to_string((first_ + k) * lanes_));
     }
-    static const char* Alignment(const char* type) { return type[0] == 'f' ? ", align 4" : ", align 2"; }
+    // Of floats, too: two elements of 16 bits may be the bits of one (And, Or).
+    static constexpr const char* ALIGNED = ", align 2";
     // The lanes behind the last valid one are zeros.
     std::string Load(const LoopLink& link, uint32_t k, const char* type)
     {
         const std::string part = IrBuilder::Vector(valid_, type);
-        const std::string some = ir_.Let("load " + part + ", ptr " + Address(link, k, type) + Alignment(type));
+        const std::string some = ir_.Let("load " + part + ", ptr " + Address(link, k, type) + ALIGNED);
         if (valid_ == lanes_) {
             return some;
         }
@@ -287,7 +288,7 @@ private:
         const uint32_t piece = STREAMED_BYTES / (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
         const std::string address = Address(link, k, type);
         if (!form_.streams || !form_.MayStream(link) || elements % piece != 0) {
-            ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + Alignment(type));
+            ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + ALIGNED);
             return;
         }
         const uint32_t whole = elements * STREAMED_BYTES / piece;  // bytes

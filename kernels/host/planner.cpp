@@ -140,8 +140,9 @@ Instruction Planner::ByRowsOfView(const Instruction& instruction) const
             continue;
         }
         const uint32_t elements = apart->rows.rowBytes / operand.extent;
-        if (elements > MOST || elements * operand.extent != apart->rows.rowBytes || instruction.units % elements != 0 ||
-            (instruction.granule > 1 && elements % FLOATS_OF_BLOCK != 0)) {
+        const bool rows = elements * operand.extent == apart->rows.rowBytes && instruction.units > elements &&
+                          instruction.units % elements == 0;
+        if (!rows || elements > MOST || (instruction.granule > 1 && elements % FLOATS_OF_BLOCK != 0)) {
             continue;
         }
         byRow.units = instruction.units / elements;
