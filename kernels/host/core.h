@@ -108,7 +108,7 @@ private:
     static constexpr uint32_t MAX_REQUESTS = 256;  // of a program
     static_assert(Planner::MAX_VIEWS + MAX_REQUESTS <= MAX_ORIGINS, "each may have memory of its own");
     static constexpr uint32_t LONG_PROGRAM = 48;   // ends before the next copy in
-    static constexpr uint32_t MAX_PROGRAMS = 256;  // cross entropy of long rows and its gradient take 150
+    static constexpr uint32_t MAX_PROGRAMS = 256;  // cross entropy of long rows and its gradient take 200
     static constexpr uint32_t MAX_VARIANTS = 4;    // of a program
     static constexpr uint64_t NOBODY = 0;          // what follows is not known
     static constexpr uint64_t END = 1;             // nothing follows
