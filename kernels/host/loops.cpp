@@ -89,8 +89,6 @@ constexpr uint32_t MAX_LOOP_OPERANDS = 32;  // of several steps
 static_assert(MAX_LINKS <= 64, "LoopForm has a bit for each operand of a chain");
 // How far back a loop is looked for that a step goes on with.
 constexpr uint32_t MAX_BACK = 64;
-// The code of a row has no inner loop.
-constexpr uint32_t MAX_ROW_ELEMENTS = 256;
 // Columns of a row are told apart by so many, whole vectors of any CPU.
 constexpr uint32_t COLUMNS = 16;
 
@@ -165,12 +163,6 @@ struct Member {
     Touches touches;
     bool compiles = false;
 };
-
-// Does a DataBlock that all of them share begin anew with every row of so many?
-bool BlocksFit(uint32_t elements)
-{
-    return elements % (ONE_BLK_SIZE / sizeof(float)) == 0;
-}
 
 // What an instruction does to each row of so many elements, as a chain does it to elements; empty: that cannot be said.
 std::vector<ChainItem> RowItems(const Instruction& instruction, uint32_t elements)

@@ -17,12 +17,22 @@
 #include "instruction.h"
 #include "ranges.h"
 #include "steps.h"
+#include "types.h"
 
 namespace AscendC {
 namespace host {
 
 // A loop over elements takes so many at a time, and leaves what is left to the chains.
 constexpr uint32_t LOOP_ELEMENTS = 128;
+
+// A loop over rows: the code of a row has no inner loop.
+constexpr uint32_t MAX_ROW_ELEMENTS = 256;
+
+// Does a DataBlock that all rows of so many elements share begin anew with each of them?
+constexpr bool BlocksFit(uint32_t elements)
+{
+    return elements % (ONE_BLK_SIZE / sizeof(float)) == 0;
+}
 
 // What the CPU writes past the caches at once, of any alignment that NumPy and MindSpore give their memory.
 constexpr uint32_t STREAMED_BYTES = 16;

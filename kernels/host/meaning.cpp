@@ -55,10 +55,11 @@ Meanings AllMeanings()
 }
 
 using ElementRuns = std::unordered_map<RunFn, RunFn>;
+using LayoutPairs = std::vector<std::pair<Layout, Layout>>;  // by repeats, by elements
 
 // The loops of two layouts that do the same, one by repeats and one by elements.
 template <class F>
-void ForEachPair(const std::vector<std::pair<Layout, Layout>>& layouts, F&& add)
+void ForEachPair(const LayoutPairs& layouts, F&& add)
 {
     const auto addPair = [&add](RunFn byRepeat, RunFn byElement) {
         if (byRepeat != nullptr && byElement != nullptr) {
@@ -78,25 +79,27 @@ void ForEachPair(const std::vector<std::pair<Layout, Layout>>& layouts, F&& add)
     }
 }
 
+LayoutPairs ElementWise()
+{
+    return {{Layout::REPEAT, Layout::CONTIGUOUS},
+            {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
+            {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1}};
+}
+
 ElementRuns AllElementRuns()
 {
+    LayoutPairs layouts = ElementWise();
+    layouts.emplace_back(Layout::FOLD, Layout::ACCUMULATE);
+    layouts.emplace_back(Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS);
     ElementRuns runs;
-    ForEachPair({{Layout::REPEAT, Layout::CONTIGUOUS},
-                 {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
-                 {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1},
-                 {Layout::FOLD, Layout::ACCUMULATE},
-                 {Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS}},
-                [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byRepeat, byElement); });
+    ForEachPair(layouts, [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byRepeat, byElement); });
     return runs;
 }
 
 ElementRuns AllRepeatRuns()
 {
     ElementRuns runs;
-    ForEachPair({{Layout::REPEAT, Layout::CONTIGUOUS},
-                 {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
-                 {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1}},
-                [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byElement, byRepeat); });
+    ForEachPair(ElementWise(), [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byElement, byRepeat); });
     return runs;
 }
 

@@ -11,7 +11,6 @@ namespace host {
 namespace {
 
 constexpr uint32_t GRANULE = 128;  // elements in a repeat of the narrowest type
-constexpr uint32_t FLOATS_OF_BLOCK = ONE_BLK_SIZE / sizeof(float);
 
 uint32_t StripOf(const Group& group)
 {
@@ -124,7 +123,6 @@ void Planner::Record(const Instruction& instruction)
 // An instruction on the elements of short rows that lie apart in global memory reads them in place if a unit is a row.
 Instruction Planner::ByRowsOfView(const Instruction& instruction) const
 {
-    constexpr uint32_t MOST = 256;  // elements of a row; with more, no loop goes from row to row
     Instruction byRow = instruction;
     byRow.run = instruction.lanes == 1 ? RepeatRunOf(instruction.run) : nullptr;
     if (byRow.run == nullptr) {
@@ -142,7 +140,7 @@ Instruction Planner::ByRowsOfView(const Instruction& instruction) const
         const uint32_t elements = apart->rows.rowBytes / operand.extent;
         const bool rows = elements * operand.extent == apart->rows.rowBytes && instruction.units > elements &&
                           instruction.units % elements == 0;
-        if (!rows || elements > MOST || (instruction.granule > 1 && elements % FLOATS_OF_BLOCK != 0)) {
+        if (!rows || elements > MAX_ROW_ELEMENTS || (instruction.granule > 1 && !BlocksFit(elements))) {
             continue;
         }
         byRow.units = instruction.units / elements;

@@ -236,7 +236,7 @@ private:
         const uint32_t turned = rest_ == 0 ? tiling_.stride : tiling_.turned;
         AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
         AscendC::LocalTensor<float> partner;
-        if (tiling_.interleave != 0) {
+        if (tiling_.interleave != 0) {  // first, so that x comes to be float where it is multiplied
             partner = Partners(count);
         }
         const AscendC::LocalTensor<float> x = ToFloat(xLocal, float_, count);
@@ -267,7 +267,8 @@ private:
         }
     }
 
-    // The neighbour of every element: the next one at even places, the one before at odd places.
+    // The neighbour of every element: the next one at even places, the one before at odd places. Both copies are masked
+    // where they are.
     __aicore__ inline AscendC::LocalTensor<float> Partners(uint32_t count)
     {
         AscendC::LocalTensor<T> next = inQueueNext_.template DeQue<T>();
