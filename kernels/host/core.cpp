@@ -48,12 +48,12 @@ Core& Core::Create()
     return *t_current;
 }
 
-void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, bool streams)
+void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopWays ways)
 {
     blockIdx_ = blockIdx;
     blockNum_ = blockNum;
     large_ = large;
-    streams_ = streams;
+    ways_ = ways;
     mask = MaskState{};
     atomicAdd = false;
     views_.clear();
@@ -385,7 +385,7 @@ void Core::RunWaiting(uint64_t number, const Program* follower)
     if (Recording* recording = replays_.Current()) {
         recording->Ran(plan, waitingGm_, waitingPrefetcher_);
     }
-    plan->Run(waitingGm_, waitingPrefetcher_, streams_);
+    plan->Run(waitingGm_, waitingPrefetcher_, ways_);
 }
 
 // Carries out everything recorded.

@@ -73,7 +73,7 @@ public:
         return __builtin_expect(current != nullptr, 1) ? *current : Create();
     }
 
-    void Begin(uint32_t blockIdx, uint32_t blockNum, bool large, bool streams);
+    void Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopWays ways);
     // Instead of the kernel, if it is known what that would do (replay.h). Null: no such launch.
     bool Replay(const LaunchForm* launch) { return launch != nullptr && replays_.Replay(*launch, blockIdx_); }
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
@@ -146,7 +146,7 @@ private:
     uint32_t blockIdx_ = 0;
     uint32_t blockNum_ = 1;
     bool large_ = false;        // the launch moves more than the caches hold
-    bool streams_ = false;      // so much that its outputs do not stay there anyway
+    LoopWays ways_;             // what its loops may do
     bool wrote_ = false;        // the current program has a copy out
     bool goesOn_ = false;       // it goes on with one that was too long
     uint32_t count_ = 0;        // of the requests of the current program

@@ -181,6 +181,7 @@ struct VectorUnit {
     uint32_t lanes;         // floats in a vector of the CPU
     bool convertsHalf;      // with an instruction of the CPU
     bool convertsBFloat16;  // the same; but only compiled loops use it
+    bool gathersFast;       // what lies anywhere in a cache; the same
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
     RunFn reduceSum;              // unit = repeat of float

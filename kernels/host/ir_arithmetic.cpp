@@ -323,6 +323,31 @@ std::string IrArithmetic::FromPacked(const std::string& pair, uint32_t second, b
     return FromBFloat16(Let(Shuffle(pairs_, pair, "poison", lanes_, half)));
 }
 
+std::string IrArithmetic::FromTable(const LoopTable& table, const std::string& index)
+{
+    switch (table.type) {
+        case ElementType::HALF: {
+            const std::string entries = Gather(table.entries, "i16", index);
+            return FromHalf(Let("trunc " + integers_ + " " + entries + " to " + halves_));
+        }
+        case ElementType::BFLOAT16:
+            return AsFloat(IntOp("shl", Gather(table.entries, "i16", index), SplatInt(16)));
+        default:
+            return AsFloat(Gather(table.entries, "i32", index));
+    }
+}
+
+std::string IrArithmetic::Widened(const std::string& bits)
+{
+    return Let("zext " + halves_ + " " + bits + " to " + integers_);
+}
+
+std::string IrArithmetic::WidenedOfPacked(const std::string& pair, uint32_t second)
+{
+    const std::string two = Let("bitcast " + pairs_ + " " + pair + " to " + integers_);
+    return second == 0 ? IntOp("and", two, SplatInt(0xffff)) : IntOp("lshr", two, SplatInt(16));
+}
+
 std::string IrArithmetic::FromHalf(const std::string& bits)
 {
     const std::string half = Let("bitcast " + halves_ + " " + bits + " to " + VectorOf("half"));
@@ -337,8 +362,7 @@ std::string IrArithmetic::ToHalf(const std::string& x)
 
 std::string IrArithmetic::FromBFloat16(const std::string& bits)
 {
-    const std::string wide = Let("zext " + halves_ + " " + bits + " to " + integers_);
-    return AsFloat(IntOp("shl", wide, SplatInt(16)));
+    return AsFloat(IntOp("shl", Widened(bits), SplatInt(16)));
 }
 
 std::string IrArithmetic::UpperHalves(const std::string& x)

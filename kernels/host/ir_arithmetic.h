@@ -9,6 +9,7 @@
 
 #include "instruction.h"
 #include "ir_builder.h"
+#include "loop_tables.h"
 
 namespace AscendC {
 namespace host {
@@ -35,6 +36,11 @@ public:
     Vectors PackRounded(const Vectors& rounded, bool inTurn);  // what RoundToBFloat16 made
     // The other way round.
     std::string FromPacked(const std::string& pair, uint32_t second, bool inTurn);
+    // What a table (loop_tables.h) has for these numbers.
+    std::string FromTable(const LoopTable& table, const std::string& index);
+    // 16 bits, and those of one of two vectors with elements in turn, as integers of 32.
+    std::string Widened(const std::string& bits);
+    std::string WidenedOfPacked(const std::string& pair, uint32_t second);
     // Between 16 bits, as integers, and floats.
     std::string FromHalf(const std::string& bits);
     std::string ToHalf(const std::string& x);

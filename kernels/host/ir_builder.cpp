@@ -25,6 +25,7 @@ std::string IrBuilder::Declarations() const
         text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes) + "i1(" + Vector(lanes, "i1") + ")\n";
     }
     text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
+    text += "declare " + integers_ + GatherName() + VectorOf("ptr") + ", i32, " + masks_ + ", " + integers_ + ")\n";
     if (lanes_ == AVX512_LANES) {
         const std::string two = floats_ + ", " + floats_ + ", ";
         text += "declare " + floats_ + " @llvm.x86.avx512.mask.scalef.ps.512(" + two + floats_ + ", i16, i32)\n";
@@ -131,6 +132,21 @@ std::string IrBuilder::LookUp(const std::array<float, 2 * AVX512_LANES>& table, 
     }
     return Let("call " + floats_ + " @llvm.x86.avx512.vpermi2var.ps.512(" + floats_ + " <" + half[0] + ">, " +
                integers_ + " " + index + ", " + floats_ + " <" + half[1] + ">)");
+}
+
+std::string IrBuilder::Gather(const void* table, const char* type, const std::string& index)
+{
+    const std::string base = "inttoptr (i64 " + std::to_string(reinterpret_cast<uintptr_t>(table)) + " to ptr)";
+    const std::string places =
+        Let(std::string("getelementptr ") + type + ", ptr " + base + ", " + integers_ + " " + index);
+    return Let("call " + integers_ + GatherName() + VectorOf("ptr") + " " + places + ", i32 2, " + masks_ +
+               " splat (i1 true), " + integers_ + " poison)");
+}
+
+std::string IrBuilder::GatherName() const
+{
+    const std::string lanes = std::to_string(lanes_);
+    return " @llvm.masked.gather.v" + lanes + "i32.v" + lanes + "p0(";
 }
 
 std::string IrBuilder::Shuffle(const std::string& type, const std::string& a, const std::string& b, uint32_t lanes,

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core.h"
+#include "loop_tables.h"
 #include "streaming.h"
 
 namespace AscendC {
@@ -67,7 +68,7 @@ struct Job {
     GM_ADDR workspace;
     uint32_t blockDim;
     bool large;
-    bool streams;
+    LoopWays ways;
     const LaunchForm* form;            // null: not to be replayed
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
@@ -79,7 +80,7 @@ thread_local Job* t_job = nullptr;
 void RunBlock(Job& job, uint32_t blockIdx)
 {
     Core& core = Core::Current();
-    core.Begin(blockIdx, job.blockDim, job.large, job.streams);
+    core.Begin(blockIdx, job.blockDim, job.large, job.ways);
     Job* outer = t_job;
     t_job = &job;
     try {
@@ -90,7 +91,7 @@ void RunBlock(Job& job, uint32_t blockIdx)
     } catch (const Trapped&) {  // what the core has recorded since is dropped when its next block begins
         job.trapped.store(true, std::memory_order_release);
     }
-    if (job.streams) {
+    if (job.ways.streams) {
         EndStreams();
     }
     t_job = outer;
@@ -207,7 +208,7 @@ public:
         }
         const char* const workspace = reinterpret_cast<const char*>(job.workspace);
         spans_[count] = {workspace, workspace + workspaceBytes};
-        form_ = {key_, spans_, count + 1, job.streams};
+        form_ = {key_, spans_, count + 1, job.ways};
     }
     const LaunchForm* Form() const { return replays_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
 
@@ -228,6 +229,16 @@ thread_local std::string FormedLaunch::key_;
 
 std::atomic<uint32_t> g_threadNum{0};
 std::atomic<uint32_t> g_ubBytes{0};
+
+// Of all tensors.
+uint64_t BytesOf(const ms_ascend_ops::LaunchMemory& memory)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < memory.tensorCount; ++i) {
+        bytes += static_cast<uint64_t>(memory.tensors[i].end - memory.tensors[i].begin);
+    }
+    return bytes;
+}
 
 // Kept from launch to launch; the calling thread's own.
 GM_ADDR Workspace(uint64_t bytes)
@@ -294,7 +305,8 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
     job.blockDim = config.blockDim;
     job.large = memory.outputBytes >= LARGE_BYTES;
-    job.streams = Streams(memory);
+    const uint64_t bytes = BytesOf(memory);
+    job.ways = {Streams(bytes), LooksUp(bytes)};
     FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
     job.form = formed.Form();
     if (job.blockDim == 1) {
@@ -310,7 +322,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
 void WaitForAllBlocks()
 {
     Job& job = *t_job;
-    if (job.streams) {
+    if (job.ways.streams) {
         EndStreams();
     }
     const uint32_t phase = job.phase.load(std::memory_order_acquire);

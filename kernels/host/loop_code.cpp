@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "loop_ir.h"
+#include "loop_tables.h"
 
 namespace AscendC {
 namespace host {
@@ -27,6 +29,14 @@ constexpr size_t MAX_FORMS = 4 * MAX_CODES;
 constexpr uint64_t THRESHOLD = 100000;
 
 std::atomic<uint64_t> g_threshold{THRESHOLD};
+
+// Are the DataBlocks of these links ones?
+bool AreOnes(const std::vector<uint16_t>& indices, const ChainLink* links)
+{
+    static const float ones[ONE_BLK_SIZE / sizeof(float)] = {1, 1, 1, 1, 1, 1, 1, 1};
+    return std::all_of(indices.begin(), indices.end(),
+                       [links](uint16_t index) { return memcmp(links[index].base, ones, sizeof(ones)) == 0; });
+}
 
 }  // namespace
 
@@ -111,38 +121,52 @@ struct LoopRequests {
 LoopCode::LoopCode(const LoopForm& form, uint32_t number) : form_(form), number_(number)
 {
     for (const LoopLink& link : form_.links) {
-        if (form_.MayStream(link)) {
+        if (form_.ways.streams && form_.MayStream(link)) {
             streams_.push_back(link.index);
         }
     }
+    ones_ = LoopTables(form_, form_.ways.looksUp).Ones();
 }
 
-void LoopCode::Request()
+void LoopCode::Request(LoopWays ways, const ChainLink* links)
 {
     LoopRequests& requests = LoopRequests::Get();
-    if (!requests.stopped.load()) {
-        requests.Request(*this);
+    if (requests.stopped.load()) {
+        return;
     }
-}
-
-void LoopCode::RequestStreaming()
-{
+    requests.Request(*this);
+    const auto mayStream = [this](const LoopLink& link) { return form_.MayStream(link); };
     LoopForm form = form_;
-    form.streams = true;
-    if (LoopCode* const code = streams_.empty() ? nullptr : FindLoopCode(form)) {
-        streaming_.store(code, std::memory_order_release);
-        code->Request();
+    form.ways.streams = ways.streams && std::any_of(form_.links.begin(), form_.links.end(), mayStream);
+    if (ways.looksUp) {
+        const LoopTables tables(form_, true);
+        form.ways.looksUp = tables.Any() && AreOnes(tables.Ones(), links);
+    }
+    const uint32_t number = form.ways.Number();
+    if (LoopCode* const code = number == 0 ? nullptr : FindLoopCode(form)) {
+        others_[number].store(code, std::memory_order_release);
+        requests.Request(*code);
     }
 }
 
-LoopFunction LoopCode::StreamingFunction(const ChainLink* links) const
+bool LoopCode::Suits(const ChainLink* links) const
 {
-    const LoopCode* const streaming = streaming_.load(std::memory_order_acquire);
-    const LoopFunction function = streaming == nullptr ? nullptr : streaming->Function();
-    const bool aligned = function != nullptr && std::all_of(streams_.begin(), streams_.end(), [links](uint16_t index) {
-                             return reinterpret_cast<uintptr_t>(links[index].base) % STREAMED_BYTES == 0;
-                         });
-    return aligned ? function : Function();
+    return AreOnes(ones_, links) && std::all_of(streams_.begin(), streams_.end(), [links](uint16_t index) {
+               return reinterpret_cast<uintptr_t>(links[index].base) % STREAMED_BYTES == 0;
+           });
+}
+
+LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
+{
+    // All of them, then fewer.
+    for (uint32_t number = ways.Number(); number > 0; number = (number - 1) & ways.Number()) {
+        const LoopCode* const code = others_[number].load(std::memory_order_acquire);
+        const LoopFunction function = code == nullptr ? nullptr : code->Function();
+        if (function != nullptr && code->Suits(links)) {
+            return function;
+        }
+    }
+    return Function();
 }
 
 LoopCode* FindLoopCode(const LoopForm& form)

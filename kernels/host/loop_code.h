@@ -7,6 +7,7 @@
 #ifndef ASCENDC_HOST_LOOP_CODE_H
 #define ASCENDC_HOST_LOOP_CODE_H
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -24,21 +25,24 @@ public:
 
     // Null: not yet, or never.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
-    // The one that writes to global memory past the caches, if these links allow it and it is there; or Function().
-    LoopFunction StreamingFunction(const ChainLink* links) const;
-    // Asks for the code, or for the one that streams, if nobody has.
-    void Request();
-    void RequestStreaming();
+    // The best one of these ways that there is and these links allow; or Function().
+    LoopFunction Function(LoopWays ways, const ChainLink* links) const;
+    // Asks for the code, and for the one that goes these ways as far as these links allow, if nobody has.
+    void Request(LoopWays ways, const ChainLink* links);
 
 private:
     friend struct LoopRequests;
 
     const LoopForm form_;
     const uint32_t number_;
-    std::vector<uint16_t> streams_;  // links whose stores may go past the caches
+    bool Suits(const ChainLink* links) const;
+
+    // For the ways of the form: links whose stores must be aligned, and whose DataBlocks must be ones.
+    std::vector<uint16_t> streams_;
+    std::vector<uint16_t> ones_;
     bool requested_ = false;
     std::atomic<LoopFunction> function_{nullptr};
-    std::atomic<LoopCode*> streaming_{nullptr};  // of the same form, but that it streams
+    std::array<std::atomic<LoopCode*>, LoopWays::COUNT> others_{};  // by their ways: the same form but for these
 };
 
 // The code of this form, which lives as long as the process; null: nobody could compile it, or there are too many.

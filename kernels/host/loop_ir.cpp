@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir_arithmetic.h"
+#include "loop_tables.h"
 #include "prefetch.h"
 
 namespace AscendC {
@@ -64,11 +65,12 @@ public:
           byRow_(form.byRow),
           paired_(Pairs(form, unit.lanes)),
           shifts_(ShiftsColumns(form)),
+          tables_(TablesFor(form)),
           ir_(unit.lanes)
     {
         const auto streams = [&form](const LoopLink& link) { return Stores(link.link) && form.MayStream(link); };
         const auto store = std::find_if(form.links.begin(), form.links.end(), streams);
-        aligned_ = form.streams && form.MayOverlap() && store != form.links.end() ? &*store : nullptr;
+        aligned_ = form.ways.streams && form.MayOverlap() && store != form.links.end() ? &*store : nullptr;
     }
 
     std::string Write(const std::string& name)
@@ -92,6 +94,12 @@ public:
     }
 
 private:
+    // None, where one of them is not to be had.
+    static LoopTables TablesFor(const LoopForm& form)
+    {
+        LoopTables tables(form, form.ways.looksUp);
+        return tables.Fetch() ? tables : LoopTables(form, false);
+    }
     static std::string Name(const char* what, uint8_t operand)
     {
         return std::string("%") + what + std::to_string(operand);
@@ -223,7 +231,7 @@ private:
             const bool wide = access == LinkAccess::FLOAT;
             const bool elements = wide || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;
             const bool writes = Stores(link.link);
-            if ((form_.inGm & bit & ~done) != 0 && elements && (!writes || (wide && !form_.streams))) {
+            if ((form_.inGm & bit & ~done) != 0 && elements && (!writes || (wide && !form_.ways.streams))) {
                 EmitPrefetches(link, wide ? sizeof(float) : sizeof(uint16_t), writes);
             }
             done |= bit;
@@ -287,7 +295,7 @@ private:
     {
         const uint32_t piece = STREAMED_BYTES / (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
         const std::string address = Address(link, k, type);
-        if (!form_.streams || !form_.MayStream(link) || elements % piece != 0) {
+        if (!form_.ways.streams || !form_.MayStream(link) || elements % piece != 0) {
             ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + ALIGNED);
             return;
         }
@@ -353,10 +361,9 @@ private:
             if (known.count >= valid_) {
                 continue;
             }
-            values[k] = access == LinkAccess::FLOAT  ? Load(link, k, "float")
-                        : paired_                    ? ReadOfPair(link, k)
-                        : access == LinkAccess::HALF ? ir_.FromHalf(Load(link, k, "i16"))
-                                                     : ir_.FromBFloat16(Load(link, k, "i16"));
+            values[k] = access == LinkAccess::FLOAT ? Load(link, k, "float")
+                        : paired_                   ? ReadOfPair(link, k)
+                                                    : ReadNarrow(link, k, access == LinkAccess::HALF);
             if (paired_ && access == LinkAccess::FLOAT && k % 2 == 1) {
                 const std::string even = ir_.Let(Apart(values[k - 1], values[k], 0));
                 values[k] = ir_.Let(Apart(values[k - 1], values[k], 1));
@@ -369,10 +376,21 @@ private:
         Keep(link, values);
         return values;
     }
+    std::string ReadNarrow(const LoopLink& link, uint32_t k, bool half)
+    {
+        const std::string bits = Load(link, k, "i16");
+        if (tables_.IsIndex(link.operand)) {
+            indices_[{link.operand, k}] = ir_.Widened(bits);
+        }
+        return half ? ir_.FromHalf(bits) : ir_.FromBFloat16(bits);
+    }
     std::string ReadOfPair(const LoopLink& link, uint32_t k)
     {
         const std::string type = IrBuilder::Vector(2 * lanes_, "i16");
         const std::string pair = ir_.Let("load " + type + ", ptr " + Address(link, k & ~1u, "i16") + ", align 2");
+        if (tables_.IsIndex(link.operand)) {
+            indices_[{link.operand, k}] = ir_.WidenedOfPacked(pair, k % 2);
+        }
         return ir_.FromPacked(pair, k % 2, true);
     }
 
@@ -491,6 +509,8 @@ private:
     void EmitAll()
     {
         known_.clear();
+        indices_.clear();
+        found_.clear();
         value_.clear();
         for (const LoopLink& link : form_.links) {
             count_ = shifts_ && link.elements > 0 ? link.elements / lanes_ : count_;
@@ -499,9 +519,39 @@ private:
                 const uint32_t begin = first_ * lanes_;
                 valid_ = link.elements <= begin ? 0 : std::min(lanes_, link.elements - begin);
             }
-            if (valid_ > 0) {
-                Emit(link);
+            if (valid_ == 0) {
+                continue;
             }
+            switch (tables_.Of(link)) {
+                case LoopTables::Fate::CALCULATE:
+                    Emit(link);
+                    break;
+                case LoopTables::Fate::LOOK_UP:
+                    LookUp(link);
+                    break;
+                case LoopTables::Fate::LEAVE_OUT:
+                    if (Stores(link.link)) {
+                        Keep(link, Vectors(count_, "poison"));
+                    } else {
+                        value_.assign(count_, "poison");
+                    }
+            }
+        }
+    }
+    // The value becomes what a table has.
+    void LookUp(const LoopLink& link)
+    {
+        Vectors& found = found_[tables_.TermOf(link)];
+        for (uint32_t k = 0; k < count_ && found.size() < count_; ++k) {
+            found.push_back(ir_.FromTable(tables_.TableOf(link), indices_[{tables_.OperandOf(link), k}]));
+        }
+        const Vectors value = value_;
+        value_ = found;
+        if (link.link == Link::STORE_HALF) {
+            KeepHalf(link);
+            value_ = value;  // what it stores was rounded, and goes on as it was
+        } else if (link.link == Link::CAST_BFLOAT16) {
+            KeepBFloat16(link);
         }
     }
     void Emit(const LoopLink& link)
@@ -585,7 +635,7 @@ private:
     {
         constexpr size_t MANY_LINKS = 32;
         if (lanes_ == IrBuilder::AVX512_LANES) {
-            return form_.links.size() <= MANY_LINKS ? 8 : 4;
+            return tables_.Calculated() <= MANY_LINKS ? 8 : 4;
         }
         return 2;
     }
@@ -647,6 +697,7 @@ private:
     const bool byRow_;
     const bool paired_;
     const bool shifts_;
+    const LoopTables tables_;
     const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};
     IrArithmetic ir_;     // what a turn of the loop does
@@ -654,7 +705,9 @@ private:
     uint32_t count_ = 0;
     uint32_t valid_ = 0;  // lanes of them that the link at hand is about
     Vectors value_;
-    std::map<std::pair<uint32_t, int32_t>, Lanes> known_;  // by operand and vector: what is in registers
+    std::map<std::pair<uint32_t, int32_t>, Lanes> known_;           // by operand and vector: what is in registers
+    std::map<std::pair<uint32_t, uint32_t>, std::string> indices_;  // by operand and vector: bits of elements
+    std::map<int32_t, Vectors> found_;                              // by term: what was looked up
     std::array<LinkAccess, OPERANDS> access_{};
     std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number

@@ -57,7 +57,7 @@ uint32_t SizeOf(LinkAccess access)
 
 std::string LoopForm::Key() const
 {
-    std::string key = {byRow ? 'r' : 'e', streams ? 's' : '-'};
+    std::string key = {byRow ? 'r' : 'e', static_cast<char>('0' + ways.Number())};
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
     return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
@@ -375,7 +375,7 @@ struct OpenLoop {
     }
     LoopForm Form() const
     {
-        LoopForm form{rowElements > 0, false, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
+        LoopForm form{rowElements > 0, {}, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
         for (size_t i = 0; i < touches.size(); ++i) {
             form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1ull << i;
         }

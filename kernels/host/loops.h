@@ -65,9 +65,20 @@ struct LoopRows {
     int32_t column;  // of that, where it begins
 };
 
+// How code may go about a loop, where a launch is large enough.
+struct LoopWays {
+    static constexpr uint32_t COUNT = 4;
+
+    bool streams = false;  // what goes to global memory does not stay in the caches (streaming.h)
+    bool looksUp = false;  // results are looked up in tables (loop_tables.h)
+
+    static constexpr LoopWays FromNumber(uint32_t number) { return {(number & 1) != 0, (number & 2) != 0}; }
+    constexpr uint32_t Number() const { return (streams ? 1 : 0) + (looksUp ? 2 : 0); }
+};
+
 struct LoopForm {
     bool byRow = false;           // or from element to element, all operands contiguous
-    bool streams = false;         // what goes to global memory does not stay in the caches
+    LoopWays ways;
     uint64_t inGm = 0;            // a bit for each operand that is in global memory; no chain has more than 64
     std::vector<LoopRows> rows;   // of each operand; none without rows
     std::vector<LoopLink> links;  // END between two chains

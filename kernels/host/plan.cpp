@@ -51,21 +51,10 @@ uint64_t Plan::Bytes() const
            steps_.size() * sizeof(Step) + groups_.size() * sizeof(StepGroup) + relocations_.size() * sizeof(Relocation);
 }
 
-void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
+void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
 {
     for (const Relocation& relocation : relocations_) {
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
-    }
-    if (!loopsRequested_) {
-        workDone_ += work_ + 1;
-        if (workDone_ > LoopThreshold()) {
-            RequestLoops(false);
-            loopsRequested_ = true;
-        }
-    }
-    if (streams && loopsRequested_ && !streamingRequested_) {
-        RequestLoops(true);
-        streamingRequested_ = true;
     }
     // What one pass reads, the CPU fetches for itself.
     const bool idle = prefetcher.Idle() || !reduces_;
@@ -77,14 +66,14 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
     for (const StepGroup& group : groups_) {
         const Step* const steps = &steps_[group.first];
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const bool one = steps->length == group.count && FunctionOf(*steps, streams) != nullptr;
+        const bool one = steps->length == group.count && FunctionOf(*steps, ways) != nullptr;
         const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
             const uint32_t strips = one ? LOOP_STRIPS : 1;
             for (uint32_t k = 0; k < group.count;) {
                 const Step& step = steps[k];
-                const LoopFunction loop = FunctionOf(step, streams);
+                const LoopFunction loop = FunctionOf(step, ways);
                 const uint32_t count = loop == nullptr ? 1 : step.length;
                 if (loop != nullptr) {
                     RunLoop(loop, &step, begin, end);
@@ -97,6 +86,9 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, bool streams)
                 k += count;
             }
         }
+    }
+    if (hasLoops_ && !requested_[ways.Number()]) {
+        RequestLoops(ways);
     }
 }
 
@@ -122,21 +114,24 @@ void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_
     }
 }
 
-void Plan::RequestLoops(bool streams)
+// When it has run: only then are all operands of its loops what they will be.
+void Plan::RequestLoops(LoopWays ways)
 {
+    workDone_ += work_ + 1;
+    if (workDone_ <= LoopThreshold()) {
+        return;
+    }
+    requested_[ways.Number()] = true;
     for (const Step& step : steps_) {
         if (step.code != nullptr) {
-            streams ? step.code->RequestStreaming() : step.code->Request();
+            step.code->Request(ways, &links_[step.links]);
         }
     }
 }
 
-LoopFunction Plan::FunctionOf(const Step& step, bool streams) const
+LoopFunction Plan::FunctionOf(const Step& step, LoopWays ways) const
 {
-    if (step.code == nullptr) {
-        return nullptr;
-    }
-    return streams ? step.code->StreamingFunction(&links_[step.links]) : step.code->Function();
+    return step.code == nullptr ? nullptr : step.code->Function(ways, &links_[step.links]);
 }
 
 void Plan::EndViews(const char* const* gm, std::vector<View>& views) const

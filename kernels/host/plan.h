@@ -7,6 +7,7 @@
 #ifndef ASCENDC_HOST_PLAN_H
 #define ASCENDC_HOST_PLAN_H
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -41,8 +42,8 @@ public:
     // The origins that addresses of the plan are in.
     const std::vector<int32_t>& Origins() const { return origins_; }
     uint64_t Bytes() const;
-    // `gm`: where the memory of each origin is now. `streams`: what is written there need not stay in the caches.
-    void Run(const char* const* gm, Prefetcher& prefetcher, bool streams);
+    // `gm`: where the memory of each origin is now. `ways`: of its loops.
+    void Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways);
     // Is the plan right for memory that lies there? Nothing may be written that it assumes to be separate.
     bool Fits(const char* const* gm) const;
     // What of `views` was there at the end, for memory that lies there.
@@ -85,8 +86,8 @@ private:
         int64_t stride;
     };
 
-    void RequestLoops(bool streams);
-    LoopFunction FunctionOf(const Step& step, bool streams) const;
+    void RequestLoops(LoopWays ways);
+    LoopFunction FunctionOf(const Step& step, LoopWays ways) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
     void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
@@ -104,8 +105,8 @@ private:
     uint32_t work_ = 0;      // instructions on STRIP_ELEMENTS
     bool reduces_ = false;   // so it passes over its data again, with the result
     uint64_t workDone_ = 0;  // as long as the code of loops was not asked for
-    bool loopsRequested_ = true;
-    bool streamingRequested_ = false;
+    bool hasLoops_ = false;
+    std::array<bool, LoopWays::COUNT> requested_{};  // by ways
 };
 
 }  // namespace host

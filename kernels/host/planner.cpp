@@ -353,7 +353,7 @@ void Planner::CompileLoop(const Loop& loop)
     LoopCode* code = loop.form.links.empty() ? nullptr : FindLoopCode(loop.form);
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
-    plan.loopsRequested_ = plan.loopsRequested_ && code == nullptr;
+    plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
     // Short rows go through a loop of their own to the end: strips of them are a call each. Long ones take turns, and
     // so read memory in several places at once.
     const bool alone = loop.alone && code != nullptr && !byElement;

@@ -87,7 +87,7 @@ void Recording::Wrote(char* ub, const void* value, uint32_t bytes)
     Add({Kind::WRITE, 0, 0});
 }
 
-void Recording::Replay(const Span* tensors, bool streams) const
+void Recording::Replay(const Span* tensors, LoopWays ways) const
 {
     const char* gm[MAX_ORIGINS];
     const Place* place = places_.data();
@@ -104,7 +104,7 @@ void Recording::Replay(const Span* tensors, bool streams) const
             for (uint32_t i = 0; i < step.aheads; ++i, ++ahead) {
                 prefetcher.Add(addressOf(ahead->place), ahead->rows);
             }
-            plan.Run(gm, prefetcher, streams);
+            plan.Run(gm, prefetcher, ways);
         } else if (step.kind == Kind::WRITE) {
             memcpy(write->ub, write->value, write->bytes);
             ++write;
@@ -128,7 +128,7 @@ bool Replays::Replay(const LaunchForm& launch, uint32_t blockIdx)
     }
     known.used = ++now_;
     if (known.recording != nullptr) {
-        known.recording->Replay(launch.tensors, launch.streams);
+        known.recording->Replay(launch.tensors, launch.ways);
         return true;
     }
     if (known.replays) {

@@ -31,7 +31,7 @@ struct LaunchForm {
     std::string_view key;  // all but addresses
     const Span* tensors;   // all memory that is read or written
     uint32_t tensorCount;
-    bool streams;  // see Plan::Run
+    LoopWays ways;  // see Plan::Run
 
     bool TensorsOverlap() const;
 };
@@ -49,7 +49,7 @@ public:
     bool IsGood() const { return good_; }
     uint64_t Bytes() const { return bytes_; }
 
-    void Replay(const Span* tensors, bool streams) const;
+    void Replay(const Span* tensors, LoopWays ways) const;
 
 private:
     static constexpr size_t MAX_PLANS = 64;

@@ -36,16 +36,12 @@ uint64_t DefaultStreamBytes()
 
 }  // namespace
 
-bool Streams(const ms_ascend_ops::LaunchMemory& memory)
+bool Streams(uint64_t bytes)
 {
     uint64_t least = g_streamBytes.load(std::memory_order_relaxed);
     if (least == 0) {
         least = DefaultStreamBytes();
         g_streamBytes.store(least, std::memory_order_relaxed);
-    }
-    uint64_t bytes = 0;
-    for (int32_t i = 0; i < memory.tensorCount; ++i) {
-        bytes += static_cast<uint64_t>(memory.tensors[i].end - memory.tensors[i].begin);
     }
     return bytes >= least;
 }

@@ -7,13 +7,11 @@
 
 #include <cstdint>
 
-#include "primitives/launch_config.h"
-
 namespace AscendC {
 namespace host {
 
-// Does a launch move so much that its outputs do not stay in the caches anyway?
-bool Streams(const ms_ascend_ops::LaunchMemory& memory);
+// Does a launch that moves so many bytes move so much that its outputs do not stay in the caches anyway?
+bool Streams(uint64_t bytes);
 
 // From how many bytes on that is so. Initially MS_ASCEND_OPS_STREAM_BYTES, or by what caches there are. Setting 0
 // restores that.

@@ -24,6 +24,7 @@
 
 #include "host/kernel_operator.h"
 #include "host/loop_code.h"
+#include "host/loop_tables.h"
 #include "host/streaming.h"
 
 namespace py = pybind11;
@@ -769,6 +770,7 @@ PYBIND11_MODULE(host_calls, module)
     });
     module.def("set_loop_threshold", &host::SetLoopThreshold);
     module.def("set_stream_bytes", &host::SetStreamBytes);
+    module.def("set_look_up_bytes", &host::SetLookUpBytes);
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);
     module.def("core_num", [] { return host::HostPlatform().coreNum; });

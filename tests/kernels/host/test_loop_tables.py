@@ -1,0 +1,230 @@
+"""Loops that look results up calculate what the instructions that they stand for do, bit for bit."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.kernels.host.module import ROOT, host_calls
+from tests.kernels.host.test_loops import (
+    ANY_BITS,
+    BLOCK,
+    BYTES,
+    FLOATS,
+    LANES,
+    SLOT,
+    Listening,
+    assert_same_when_compiled,
+    bits,
+    collect,
+    load,
+    store,
+    with_block,
+    writes_loops,
+)
+
+pytestmark = pytest.mark.skipif(not writes_loops(), reason="this vector unit has no loops")
+
+COUNT = 1999  # elements of a tile; the last ones are left to chains
+X, OTHER, VALUE, T, SECOND, NARROW = (SLOT * i for i in range(6))
+# Every one of the numbers of 16 bits is in one of them.
+ALL = [np.arange(i * BYTES // 2, (i + 1) * BYTES // 2, dtype=np.uint16).view(np.float32) for i in range(2)]
+TILES = BYTES // 2 // COUNT + 1
+
+
+@pytest.fixture(autouse=True)
+def _looks_up():
+    """Every launch is large enough, and every CPU gathers fast enough."""
+    host_calls().set_look_up_bytes(1)
+    yield
+    host_calls().set_look_up_bytes(0)
+
+
+@pytest.fixture
+def listening():
+    return Listening(host_calls())
+
+
+def looked_up(texts):
+    """How many tables each of the loops uses."""
+    tables = [
+        {line.split("inttoptr (i64 ")[1].split()[0] for line in text.splitlines() if "inttoptr" in line}
+        for text in texts
+    ]
+    return [len(used) for used in tables if used]
+
+
+def tiles(body, narrow, result=None, reads=2):
+    """The body on tiles that are loaded, and stored from NARROW, or floats from `result`."""
+    calls = []
+    for tile in range(4):
+        calls += [load(0, 2 * COUNT * tile * 4, 2 * COUNT), load(1, 2 * COUNT * (4 * tile + 1), 2 * COUNT)][:reads]
+        calls += [("cast", "float32", narrow, VALUE, X, 0, COUNT), *body]
+        to = 32 * 1024 + 7000 * tile
+        calls += [store(to, NARROW // SLOT, 2 * COUNT, narrow) if result is None else store(to, result // SLOT, 4000)]
+    return calls
+
+
+def sigmoid():
+    """T = 1 + exp(-VALUE)"""
+    return [
+        ("scalar", "Muls", "float32", T, VALUE, bits(-1.0), COUNT),
+        ("unary", "Exp", "float32", T, T, COUNT),
+        ("scalar", "Adds", "float32", T, T, bits(1.0), COUNT),
+    ]
+
+
+def rounded(source, narrow):
+    return [("cast", narrow, "float32", NARROW, source, 1, COUNT)]
+
+
+NARROWS = pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+
+
+@NARROWS
+def test_an_activation_is_looked_up(listening, narrow):
+    """Whole: its rounded results are in the table. No element is calculated."""
+    body = [*sigmoid(), ("binary", "Div", "float32", T, VALUE, T, COUNT), *rounded(T, narrow)]
+    assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [FLOATS, ANY_BITS, *ALL])
+    (text,) = listening.texts[-1:]
+    assert looked_up([text]) == [1]
+    assert "i16, ptr inttoptr" in text
+    assert "fdiv" not in text
+
+
+@NARROWS
+def test_what_depends_on_two_elements_is_calculated(listening, narrow):
+    """The product of an activation and something else: only the activation is looked up."""
+    body = [
+        ("cast", "float32", narrow, SECOND, OTHER, 0, COUNT),
+        *sigmoid(),
+        ("binary", "Div", "float32", T, VALUE, T, COUNT),
+        ("binary", "Mul", "float32", SECOND, SECOND, T, COUNT),
+        *rounded(SECOND, narrow),
+    ]
+    assert_same_when_compiled(listening, tiles(body, narrow), [FLOATS, ANY_BITS, *ALL])
+    (text,) = listening.texts[-1:]
+    assert looked_up([text]) == [1]
+    assert "i32, ptr inttoptr" in text
+    assert "fmul" in text
+    assert "fdiv" not in text
+
+
+@NARROWS
+def test_two_results_of_the_same_element(listening, narrow):
+    """One is stored, the other summed up."""
+    body = [
+        *sigmoid(),
+        ("unary", "Ln", "float32", SECOND, T, COUNT),
+        ("unary", "Sqrt", "float32", SECOND, SECOND, COUNT),
+        *collect("Add", SECOND, COUNT),
+        ("binary", "Div", "float32", T, VALUE, T, COUNT),
+        ("unary", "Sqrt", "float32", T, T, COUNT),
+        *rounded(T, narrow),
+    ]
+    assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [np.abs(FLOATS), ANY_BITS])
+    assert max(looked_up(listening.texts)) == 2
+
+
+@NARROWS
+@pytest.mark.parametrize("first", [True, False], ids=["1 / x", "x / 1"])
+def test_a_block_of_ones_is_a_constant(listening, narrow, first):
+    """What was looked up for ones is not for another block, nor is anything for a block of which nothing is known."""
+
+    def calls(ones):
+        body = [*sigmoid(), ("unary", "Sqrt", "float32", T, T, COUNT), *with_block("Div", T, T, COUNT, first)]
+        filled = [("fill", "float32", BLOCK, bits(ones), 8)]
+        return [*filled, *tiles([*body, *rounded(T, narrow)], narrow, reads=1)]
+
+    assert_same_when_compiled(listening, calls(2.0), [FLOATS])
+    assert looked_up(listening.texts) == []
+    assert_same_when_compiled(listening, calls(1.0), [FLOATS, *ALL])
+    assert set(looked_up(listening.texts)) == {1}
+    count = len(listening.texts)
+    assert_same_when_compiled(listening, calls(2.0), [FLOATS, *ALL])
+    assert len(listening.texts) == count
+
+
+@NARROWS
+@pytest.mark.parametrize("op", ["Exp", "Abs"])
+def test_what_is_calculated_faster_is_not_looked_up(listening, narrow, op):
+    body = [("unary", op, "float32", T, VALUE, COUNT), *rounded(T, narrow)]
+    assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [FLOATS])
+    assert looked_up(listening.texts) == []
+
+
+def test_floats_are_not_looked_up(listening):
+    calls = [
+        load(2, 0, 4 * COUNT),
+        *sigmoid(),
+        ("binary", "Div", "float32", T, VALUE, T, COUNT),
+        store(32768, 3, 4 * COUNT),
+    ]
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    assert looked_up(listening.texts) == []
+
+
+@NARROWS
+def test_small_launches_calculate(listening, narrow):
+    host_calls().set_look_up_bytes(0)
+    body = [*sigmoid(), ("binary", "Div", "float32", T, T, VALUE, COUNT), *rounded(T, narrow)]
+    assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [FLOATS])
+    assert looked_up(listening.texts) == []
+
+
+def draw_activation(rng):
+    """Something long of the value, some of it with another one, stored rounded or not."""
+    narrow = rng.choice(["float16", "bfloat16"])
+    whole, other = [VALUE, T], rng.choice([SECOND, None])
+    body = [] if other is None else [("cast", "float32", narrow, SECOND, OTHER, 0, COUNT)]
+    body += [("fill", "float32", BLOCK, bits(rng.choice([1.0, 1.0, 1.0, 0.5])), 8)] if rng.random() < 0.5 else []
+    body += sigmoid()
+    for _ in range(rng.randint(2, 9)):
+        a, b = rng.choice(whole), rng.choice(whole)
+        to, scalar = rng.choice([VALUE, T]), bits(rng.choice([0.5, -1.25, 3.0, 1.0]))
+        body += rng.choice(
+            [
+                [("unary", rng.choice(["Exp", "Ln", "Sqrt", "Abs", "Relu"]), "float32", to, a, COUNT)],
+                [("binary", rng.choice(["Add", "Sub", "Mul", "Div", "Max", "Min"]), "float32", to, a, b, COUNT)],
+                [("scalar", rng.choice(["Adds", "Muls", "Maxs", "Mins"]), "float32", to, a, scalar, COUNT)],
+                [("axpy", to, a, scalar, COUNT)],
+                with_block(rng.choice(["Sub", "Div", "Mul"]), to, a, COUNT, rng.random() < 0.7),
+                [("cast", narrow, "float32", NARROW, a, 1, COUNT), ("cast", "float32", narrow, to, NARROW, 0, COUNT)],
+                collect(rng.choice(["Add", "Max"]), a, COUNT),
+                [] if other is None else [("binary", "Mul", "float32", rng.choice([to, other]), a, other, COUNT)],
+            ]
+        )
+    result = rng.choice([VALUE, T, None if other is None else SECOND])
+    if result is None or rng.random() < 0.7:
+        return tiles([*body, *rounded(result or T, narrow)], narrow)
+    return tiles(body, narrow, result)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_activations(listening, seed):
+    for i in range(20):
+        calls = draw_activation(random.Random(100 * seed + i))
+        assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    assert len(looked_up(listening.texts)) > 4
+
+
+MANY = """
+from tests.kernels.host import test_loop_tables as tables
+from tests.kernels.host.test_loops import Listening, assert_same_when_compiled, FLOATS, bits
+tables.host_calls().set_look_up_bytes(1)
+listening = Listening(tables.host_calls())
+for i in range(67):
+    scaled = ("scalar", "Muls", "float32", tables.VALUE, tables.VALUE, bits(1.0 + i), tables.COUNT)
+    divided = ("binary", "Div", "float32", tables.T, tables.VALUE, tables.T, tables.COUNT)
+    body = [scaled, *tables.sigmoid(), divided, *tables.rounded(tables.T, "bfloat16")]
+    assert_same_when_compiled(listening, tables.tiles(body, "bfloat16", reads=1)[:10], [FLOATS])
+print(len(tables.looked_up(listening.texts)))
+"""
+
+
+def test_a_process_has_64_tables_at_most():
+    """What comes later is calculated."""
+    done = subprocess.run([sys.executable, "-c", MANY], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("64\n", "")
