@@ -68,6 +68,15 @@ bool LoopForm::MayStream(const LoopLink& store) const
     return store.needed == LoopLink::IN_GM && (!byRow || rows[store.operand].stride % STREAMED_BYTES == 0);
 }
 
+uint32_t LoopForm::Inputs() const
+{
+    uint64_t read = 0;  // a bit for each operand
+    for (const LoopLink& link : links) {
+        read |= link.operand == LoopLink::NO_OPERAND || Stores(link.link) ? 0 : inGm & 1ull << link.operand;
+    }
+    return static_cast<uint32_t>(__builtin_popcountll(read));
+}
+
 bool LoopForm::MayOverlap() const
 {
     uint64_t read = 0;  // before it is stored; a bit for each operand

@@ -86,6 +86,8 @@ struct LoopForm {
     std::string Key() const;
     // Could a store write past the caches, wherever its operand begins at a multiple of STREAMED_BYTES?
     bool MayStream(const LoopLink& store) const;
+    // How many operands it reads from global memory.
+    uint32_t Inputs() const;
     // May it go over elements twice? A loop over elements that adds nothing up, and overwrites nothing that it reads.
     bool MayOverlap() const;
 };

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include <algorithm>
+
 namespace AscendC {
 namespace host {
 
@@ -63,7 +65,12 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     } else {
         prefetcher.FetchBegins();
     }
-    for (const StepGroup& group : groups_) {
+    for (size_t i = 0; i < groups_.size();) {
+        StepGroup group = groups_[i];
+        const size_t behind = i + (ways.streams ? group.turns : 1);
+        for (++i; i < behind; ++i) {
+            group.count += groups_[i].count;
+        }
         const Step* const steps = &steps_[group.first];
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
         const bool one = steps->length == group.count && FunctionOf(*steps, ways) != nullptr;
@@ -94,11 +101,16 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
 
 void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
 {
+    const uint32_t first = begin * step.ratio;
+    const uint32_t last = std::min(end * step.ratio, step.most);
+    if (first >= last) {
+        return;
+    }
     if (step.chain) {
-        g_vectorUnit->runChain(&links_[step.first], begin * step.ratio, end * step.ratio);
+        g_vectorUnit->runChain(&links_[step.first], first, last);
     } else {
         const Instruction& instruction = instructions_[step.first];
-        instruction.run(instruction, begin * step.ratio, end * step.ratio);
+        instruction.run(instruction, first, last);
     }
 }
 

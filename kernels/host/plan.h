@@ -62,6 +62,7 @@ private:
         uint32_t links;
         uint32_t length;
         bool byElement;
+        uint32_t most;  // units that it does at all
     };
 
     struct StepGroup {
@@ -69,6 +70,10 @@ private:
         uint32_t count;
         uint32_t units;
         uint32_t strip;
+        // Long rows that are read from memory take turns, and so are read in several places at once: this group and those
+        // behind it with the same number, which have nothing to do with each other; so many.
+        uint32_t rows;
+        uint32_t turns;
     };
 
     // An address in the memory of an origin.

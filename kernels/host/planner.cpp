@@ -354,14 +354,16 @@ void Planner::CompileLoop(const Loop& loop)
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
-    // Short rows go through a loop of their own to the end: strips of them are a call each. Long ones take turns, and
-    // so read memory in several places at once.
-    const bool alone = loop.alone && code != nullptr && !byElement;
+    // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
+    // apart drive each other out of the first cache.
+    const bool alone = loop.alone && code != nullptr;
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
         if (step.group != lastGroup_ || (alone && k == 0)) {
-            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group)});
+            const bool takesTurns = alone && byElement && loop.form.Inputs() > 1;
+            const uint32_t rows = takesTurns ? step.group : NO_GROUP;
+            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), rows, 1});
             lastGroup_ = step.group;
         }
         const bool chain = !step.items.empty() && (step.mustChain || code != nullptr);
@@ -369,7 +371,8 @@ void Planner::CompileLoop(const Loop& loop)
         const uint32_t links = static_cast<uint32_t>(plan.links_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
         plan.steps_.push_back(
-            {chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length, byElement});
+            {chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length, byElement,
+             code == nullptr ? step.units : UINT32_MAX});
         if (linked) {
             CompileChain(loop.items[k]);
         }
@@ -407,6 +410,11 @@ void Planner::Compile(const Ranges& needed)
     plan.links_.reserve(links);  // relocations point into it
     for (const Loop& loop : loops) {
         CompileLoop(loop);
+    }
+    for (size_t i = plan.groups_.size(); i-- > 1;) {
+        Plan::StepGroup& before = plan.groups_[i - 1];
+        const bool together = before.rows != NO_GROUP && before.rows == plan.groups_[i].rows;
+        before.turns += together ? plan.groups_[i].turns : 0;
     }
 }
 

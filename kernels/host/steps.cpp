@@ -45,7 +45,15 @@ void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
 
 void AddRead(const Operand& operand, Ranges& needed)
 {
-    if (operand.origin == NO_ORIGIN) {
+    constexpr int64_t MOST_ROWS = 64;  // that are told apart
+    if (operand.origin != NO_ORIGIN) {
+        return;
+    }
+    const int64_t extent = operand.extent;
+    const int64_t rows = operand.stride > extent ? (operand.end - operand.base - extent) / operand.stride + 1 : 0;
+    if (rows > 0 && rows <= MOST_ROWS) {
+        AddRows(operand, static_cast<uint32_t>(rows), needed);
+    } else {
         needed.Add(SpanOf(operand));
     }
 }
@@ -165,8 +173,27 @@ void Steps::Pass(uint32_t number, Ranges& needed)
     }
 }
 
-void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
+// Units behind the last one of which somebody reads what they write.
+void Steps::LeaveOutEnd(Step& step, const Instruction& instruction, const Operand& to, const Ranges& needed) const
 {
+    const int64_t unit = to.stride;
+    if (to.origin != NO_ORIGIN || unit <= 0 || unit != static_cast<int64_t>(to.extent)) {
+        return;
+    }
+    const char* last = to.base;
+    for (const Span& span : needed.Spans()) {
+        last = span.Overlaps(SpanOf(to)) ? std::max(last, std::min<const char*>(span.end, to.end)) : last;
+    }
+    const uint32_t read = static_cast<uint32_t>((last - to.base + unit - 1) / unit);
+    const uint32_t granule = instruction.granule;
+    step.units = (read + granule - 1) / granule * granule;
+}
+
+void Steps::LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed)
+{
+    // Of a single result, and nothing else that the chain does.
+    const auto acts = [](const ChainItem& item) { return Stores(item.link) || Collects(item.link); };
+    const bool once = std::count_if(step.items.begin(), step.items.end(), acts) == 1 && Stores(step.items.back().link);
     std::vector<ChainItem> kept;  // the last one first
     for (uint32_t k = static_cast<uint32_t>(step.items.size()); k-- > 0;) {
         const ChainItem& item = step.items[k];
@@ -174,6 +201,9 @@ void Steps::LeaveOutOfChain(Step& step, Ranges& needed)
         if (Stores(item.link)) {
             if (IsUnread(*item.operand, needed)) {
                 continue;
+            }
+            if (once) {
+                LeaveOutEnd(step, first, *item.operand, needed);
             }
             needed.Remove(SpanOf(*item.operand));
         } else if (kept.empty() && !Collects(item.link)) {
@@ -198,6 +228,7 @@ void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Rang
         step.parts.clear();
         return;
     }
+    LeaveOutEnd(step, instruction, to, needed);
     if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
         needed.Remove(SpanOf(to));
     }
@@ -219,7 +250,7 @@ void Steps::LeaveOut(Ranges needed, const std::vector<Instruction>& instructions
     for (const uint32_t i : order) {
         Step& step = steps_[i];
         if (!step.items.empty()) {
-            LeaveOutOfChain(step, needed);
+            LeaveOutOfChain(step, instructions[step.parts[0]], needed);
         } else {
             Pass(numbers_[step.parts[0]], needed);
             LeaveOutInstruction(step, instructions[step.parts[0]], needed);

@@ -22,6 +22,7 @@ struct Step {
     std::vector<ChainItem> items;  // of a chain; none: an instruction that cannot be one
     std::vector<uint32_t> partOf;  // of each item: which of the parts
     bool mustChain;                // or it could run as the one instruction that it is
+    uint32_t units = UINT32_MAX;   // of the instruction, as long as it is not part of a loop: nobody reads more
 };
 
 inline bool Stores(Link link)
@@ -69,7 +70,8 @@ private:
     bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                     const std::vector<Instruction>& instructions, bool casts);
     void Close(uint32_t group);
-    void LeaveOutOfChain(Step& step, Ranges& needed);
+    void LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed);
+    void LeaveOutEnd(Step& step, const Instruction& instruction, const Operand& to, const Ranges& needed) const;
     void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
     void Pass(uint32_t number, Ranges& needed);
 
