@@ -306,17 +306,6 @@ bool Conflict(const Touches& a, const Touches& b)
     });
 }
 
-// Have they nothing to do with each other? What stays the same from unit to unit is small.
-bool Apart(const Touches& a, const Touches& b)
-{
-    return std::none_of(a.begin(), a.end(), [&b](const Touch& x) {
-        return std::any_of(b.begin(), b.end(), [&x](const Touch& y) {
-            const bool stays = x.stride == 0 && y.stride == 0 && x.access != LinkAccess::NONE;
-            return x.Conflicts(y) || (!stays && SpanOf(*x.operand).Overlaps(SpanOf(*y.operand)));
-        });
-    });
-}
-
 // Do some of one work on other columns of rows that some of the other work on?
 bool Shift(const Touches& a, const Touches& b)
 {
@@ -468,6 +457,26 @@ void Unite(std::vector<OpenLoop>& loops, size_t last)
     }
 }
 
+// Has the loop nothing to do with the others but for what they all read, if that fits the first cache beside a row?
+bool IsAlone(const OpenLoop& loop, const std::vector<OpenLoop>& loops)
+{
+    constexpr int64_t MOST_SHARED = 16 * 1024;
+    int64_t shared = 0;
+    for (const Touch& mine : loop.touches) {
+        bool overlaps = false;
+        for (const OpenLoop& other : loops) {
+            for (const Touch& theirs : other.touches) {
+                if (&other != &loop && mine.Conflicts(theirs)) {
+                    return false;
+                }
+                overlaps = overlaps || (&other != &loop && SpanOf(*mine.operand).Overlaps(SpanOf(*theirs.operand)));
+            }
+        }
+        shared += overlaps ? mine.operand->end - mine.operand->base : 0;
+    }
+    return shared <= MOST_SHARED;
+}
+
 void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
 {
     for (size_t i = loops.size(); !member.items.empty() && i-- > 0 && loops.size() - i <= MAX_BACK;) {
@@ -536,9 +545,7 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
             }
         }
         for (OpenLoop& loop : loops) {
-            loop.alone = std::all_of(loops.begin(), loops.end(), [&loop](const OpenLoop& other) {
-                return &other == &loop || Apart(loop.touches, other.touches);
-            });
+            loop.alone = IsAlone(loop, loops);
         }
         std::move(loops.begin(), loops.end(), std::back_inserter(open));
         begin = end;

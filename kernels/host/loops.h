@@ -77,7 +77,7 @@ struct LoopWays {
 };
 
 struct LoopForm {
-    bool byRow = false;           // or from element to element, all operands contiguous
+    bool byRow = false;  // or from element to element, all operands contiguous
     LoopWays ways;
     uint64_t inGm = 0;            // a bit for each operand that is in global memory; no chain has more than 64
     std::vector<LoopRows> rows;   // of each operand; none without rows
@@ -96,7 +96,7 @@ struct Loop {
     std::vector<uint32_t> steps;
     std::vector<std::vector<ChainItem>> items;  // of each step; none: an instruction that no code can be made of
     LoopForm form;                              // no links: it cannot be compiled, or would gain nothing
-    bool alone;                                 // no other loop of the group reads or writes what it does
+    bool alone;                                 // it needs nothing of the other loops of the group, nor they of it
 };
 
 // Every step that is not left out, in the order in which they may run. `needed`: as for Steps::LeaveOut, which has run.

@@ -70,8 +70,8 @@ private:
         uint32_t count;
         uint32_t units;
         uint32_t strip;
-        // Long rows that are read from memory take turns, and so are read in several places at once: this group and those
-        // behind it with the same number, which have nothing to do with each other; so many.
+        // Long rows that are read from memory take turns, and so are read in several places at once: this group and
+        // those behind it with the same number, which have nothing to do with each other; so many.
         uint32_t rows;
         uint32_t turns;
     };

@@ -169,7 +169,8 @@ void Planner::RecordRows(std::vector<Instruction>& rows)
     for (uint32_t r = 0; r < rows.size(); ++r) {
         SetEnds(rows[r]);
         const Operand& to = rows[r].operands[0];
-        if (to.stride == 0) {  // an accumulator is read through its destination
+        // An accumulator is read through its destination, and so is what one unit leaves for the next.
+        if (to.stride < static_cast<int64_t>(to.extent)) {
             Overwrite(SpanOf(to), false);
         }
         for (uint32_t i = 1; i < rows[r].operandCount; ++i) {
@@ -356,23 +357,24 @@ void Planner::CompileLoop(const Loop& loop)
     plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the first cache.
-    const bool alone = loop.alone && code != nullptr;
+    const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];
+    const bool alone = loop.alone && code != nullptr && (!byElement || all.units > StripOf(all));
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
         if (step.group != lastGroup_ || (alone && k == 0)) {
             const bool takesTurns = alone && byElement && loop.form.Inputs() > 1;
             const uint32_t rows = takesTurns ? step.group : NO_GROUP;
-            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), rows, 1});
+            plan.groups_.push_back(
+                {static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), rows, 1});
             lastGroup_ = step.group;
         }
         const bool chain = !step.items.empty() && (step.mustChain || code != nullptr);
         const bool linked = chain || code != nullptr;
         const uint32_t links = static_cast<uint32_t>(plan.links_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
-        plan.steps_.push_back(
-            {chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length, byElement,
-             code == nullptr ? step.units : UINT32_MAX});
+        plan.steps_.push_back({chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length,
+                               byElement, code == nullptr ? step.units : UINT32_MAX});
         if (linked) {
             CompileChain(loop.items[k]);
         }

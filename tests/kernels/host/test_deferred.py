@@ -112,6 +112,9 @@ FOUND = {
             for at in range(0, 2048, 256)
         ),
     ],
+    "repeats that write to what the next one reads, loaded from global memory": [
+        ("binary_repeat", "Max", "float16", 8192, 33024, 8192, 33, 5, (1, 1, 1, 1, 8, 1), True),
+    ],
     "half accumulation beside a coarser instruction": [
         ("cast", "float16", "float32", 0, 16384, 1, 300),
         ("cast", "float16", "float32", 8192, 32768, 1, 300),
