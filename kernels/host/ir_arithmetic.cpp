@@ -84,6 +84,17 @@ std::string IrArithmetic::OfNumbers(Opcode opcode, const std::string& a, const s
     return opcode == Opcode::MAX ? Larger(a, b) : Smaller(a, b);
 }
 
+// Lanes in which one of the vectors is.
+std::string IrArithmetic::AreSubnormal(const Vectors& x)
+{
+    std::string any;
+    for (const std::string& value : x) {
+        const std::string here = IsSubnormal(value);
+        any = any.empty() ? here : Let("or " + masks_ + " " + any + ", " + here);
+    }
+    return any;
+}
+
 std::string IrArithmetic::HaveNan(const Vectors& x)
 {
     std::string nans;
@@ -306,10 +317,11 @@ Vectors IrArithmetic::PackAsBFloat16(const Vectors& x, bool inTurn, bool convert
         zeros = zeros.empty() ? zero : Let("or " + Vector(2 * lanes_, "i1") + " " + zeros + ", " + zero);
         converted.push_back(inTurn ? Let(Shuffle(pairs_, both, "poison", 2 * lanes_, turn)) : both);
     }
-    // A zero may have been a subnormal number.
-    const Vectors packed = Unless(
-        Any(zeros, 2 * lanes_), [&] { return as(converted, pairs_, floats_); },
-        [&] { return as(PackRounded(RoundToBFloat16(x, false), inTurn), pairs_, floats_); });
+    // A zero may have been a subnormal number; more often it was one.
+    const auto usual = [&] { return as(converted, pairs_, floats_); };
+    const auto rounded = [&] { return as(PackRounded(RoundToBFloat16(x, false), inTurn), pairs_, floats_); };
+    const Vectors packed =
+        Unless(Any(zeros, 2 * lanes_), usual, [&] { return Unless(Any(AreSubnormal(x), lanes_), usual, rounded); });
     return as(packed, floats_, pairs_);
 }
 

@@ -71,6 +71,7 @@ private:
     std::string ExpOfSmall(const std::string& x);
     std::string PowerOfTwo(const std::string& n);
     std::string Ln(const std::string& x);
+    std::string AreSubnormal(const Vectors& x);
     std::string RoundNumber(const std::string& x, bool clear);
     std::string RoundAny(const std::string& x, bool clear);
 

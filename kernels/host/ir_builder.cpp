@@ -33,6 +33,7 @@ std::string IrBuilder::Declarations() const
             "declare " + floats_ + " @llvm.x86.avx512.mask.range.ps.512(" + two + "i32, " + floats_ + ", i16, i32)\n";
         text += "declare " + floats_ + " @llvm.x86.avx512.vpermi2var.ps.512(" + floats_ + ", " + integers_ + ", " +
                 floats_ + ")\n";
+        text += "declare " + masks_ + " @llvm.x86.avx512.fpclass.ps.512(" + floats_ + ", i32)\n";
         text += "declare <32 x bfloat> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(" + floats_ + ", " + floats_ + ")\n";
     }
     return text;
@@ -122,6 +123,11 @@ std::string IrBuilder::ConvertToBFloat16(const std::string& a, const std::string
     const std::string both = Let("call <32 x bfloat> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(" + floats_ + " " + b +
                                  ", " + floats_ + " " + a + ")");
     return Let("bitcast <32 x bfloat> " + both + " to " + pairs_);
+}
+
+std::string IrBuilder::IsSubnormal(const std::string& a)
+{
+    return Let("call " + masks_ + " @llvm.x86.avx512.fpclass.ps.512(" + floats_ + " " + a + ", i32 32)");
 }
 
 std::string IrBuilder::LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index)

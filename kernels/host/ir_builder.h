@@ -58,6 +58,7 @@ public:
     std::string ScaledByPower(const std::string& p, const std::string& n);
     std::string SmallerWithSign(const std::string& a, float limit);
     std::string LookUp(const std::array<float, 2 * AVX512_LANES>& table, const std::string& index);
+    std::string IsSubnormal(const std::string& a);  // a mask
     // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
     // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.

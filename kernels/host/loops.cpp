@@ -271,7 +271,7 @@ Member MemberOf(uint32_t index, const Step& step, const Group& group, const std:
     if (step.items.empty()) {
         const bool copies = copied != LinkAccess::NONE;
         const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(copied) : instruction.lanes;
-        const bool byElement = copies && group.elements == 1;
+        const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
         member.rowElements = byElement ? 0 : (lanes > 1 ? lanes : ratio);
         const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1);
         member.items = !fits    ? std::vector<ChainItem>{}
