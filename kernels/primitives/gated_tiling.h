@@ -91,7 +91,9 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
     } else {
         tiling.tilesPerRow = 1;
         tiling.tileLength = static_cast<uint32_t>(length);
-        tiling.tileRows = static_cast<uint32_t>(std::min<uint64_t>({target / stride, rows, MAX_BLOCK_COUNT}));
+        const bool alone = stride > length && stride > platform.maxPaddedRow;
+        const uint64_t most = alone ? 1 : MAX_BLOCK_COUNT;
+        tiling.tileRows = static_cast<uint32_t>(std::min<uint64_t>({target / stride, rows, most}));
         tiling.stride = static_cast<uint32_t>(stride);
     }
     tiling.tiles = CeilDiv(rows, tiling.tileRows) * tiling.tilesPerRow;

@@ -53,7 +53,7 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         }
         plan.tileCols = static_cast<uint32_t>(cols);
         plan.stride = static_cast<uint32_t>(stride);
-        const bool isShort = stride <= SHORT_ROW;
+        const bool isShort = stride <= (stride == cols ? SHORT_ROW : std::min(SHORT_ROW, platform.maxPaddedRow));
         const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + rowState;
         const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
         const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
