@@ -32,6 +32,18 @@ bool Gapless(const Operand& operand)
     return operand.stride == static_cast<int64_t>(operand.extent);
 }
 
+bool ShareMemory(const Instruction& a, const Instruction& b)
+{
+    for (uint32_t i = 0; i < a.operandCount; ++i) {
+        for (uint32_t k = 0; k < b.operandCount; ++k) {
+            if (Overlap(a.operands[i], b.operands[k])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 // May strips of the instruction not begin at every one of so many units?
 bool IsGranular(const Instruction& instruction, uint32_t units)
 {
@@ -203,6 +215,11 @@ bool Groups::Joins(const Group& group, const Instruction& later) const
 {
     uint32_t units = group.units;
     if (later.units != units) {
+        // It would only go by coarser units.
+        const auto shares = [&](uint32_t member) { return ShareMemory(instructions_[member], later); };
+        if (std::none_of(group.members.begin(), group.members.end(), shares)) {
+            return false;
+        }
         // Strips of whole units of the coarsest member must stay short.
         const uint32_t coarsest = std::min(units, later.units);
         const auto granular = [&](uint32_t member) { return IsGranular(instructions_[member], coarsest); };

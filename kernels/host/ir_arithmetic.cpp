@@ -335,7 +335,7 @@ std::string IrArithmetic::FromPacked(const std::string& pair, uint32_t second, b
     return FromBFloat16(Let(Shuffle(pairs_, pair, "poison", lanes_, half)));
 }
 
-std::string IrArithmetic::FromTable(const LoopTable& table, const std::string& index)
+std::string IrArithmetic::FromTable(const TermTable& table, const std::string& index)
 {
     switch (table.type) {
         case ElementType::HALF: {

@@ -9,7 +9,7 @@
 
 #include "instruction.h"
 #include "ir_builder.h"
-#include "loop_tables.h"
+#include "term_tables.h"
 
 namespace AscendC {
 namespace host {
@@ -36,8 +36,8 @@ public:
     Vectors PackRounded(const Vectors& rounded, bool inTurn);  // what RoundToBFloat16 made
     // The other way round.
     std::string FromPacked(const std::string& pair, uint32_t second, bool inTurn);
-    // What a table (loop_tables.h) has for these numbers.
-    std::string FromTable(const LoopTable& table, const std::string& index);
+    // What a table (term_tables.h) has for these numbers.
+    std::string FromTable(const TermTable& table, const std::string& index);
     // 16 bits, and those of one of two vectors with elements in turn, as integers of 32.
     std::string Widened(const std::string& bits);
     std::string WidenedOfPacked(const std::string& pair, uint32_t second);

@@ -1,0 +1,32 @@
+/*!
+ * The results of terms (loop_terms.h) that depend on one element of 16 bits, for each of the 65536 that there are.
+ */
+#ifndef ASCENDC_HOST_TERM_TABLES_H
+#define ASCENDC_HOST_TERM_TABLES_H
+
+#include <cstdint>
+#include <vector>
+
+#include "instruction.h"
+#include "loop_terms.h"
+
+namespace AscendC {
+namespace host {
+
+struct TermTable {
+    const void* entries = nullptr;  // by the bits of the element
+    ElementType type =
+        ElementType::FLOAT;  // of 16 bits, if the term was rounded; there is room to read 32 behind the last
+};
+
+// The term and those that it is made of, in their order.
+std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms);
+
+// The table of a term, with ones for DataBlocks, which lives as long as the process. Chains make it, so it holds what
+// the loop would calculate. `entries` is null where there are too many tables already.
+TermTable TableOf(int32_t term, const std::vector<Term>& terms);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_TERM_TABLES_H
