@@ -569,6 +569,24 @@ def test_short_rows_that_lie_apart(narrow):
     assert any(f"mul i64 %i, {stride}" in text for text in listening.texts) == writes_loops()
 
 
+@pytest.mark.usefixtures("_loops")
+def test_single_elements_are_no_rows():
+    """Where others in their group go by blocks."""
+    count = 512
+    calls = []
+    for tile in range(4):
+        calls += [
+            load(0, 4 * count * tile, 4 * count),
+            ("scalar", "Muls", "float32", SLOT, 0, bits(0.5), count),
+            ("scalar", "Adds", "float32", SLOT, SLOT, bits(2.0), count),
+            ("broadcast", "float32", 2 * SLOT, SLOT, count // 8, 1, 8),
+            store(32 * 1024 + 8192 * (tile % 2), 2, 8192),
+        ]
+    listening = Listening(host_calls())
+    assert assert_same_when_compiled(listening, calls, [FLOATS]) > 0
+    assert not any("load <1 x" in text for text in listening.texts)
+
+
 @pytest.mark.parametrize("factor", [0.5, -0.5, 1e4, -1e4])
 @pytest.mark.parametrize("limit", [14.5, 88.0, 200.0, 1e6])
 def test_exp_of_what_is_known_to_be_small(compiler, limit, factor):
