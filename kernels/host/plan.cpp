@@ -73,14 +73,15 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
         }
         const Step* const steps = &steps_[group.first];
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const bool one = steps->length == group.count && FunctionOf(*steps, ways) != nullptr;
+        const LoopFunction whole = steps->length == group.count ? FunctionOf(*steps, ways) : nullptr;
+        const bool one = whole != nullptr;
         const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
             const uint32_t strips = one ? LOOP_STRIPS : 1;
             for (uint32_t k = 0; k < group.count;) {
                 const Step& step = steps[k];
-                const LoopFunction loop = FunctionOf(step, ways);
+                const LoopFunction loop = one ? whole : FunctionOf(step, ways);
                 const uint32_t count = loop == nullptr ? 1 : step.length;
                 if (loop != nullptr) {
                     RunLoop(loop, &step, begin, end);
@@ -143,7 +144,10 @@ void Plan::RequestLoops(LoopWays ways)
 
 LoopFunction Plan::FunctionOf(const Step& step, LoopWays ways) const
 {
-    return step.code == nullptr ? nullptr : step.code->Function(ways, &links_[step.links]);
+    if (step.code == nullptr) {
+        return nullptr;
+    }
+    return ways.Number() == 0 ? step.code->Function() : step.code->Function(ways, &links_[step.links]);
 }
 
 void Plan::EndViews(const char* const* gm, std::vector<View>& views) const
