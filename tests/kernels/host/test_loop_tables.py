@@ -13,7 +13,6 @@ from tests.kernels.host.test_loops import (
     BLOCK,
     BYTES,
     FLOATS,
-    LANES,
     SLOT,
     Listening,
     assert_same_when_compiled,
