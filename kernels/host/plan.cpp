@@ -66,32 +66,33 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
         prefetcher.FetchBegins();
     }
     for (size_t i = 0; i < groups_.size();) {
-        StepGroup group = groups_[i];
+        const StepGroup& group = groups_[i];
         const size_t behind = i + (ways.streams ? group.turns : 1);
-        for (++i; i < behind; ++i) {
-            group.count += groups_[i].count;
+        uint32_t count = 0;
+        for (; i < behind; ++i) {
+            count += groups_[i].count;
         }
         const Step* const steps = &steps_[group.first];
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const LoopFunction whole = steps->length == group.count ? FunctionOf(*steps, ways) : nullptr;
+        const LoopFunction whole = steps->length == count ? FunctionOf(*steps, ways) : nullptr;
         const bool one = whole != nullptr;
         const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
             const uint32_t strips = one ? LOOP_STRIPS : 1;
-            for (uint32_t k = 0; k < group.count;) {
+            for (uint32_t k = 0; k < count;) {
                 const Step& step = steps[k];
                 const LoopFunction loop = one ? whole : FunctionOf(step, ways);
-                const uint32_t count = loop == nullptr ? 1 : step.length;
+                const uint32_t length = loop == nullptr ? 1 : step.length;
                 if (loop != nullptr) {
                     RunLoop(loop, &step, begin, end);
                 } else {
                     RunStep(step, begin, end);
                 }
                 if (!idle) {
-                    prefetcher.Fetch(count * strips);
+                    prefetcher.Fetch(length * strips);
                 }
-                k += count;
+                k += length;
             }
         }
     }

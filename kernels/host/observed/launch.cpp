@@ -124,7 +124,7 @@ void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADD
 {
     g_turns->Begin(index);
     Core& core = Core::Current();
-    core.Begin(index, count, false, false);
+    core.Begin(index, count, false, {});
     g_cores[index].core = &core;
     TheObserver().CoreBegin(index);
     try {
