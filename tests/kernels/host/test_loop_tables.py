@@ -28,9 +28,21 @@ pytestmark = pytest.mark.skipif(not writes_loops(), reason="this vector unit has
 
 COUNT = 1999  # elements of a tile; the last ones are left to chains
 X, OTHER, VALUE, T, SECOND, NARROW = (SLOT * i for i in range(6))
-# Every one of the numbers of 16 bits is in one of them.
-ALL = [np.arange(i * BYTES // 2, (i + 1) * BYTES // 2, dtype=np.uint16).view(np.float32) for i in range(2)]
-TILES = BYTES // 2 // COUNT + 1
+TILES = 4
+
+
+def every_number():
+    """Global memories in which `tiles` finds all that 16 bits can be."""
+    numbers = np.arange(1 << 16, dtype=np.uint16)
+    for begin in range(0, numbers.size, TILES * COUNT):
+        some = np.resize(numbers[begin : begin + TILES * COUNT], (TILES, COUNT))
+        memory = np.zeros(BYTES // 2, np.uint16)
+        for tile in range(TILES):
+            memory[2 * COUNT * tile :][:COUNT] = some[tile]
+        yield memory.view(np.float32)
+
+
+ALL = list(every_number())
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +68,10 @@ def looked_up(texts):
 
 
 def tiles(body, narrow, result=None, reads=2):
-    """The body on tiles that are loaded, and stored from NARROW, or floats from `result`."""
+    """The body on tiles, which is stored from NARROW, or floats from `result`. What is stored is not loaded again."""
     calls = []
-    for tile in range(4):
-        calls += [load(0, 2 * COUNT * tile * 4, 2 * COUNT), load(1, 2 * COUNT * (4 * tile + 1), 2 * COUNT)][:reads]
+    for tile in range(TILES):
+        calls += [load(0, 2 * COUNT * 2 * tile, 2 * COUNT), load(1, 2 * COUNT * (2 * tile + 1), 2 * COUNT)][:reads]
         calls += [("cast", "float32", narrow, VALUE, X, 0, COUNT), *body]
         to = 32 * 1024 + 7000 * tile
         calls += [store(to, NARROW // SLOT, 2 * COUNT, narrow) if result is None else store(to, result // SLOT, 4000)]
