@@ -72,7 +72,6 @@ struct LoopWays {
     bool streams = false;  // what goes to global memory does not stay in the caches (streaming.h)
     bool looksUp = false;  // results are looked up in tables (loop_tables.h)
 
-    static constexpr LoopWays FromNumber(uint32_t number) { return {(number & 1) != 0, (number & 2) != 0}; }
     constexpr uint32_t Number() const { return (streams ? 1 : 0) + (looksUp ? 2 : 0); }
 };
 
