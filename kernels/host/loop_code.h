@@ -33,10 +33,10 @@ public:
 private:
     friend struct LoopRequests;
 
-    const LoopForm form_;
-    const uint32_t number_;
     bool Suits(const ChainLink* links) const;
 
+    const LoopForm form_;
+    const uint32_t number_;
     // For the ways of the form: links whose stores must be aligned, and whose DataBlocks must be ones.
     std::vector<uint16_t> streams_;
     std::vector<uint16_t> ones_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "steps.h"
+
 namespace AscendC {
 namespace host {
 
@@ -105,7 +107,7 @@ std::vector<int32_t> LoopTables::Candidates() const
     const std::vector<bool> wanted = Wanted();
     std::vector<int32_t> candidates;
     const auto add = [&](int32_t term) {
-        if (term != Term::NONE && terms[term].source >= 0 && !IsLoad(terms[term].link) &&
+        if (term != Term::NONE && terms[term].source >= 0 && !Loads(terms[term].link) &&
             std::find(candidates.begin(), candidates.end(), term) == candidates.end()) {
             candidates.push_back(term);
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "chains.h"
 #include "steps.h"
 
 namespace AscendC {
@@ -17,11 +18,6 @@ bool IsOfHalf(Link link)
 
 }  // namespace
 
-bool IsLoad(Link link)
-{
-    return link == Link::LOAD_FLOAT || link == Link::LOAD_HALF || link == Link::LOAD_BFLOAT16;
-}
-
 LoopTerms::LoopTerms(const LoopForm& form)
     : results_(form.links.size(), Term::NONE), known_(LoopLink::NO_OPERAND, Term::NONE)
 {
@@ -30,7 +26,7 @@ LoopTerms::LoopTerms(const LoopForm& form)
         if (link.link == Link::END) {
             continue;
         }
-        if (IsLoad(link.link)) {
+        if (Loads(link.link)) {
             value = Read(link);
             continue;
         }
@@ -78,13 +74,10 @@ int32_t LoopTerms::Read(const LoopLink& link)
 {
     int32_t& known = known_[link.operand];
     if (known == Term::NONE) {
-        const LinkAccess access = AccessOf(link.link);
         Term term;
-        term.link = access == LinkAccess::HALF       ? Link::LOAD_HALF
-                    : access == LinkAccess::BFLOAT16 ? Link::LOAD_BFLOAT16
-                                                     : Link::LOAD_FLOAT;
+        term.link = LoadLink(TypeOf(AccessOf(link.link)));
         term.operand = link.operand;
-        term.source = access == LinkAccess::FLOAT ? Term::MANY : static_cast<int32_t>(terms_.size());
+        term.source = term.link == Link::LOAD_FLOAT ? Term::MANY : static_cast<int32_t>(terms_.size());
         known = Add(term);
     }
     return known;

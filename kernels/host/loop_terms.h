@@ -27,8 +27,6 @@ struct Term {
     int32_t source = NONE;
 };
 
-bool IsLoad(Link link);
-
 // A term is behind those that it is of, and nothing is there twice.
 class LoopTerms {
 public:

@@ -55,6 +55,13 @@ uint32_t SizeOf(LinkAccess access)
     return access == LinkAccess::HALF || access == LinkAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
 }
 
+ElementType TypeOf(LinkAccess access)
+{
+    return access == LinkAccess::HALF       ? ElementType::HALF
+           : access == LinkAccess::BFLOAT16 ? ElementType::BFLOAT16
+                                            : ElementType::FLOAT;
+}
+
 std::string LoopForm::Key() const
 {
     std::string key = {byRow ? 'r' : 'e', static_cast<char>('0' + ways.Number())};
@@ -240,12 +247,10 @@ bool RowsAreApart(const Touches& touches)
 std::vector<ChainItem> CopyItems(const Instruction& copy, LinkAccess access)
 {
     const Operand* const operands = copy.operands;
-    const ElementType type = access == LinkAccess::HALF       ? ElementType::HALF
-                             : access == LinkAccess::BFLOAT16 ? ElementType::BFLOAT16
-                                                              : ElementType::FLOAT;
     if (operands[0].extent != operands[1].extent || operands[0].extent % SizeOf(access) != 0) {
         return {};
     }
+    const ElementType type = TypeOf(access);
     return {{LoadLink(type), 0.0f, &operands[1]}, {StoreLink(type), 0.0f, &operands[0]}};
 }
 
@@ -465,11 +470,14 @@ bool IsAlone(const OpenLoop& loop, const std::vector<OpenLoop>& loops)
     for (const Touch& mine : loop.touches) {
         bool overlaps = false;
         for (const OpenLoop& other : loops) {
+            if (&other == &loop) {
+                continue;
+            }
             for (const Touch& theirs : other.touches) {
-                if (&other != &loop && mine.Conflicts(theirs)) {
+                if (mine.Conflicts(theirs)) {
                     return false;
                 }
-                overlaps = overlaps || (&other != &loop && SpanOf(*mine.operand).Overlaps(SpanOf(*theirs.operand)));
+                overlaps = overlaps || SpanOf(*mine.operand).Overlaps(SpanOf(*theirs.operand));
             }
         }
         shared += overlaps ? mine.operand->end - mine.operand->base : 0;

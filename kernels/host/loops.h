@@ -40,7 +40,8 @@ constexpr uint32_t STREAMED_BYTES = 16;
 // How a link goes about its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
 enum class LinkAccess : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
 LinkAccess AccessOf(Link link);
-uint32_t SizeOf(LinkAccess access);  // of an element, in bytes
+uint32_t SizeOf(LinkAccess access);     // of an element, in bytes
+ElementType TypeOf(LinkAccess access);  // of elements
 
 // A link of a chain of the loop. No padding: forms are compared as bytes.
 struct LoopLink {

@@ -71,8 +71,7 @@ private:
         uint32_t units;
         uint32_t strip;
         // Long rows that are read from memory take turns, and so are read in several places at once: this group and
-        // those behind it with the same number, which have nothing to do with each other; so many.
-        uint32_t rows;
+        // those behind it, so many in all, which have nothing to do with each other.
         uint32_t turns;
     };
 

@@ -363,10 +363,13 @@ void Planner::CompileLoop(const Loop& loop)
         const Step& step = steps_.List()[loop.steps[k]];
         const Group& group = groups_.List()[step.group];
         if (step.group != lastGroup_ || (alone && k == 0)) {
-            const bool takesTurns = alone && byElement && loop.form.Inputs() > 1;
-            const uint32_t rows = takesTurns ? step.group : NO_GROUP;
-            plan.groups_.push_back(
-                {static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), rows, 1});
+            const uint32_t rows = alone && byElement && loop.form.Inputs() > 1 ? step.group : NO_GROUP;
+            if (rows == NO_GROUP || rows != rows_) {
+                rows_ = rows;
+                firstOfRows_ = plan.groups_.size();
+            }
+            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), 0});
+            plan.groups_[firstOfRows_].turns += 1;
             lastGroup_ = step.group;
         }
         const bool chain = !step.items.empty() && (step.mustChain || code != nullptr);
@@ -398,6 +401,7 @@ void Planner::CompileLoop(const Loop& loop)
 void Planner::Compile(const Ranges& needed)
 {
     lastGroup_ = NO_GROUP;
+    rows_ = NO_GROUP;
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
     steps_.Find(groups_, instructions);
@@ -412,11 +416,6 @@ void Planner::Compile(const Ranges& needed)
     plan.links_.reserve(links);  // relocations point into it
     for (const Loop& loop : loops) {
         CompileLoop(loop);
-    }
-    for (size_t i = plan.groups_.size(); i-- > 1;) {
-        Plan::StepGroup& before = plan.groups_[i - 1];
-        const bool together = before.rows != NO_GROUP && before.rows == plan.groups_[i].rows;
-        before.turns += together ? plan.groups_[i].turns : 0;
     }
 }
 

@@ -63,6 +63,22 @@ bool IsUnread(const Operand& written, const Ranges& needed)
     return written.origin == NO_ORIGIN && !needed.Overlaps(SpanOf(written));
 }
 
+// Units of an instruction up to the last one of which somebody reads what it writes there; or all.
+uint32_t UnitsRead(const Instruction& instruction, const Operand& to, const Ranges& needed)
+{
+    const int64_t unit = to.stride;
+    if (to.origin != NO_ORIGIN || unit <= 0 || unit != static_cast<int64_t>(to.extent)) {
+        return UINT32_MAX;
+    }
+    const char* last = to.base;
+    for (const Span& span : needed.Spans()) {
+        last = span.Overlaps(SpanOf(to)) ? std::max(last, std::min<const char*>(span.end, to.end)) : last;
+    }
+    const uint32_t read = static_cast<uint32_t>((last - to.base + unit - 1) / unit);
+    const uint32_t granule = instruction.granule;
+    return (read + granule - 1) / granule * granule;
+}
+
 // What a value is rounded for before a store that is the last to use it, that store can do.
 void RoundInStore(std::vector<ChainItem>& items)
 {
@@ -173,22 +189,6 @@ void Steps::Pass(uint32_t number, Ranges& needed)
     }
 }
 
-// Units behind the last one of which somebody reads what they write.
-void Steps::LeaveOutEnd(Step& step, const Instruction& instruction, const Operand& to, const Ranges& needed) const
-{
-    const int64_t unit = to.stride;
-    if (to.origin != NO_ORIGIN || unit <= 0 || unit != static_cast<int64_t>(to.extent)) {
-        return;
-    }
-    const char* last = to.base;
-    for (const Span& span : needed.Spans()) {
-        last = span.Overlaps(SpanOf(to)) ? std::max(last, std::min<const char*>(span.end, to.end)) : last;
-    }
-    const uint32_t read = static_cast<uint32_t>((last - to.base + unit - 1) / unit);
-    const uint32_t granule = instruction.granule;
-    step.units = (read + granule - 1) / granule * granule;
-}
-
 void Steps::LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed)
 {
     // Of a single result, and nothing else that the chain does.
@@ -203,7 +203,7 @@ void Steps::LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed
                 continue;
             }
             if (once) {
-                LeaveOutEnd(step, first, *item.operand, needed);
+                step.units = UnitsRead(first, *item.operand, needed);
             }
             needed.Remove(SpanOf(*item.operand));
         } else if (kept.empty() && !Collects(item.link)) {
@@ -228,7 +228,7 @@ void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Rang
         step.parts.clear();
         return;
     }
-    LeaveOutEnd(step, instruction, to, needed);
+    step.units = UnitsRead(instruction, to, needed);
     if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
         needed.Remove(SpanOf(to));
     }

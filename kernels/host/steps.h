@@ -25,6 +25,11 @@ struct Step {
     uint32_t units = UINT32_MAX;   // of the instruction, as long as it is not part of a loop: nobody reads more
 };
 
+inline bool Loads(Link link)
+{
+    return link == Link::LOAD_FLOAT || link == Link::LOAD_HALF || link == Link::LOAD_BFLOAT16;
+}
+
 inline bool Stores(Link link)
 {
     return link == Link::STORE_FLOAT || link == Link::STORE_HALF || link == Link::STORE_BFLOAT16 ||
@@ -71,7 +76,6 @@ private:
                     const std::vector<Instruction>& instructions, bool casts);
     void Close(uint32_t group);
     void LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed);
-    void LeaveOutEnd(Step& step, const Instruction& instruction, const Operand& to, const Ranges& needed) const;
     void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
     void Pass(uint32_t number, Ranges& needed);
 

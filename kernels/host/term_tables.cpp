@@ -6,6 +6,8 @@
 #include <unordered_map>
 
 #include "chains.h"
+#include "loops.h"
+#include "steps.h"
 
 namespace AscendC {
 namespace host {
@@ -16,11 +18,6 @@ constexpr uint32_t ENTRIES = 1u << 16;
 // With 256 KiB each at most, 16 MiB.
 constexpr size_t MAX_TABLES = 64;
 constexpr size_t PAGE = 4096;
-
-size_t SizeOf(ElementType type)
-{
-    return type == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);
-}
 
 // What tells the results of a term, the last of the parts, from those of others.
 std::string KeyOf(const std::vector<Term>& terms, const std::vector<int32_t>& parts)
@@ -72,7 +69,7 @@ private:
     void Run(const Term& term, const ChainLink& store)
     {
         std::vector<ChainLink> chain;
-        if (IsLoad(term.link)) {
+        if (Loads(term.link)) {
             chain.push_back({term.link, 0.0f, reinterpret_cast<char*>(elements_.data())});
         } else {
             chain.push_back({Link::LOAD_FLOAT, 0.0f, At(term.first)});
@@ -113,10 +110,11 @@ public:
         table.type = link == Link::ROUND_HALF       ? ElementType::HALF
                      : link == Link::ROUND_BFLOAT16 ? ElementType::BFLOAT16
                                                     : ElementType::FLOAT;
-        char* const entries = static_cast<char*>(std::aligned_alloc(PAGE, ENTRIES * SizeOf(table.type) + PAGE));
+        const size_t size = SizeOf(AccessOf(StoreLink(table.type)));
+        char* const entries = static_cast<char*>(std::aligned_alloc(PAGE, ENTRIES * size + PAGE));
         Sample sample(terms, parts);
         for (uint32_t bits = 0; bits < ENTRIES && entries != nullptr; bits += Sample::SIZE) {
-            sample.Write(bits, table.type, entries + bits * SizeOf(table.type));
+            sample.Write(bits, table.type, entries + bits * size);
         }
         table.entries = entries;
         tables_.emplace(key, table);

@@ -15,8 +15,8 @@ namespace host {
 
 struct TermTable {
     const void* entries = nullptr;  // by the bits of the element
-    ElementType type =
-        ElementType::FLOAT;  // of 16 bits, if the term was rounded; there is room to read 32 behind the last
+    // Of 16 bits, if the term was rounded to such; behind the last one there is room to read 32.
+    ElementType type = ElementType::FLOAT;
 };
 
 // The term and those that it is made of, in their order.
