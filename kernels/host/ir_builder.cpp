@@ -179,6 +179,36 @@ void IrBuilder::If(const std::string& condition, const std::function<void()>& ye
     Label("then" + number);
 }
 
+void IrBuilder::For(const std::string& begin, const std::string& end, uint32_t step,
+                    const std::function<void(const std::string&)>& each)
+{
+    const std::string number = std::to_string(names_++);
+    const std::string from = label_;
+    Line("br label %check" + number);
+    Label("check" + number);
+    // What is added is known only behind what is done for each.
+    Define("%at" + number, "phi i64 [ " + begin + ", %" + from + " ], [ %further" + number + ", %each" + number + " ]");
+    const std::string more = Let("icmp ult i64 %at" + number + ", " + end);
+    Line("br i1 " + more + ", label %each" + number + ", label %then" + number);
+    Label("each" + number);
+    each("%at" + number);
+    Define("%further" + number, "add i64 %at" + number + ", " + std::to_string(step));
+    Line("br label %check" + number);
+    Label("then" + number);
+}
+
+std::string IrBuilder::UpTo(const std::string& a, const std::string& limit)
+{
+    const std::string less = Let("icmp ult i64 " + a + ", " + limit);
+    return Let("select i1 " + less + ", i64 " + a + ", i64 " + limit);
+}
+
+void IrBuilder::Prefetch(const std::string& address, bool writes, const char* locality)
+{
+    Line("call void @llvm.prefetch.p0(ptr " + address + ", i32 " + (writes ? "1" : "0") + ", i32 " + locality +
+         ", i32 1)");
+}
+
 std::string IrBuilder::Any(const std::string& mask, uint32_t lanes)
 {
     return Let("call i1 @llvm.vector.reduce.or.v" + std::to_string(lanes) + "i1(" + Vector(lanes, "i1") + " " + mask +

@@ -70,6 +70,13 @@ public:
                                const std::function<uint32_t(uint32_t)>& index);
     // One or the other, by an i1.
     void If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no);
+    // `each` of `begin`, `begin` + step and so on, as long as that is less than `end`; 64-bit integers.
+    void For(const std::string& begin, const std::string& end, uint32_t step,
+             const std::function<void(const std::string&)>& each);
+    // The first of two 64-bit integers, but no more than the second.
+    std::string UpTo(const std::string& a, const std::string& limit);
+    // Asks for the line at an address.
+    void Prefetch(const std::string& address, bool writes, const char* locality);
     // Is any of so many lanes of a mask set? An i1.
     std::string Any(const std::string& mask, uint32_t lanes);
     // `likely`, or if the i1 is set, `unlikely`: lists of equally many vectors.

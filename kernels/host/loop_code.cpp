@@ -137,6 +137,7 @@ void LoopCode::Request(LoopWays ways, const ChainLink* links)
     requests.Request(*this);
     const auto mayStream = [this](const LoopLink& link) { return form_.MayStream(link); };
     LoopForm form = form_;
+    form.ways.asks = ways.asks;
     form.ways.streams = ways.streams && std::any_of(form_.links.begin(), form_.links.end(), mayStream);
     if (ways.looksUp) {
         const LoopTables tables(form_, true);
@@ -159,14 +160,17 @@ bool LoopCode::Suits(const ChainLink* links) const
 LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
 {
     // All of them, then fewer.
-    for (uint32_t number = ways.Number(); number > 0; number = (number - 1) & ways.Number()) {
-        const LoopCode* const code = others_[number].load(std::memory_order_acquire);
+    const uint32_t flags = ways.Flags();
+    for (uint32_t left = flags;; left = (left - 1) & flags) {
+        const LoopCode* const code = others_[ways.Number() - flags + left].load(std::memory_order_acquire);
         const LoopFunction function = code == nullptr ? nullptr : code->Function();
         if (function != nullptr && code->Suits(links)) {
             return function;
         }
+        if (left == 0) {
+            return Function();
+        }
     }
-    return Function();
 }
 
 LoopCode* FindLoopCode(const LoopForm& form)

@@ -12,12 +12,13 @@
 #include <cstdint>
 
 #include "loops.h"
+#include "prefetch.h"
 
 namespace AscendC {
 namespace host {
 
 // See WriteLoop (loop_ir.h).
-using LoopFunction = void (*)(const ChainLink* links, uint64_t begin, uint64_t end);
+using LoopFunction = void (*)(const ChainLink* links, uint64_t begin, uint64_t end, LoopAhead* ahead);
 
 class LoopCode {
 public:

@@ -90,6 +90,10 @@ public:
         if (byRow_) {
             StoreLanes(ir_);
         }
+        if (form_.ways.asks > 0) {
+            PrepareAsks();
+            asked_ = EmitAsks();
+        }
         return Module(name);
     }
 
@@ -258,8 +262,41 @@ private:
         }
         for (int64_t k = 0; k < bytes; k += LINE_BYTES) {
             const std::string line = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + std::to_string(ahead + k));
-            ir_.Line("call void @llvm.prefetch.p0(ptr " + line + ", i32 " + (writes ? "1" : "0") + ", i32 3, i32 1)");
+            ir_.Prefetch(line, writes, "3");
         }
+    }
+
+    // ---- the next tile (prefetch.h)
+
+    void PrepareAsks()
+    {
+        const auto field = [this](const std::string& name, const char* type, size_t offset) {
+            entry_.Define(name + ".at", "getelementptr i8, ptr %ahead, i64 " + std::to_string(offset));
+            entry_.Define(name, std::string("load ") + type + ", ptr " + name + ".at");
+        };
+        field("%asked.first", "i64", offsetof(LoopAhead, done));
+        field("%asked.bytes", "i64", offsetof(LoopAhead, bytes));
+        field("%rate", "i64", offsetof(LoopAhead, rate));
+        for (uint32_t k = 0; k < form_.ways.asks; ++k) {
+            field(Name("stretch", k), "ptr", offsetof(LoopAhead, stretches) + k * sizeof(const char*));
+        }
+        const uint32_t cost = form_.Cost() * (byRow_ ? 1 : AtOnce());
+        entry_.Define("%paid", "mul i64 %rate, " + std::to_string(cost));
+        entry_.Define("%pace", "lshr i64 %paid, " + std::to_string(LoopAhead::RATE_BITS));
+    }
+    // The lines that begin in what a turn moves on by. Returns how far it got.
+    std::string EmitAsks()
+    {
+        ir_.Define("%asked.next", "add i64 %asked, %pace");
+        const std::string then = ir_.UpTo("%asked.next", "%asked.bytes");
+        const std::string behind = ir_.Let("add i64 %asked, " + std::to_string(LINE_BYTES - 1));
+        const std::string line = ir_.Let("and i64 " + behind + ", -" + std::to_string(LINE_BYTES));
+        ir_.For(line, then, LINE_BYTES, [this](const std::string& at) {
+            for (uint32_t k = 0; k < form_.ways.asks; ++k) {
+                ir_.Prefetch(ir_.Let("getelementptr i8, ptr " + Name("stretch", k) + ", i64 " + at), false, "2");
+            }
+        });
+        return then;
     }
 
     std::string Address(const LoopLink& link, uint32_t k, const char* type)
@@ -647,12 +684,16 @@ private:
         const std::string floats = ir_.VectorOf("float");
         // Or LLVM takes half the width on CPUs whose clock is lower with it.
         const std::string bits = "\"" + std::to_string(lanes_ * 32) + "\"";
-        std::string text = ir_.Declarations() + "define void @" + name +
-                           "(ptr noalias %links, i64 %begin, i64 %end) \"min-legal-vector-width\"=" + bits +
-                           " \"prefer-vector-width\"=" + bits + " {\nentry:\n" + entry_.Body() +
-                           "  br label %loop\nloop:\n  %i = phi i64 [ %begin, %entry ], [ %next, %" + ir_.Block() +
-                           " ]\n";
+        std::string text =
+            ir_.Declarations() + "define void @" + name +
+            "(ptr noalias %links, i64 %begin, i64 %end, ptr noalias %ahead) \"min-legal-vector-width\"=" + bits +
+            " \"prefer-vector-width\"=" + bits + " {\nentry:\n" + entry_.Body() +
+            "  br label %loop\nloop:\n  %i = phi i64 [ %begin, %entry ], [ %next, %" + ir_.Block() + " ]\n";
         IrBuilder done(lanes_);
+        if (form_.ways.asks > 0) {
+            text += "  %asked = phi i64 [ %asked.first, %entry ], [ " + asked_ + ", %" + ir_.Block() + " ]\n";
+            done.Line("store i64 " + asked_ + ", ptr %asked.first.at");
+        }
         if (!byRow_) {
             for (const auto& [operand, k] : collected_) {
                 text += "  " + Lane(operand, k, "") + " = phi " + floats + " [ " + Lane(operand, k, ".first") +
@@ -698,6 +739,7 @@ private:
     const bool paired_;
     const bool shifts_;
     const LoopTables tables_;
+    std::string asked_;                  // how far the turn asks for the next tile
     const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};
     IrArithmetic ir_;     // what a turn of the loop does

@@ -18,8 +18,9 @@ namespace host {
 // where the CPU can, and nowhere else.
 bool WritesLoops(const VectorUnit& unit);
 
-// A module with the function `void name(ptr links, i64 begin, i64 end)`: rows [begin, end), or elements, both multiples
-// of LOOP_ELEMENTS then, and not the same, of the loop whose ChainLinks begin at `links`.
+// A module with the function `void name(ptr links, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements,
+// both multiples of LOOP_ELEMENTS then, and not the same, of the loop whose ChainLinks begin at `links`. `ahead`: a
+// LoopAhead, which loops that ask bring on.
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name);
 
 }  // namespace host

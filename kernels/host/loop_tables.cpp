@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "effort.h"
 #include "steps.h"
 
 namespace AscendC {
@@ -14,45 +15,6 @@ namespace {
 constexpr uint64_t LEAST_BYTES = 256 * 1024;
 
 std::atomic<uint64_t> g_lookUpBytes{0};
-
-// ---- what calculating a vector of AVX-512 takes on the CPUs that gather fast
-
-struct Effort {
-    uint32_t instructions = 0;
-    uint32_t divisions = 0;  // and square roots
-    uint32_t gathers = 0;
-
-    // In half cycles. Two instructions begin in a cycle; divisions and gathers go on beside them.
-    uint32_t Time() const
-    {
-        constexpr uint32_t DIVISION = 32;
-        constexpr uint32_t GATHER = 17;
-        return std::max({instructions, divisions * DIVISION, gathers * GATHER});
-    }
-};
-
-Effort EffortOf(Link link)
-{
-    switch (link) {
-        case Link::LOAD_FLOAT:
-        case Link::LOAD_HALF:
-        case Link::LOAD_BFLOAT16:
-        case Link::END:
-            return {};
-        case Link::ROUND_HALF:
-        case Link::ROUND_BFLOAT16:
-            return {3, 0, 0};
-        case Link::EXP:
-            return {10, 0, 0};
-        case Link::LN:
-            return {24, 0, 0};
-        case Link::SQRT:
-            return {1, 1, 0};
-        default:
-            const bool divides = link >= Link::BINARY && OpcodeOf(link) == Opcode::DIV;
-            return {1, divides ? 1u : 0u, 0};
-    }
-}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chains.h"
+#include "effort.h"
 #include "liveness.h"
 #include "meaning.h"
 #include "types.h"
@@ -68,6 +69,15 @@ std::string LoopForm::Key() const
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
     return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
+}
+
+uint32_t LoopForm::Cost() const
+{
+    uint32_t cost = 0;
+    for (const LoopLink& link : links) {
+        cost += link.link == Link::END ? 0 : (1 + EffortOf(link.link).Time()) * std::max<uint32_t>(link.elements, 1);
+    }
+    return cost;
 }
 
 bool LoopForm::MayStream(const LoopLink& store) const

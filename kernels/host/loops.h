@@ -15,6 +15,7 @@
 
 #include "groups.h"
 #include "instruction.h"
+#include "prefetch.h"
 #include "ranges.h"
 #include "steps.h"
 #include "types.h"
@@ -68,12 +69,15 @@ struct LoopRows {
 
 // How code may go about a loop, where a launch is large enough.
 struct LoopWays {
-    static constexpr uint32_t COUNT = 4;
+    static constexpr uint32_t FLAGS = 4;  // combinations of
+    static constexpr uint32_t COUNT = FLAGS * (LoopAhead::MAX_STRETCHES + 1);
 
     bool streams = false;  // what goes to global memory does not stay in the caches (streaming.h)
     bool looksUp = false;  // results are looked up in tables (loop_tables.h)
+    uint32_t asks = 0;     // for lines of so many stretches of the next tile, on the way (prefetch.h)
 
-    constexpr uint32_t Number() const { return (streams ? 1 : 0) + (looksUp ? 2 : 0); }
+    constexpr uint32_t Flags() const { return (streams ? 1 : 0) + (looksUp ? 2 : 0); }
+    constexpr uint32_t Number() const { return FLAGS * asks + Flags(); }
 };
 
 struct LoopForm {
@@ -84,6 +88,8 @@ struct LoopForm {
     std::vector<LoopLink> links;  // END between two chains
 
     std::string Key() const;
+    // What a unit takes, in vector instructions on its elements, roughly.
+    uint32_t Cost() const;
     // Could a store write past the caches, wherever its operand begins at a multiple of STREAMED_BYTES?
     bool MayStream(const LoopLink& store) const;
     // How many operands it reads from global memory.

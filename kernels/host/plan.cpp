@@ -15,19 +15,20 @@ constexpr uint32_t LOOP_STRIPS = 2;
 // Rows as far apart as others may lie between them.
 bool Plan::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
 {
-    const auto spanOf = [gm](const GmRows& rows) {
-        const char* const begin = gm[rows.origin];
-        return Span{begin, begin + rows.stride * (rows.rows - 1) + rows.rowBytes};
+    const auto spanOf = [gm](const GmRows& some) {
+        const char* const begin = gm[some.origin];
+        return Span{begin, begin + some.rows.stride * (some.rows.rows - 1) + some.rows.rowBytes};
     };
     if (!spanOf(a).Overlaps(spanOf(b))) {
         return false;
     }
-    if (a.stride != b.stride || a.stride <= 0) {
+    const int64_t stride = a.rows.stride;
+    if (stride != b.rows.stride || stride <= 0) {
         return true;
     }
-    int64_t distance = (gm[b.origin] - gm[a.origin]) % a.stride;
-    distance += distance < 0 ? a.stride : 0;
-    return distance < a.rowBytes || distance + b.rowBytes > a.stride;
+    int64_t distance = (gm[b.origin] - gm[a.origin]) % stride;
+    distance += distance < 0 ? stride : 0;
+    return distance < a.rows.rowBytes || distance + b.rows.rowBytes > stride;
 }
 
 bool Plan::Fits(const char* const* gm) const
@@ -60,10 +61,12 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     }
     // What one pass reads, the CPU fetches for itself.
     const bool idle = prefetcher.Idle() || !reduces_;
-    if (!idle) {
-        prefetcher.Spread(turns_);
-    } else {
+    LoopAhead ahead;
+    if (idle) {
         prefetcher.FetchBegins();
+    } else {
+        ways.asks = LookAhead(gm, prefetcher, ways.streams, ahead);
+        prefetcher.Spread(turns_);
     }
     for (size_t i = 0; i < groups_.size();) {
         const StepGroup& group = groups_[i];
@@ -76,7 +79,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
         const LoopFunction whole = steps->length == count ? FunctionOf(*steps, ways) : nullptr;
         const bool one = whole != nullptr;
-        const uint32_t most = one ? (idle ? group.units : LOOP_STRIPS * group.strip) : group.strip;
+        const uint32_t most = one ? (idle || ways.asks > 0 ? group.units : LOOP_STRIPS * group.strip) : group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
             const uint32_t strips = one ? LOOP_STRIPS : 1;
@@ -84,13 +87,16 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
                 const Step& step = steps[k];
                 const LoopFunction loop = one ? whole : FunctionOf(step, ways);
                 const uint32_t length = loop == nullptr ? 1 : step.length;
+                const uint64_t done = ahead.done;
                 if (loop != nullptr) {
-                    RunLoop(loop, &step, begin, end);
+                    RunLoop(loop, &step, begin, end, ahead);
                 } else {
                     RunStep(step, begin, end);
                 }
-                if (!idle) {
+                if (ways.asks == 0 && !idle) {
                     prefetcher.Fetch(length * strips);
+                } else if (ahead.done == done) {  // that code is not there yet
+                    ahead.Ask(step.cost * static_cast<uint64_t>(end - begin), ways.asks);
                 }
                 k += length;
             }
@@ -99,6 +105,27 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     if (hasLoops_ && !requested_[ways.Number()]) {
         RequestLoops(ways);
     }
+}
+
+uint32_t Plan::LookAhead(const char* const* gm, const Prefetcher& prefetcher, bool streams, LoopAhead& ahead) const
+{
+    if (cost_ == 0 || !prefetcher.InStretches()) {
+        return 0;
+    }
+    uint32_t count = 0;
+    for (const Prefetcher::Ahead& input : prefetcher) {
+        ahead.stretches[count++] = input.next;
+    }
+    const Prefetcher::Ahead& first = *prefetcher.begin();
+    ahead.bytes = first.rows.Bytes();
+    ahead.rate = (ahead.bytes << LoopAhead::RATE_BITS) / cost_ + 1;
+    for (const GmRows& write : writes_) {
+        const bool alike = write.rows.IsStretch() && write.rows.Bytes() == ahead.bytes;
+        if (alike && !streams && count < LoopAhead::MAX_STRETCHES) {
+            ahead.stretches[count++] = gm[write.origin] + first.step;
+        }
+    }
+    return count;
 }
 
 void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
@@ -117,11 +144,11 @@ void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
 }
 
 // What is less than a loop over elements takes at a time is left to its steps.
-void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const
+void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const
 {
     const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
     if (whole > begin) {
-        loop(&links_[steps->links], begin, whole);
+        loop(&links_[steps->links], begin, whole, &ahead);
     }
     for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
         RunStep(steps[k], whole, end);

@@ -63,6 +63,7 @@ private:
         uint32_t length;
         bool byElement;
         uint32_t most;  // units that it does at all
+        uint32_t cost;  // of a unit of that loop
     };
 
     struct StepGroup {
@@ -84,16 +85,17 @@ private:
 
     // Rows of global memory.
     struct GmRows {
-        int32_t origin;
-        uint32_t rows;
-        int64_t rowBytes;
-        int64_t stride;
+        int32_t origin;  // where the first one is
+        Rows rows;
     };
 
+    // What its loops are to ask for while it runs: the next tile, and the lines that it will write. Returns how many
+    // stretches.
+    uint32_t LookAhead(const char* const* gm, const Prefetcher& prefetcher, bool streams, LoopAhead& ahead) const;
     void RequestLoops(LoopWays ways);
     LoopFunction FunctionOf(const Step& step, LoopWays ways) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
-    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end) const;
+    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
@@ -105,6 +107,7 @@ private:
     std::vector<View> endViews_;
     std::vector<GmRows> reads_;
     std::vector<GmRows> writes_;
+    uint64_t cost_ = 0;      // of all loops that code may be there for
     uint32_t turns_ = 0;     // steps of all strips
     uint32_t work_ = 0;      // instructions on STRIP_ELEMENTS
     bool reduces_ = false;   // so it passes over its data again, with the result

@@ -38,7 +38,7 @@ bool Reduces(const Instruction& instruction)
 
 Plan::GmRows Planner::GmRowsOf(const View& view)
 {
-    return {view.origin, view.rows.rows, view.rows.rowBytes, view.gmStride};
+    return {view.origin, {view.rows.rows, view.rows.rowBytes, view.gmStride}};
 }
 
 void Planner::Make(const std::vector<View>& views, const Instruction* requests, uint32_t count, const Ranges& needed,
@@ -313,7 +313,7 @@ void Planner::CopyOut(Instruction copy, int32_t origin)
     SetEnds(copy);
     Operand& to = copy.operands[0];
     to.origin = origin;
-    plan_->writes_.push_back({origin, rows.rows, rows.rowBytes, gmStride});
+    plan_->writes_.push_back({origin, {rows.rows, rows.rowBytes, gmStride}});
     // First, so that a view of what is about to be overwritten becomes a copy.
     Overwrite(SpanOf(to), false);
     Resolve(copy.operands[1], copy.units);
@@ -377,7 +377,8 @@ void Planner::CompileLoop(const Loop& loop)
         const uint32_t links = static_cast<uint32_t>(plan.links_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
         plan.steps_.push_back({chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length,
-                               byElement, code == nullptr ? step.units : UINT32_MAX});
+                               byElement, code == nullptr ? step.units : UINT32_MAX,
+                               k == 0 && code != nullptr ? loop.form.Cost() : 0});
         if (linked) {
             CompileChain(loop.items[k]);
         }
@@ -389,6 +390,7 @@ void Planner::CompileLoop(const Loop& loop)
         }
         Plan::StepGroup& run = plan.groups_.back();
         run.count += 1;
+        plan.cost_ += static_cast<uint64_t>(plan.steps_.back().cost) * group.units;
         plan.turns_ += (run.units + run.strip - 1) / run.strip;
         for (const uint32_t i : step.parts) {
             plan.work_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;

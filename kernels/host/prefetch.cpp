@@ -1,17 +1,37 @@
 #include "prefetch.h"
 
+#include <algorithm>
+
 namespace AscendC {
 namespace host {
+
+void LoopAhead::Ask(uint64_t cost, uint32_t count)
+{
+    const uint64_t end = std::min(done + (rate * cost >> RATE_BITS), bytes);
+    for (uint64_t line = (done + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES; line < end; line += LINE_BYTES) {
+        for (uint32_t k = 0; k < count; ++k) {
+            __builtin_prefetch(stretches[k] + line, 0, 2);
+        }
+    }
+    done = end;
+}
 
 void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
 {
     constexpr int64_t MAX_STEP = 1 << 20;
     const int64_t step = stream.last == nullptr ? 0 : gm - stream.last;
     stream.last = gm;
-    if (rows.rows * rows.rowBytes < MIN_BYTES || step <= 0 || step > MAX_STEP || count_ == MAX_AHEAD) {
+    if (rows.Bytes() < MIN_BYTES || step <= 0 || step > MAX_STEP || count_ == MAX_AHEAD) {
         return;
     }
-    Add(gm + step, rows);
+    Add(gm + step, rows, step);
+}
+
+bool Prefetcher::InStretches() const
+{
+    return std::all_of(begin(), end(), [this](const Ahead& ahead) {
+        return ahead.rows.IsStretch() && ahead.rows.Bytes() == ahead_[0].rows.Bytes() && ahead.step == ahead_[0].step;
+    });
 }
 
 void Prefetcher::Spread(uint32_t turns)

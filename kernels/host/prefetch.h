@@ -1,6 +1,8 @@
 /*!
- * Fetches the next tile while this one is calculated with: what double buffering does on the chip. What a loop will get
- * to in this one its code asks for itself (loop_ir.cpp).
+ * Fetches the next tile while this one is calculated with: what double buffering does on the chip. The code of loops
+ * asks for it line by line on its way, as far as it lies in stretches (LoopAhead); for what lies in rows, and without
+ * such code, Prefetcher::Fetch asks between them. What a loop will get to in this tile it asks for itself
+ * (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_PREFETCH_H
 #define ASCENDC_HOST_PREFETCH_H
@@ -20,6 +22,25 @@ struct Rows {
     uint32_t rows;
     uint32_t rowBytes;
     int64_t stride;
+
+    uint64_t Bytes() const { return static_cast<uint64_t>(rows) * rowBytes; }
+    bool IsStretch() const { return rows == 1 || stride == rowBytes; }
+};
+
+// What the loops of a plan ask for on their way: stretches of memory, all of the same length and at the same pace. A
+// core has few fill buffers: lines that are asked for together wait for each other, and the core for them.
+struct LoopAhead {
+    static constexpr uint32_t MAX_STRETCHES = 4;
+
+    uint64_t done = 0;   // bytes of each
+    uint64_t bytes = 0;  // of each
+    uint64_t rate = 0;   // bytes for what costs 1 (LoopForm::Cost), times 2^RATE_BITS
+    const char* stretches[MAX_STRETCHES];
+
+    static constexpr uint32_t RATE_BITS = 16;
+
+    // What code would have asked for on the way that cost so much.
+    void Ask(uint64_t cost, uint32_t count);
 };
 
 // The copies into one queue: where the last one came from tells where the next will.
@@ -35,15 +56,18 @@ public:
         Rows rows;      // from the current one on
         uint32_t left;  // bytes of the current row
         uint32_t linesPerTurn;
+        int64_t step;  // how far behind this tile's
     };
 
     void Reset() { count_ = 0; }
     bool Idle() const { return count_ == 0; }
     // A queue was filled from `gm`: the next tile will lie as far on as this one from the last.
     void LookAhead(const char* gm, const Rows& rows, Stream& stream);
-    void Add(const char* gm, const Rows& rows) { ahead_[count_++] = {gm, rows, rows.rowBytes, 0}; }
+    void Add(const char* gm, const Rows& rows, int64_t step) { ahead_[count_++] = {gm, rows, rows.rowBytes, 0, step}; }
     const Ahead* begin() const { return ahead_; }
     const Ahead* end() const { return ahead_ + count_; }
+    // Is it a stretch each, all of the same length?
+    bool InStretches() const;
     // How much is to be fetched in each of `turns` turns, and what is in some of them.
     void Spread(uint32_t turns);
     void Fetch(uint32_t turns);

@@ -70,7 +70,7 @@ void Recording::Ran(const std::shared_ptr<Plan>& plan, const char* const* gm, co
     for (const Prefetcher::Ahead& ahead : prefetcher) {
         Place place;
         if (Find(ahead.next, place)) {  // behind the end nothing is worth fetching
-            aheads_.push_back({place, ahead.rows});
+            aheads_.push_back({place, ahead.rows, ahead.step});
             ++aheads;
         }
     }
@@ -102,7 +102,7 @@ void Recording::Replay(const Span* tensors, LoopWays ways) const
             }
             Prefetcher prefetcher;
             for (uint32_t i = 0; i < step.aheads; ++i, ++ahead) {
-                prefetcher.Add(addressOf(ahead->place), ahead->rows);
+                prefetcher.Add(addressOf(ahead->place), ahead->rows, ahead->step);
             }
             plan.Run(gm, prefetcher, ways);
         } else if (step.kind == Kind::WRITE) {

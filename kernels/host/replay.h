@@ -69,6 +69,7 @@ private:
     struct Ahead {
         Place place;
         Rows rows;
+        int64_t step;
     };
     struct Write {
         char* ub;

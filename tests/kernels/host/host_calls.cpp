@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -36,11 +37,19 @@ struct Context {
     TBuf<TPosition::VECCALC> buffer;
     char* gm = nullptr;
     std::vector<uint64_t> results;
+    std::map<uint32_t, host::Stream> streams;  // by where in the Unified Buffer they go
 
     template <typename T>
     LocalTensor<T> Local(uint32_t offset)
     {
         return buffer.GetWithOffset<T>((host::UB_BYTES - offset) / sizeof(T), offset);
+    }
+    // Like a queue's: where the last copy came from tells what comes next.
+    template <typename T>
+    LocalTensor<T> Queued(uint32_t offset)
+    {
+        const LocalTensor<T> local = Local<T>(offset);
+        return LocalTensor<T>(local.Address(), local.GetSize() * sizeof(T), TPosition::VECIN, &streams[offset]);
     }
     template <typename T>
     GlobalTensor<T> Global(uint64_t offset)
@@ -504,7 +513,7 @@ public:
             using T = decltype(type);
             const DataCopyPadExtParams<T> padding(isPad, static_cast<uint8_t>(pad[0]), static_cast<uint8_t>(pad[1]),
                                                   FromBits<T>(pad[2]));
-            calls.push_back([=](Context& c) { DataCopyPad(c.Local<T>(ub), c.Global<T>(gm), params, padding); });
+            calls.push_back([=](Context& c) { DataCopyPad(c.Queued<T>(ub), c.Global<T>(gm), params, padding); });
         });
     }
     void CopyOutPad(const std::string& dtype, uint64_t gm, uint32_t ub, const std::array<uint32_t, 4>& shape)

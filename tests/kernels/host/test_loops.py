@@ -19,6 +19,7 @@ LANES = SLOT * SLOTS  # behind them: 64 lanes that collect, and a DataBlock
 BLOCK = LANES + 1024
 BYTES = 64 * 1024
 NEVER = 1 << 60
+LARGE = 1 << 30  # bytes of output with which the next tile is asked for
 
 FLOATS = np.random.default_rng(0).standard_normal(BYTES // 4).astype(np.float32)
 # Random bits: all exponents, NaN and infinities. Every 16 bits of them are numbers of a kind, too.
@@ -39,8 +40,8 @@ def play(calls, gm, execution="deferred", output_bytes=0):
 def compiled(compiler, calls):
     """Has the loops of the program compiled, and returns how many there were."""
     host_calls().set_loop_threshold(0)
-    for _ in range(3):  # what follows a tile is known from the second time on
-        play(calls, FLOATS)
+    for output_bytes in 3 * [0, LARGE]:  # what follows a tile is known from the second time on
+        play(calls, FLOATS, output_bytes=output_bytes)
     host_calls().set_loop_threshold(NEVER)
     return compiler.compile_waiting()
 
@@ -50,7 +51,7 @@ def assert_same_when_compiled(compiler, calls, data):
     expected = [play(calls, gm, "serial") for gm in data]
     count = compiled(compiler, calls)
     for gm, (expected_gm, expected_ub, expected_results) in zip(data, expected, strict=True):
-        for output_bytes in (0, 1 << 30):  # with that, inputs are prefetched
+        for output_bytes in (0, LARGE):
             mine, ub, results = play(calls, gm, output_bytes=output_bytes)
             assert results == expected_results
             for name, got, want in [("global memory", mine, expected_gm), ("Unified Buffer", ub, expected_ub)]:
