@@ -31,7 +31,7 @@ constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
 // What a loop over rows takes (loops.cpp). Of longer rows with padding between them every instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
 // From here on the data comes from memory rather than from a cache, and is prefetched.
-constexpr uint64_t LARGE_BYTES = 2ull << 20;
+constexpr uint64_t LARGE_BYTES = 6ull << 20;
 
 void Pause()
 {

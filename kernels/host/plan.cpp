@@ -10,6 +10,12 @@ namespace {
 // Strips that a loop takes at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
 
+// Steps that are done with one: a loop, if there is code for it.
+uint32_t LengthOf(uint32_t loop, LoopFunction function)
+{
+    return function == nullptr ? 1 : loop;
+}
+
 }  // namespace
 
 // Rows as far apart as others may lie between them.
@@ -66,8 +72,11 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
         prefetcher.FetchBegins();
     } else {
         ways.asks = LookAhead(gm, prefetcher, ways.streams, ahead);
-        prefetcher.Spread(turns_);
+        if (ways.asks == 0) {
+            prefetcher.Spread(turns_);
+        }
     }
+    const bool fetches = !idle && ways.asks == 0;
     for (size_t i = 0; i < groups_.size();) {
         const StepGroup& group = groups_[i];
         const size_t behind = i + (ways.streams ? group.turns : 1);
@@ -76,26 +85,27 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
             count += groups_[i].count;
         }
         const Step* const steps = &steps_[group.first];
+        for (uint32_t k = 0; k < count; k += LengthOf(steps[k].length, functions_[k])) {
+            functions_[k] = FunctionOf(steps[k], ways);
+        }
         // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const LoopFunction whole = steps->length == count ? FunctionOf(*steps, ways) : nullptr;
-        const bool one = whole != nullptr;
-        const uint32_t most = one ? (idle || ways.asks > 0 ? group.units : LOOP_STRIPS * group.strip) : group.strip;
+        const bool one = functions_[0] != nullptr && steps->length == count;
+        const uint32_t strips = one ? LOOP_STRIPS : 1;
+        const uint32_t most = one && !fetches ? group.units : strips * group.strip;
         for (uint32_t begin = 0; begin < group.units; begin += most) {
             const uint32_t end = group.units - begin < most ? group.units : begin + most;
-            const uint32_t strips = one ? LOOP_STRIPS : 1;
             for (uint32_t k = 0; k < count;) {
                 const Step& step = steps[k];
-                const LoopFunction loop = one ? whole : FunctionOf(step, ways);
-                const uint32_t length = loop == nullptr ? 1 : step.length;
+                const uint32_t length = LengthOf(step.length, functions_[k]);
                 const uint64_t done = ahead.done;
-                if (loop != nullptr) {
-                    RunLoop(loop, &step, begin, end, ahead);
+                if (functions_[k] != nullptr) {
+                    RunLoop(functions_[k], &step, begin, end, ahead);
                 } else {
                     RunStep(step, begin, end);
                 }
-                if (ways.asks == 0 && !idle) {
+                if (fetches) {
                     prefetcher.Fetch(length * strips);
-                } else if (ahead.done == done) {  // that code is not there yet
+                } else if (step.cost > 0 && ahead.done == done) {  // that code is not there yet
                     ahead.Ask(step.cost * static_cast<uint64_t>(end - begin), ways.asks);
                 }
                 k += length;

@@ -102,6 +102,7 @@ private:
     std::vector<ChainLink> links_;
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
+    std::vector<LoopFunction> functions_;  // of the steps of the group that is running
     std::vector<Relocation> relocations_;
     std::vector<int32_t> origins_;  // of relocations_
     std::vector<View> endViews_;

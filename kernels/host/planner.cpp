@@ -419,6 +419,7 @@ void Planner::Compile(const Ranges& needed)
     for (const Loop& loop : loops) {
         CompileLoop(loop);
     }
+    plan.functions_.resize(plan.steps_.size());
 }
 
 }  // namespace host
