@@ -1,7 +1,5 @@
 #include "effort.h"
 
-#include "chains.h"
-
 namespace AscendC {
 namespace host {
 

@@ -186,12 +186,13 @@ void IrBuilder::For(const std::string& begin, const std::string& end, uint32_t s
     const std::string from = label_;
     Line("br label %check" + number);
     Label("check" + number);
-    // What is added is known only behind what is done for each.
-    Define("%at" + number, "phi i64 [ " + begin + ", %" + from + " ], [ %further" + number + ", %each" + number + " ]");
+    Define("%at" + number, "phi i64 [ " + begin + ", %" + from + " ], [ %further" + number + ", %next" + number + " ]");
     const std::string more = Let("icmp ult i64 %at" + number + ", " + end);
     Line("br i1 " + more + ", label %each" + number + ", label %then" + number);
     Label("each" + number);
     each("%at" + number);
+    Line("br label %next" + number);  // a block of its own, as there may be blocks in between
+    Label("next" + number);
     Define("%further" + number, "add i64 %at" + number + ", " + std::to_string(step));
     Line("br label %check" + number);
     Label("then" + number);

@@ -159,18 +159,22 @@ bool LoopCode::Suits(const ChainLink* links) const
 
 LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
 {
-    // All of them, then fewer.
+    // All of them, then fewer; last of all, it does not ask.
     const uint32_t flags = ways.Flags();
-    for (uint32_t left = flags;; left = (left - 1) & flags) {
-        const LoopCode* const code = others_[ways.Number() - flags + left].load(std::memory_order_acquire);
+    for (uint32_t left = ways.Number(); left > 0;) {
+        const LoopCode* const code = others_[left].load(std::memory_order_acquire);
         const LoopFunction function = code == nullptr ? nullptr : code->Function();
         if (function != nullptr && code->Suits(links)) {
             return function;
         }
-        if (left == 0) {
-            return Function();
+        const uint32_t leftFlags = left % LoopWays::FLAGS;
+        if (leftFlags > 0) {
+            left = left - leftFlags + ((leftFlags - 1) & flags);
+        } else {
+            left = left >= LoopWays::FLAGS ? flags : 0;
         }
     }
+    return Function();
 }
 
 LoopCode* FindLoopCode(const LoopForm& form)

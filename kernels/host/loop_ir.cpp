@@ -282,7 +282,8 @@ private:
         }
         const uint32_t cost = form_.Cost() * (byRow_ ? 1 : AtOnce());
         entry_.Define("%paid", "mul i64 %rate, " + std::to_string(cost));
-        entry_.Define("%pace", "lshr i64 %paid, " + std::to_string(LoopAhead::RATE_BITS));
+        entry_.Define("%whole", "add i64 %paid, " + std::to_string((1 << LoopAhead::RATE_BITS) - 1));
+        entry_.Define("%pace", "lshr i64 %whole, " + std::to_string(LoopAhead::RATE_BITS));
     }
     // The lines that begin in what a turn moves on by. Returns how far it got.
     std::string EmitAsks()

@@ -10,12 +10,6 @@ namespace {
 // Strips that a loop takes at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
 
-// Steps that are done with one: a loop, if there is code for it.
-uint32_t LengthOf(uint32_t loop, LoopFunction function)
-{
-    return function == nullptr ? 1 : loop;
-}
-
 }  // namespace
 
 // Rows as far apart as others may lie between them.
@@ -57,7 +51,8 @@ bool Plan::Fits(const char* const* gm) const
 uint64_t Plan::Bytes() const
 {
     return instructions_.size() * sizeof(Instruction) + links_.size() * sizeof(ChainLink) +
-           steps_.size() * sizeof(Step) + groups_.size() * sizeof(StepGroup) + relocations_.size() * sizeof(Relocation);
+           steps_.size() * (sizeof(Step) + sizeof(LoopFunction)) + groups_.size() * sizeof(StepGroup) +
+           relocations_.size() * sizeof(Relocation);
 }
 
 void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
@@ -76,7 +71,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
             prefetcher.Spread(turns_);
         }
     }
-    const bool fetches = !idle && ways.asks == 0;
+    Prefetcher* const between = idle || ways.asks > 0 ? nullptr : &prefetcher;
     for (size_t i = 0; i < groups_.size();) {
         const StepGroup& group = groups_[i];
         const size_t behind = i + (ways.streams ? group.turns : 1);
@@ -84,33 +79,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
         for (; i < behind; ++i) {
             count += groups_[i].count;
         }
-        const Step* const steps = &steps_[group.first];
-        for (uint32_t k = 0; k < count; k += LengthOf(steps[k].length, functions_[k])) {
-            functions_[k] = FunctionOf(steps[k], ways);
-        }
-        // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
-        const bool one = functions_[0] != nullptr && steps->length == count;
-        const uint32_t strips = one ? LOOP_STRIPS : 1;
-        const uint32_t most = one && !fetches ? group.units : strips * group.strip;
-        for (uint32_t begin = 0; begin < group.units; begin += most) {
-            const uint32_t end = group.units - begin < most ? group.units : begin + most;
-            for (uint32_t k = 0; k < count;) {
-                const Step& step = steps[k];
-                const uint32_t length = LengthOf(step.length, functions_[k]);
-                const uint64_t done = ahead.done;
-                if (functions_[k] != nullptr) {
-                    RunLoop(functions_[k], &step, begin, end, ahead);
-                } else {
-                    RunStep(step, begin, end);
-                }
-                if (fetches) {
-                    prefetcher.Fetch(length * strips);
-                } else if (step.cost > 0 && ahead.done == done) {  // that code is not there yet
-                    ahead.Ask(step.cost * static_cast<uint64_t>(end - begin), ways.asks);
-                }
-                k += length;
-            }
-        }
+        RunGroup(group, count, ways, ahead, between);
     }
     if (hasLoops_ && !requested_[ways.Number()]) {
         RequestLoops(ways);
@@ -122,20 +91,56 @@ uint32_t Plan::LookAhead(const char* const* gm, const Prefetcher& prefetcher, bo
     if (cost_ == 0 || !prefetcher.InStretches()) {
         return 0;
     }
+    const Prefetcher::Ahead& first = *prefetcher.begin();
+    bool outputs = !streams;
     uint32_t count = 0;
     for (const Prefetcher::Ahead& input : prefetcher) {
         ahead.stretches[count++] = input.next;
+        outputs = outputs && input.step == first.step;  // or nobody knows where they will lie
     }
-    const Prefetcher::Ahead& first = *prefetcher.begin();
     ahead.bytes = first.rows.Bytes();
     ahead.rate = (ahead.bytes << LoopAhead::RATE_BITS) / cost_ + 1;
     for (const GmRows& write : writes_) {
         const bool alike = write.rows.IsStretch() && write.rows.Bytes() == ahead.bytes;
-        if (alike && !streams && count < LoopAhead::MAX_STRETCHES) {
+        if (outputs && alike && count < LoopAhead::MAX_STRETCHES) {
             ahead.stretches[count++] = gm[write.origin] + first.step;
         }
     }
     return count;
+}
+
+// The first `count` steps from those of the group on, strip by strip. `between`: fetches between two steps; or null.
+void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopAhead& ahead, Prefetcher* between)
+{
+    const Step* const steps = &steps_[group.first];
+    functions_[0] = FunctionOf(*steps, ways);
+    // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
+    const bool one = functions_[0] != nullptr && steps->length == count;
+    const uint32_t strips = one ? LOOP_STRIPS : 1;
+    const uint32_t most = one && between == nullptr ? group.units : strips * group.strip;
+    for (uint32_t begin = 0; begin < group.units; begin += most) {
+        const uint32_t end = group.units - begin < most ? group.units : begin + most;
+        for (uint32_t k = 0; k < count;) {
+            const Step& step = steps[k];
+            if (begin == 0 && k > 0) {  // not before: code goes by what earlier steps may have written
+                functions_[k] = FunctionOf(step, ways);
+            }
+            const uint32_t length = functions_[k] == nullptr ? 1 : step.length;
+            const uint64_t done = ahead.done;
+            uint32_t left = begin;  // to units from here on
+            if (functions_[k] != nullptr) {
+                left = RunLoop(functions_[k], &step, begin, end, ahead);
+            } else {
+                RunStep(step, begin, end);
+            }
+            if (between != nullptr) {
+                between->Fetch(length * strips);
+            } else if (ways.asks > 0) {  // for what code has not: there may be none yet that does
+                ahead.Ask(static_cast<uint64_t>(step.cost) * (end - (ahead.done == done ? begin : left)), ways.asks);
+            }
+            k += length;
+        }
+    }
 }
 
 void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
@@ -153,8 +158,8 @@ void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
     }
 }
 
-// What is less than a loop over elements takes at a time is left to its steps.
-void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const
+// What is less than a loop over elements takes at a time is left to its steps. Returns where that begins.
+uint32_t Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const
 {
     const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
     if (whole > begin) {
@@ -163,6 +168,7 @@ void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_
     for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
         RunStep(steps[k], whole, end);
     }
+    return whole;
 }
 
 // When it has run: only then are all operands of its loops what they will be.

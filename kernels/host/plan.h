@@ -95,7 +95,8 @@ private:
     void RequestLoops(LoopWays ways);
     LoopFunction FunctionOf(const Step& step, LoopWays ways) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
-    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const;
+    void RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopAhead& ahead, Prefetcher* between);
+    uint32_t RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups

@@ -358,6 +358,7 @@ void Planner::CompileLoop(const Loop& loop)
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the first cache.
     const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];
+    const uint32_t cost = code == nullptr ? 0 : loop.form.Cost();
     const bool alone = loop.alone && code != nullptr && (!byElement || all.units > StripOf(all));
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];
@@ -377,8 +378,7 @@ void Planner::CompileLoop(const Loop& loop)
         const uint32_t links = static_cast<uint32_t>(plan.links_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
         plan.steps_.push_back({chain, chain ? links : step.parts[0], ratio, k == 0 ? code : nullptr, links, length,
-                               byElement, code == nullptr ? step.units : UINT32_MAX,
-                               k == 0 && code != nullptr ? loop.form.Cost() : 0});
+                               byElement, code == nullptr ? step.units : UINT32_MAX, k == 0 ? cost : 0});
         if (linked) {
             CompileChain(loop.items[k]);
         }

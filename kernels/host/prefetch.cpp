@@ -7,7 +7,8 @@ namespace host {
 
 void LoopAhead::Ask(uint64_t cost, uint32_t count)
 {
-    const uint64_t end = std::min(done + (rate * cost >> RATE_BITS), bytes);
+    constexpr uint64_t PART = (1 << RATE_BITS) - 1;
+    const uint64_t end = std::min(done + ((rate * cost + PART) >> RATE_BITS), bytes);
     for (uint64_t line = (done + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES; line < end; line += LINE_BYTES) {
         for (uint32_t k = 0; k < count; ++k) {
             __builtin_prefetch(stretches[k] + line, 0, 2);
@@ -30,7 +31,7 @@ void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
 bool Prefetcher::InStretches() const
 {
     return std::all_of(begin(), end(), [this](const Ahead& ahead) {
-        return ahead.rows.IsStretch() && ahead.rows.Bytes() == ahead_[0].rows.Bytes() && ahead.step == ahead_[0].step;
+        return ahead.rows.IsStretch() && ahead.rows.Bytes() == ahead_[0].rows.Bytes();
     });
 }
 

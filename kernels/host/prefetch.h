@@ -1,7 +1,7 @@
 /*!
  * Fetches the next tile while this one is calculated with: what double buffering does on the chip. The code of loops
- * asks for it line by line on its way, as far as it lies in stretches (LoopAhead); for what lies in rows, and without
- * such code, Prefetcher::Fetch asks between them. What a loop will get to in this tile it asks for itself
+ * asks for it line by line on its way, if it lies in stretches of one length (LoopAhead); otherwise, or where no loop
+ * can be compiled, Prefetcher::Fetch asks between steps. What a loop will get to in this tile, too, it asks for itself
  * (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_PREFETCH_H
@@ -39,7 +39,7 @@ struct LoopAhead {
 
     static constexpr uint32_t RATE_BITS = 16;
 
-    // What code would have asked for on the way that cost so much.
+    // What code asks for on a way that costs so much.
     void Ask(uint64_t cost, uint32_t count);
 };
 
@@ -75,7 +75,7 @@ public:
     void FetchBegins() const;
 
 private:
-    static constexpr uint32_t MAX_AHEAD = 4;
+    static constexpr uint32_t MAX_AHEAD = LoopAhead::MAX_STRETCHES;
     static constexpr uint32_t BEGIN_BYTES = 512;  // 1024 gain no more
     static constexpr uint32_t MIN_BYTES = 4096;
     uint32_t count_ = 0;

@@ -21,7 +21,6 @@ from tests.kernels.host.test_loops import (
     load,
     store,
     with_block,
-    writes_loops,
 )
 
 COUNT = 1999  # elements of a tile; the last ones are left to chains
@@ -44,10 +43,8 @@ ALL = list(every_number())
 
 
 @pytest.fixture(autouse=True)
-def _looks_up():
-    """Every launch is large enough, and every CPU gathers fast enough. The oldest has no loops that could look up."""
-    if not writes_loops():
-        pytest.skip("this vector unit has no loops")
+def _looks_up(_loops):
+    """Every launch is large enough, and every CPU gathers fast enough."""
     host_calls().set_look_up_bytes(1)
     yield
     host_calls().set_look_up_bytes(0)
@@ -156,6 +153,32 @@ def test_a_block_of_ones_is_a_constant(listening, narrow, first):
     count = len(listening.texts)
     assert_same_when_compiled(listening, calls(2.0), [FLOATS, *ALL])
     assert len(listening.texts) == count
+
+
+@NARROWS
+def test_a_block_that_stops_being_ones(listening, narrow):
+    """Blocks are made of numbers of each tile, in one group with what divides by the first of them."""
+    count, numbers, blocks, at = 512, OTHER, 6 * SLOT, 48 * 1024
+    memory = FLOATS.copy()
+    calls = []
+    for tile in range(TILES):
+        memory[at // 4 + count * tile :][:count] = 1.0 if tile < TILES - 1 else 2.0
+        divide = ("binary_repeat", "Div", "float32", T, T, blocks, 0, 1, (1, 1, 0, 8, 8, 0), False)
+        calls += [load(0, 2 * count * tile, 2 * count), load(1, at + 4 * count * tile, 4 * count)]
+        calls += [("broadcast", "float32", blocks, numbers, count // 8, 1, 8)]
+        calls += [
+            ("cast", "float32", narrow, VALUE, X, 0, count),
+            ("unary", "Exp", "float32", T, VALUE, count),
+            ("scalar", "Adds", "float32", T, T, bits(1.0), count),
+            ("unary", "Ln", "float32", T, T, count),
+            ("set_mask", "counter", 0, count),
+            divide,
+            ("clear_mask",),
+            ("cast", narrow, "float32", NARROW, T, 1, count),
+            store(32 * 1024 + 2 * count * tile, NARROW // SLOT, 2 * count, narrow),
+        ]
+    assert_same_when_compiled(listening, calls, [memory])
+    assert max(looked_up(listening.texts)) == 1
 
 
 @NARROWS

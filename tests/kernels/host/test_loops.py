@@ -37,11 +37,11 @@ def play(calls, gm, execution="deferred", output_bytes=0):
     return gm, ub, results
 
 
-def compiled(compiler, calls):
+def compiled(compiler, calls, gm=FLOATS):
     """Has the loops of the program compiled, and returns how many there were."""
     host_calls().set_loop_threshold(0)
     for output_bytes in 3 * [0, LARGE]:  # what follows a tile is known from the second time on
-        play(calls, FLOATS, output_bytes=output_bytes)
+        play(calls, gm, output_bytes=output_bytes)
     host_calls().set_loop_threshold(NEVER)
     return compiler.compile_waiting()
 
@@ -49,7 +49,7 @@ def compiled(compiler, calls):
 def assert_same_when_compiled(compiler, calls, data):
     host_calls().set_loop_threshold(NEVER)
     expected = [play(calls, gm, "serial") for gm in data]
-    count = compiled(compiler, calls)
+    count = compiled(compiler, calls, data[0])
     for gm, (expected_gm, expected_ub, expected_results) in zip(data, expected, strict=True):
         for output_bytes in (0, LARGE):
             mine, ub, results = play(calls, gm, output_bytes=output_bytes)
@@ -320,12 +320,6 @@ def shifted(call, further):
     """A copy to global memory some bytes further on, or any other call as it is."""
     name, *arguments = call
     return (name, arguments[0], arguments[1] + further, *arguments[2:]) if name == "copy_out_pad" else call
-
-
-@pytest.fixture
-def _loops():
-    if not writes_loops():
-        pytest.skip("this vector unit has no loops")
 
 
 @pytest.fixture
