@@ -60,18 +60,18 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     for (const Relocation& relocation : relocations_) {
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
     }
-    // What one pass reads, the CPU fetches for itself.
-    const bool idle = prefetcher.Idle() || !reduces_;
     LoopAhead ahead;
-    if (idle) {
-        prefetcher.FetchBegins();
-    } else {
-        ways.asks = LookAhead(gm, prefetcher, ways.streams, ahead);
-        if (ways.asks == 0) {
+    Prefetcher* between = nullptr;
+    if (!prefetcher.Idle()) {
+        // What one pass reads the CPU fetches for itself: then it is outputs that somebody has to ask for.
+        ways.asks = reduces_ || !ways.streams ? LookAhead(gm, prefetcher, ways.streams, ahead) : 0;
+        if (ways.asks == 0 && reduces_) {
             prefetcher.Spread(turns_);
+            between = &prefetcher;
+        } else if (ways.asks == 0) {
+            prefetcher.FetchBegins();
         }
     }
-    Prefetcher* const between = idle || ways.asks > 0 ? nullptr : &prefetcher;
     for (size_t i = 0; i < groups_.size();) {
         const StepGroup& group = groups_[i];
         const size_t behind = i + (ways.streams ? group.turns : 1);

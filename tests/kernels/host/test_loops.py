@@ -363,7 +363,7 @@ def test_turning_heads_is_one_loop(compiler, narrow, positions, heads, dim):
     calls = turn_heads(narrow, positions, heads, dim)
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
-    stores = [[line for line in text.splitlines() if "store" in line] for text in listening.texts if "fadd" in text]
+    stores = [[line for line in text.splitlines() if "store <" in line] for text in listening.texts if "fadd" in text]
     kind = "float" if narrow is None else "i16"
     elements = [sum(int(line.split("<")[1].split(" x ")[0]) for line in lines) for lines in stores]
     found = [n for n, lines in zip(elements, stores, strict=True) if all(f" x {kind}>" in line for line in lines)]
