@@ -159,7 +159,7 @@ bool LoopCode::Suits(const ChainLink* links) const
 
 LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
 {
-    // All of them, then fewer; last of all, it does not ask.
+    // All of them, then fewer; those that do not ask are the last.
     const uint32_t flags = ways.Flags();
     for (uint32_t left = ways.Number(); left > 0;) {
         const LoopCode* const code = others_[left].load(std::memory_order_acquire);
@@ -171,7 +171,7 @@ LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
         if (leftFlags > 0) {
             left = left - leftFlags + ((leftFlags - 1) & flags);
         } else {
-            left = left >= LoopWays::FLAGS ? flags : 0;
+            left = flags;
         }
     }
     return Function();

@@ -88,7 +88,7 @@ struct LoopForm {
     std::vector<LoopLink> links;  // END between two chains
 
     std::string Key() const;
-    // What a unit takes, roughly: of each element the half cycles of its links (effort.h), and one more for each.
+    // What a unit takes, roughly: of each element the half cycles of its links (effort.h), and one more for each link.
     uint32_t Cost() const;
     // Could a store write past the caches, wherever its operand begins at a multiple of STREAMED_BYTES?
     bool MayStream(const LoopLink& store) const;

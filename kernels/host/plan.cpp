@@ -63,8 +63,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     LoopAhead ahead;
     Prefetcher* between = nullptr;
     if (!prefetcher.Idle()) {
-        // What one pass reads the CPU fetches for itself: then it is outputs that somebody has to ask for.
-        ways.asks = reduces_ || !ways.streams ? LookAhead(gm, prefetcher, ways.streams, ahead) : 0;
+        ways.asks = LookAhead(gm, prefetcher, ways.streams, ahead);
         if (ways.asks == 0 && reduces_) {
             prefetcher.Spread(turns_);
             between = &prefetcher;
@@ -93,6 +92,7 @@ uint32_t Plan::LookAhead(const char* const* gm, const Prefetcher& prefetcher, bo
     }
     const Prefetcher::Ahead& first = *prefetcher.begin();
     bool outputs = !streams;
+    bool any = false;
     uint32_t count = 0;
     for (const Prefetcher::Ahead& input : prefetcher) {
         ahead.stretches[count++] = input.next;
@@ -104,9 +104,10 @@ uint32_t Plan::LookAhead(const char* const* gm, const Prefetcher& prefetcher, bo
         const bool alike = write.rows.IsStretch() && write.rows.Bytes() == ahead.bytes;
         if (outputs && alike && count < LoopAhead::MAX_STRETCHES) {
             ahead.stretches[count++] = gm[write.origin] + first.step;
+            any = true;
         }
     }
-    return count;
+    return reduces_ || any ? count : 0;  // what one pass reads the CPU fetches for itself
 }
 
 // The first `count` steps from those of the group on, strip by strip. `between`: fetches between two steps; or null.
@@ -127,7 +128,7 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
             }
             const uint32_t length = functions_[k] == nullptr ? 1 : step.length;
             const uint64_t done = ahead.done;
-            uint32_t left = begin;  // to units from here on
+            uint32_t left = begin;  // units from here on the code has not gone over
             if (functions_[k] != nullptr) {
                 left = RunLoop(functions_[k], &step, begin, end, ahead);
             } else {

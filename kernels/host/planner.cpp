@@ -355,10 +355,10 @@ void Planner::CompileLoop(const Loop& loop)
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
+    const uint32_t cost = code == nullptr ? 0 : loop.form.Cost();
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the first cache.
     const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];
-    const uint32_t cost = code == nullptr ? 0 : loop.form.Cost();
     const bool alone = loop.alone && code != nullptr && (!byElement || all.units > StripOf(all));
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loop.steps[k]];

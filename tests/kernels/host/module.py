@@ -50,3 +50,8 @@ def program(calls):
     for name, *arguments in calls:
         getattr(result, name)(*arguments)
     return result
+
+
+def writes_loops() -> bool:
+    """Whether loops can be compiled: the oldest vector unit has none."""
+    return host_calls().VECTOR_UNIT != "x86-64-v2"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops.loop_compiler import LoopCompiler
-from tests.kernels.host.module import host_calls, program
+from tests.kernels.host.module import host_calls, program, writes_loops
 from tests.kernels.host.test_deferred import identical_or_nan
 
 SLOT = 8 * 1024
@@ -58,10 +58,6 @@ def assert_same_when_compiled(compiler, calls, data):
                 equal = identical_or_nan(got, want)
                 assert equal.all(), f"{name} differs from byte {np.argmin(equal)} on"
     return count
-
-
-def writes_loops():
-    return host_calls().VECTOR_UNIT != "x86-64-v2"
 
 
 def bits(value):
