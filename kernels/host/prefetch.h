@@ -1,8 +1,8 @@
 /*!
  * Fetches the next tile while this one is calculated with: what double buffering does on the chip. The code of loops
  * asks for it line by line on its way, if it lies in stretches of one length (LoopAhead); otherwise, or where no loop
- * can be compiled, Prefetcher::Fetch asks between steps, or FetchBegins where there is one pass. What a loop will get to
- * in this tile, too, it asks for itself (loop_ir.cpp).
+ * can be compiled, Prefetcher::Fetch asks between steps, or FetchBegins where there is one pass. What a loop will get
+ * to in this tile, too, it asks for itself (loop_ir.cpp).
  */
 #ifndef ASCENDC_HOST_PREFETCH_H
 #define ASCENDC_HOST_PREFETCH_H
