@@ -204,10 +204,10 @@ std::string IrBuilder::UpTo(const std::string& a, const std::string& limit)
     return Let("select i1 " + less + ", i64 " + a + ", i64 " + limit);
 }
 
-void IrBuilder::Prefetch(const std::string& address, bool writes, const char* locality)
+void IrBuilder::Prefetch(const std::string& address, bool writes, Cache cache)
 {
-    Line("call void @llvm.prefetch.p0(ptr " + address + ", i32 " + (writes ? "1" : "0") + ", i32 " + locality +
-         ", i32 1)");
+    Line("call void @llvm.prefetch.p0(ptr " + address + ", i32 " + (writes ? "1" : "0") + ", i32 " +
+         std::to_string(static_cast<uint32_t>(cache)) + ", i32 1)");
 }
 
 std::string IrBuilder::Any(const std::string& mask, uint32_t lanes)

@@ -75,8 +75,9 @@ public:
              const std::function<void(const std::string&)>& each);
     // The first of two 64-bit integers, but no more than the second.
     std::string UpTo(const std::string& a, const std::string& limit);
-    // Asks for the line at an address.
-    void Prefetch(const std::string& address, bool writes, const char* locality);
+    // Asks for the line at an address, to be read or written, into this cache and those below.
+    enum class Cache : uint32_t { SECOND = 2, FIRST = 3 };  // as LLVM numbers localities
+    void Prefetch(const std::string& address, bool writes, Cache cache);
     // Is any of so many lanes of a mask set? An i1.
     std::string Any(const std::string& mask, uint32_t lanes);
     // `likely`, or if the i1 is set, `unlikely`: lists of equally many vectors.

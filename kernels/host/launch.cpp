@@ -30,7 +30,7 @@ constexpr uint32_t SPINS = 2000;
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
 // What a loop over rows takes (loops.cpp). Of longer rows with padding between them every instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
-// From here on the data comes from memory rather than from a cache, and is prefetched.
+// From so many bytes of outputs on, the next tile is asked for: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;
 
 void Pause()

@@ -160,19 +160,15 @@ bool LoopCode::Suits(const ChainLink* links) const
 LoopFunction LoopCode::Function(LoopWays ways, const ChainLink* links) const
 {
     // All of them, then fewer; those that do not ask are the last.
-    const uint32_t flags = ways.Flags();
-    for (uint32_t left = ways.Number(); left > 0;) {
-        const LoopCode* const code = others_[left].load(std::memory_order_acquire);
+    const uint32_t all = ways.Flags();
+    for (uint32_t number = ways.Number(); number > 0;) {
+        const LoopCode* const code = others_[number].load(std::memory_order_acquire);
         const LoopFunction function = code == nullptr ? nullptr : code->Function();
         if (function != nullptr && code->Suits(links)) {
             return function;
         }
-        const uint32_t leftFlags = left % LoopWays::FLAGS;
-        if (leftFlags > 0) {
-            left = left - leftFlags + ((leftFlags - 1) & flags);
-        } else {
-            left = flags;
-        }
+        const uint32_t flags = number % LoopWays::FLAGS;
+        number = flags > 0 ? number - flags + ((flags - 1) & all) : all;
     }
     return Function();
 }

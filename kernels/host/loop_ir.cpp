@@ -262,7 +262,7 @@ private:
         }
         for (int64_t k = 0; k < bytes; k += LINE_BYTES) {
             const std::string line = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + std::to_string(ahead + k));
-            ir_.Prefetch(line, writes, "3");
+            ir_.Prefetch(line, writes, IrBuilder::Cache::FIRST);
         }
     }
 
@@ -294,7 +294,8 @@ private:
         const std::string line = ir_.Let("and i64 " + behind + ", -" + std::to_string(LINE_BYTES));
         ir_.For(line, then, LINE_BYTES, [this](const std::string& at) {
             for (uint32_t k = 0; k < form_.ways.asks; ++k) {
-                ir_.Prefetch(ir_.Let("getelementptr i8, ptr " + Name("stretch", k) + ", i64 " + at), false, "2");
+                const std::string address = ir_.Let("getelementptr i8, ptr " + Name("stretch", k) + ", i64 " + at);
+                ir_.Prefetch(address, false, IrBuilder::Cache::SECOND);
             }
         });
         return then;

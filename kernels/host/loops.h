@@ -69,7 +69,7 @@ struct LoopRows {
 
 // How code may go about a loop, where a launch is large enough.
 struct LoopWays {
-    static constexpr uint32_t FLAGS = 4;  // combinations of
+    static constexpr uint32_t FLAGS = 4;  // combinations of the first two
     static constexpr uint32_t COUNT = FLAGS * (LoopAhead::MAX_STRETCHES + 1);
 
     bool streams = false;  // what goes to global memory does not stay in the caches (streaming.h)

@@ -109,7 +109,7 @@ def test_one_pass_asks_for_its_outputs_sake():
     """What it reads the CPU fetches for itself."""
     calls = tiles(1.15625, side_by_side(), passes=1)
     lines, loops = lines_asked_for(calls)
-    assert loops >= 1
+    assert loops >= 1  # the last tile may differ
     assert sorted(line for _, line in lines) == lines_of(FIRST, SECOND, OUTPUT)
     host_calls().set_stream_bytes(1)
     assert lines_asked_for(calls) == ([], 0)
@@ -126,6 +126,7 @@ def test_what_is_behind_the_last_turn_of_a_loop_has_its_share():
     missing = sorted(tile - set(found))
     assert max(tile) in missing
     assert any(line < max(tile & set(found)) for line in missing)
+    # Their share of the lines; and a line more or less where each pass, and the tile, begins and ends.
     assert len(missing) <= 3 + count % 128 / count * len(tile)
 
 
@@ -137,21 +138,26 @@ def test_what_goes_past_the_caches_is_not_asked_for():
 
 def test_where_inputs_go_on_differently_nobody_knows_where_the_output_will():
     step = SIZE + LINE
-    copies = lambda tile: [stretch(0, FIRST + SIZE * tile), stretch(1, SECOND + step * tile)]  # noqa: E731
+
+    def copies(tile):
+        return [stretch(0, FIRST + SIZE * tile), stretch(1, SECOND + step * tile)]
+
     lines, _ = lines_asked_for(tiles(1.3125, copies))
     assert sorted(line for _, line in lines) == lines_of(FIRST) + lines_of(SECOND, step=step)
 
 
 def test_rows_with_gaps_are_left_to_the_prefetcher():
     row, gap = SIZE // 4, 256
-    gaps = ("copy_in_pad", "float32", 0)
-    copies = lambda tile: [  # noqa: E731
-        (*gaps, FIRST + SIZE * tile, (SIZE // row, row, gap, 0), False, (0, 0, 0)),
-        stretch(1, SECOND + SIZE * tile),
-    ]
+
+    def copies(tile):
+        rows = ("copy_in_pad", "float32", 0, FIRST + SIZE * tile, (SIZE // row, row, gap, 0), False, (0, 0, 0))
+        return [rows, stretch(1, SECOND + SIZE * tile)]
+
     assert lines_asked_for(tiles(1.375, copies)) == ([], 0)
 
 
 def test_tiles_of_two_lengths_are_left_to_the_prefetcher():
-    copies = lambda tile: [stretch(0, FIRST + SIZE * tile), stretch(1, SECOND + SIZE * tile, SIZE + 32)]  # noqa: E731
+    def copies(tile):
+        return [stretch(0, FIRST + SIZE * tile), stretch(1, SECOND + SIZE * tile, SIZE + 32)]
+
     assert lines_asked_for(tiles(1.4375, copies)) == ([], 0)
