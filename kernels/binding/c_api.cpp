@@ -328,6 +328,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
             platform.coreNum = coreNum;
             platform.minBytesPerCore = Platform{}.minBytesPerCore;
             platform.maxPaddedRow = Platform{}.maxPaddedRow;
+            platform.tileBytes = Platform{}.tileBytes;
         }
         platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
         platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;

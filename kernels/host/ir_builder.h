@@ -26,8 +26,9 @@ public:
 
     const std::string& Body() const { return body_; }
     const std::string& Block() const { return label_; }  // the label of the basic block at hand
-    // What must stand before the function.
-    std::string Declarations() const;
+    // The module up to the first line of a function `void name(ptr links, i64 begin, i64 end, ptr ahead)`; and its end.
+    std::string Opening(const std::string& name) const;
+    static const char* Closing();
 
     // ---- text
 
@@ -90,6 +91,7 @@ protected:
     const std::string pairs_;                               // twice as many halves
 
 private:
+    std::string Declarations() const;
     void Label(const std::string& label);
     std::string GatherName() const;
 

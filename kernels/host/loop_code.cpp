@@ -135,6 +135,9 @@ void LoopCode::Request(LoopWays ways, const ChainLink* links)
         return;
     }
     requests.Request(*this);
+    if (!form_.sequence.empty()) {
+        return;  // there is one way only
+    }
     const auto mayStream = [this](const LoopLink& link) { return form_.MayStream(link); };
     LoopForm form = form_;
     form.ways.asks = ways.asks;

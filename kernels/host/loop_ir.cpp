@@ -10,6 +10,7 @@
 #include "ir_arithmetic.h"
 #include "loop_tables.h"
 #include "prefetch.h"
+#include "sequence_ir.h"
 
 namespace AscendC {
 namespace host {
@@ -684,13 +685,9 @@ private:
     std::string Module(const std::string& name) const
     {
         const std::string floats = ir_.VectorOf("float");
-        // Or LLVM takes half the width on CPUs whose clock is lower with it.
-        const std::string bits = "\"" + std::to_string(lanes_ * 32) + "\"";
-        std::string text =
-            ir_.Declarations() + "define void @" + name +
-            "(ptr noalias %links, i64 %begin, i64 %end, ptr noalias %ahead) \"min-legal-vector-width\"=" + bits +
-            " \"prefer-vector-width\"=" + bits + " {\nentry:\n" + entry_.Body() +
-            "  br label %loop\nloop:\n  %i = phi i64 [ %begin, %entry ], [ %next, %" + ir_.Block() + " ]\n";
+        std::string text = ir_.Opening(name) + entry_.Body() +
+                           "  br label %loop\nloop:\n  %i = phi i64 [ %begin, %entry ], [ %next, %" + ir_.Block() +
+                           " ]\n";
         IrBuilder done(lanes_);
         if (form_.ways.asks > 0) {
             text += "  %asked = phi i64 [ %asked.first, %entry ], [ " + asked_ + ", %" + ir_.Block() + " ]\n";
@@ -704,8 +701,7 @@ private:
             StoreLanes(done);
         }
         return text + ir_.Body() + (aligned_ == nullptr ? NextBeside() : NextAligned()) +
-               "  br i1 %more, label %loop, label %done\ndone:\n" + done.Body() +
-               "  ret void\n}\n!0 = !{!\"branch_weights\", i32 1, i32 10000}\n!1 = !{i32 1}\n";
+               "  br i1 %more, label %loop, label %done\ndone:\n" + done.Body() + IrBuilder::Closing();
     }
     std::string NextBeside() const
     {
@@ -766,7 +762,7 @@ bool WritesLoops(const VectorUnit& unit)
 
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name)
 {
-    return LoopWriter(form, unit).Write(name);
+    return form.sequence.empty() ? LoopWriter(form, unit).Write(name) : WriteSequence(form.sequence, unit, name);
 }
 
 }  // namespace host

@@ -65,10 +65,12 @@ ElementType TypeOf(LinkAccess access)
 
 std::string LoopForm::Key() const
 {
-    std::string key = {byRow ? 'r' : 'e', static_cast<char>('0' + ways.Number())};
+    const char kind = sequence.empty() ? (byRow ? 'r' : 'e') : 's';
+    std::string key = {kind, static_cast<char>('0' + ways.Number())};
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));
-    return key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
+    key.append(reinterpret_cast<const char*>(links.data()), links.size() * sizeof(links[0]));
+    return key.append(reinterpret_cast<const char*>(sequence.data()), sequence.size() * sizeof(sequence[0]));
 }
 
 uint32_t LoopForm::Cost() const
@@ -388,7 +390,7 @@ struct OpenLoop {
     }
     LoopForm Form() const
     {
-        LoopForm form{rowElements > 0, {}, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links};
+        LoopForm form{rowElements > 0, {}, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, links, {}};
         for (size_t i = 0; i < touches.size(); ++i) {
             form.inGm |= touches[i].operand->origin == NO_ORIGIN ? 0 : 1ull << i;
         }

@@ -17,6 +17,7 @@
 #include "instruction.h"
 #include "prefetch.h"
 #include "ranges.h"
+#include "sequence.h"
 #include "steps.h"
 #include "types.h"
 
@@ -83,9 +84,10 @@ struct LoopWays {
 struct LoopForm {
     bool byRow = false;  // or from element to element, all operands contiguous
     LoopWays ways;
-    uint64_t inGm = 0;            // a bit for each operand that is in global memory; no chain has more than 64
-    std::vector<LoopRows> rows;   // of each operand; none without rows
-    std::vector<LoopLink> links;  // END between two chains
+    uint64_t inGm = 0;                // a bit for each operand that is in global memory; no chain has more than 64
+    std::vector<LoopRows> rows;       // of each operand; none without rows
+    std::vector<LoopLink> links;      // END between two chains
+    std::vector<SmallStep> sequence;  // if there are any, there is nothing else
 
     std::string Key() const;
     // What a unit takes, roughly: of each element the half cycles of its links (effort.h), and one more for each link.

@@ -400,6 +400,56 @@ void Planner::CompileLoop(const Loop& loop)
     lastGroup_ = alone ? NO_GROUP : lastGroup_;
 }
 
+// Of a loop that is nothing but one: the instruction; else null.
+const Instruction* Planner::OnlyInstruction(const Loop& loop) const
+{
+    const Step& step = steps_.List()[loop.steps[0]];
+    const bool only = loop.form.links.empty() && loop.steps.size() == 1 && step.parts.size() == 1 && !step.mustChain &&
+                      groups_.List()[step.group].members.size() == 1;
+    return only ? &plan_->instructions_[step.parts[0]] : nullptr;
+}
+
+// Small instructions from loop `first` on, if there are some, and the code that may take their place. Returns how many.
+uint32_t Planner::CompileSequence(const std::vector<Loop>& loops, size_t first)
+{
+    Plan& plan = *plan_;
+    Sequence sequence;
+    for (size_t i = first; i < loops.size(); ++i) {
+        const Instruction* const instruction = OnlyInstruction(loops[i]);
+        const uint32_t most = steps_.List()[loops[i].steps[0]].units;
+        if (instruction == nullptr || !sequence.Add(*instruction, std::min(instruction->units, most))) {
+            break;
+        }
+    }
+    const uint32_t length = static_cast<uint32_t>(sequence.Steps().size());
+    if (length < 2) {
+        return 0;
+    }
+    LoopForm form;
+    form.sequence = sequence.Steps();
+    LoopCode* const code = FindLoopCode(form);
+    plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
+    plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), length, 1, 1, 1});
+    plan.turns_ += length;
+    const uint32_t links = static_cast<uint32_t>(plan.links_.size());
+    for (uint32_t k = 0; k < length; ++k) {
+        const Step& step = steps_.List()[loops[first + k].steps[0]];
+        Instruction& instruction = plan.instructions_[step.parts[0]];
+        plan.steps_.push_back(
+            {false, step.parts[0], instruction.units, k == 0 ? code : nullptr, links, length, false, step.units, 0});
+        for (uint32_t a = 0; a < instruction.operandCount; ++a) {
+            plan.links_.push_back({Link::END, 0.0f, instruction.operands[a].base});
+            Relocate(instruction.operands[a], plan.links_.back().base);
+            Relocate(instruction.operands[a], instruction.operands[a].base);
+        }
+        plan.work_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
+        plan.reduces_ = plan.reduces_ || Reduces(instruction);
+    }
+    lastGroup_ = NO_GROUP;
+    rows_ = NO_GROUP;
+    return length;
+}
+
 void Planner::Compile(const Ranges& needed)
 {
     lastGroup_ = NO_GROUP;
@@ -412,12 +462,16 @@ void Planner::Compile(const Ranges& needed)
     size_t links = 0;
     for (const Loop& loop : loops) {
         for (const std::vector<ChainItem>& items : loop.items) {
-            links += items.size() + 1;
+            links += std::max<size_t>(items.size(), MAX_OPERANDS) + 1;
         }
     }
     plan.links_.reserve(links);  // relocations point into it
-    for (const Loop& loop : loops) {
-        CompileLoop(loop);
+    for (size_t i = 0; i < loops.size();) {
+        const uint32_t length = CompileSequence(loops, i);
+        if (length == 0) {
+            CompileLoop(loops[i]);
+        }
+        i += std::max<uint32_t>(length, 1);
     }
     plan.functions_.resize(plan.steps_.size());
 }

@@ -43,6 +43,8 @@ private:
     void Relocate(const Operand& operand, char*& place);
     void CompileChain(const std::vector<ChainItem>& items);
     void CompileLoop(const Loop& loop);
+    const Instruction* OnlyInstruction(const Loop& loop) const;
+    uint32_t CompileSequence(const std::vector<Loop>& loops, size_t first);
     void Compile(const Ranges& needed);
 
     std::vector<View> views_;

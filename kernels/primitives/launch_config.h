@@ -66,6 +66,9 @@ struct Platform {
     // Rows of so many elements at most share an instruction with the padding between them; longer ones are better off
     // alone. No limit on a chip, where beginning an instruction costs more.
     uint32_t maxPaddedRow = UINT32_MAX;
+    // Unified Buffer that a tile of rows should take if a row takes no more: what is in a cache is read faster. No wish
+    // on a chip.
+    uint32_t tileBytes = 0;
 };
 
 struct LaunchConfig {

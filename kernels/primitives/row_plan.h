@@ -13,6 +13,7 @@ namespace ms_ascend_ops {
 
 constexpr uint32_t SHORT_ROW = 2040;        // elements: up to here instructions go over all rows; stride of a repeat
 constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
+constexpr uint32_t BLOCK = BLOCK_BYTES / sizeof(float);
 constexpr uint32_t SPLIT_STATE_ROWS = 8;    // rows that a gradient in column tiles takes at a time
 
 // Bytes of Unified Buffer that a kernel wants.
@@ -55,9 +56,11 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         plan.stride = static_cast<uint32_t>(stride);
         const bool isShort = stride <= (stride == cols ? SHORT_ROW : std::min(SHORT_ROW, platform.maxPaddedRow));
         const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + rowState;
-        const uint64_t free = ub - stride * (demand.column + (isShort ? 0 : demand.step));
-        const uint64_t wanted = std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
-        const uint64_t tileRows = std::min<uint64_t>({free / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
+        const uint64_t columns = stride * (demand.column + (isShort ? 0 : demand.step));
+        uint64_t cached = columns < platform.tileBytes ? (platform.tileBytes - columns) / perRow : 0;
+        cached -= cached < BLOCK ? 0 : cached % BLOCK;  // in whole blocks of statistics
+        const uint64_t wanted = cached > 0 ? cached : std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
+        const uint64_t tileRows = std::min<uint64_t>({(ub - columns) / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
         plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));
         plan.stepRows = isShort ? plan.tileRows : 1;
         return plan;

@@ -1,182 +1,97 @@
-"""Sequences of instructions that the vector unit does in one pass give the bits that one after the other gives.
+"""Small instructions that follow each other are compiled as one, and calculate what they did, bit for bit."""
 
-The programs are those of the kernels (primitives/rows.h, primitives/silu.h), with lengths around the vector width, the
-64 lanes of a sum and a strip.
-"""
+import random
 
 import pytest
 
-from tests.kernels.host.memory import bits
-from tests.kernels.host.test_deferred import assert_same_in_any_execution
+from ms_ascend_ops.loop_compiler import LoopCompiler
+from tests.kernels.host.module import host_calls
+from tests.kernels.host.programs import BLOCK, LANES, Generator, disjoint, elements, inside
+from tests.kernels.host.test_loops import ANY_BITS, FLOATS, Listening, assert_same_when_compiled, bits, compiled
 
-SOURCE, FLOAT, SQUARE, SUMS, BLOCK, COLUMNS, RESULT = 0, 4096, 8192, 12288, 12800, 16384, 20480
-LENGTHS = [1, 15, 16, 17, 63, 64, 65, 300, 511, 512, 513, 1000]
-RINT, NONE = 1, 0
-
-
-def counter(count):
-    return ("set_mask", "counter", 0, count)
+SUMS, STATISTICS, BLOCKS, ROW = 0, 4096, 8192, 16384
 
 
-def squares(dtype, count):
-    source = FLOAT
-    calls = [("cast", "float32", dtype, FLOAT, SOURCE, NONE, count)]
-    if dtype == "float32":
-        source, calls = SOURCE, []
+@pytest.fixture(scope="module")
+def compiler():
+    return LoopCompiler(host_calls())
+
+
+class Small(Generator):
+    """What is done once a row or tile: few elements, anywhere."""
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.dtype = "float32"
+        self.counts = [rng.choice([1, 4, 8, 8, 11, 16, 33, 64]) for _ in range(2)]
+        self.rows = rng.randint(1, 9)
+
+    def count(self):
+        return self.rng.choice(self.counts)
+
+    def reduce_max(self):
+        src, dst = self.ub(), self.ub()
+        s, d = elements(src, 4, self.rows, 256, LANES), elements(dst, 4, 1, 0, self.rows)
+        if inside(s, 4) and inside(d, 4) and disjoint(s, 4, d, 4):
+            self.calls.append(("reduce_max", dst, src, LANES, self.rows, 1, 8))
+
+    def narrow_copy(self):
+        """Of bytes that are no whole floats."""
+        self.copy(self.rng.random() < 0.5, "bfloat16", self.ub(), self.gm(2), self.rng.randint(1, 3),
+                  self.rng.choice([1, 7, 20, 33]), 0, self.rng.choice([0, 3]))  # fmt: skip
+
+    def program(self):
+        for _ in range(self.rng.randint(3, 20)):
+            self.rng.choice(self.TEMPLATES)(self)
+        return self.calls
+
+    TEMPLATES = (
+        Generator.element_chain, Generator.in_place_chain, Generator.reduce_rows, reduce_max, Generator.fill,
+        Generator.load_vector, Generator.store_vector, Generator.load_rows, narrow_copy,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_sequences(compiler, seed):
+    rng = random.Random(seed)
+    for _ in range(25):
+        assert_same_when_compiled(compiler, Small(rng).program(), [FLOATS, ANY_BITS])
+
+
+def statistics(rows, scale, at=0):
+    """What a norm does between two passes over rows. No two tests scale alike: code is made once in a process."""
+    sums, state, blocks = SUMS + at, STATISTICS + at, BLOCKS + at
     return [
-        *calls,
-        ("binary", "Mul", "float32", SQUARE, source, source, count),
-        counter(count),
-        ("binary_repeat", "Add", "float32", SUMS, SQUARE, SUMS, 0, 1, (1, 1, 1, 0, 8, 0), False),
+        ("reduce_sum", state, sums, LANES, rows, 1, 8),
+        ("scalar", "Muls", "float32", state, state, bits(scale), 8),
+        ("unary", "Sqrt", "float32", state, state, 8),
+        ("broadcast", "float32", blocks, state, 1, 1, 8),
     ]
 
 
-def scale(dtype, count, rounds):
-    target = RESULT if dtype == "float32" else FLOAT
-    narrow = [] if dtype == "float32" else [("cast", dtype, "float32", RESULT, FLOAT, RINT, count)]
-    widen = [("cast", "float32", dtype, FLOAT, RESULT, NONE, count)]
-    return [
-        counter(count),
-        ("binary_repeat", "Mul", "float32", target, FLOAT, BLOCK, 0, 1, (1, 1, 0, 8, 8, 0), False),
-        ("clear_mask",),
-        *((narrow + widen) if rounds else []),
-        ("binary", "Mul", "float32", target, target, COLUMNS, count),
-        *narrow,
-    ]
+@pytest.mark.usefixtures("_loops")
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_what_is_done_once_a_tile_is_one_piece_of_code(rows):
+    listening = Listening(host_calls())
+    assert compiled(listening, statistics(rows, 0.125 + rows)) > 0
+    assert all("= fadd" in text and "@llvm.sqrt.v" in text.split("loop:")[1] for text in listening.texts)
 
 
-def silu(count, with_sigmoid):
-    calls = [
-        ("scalar", "Muls", "float32", RESULT, FLOAT, bits(-1.0, "float32"), count),
-        ("unary", "Exp", "float32", RESULT, RESULT, count),
-        ("scalar", "Adds", "float32", RESULT, RESULT, bits(1.0, "float32"), count),
-    ]
-    if not with_sigmoid:
-        return [*calls, ("binary", "Div", "float32", RESULT, FLOAT, RESULT, count)]
-    return [
-        *calls,
-        counter(count),
-        ("binary_repeat", "Div", "float32", RESULT, BLOCK, RESULT, 0, 1, (1, 0, 1, 8, 0, 8), False),
-        ("clear_mask",),
-        ("binary", "Mul", "float32", SQUARE, FLOAT, RESULT, count),
-    ]
+@pytest.mark.usefixtures("_loops")
+def test_sequences_of_one_form_share_their_code(compiler):
+    """Wherever they lie."""
+    assert compiled(compiler, statistics(5, 0.25)) > 0
+    assert compiled(compiler, statistics(5, 0.25, at=BLOCK)) == 0
 
 
-@pytest.mark.parametrize("count", LENGTHS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_sum_of_squares(dtype, count):
-    # Finite numbers: which of two NaN a sum passes on is the compiler's choice.
-    finite = [] if dtype == "float32" else [("cast", dtype, "float32", SOURCE, COLUMNS, RINT, count)]
-    assert_same_in_any_execution([*finite, *squares(dtype, count), *squares(dtype, count)])
+@pytest.mark.usefixtures("_loops")
+def test_one_instruction_is_no_sequence(compiler):
+    assert compiled(compiler, statistics(6, 0.5)[:1]) == 0
 
 
-@pytest.mark.parametrize("count", LENGTHS)
-@pytest.mark.parametrize(
-    ("dtype", "rounds"),
-    [("float32", False), ("float16", False), ("float16", True), ("bfloat16", False), ("bfloat16", True)],
-)
-def test_scale(dtype, rounds, count):
-    assert_same_in_any_execution(scale(dtype, count, rounds))
-
-
-@pytest.mark.parametrize("count", LENGTHS)
-@pytest.mark.parametrize("with_sigmoid", [False, True])
-def test_silu(with_sigmoid, count):
-    assert_same_in_any_execution(silu(count, with_sigmoid))
-
-
-@pytest.mark.parametrize("shift", [32, 64, 2048])
-def test_operands_that_meet_in_part_go_one_by_one(shift):
-    """The columns lie inside the result, shifted: a single pass would read what it has just written."""
-    count = 600
-    assert_same_in_any_execution(
-        [
-            counter(count),
-            ("binary_repeat", "Mul", "float32", RESULT, FLOAT, BLOCK, 0, 1, (1, 1, 0, 8, 8, 0), False),
-            ("clear_mask",),
-            ("binary", "Mul", "float32", RESULT, RESULT, RESULT - shift, count),
-        ]
-    )
-
-
-@pytest.mark.parametrize("count", LENGTHS)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_floats_read_as_what_they_were_cast_from(dtype, count):
-    """As the first and as the second operand, from the start and from the middle of what was cast."""
-    later = count // 2 // 16 * 16
-    assert_same_in_any_execution(
-        [
-            ("cast", "float32", dtype, FLOAT, SOURCE, NONE, count),
-            ("unary", "Abs", "float32", SQUARE, FLOAT, count),
-            ("binary", "Sub", "float32", SQUARE, SQUARE, FLOAT, count),
-            ("binary", "Mul", "float32", RESULT, FLOAT, FLOAT, count),
-            ("binary", "Max", "float32", RESULT, FLOAT + 4 * later, RESULT, count - later),
-            ("cast", dtype, "float32", COLUMNS, RESULT, RINT, count),
-        ]
-    )
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_floats_whose_source_is_overwritten_are_read_as_floats(dtype):
-    count = 600
-    assert_same_in_any_execution(
-        [
-            ("cast", "float32", dtype, FLOAT, SOURCE, NONE, count),
-            ("cast", dtype, "float32", SOURCE, COLUMNS, RINT, 40),
-            ("binary", "Add", "float32", RESULT, FLOAT, SQUARE, count),
-        ]
-    )
-
-
-@pytest.mark.parametrize("length", [512, 528, 1024])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_rows_that_lie_apart_in_global_memory(dtype, length):
-    """Gate and up are the halves of each row, and the results are stored with a gap: every row is done by itself."""
-    rows, size = 2, 4 if dtype == "float32" else 2
-    gate, up, wide_gate, wide_up, activated, result, everything = (8192 * i for i in range(7))
-    count = rows * length
-    narrows = dtype != "float32"
-    halves = (rows, length * size, length * size, 0)
-    calls = [
-        *([("cast", dtype, "float32", gate, everything, RINT, 2 * count)] if narrows else []),
-        ("copy_out_pad", dtype, 0, gate if narrows else everything, (1, 2 * count * size, 0, 0)),
-        ("copy_in_pad", dtype, gate, 0, halves, False, (0, 0, 0)),
-        ("copy_in_pad", dtype, up, length * size, halves, False, (0, 0, 0)),
-    ]
-    if narrows:
-        calls += [
-            ("cast", "float32", dtype, to, source, NONE, count) for to, source in [(wide_gate, gate), (wide_up, up)]
-        ]
-    else:
-        wide_gate, wide_up = gate, up
-    calls += [
-        ("scalar", "Muls", "float32", activated, wide_gate, bits(-1.0, "float32"), count),
-        ("unary", "Exp", "float32", activated, activated, count),
-        ("binary", "Div", "float32", activated, wide_gate, activated, count),
-        ("binary", "Mul", "float32", activated, activated, wide_up, count),
-        *([("cast", dtype, "float32", result, activated, RINT, count)] if narrows else []),
-        ("copy_out_pad", dtype, 32768, result if narrows else activated, (rows, length * size, 0, 96)),
-    ]
-    assert_same_in_any_execution(calls)
-
-
-def test_sums_of_values_on_the_way():
-    """A value and its square are summed up in the pass that makes them; two sums in the same lanes are not."""
-    count = 600
-    add = (1, 1, 1, 0, 8, 0)
-    assert_same_in_any_execution(
-        [
-            ("scalar", "Adds", "float32", FLOAT, SOURCE, bits(-0.5, "float32"), count),
-            ("binary", "Mul", "float32", SQUARE, FLOAT, FLOAT, count),
-            counter(count),
-            ("binary_repeat", "Add", "float32", SUMS, FLOAT, SUMS, 0, 1, add, False),
-            ("binary_repeat", "Add", "float32", SUMS + 256, SQUARE, SUMS + 256, 0, 1, add, False),
-            ("binary_repeat", "Add", "float32", SUMS + 256, FLOAT, SUMS + 256, 0, 1, add, False),
-        ]
-    )
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_nan_is_rounded_with_its_neighbours(dtype):
-    values = [("set", FLOAT + 4 * i, 0x7FC00000 + i) for i in (0, 17, 130, 599)]
-    assert_same_in_any_execution([*values, *scale(dtype, 600, dtype != "float32")])
+@pytest.mark.usefixtures("_loops")
+def test_many_elements_are_no_part_of_a_sequence(compiler):
+    """They have loops, or code of their own: what is before and behind is too little."""
+    long = ("unary", "Sqrt", "float32", ROW, ROW, 1000)
+    first, second, *_ = statistics(7, 0.75)
+    assert compiled(compiler, [first, long, second]) == 0

@@ -1,0 +1,97 @@
+#include "sequence.h"
+
+#include <optional>
+
+#include "meaning.h"
+#include "types.h"
+
+namespace AscendC {
+namespace host {
+
+static_assert(sizeof(SmallStep) == 40, "forms are compared as bytes: no padding");
+
+namespace {
+
+using Kind = SmallStep::Kind;
+
+constexpr uint32_t REPEAT = ONE_REPEAT_BYTE_SIZE / sizeof(float);
+
+// The opcode goes with it.
+std::optional<Kind> KindOf(const Instruction& instruction, Opcode& opcode)
+{
+    const RunFn run = instruction.run;
+    const VectorUnit& unit = *g_vectorUnit;
+    if (run == unit.copy) {
+        return Kind::COPY;
+    }
+    if (run == unit.fill[1]) {
+        return Kind::FILL;
+    }
+    if (run == unit.broadcastBlock[1]) {
+        return Kind::BLOCKS;
+    }
+    if (run == unit.reduceSum && instruction.lanes == REPEAT) {
+        return Kind::SUM;
+    }
+    if ((run == unit.reduceMax || run == unit.reduceMin) && instruction.lanes == REPEAT) {
+        opcode = run == unit.reduceMax ? Opcode::MAX : Opcode::MIN;
+        return Kind::EXTREME;
+    }
+    const Meaning meaning = MeaningOf(instruction);
+    opcode = meaning.opcode;
+    if (meaning.layout != Layout::CONTIGUOUS) {
+        return std::nullopt;
+    }
+    switch (meaning.kind) {
+        case Meaning::BINARY:
+            return Kind::BINARY;
+        case Meaning::SCALAR:
+            return Kind::SCALAR;
+        case Meaning::UNARY:
+            return Kind::UNARY;
+        default:
+            return std::nullopt;
+    }
+}
+
+bool Calculates(Kind kind)
+{
+    return kind == Kind::BINARY || kind == Kind::SCALAR || kind == Kind::UNARY;
+}
+
+}  // namespace
+
+bool Sequence::Add(const Instruction& instruction, uint32_t units)
+{
+    constexpr size_t MOST_STEPS = 32;
+    constexpr int64_t MOST_BYTES = 4096;      // of an operand
+    constexpr uint32_t MOST_CALCULATED = 64;  // elements
+    Opcode opcode = Opcode::ADD;
+    const std::optional<Kind> kind = KindOf(instruction, opcode);
+    if (!kind.has_value() || steps_.size() == MOST_STEPS || (Calculates(*kind) && units > MOST_CALCULATED)) {
+        return false;
+    }
+    SmallStep step{};
+    step.kind = *kind;
+    step.operands = static_cast<uint8_t>(instruction.operandCount);
+    step.index = operands_;
+    step.opcode = opcode;
+    step.units = units;
+    step.lanes = instruction.lanes;
+    step.extent = instruction.operands[0].extent;
+    step.option = instruction.option;
+    step.scalar = instruction.scalar;
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        const Operand& operand = instruction.operands[i];
+        step.strides[i] = static_cast<int32_t>(operand.stride);
+        if (step.strides[i] != operand.stride || static_cast<int64_t>(operand.extent) * units > MOST_BYTES) {
+            return false;
+        }
+    }
+    operands_ = static_cast<uint16_t>(operands_ + step.operands);
+    steps_.push_back(step);
+    return true;
+}
+
+}  // namespace host
+}  // namespace AscendC
