@@ -117,8 +117,12 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
     functions_[0] = FunctionOf(*steps, ways);
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;
+    if (one && between == nullptr) {
+        RunLoop(functions_[0], *steps, 0, group.units, ways, ahead);
+        return;
+    }
     const uint32_t strips = one ? LOOP_STRIPS : 1;
-    const uint32_t most = one && between == nullptr ? group.units : strips * group.strip;
+    const uint32_t most = strips * group.strip;
     for (uint32_t begin = 0; begin < group.units; begin += most) {
         const uint32_t end = group.units - begin < most ? group.units : begin + most;
         for (uint32_t k = 0; k < count;) {
@@ -127,20 +131,25 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
                 functions_[k] = FunctionOf(step, ways);
             }
             const uint32_t length = functions_[k] == nullptr ? 1 : step.length;
-            const uint64_t done = ahead.done;
-            uint32_t left = begin;  // units from here on the code has not gone over
             if (functions_[k] != nullptr) {
-                left = RunLoop(functions_[k], &step, begin, end, ahead);
+                RunLoop(functions_[k], step, begin, end, ways, ahead);
             } else {
                 RunStep(step, begin, end);
+                AskFor(step, end - begin, ways, ahead);
             }
             if (between != nullptr) {
                 between->Fetch(length * strips);
-            } else if (ways.asks > 0) {  // for what code has not: there may be none yet that does
-                ahead.Ask(static_cast<uint64_t>(step.cost) * (end - (ahead.done == done ? begin : left)), ways.asks);
             }
             k += length;
         }
+    }
+}
+
+// What code would ask for on its way over so many units.
+void Plan::AskFor(const Step& step, uint32_t units, LoopWays ways, LoopAhead& ahead)
+{
+    if (ways.asks > 0 && step.cost > 0) {
+        ahead.Ask(static_cast<uint64_t>(step.cost) * units, ways.asks);
     }
 }
 
@@ -159,17 +168,20 @@ void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
     }
 }
 
-// What is less than a loop over elements takes at a time is left to its steps. Returns where that begins.
-uint32_t Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const
+// What is less than a loop over elements takes at a time is left to its steps.
+void Plan::RunLoop(LoopFunction loop, const Step& first, uint32_t begin, uint32_t end, LoopWays ways,
+                   LoopAhead& ahead) const
 {
-    const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
+    const uint64_t done = ahead.done;
+    const uint32_t whole = end - (first.byElement ? (end - begin) % LOOP_ELEMENTS : 0);
     if (whole > begin) {
-        loop(&links_[steps->links], begin, whole, &ahead);
+        loop(&links_[first.links], begin, whole, &ahead);
     }
-    for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
+    const Step* const steps = &first;
+    for (uint32_t k = 0; k < first.length && whole < end; ++k) {
         RunStep(steps[k], whole, end);
     }
-    return whole;
+    AskFor(first, end - (ahead.done == done ? begin : whole), ways, ahead);  // there may be no code yet that asks
 }
 
 // When it has run: only then are all operands of its loops what they will be.

@@ -96,7 +96,9 @@ private:
     LoopFunction FunctionOf(const Step& step, LoopWays ways) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
     void RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopAhead& ahead, Prefetcher* between);
-    uint32_t RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopAhead& ahead) const;
+    void RunLoop(LoopFunction loop, const Step& first, uint32_t begin, uint32_t end, LoopWays ways,
+                 LoopAhead& ahead) const;
+    static void AskFor(const Step& step, uint32_t units, LoopWays ways, LoopAhead& ahead);
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups

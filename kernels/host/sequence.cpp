@@ -63,6 +63,22 @@ bool Calculates(Kind kind)
 
 bool Sequence::Add(const Instruction& instruction, uint32_t units)
 {
+    const RunFn byElement = units == 1 ? ElementRunOf(instruction.run) : nullptr;
+    if (byElement == nullptr) {
+        return AddElements(instruction, units);
+    }
+    Instruction elements = instruction;  // one repeat
+    elements.run = byElement;
+    elements.lanes = 1;
+    for (uint32_t i = 0; i < elements.operandCount; ++i) {
+        elements.operands[i].extent /= instruction.lanes;
+        elements.operands[i].stride = elements.operands[i].extent;
+    }
+    return AddElements(elements, instruction.lanes);
+}
+
+bool Sequence::AddElements(const Instruction& instruction, uint32_t units)
+{
     constexpr size_t MOST_STEPS = 32;
     constexpr int64_t MOST_BYTES = 4096;      // of an operand
     constexpr uint32_t MOST_CALCULATED = 64;  // elements

@@ -38,6 +38,8 @@ public:
     const std::vector<SmallStep>& Steps() const { return steps_; }
 
 private:
+    bool AddElements(const Instruction& instruction, uint32_t units);
+
     std::vector<SmallStep> steps_;
     uint16_t operands_ = 0;
 };

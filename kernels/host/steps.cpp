@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "recompute.h"
+
 namespace AscendC {
 namespace host {
 
@@ -177,6 +179,7 @@ void Steps::Find(const Groups& groups, std::vector<Instruction>& instructions)
         }
         Close(g);
     }
+    Recompute(steps_, instructions, numbers_, forgotten_);
 }
 
 // ---- what nobody reads
