@@ -14,7 +14,7 @@ namespace ms_ascend_ops {
 constexpr uint32_t SHORT_ROW = 2040;        // elements: up to here instructions go over all rows; stride of a repeat
 constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
 constexpr uint32_t BLOCK = BLOCK_BYTES / sizeof(float);
-constexpr uint32_t SPLIT_STATE_ROWS = 8;    // rows that a gradient in column tiles takes at a time
+constexpr uint32_t SPLIT_STATE_ROWS = 8;  // rows that a gradient in column tiles takes at a time
 
 // Bytes of Unified Buffer that a kernel wants.
 struct RowDemand {
