@@ -30,6 +30,7 @@ constexpr uint32_t SPINS = 2000;
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
 // What a loop over rows takes (loops.cpp). Of longer rows with padding between them every instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
+// Tiles that fit the first cache: what is in two buffers is in one of them at a time.
 constexpr uint32_t TILE_BYTES = 56 * 1024;
 // From so many bytes of outputs on, the next tile is asked for: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;
@@ -282,7 +283,7 @@ void SetThreadNum(uint32_t count)
 
 void SetUbBytes(uint32_t bytes)
 {
-    g_ubBytes.store(bytes > UB_BYTES ? UB_BYTES : bytes, std::memory_order_relaxed);
+    g_ubBytes.store(bytes >= UB_BYTES ? 0 : bytes, std::memory_order_relaxed);  // 0: all of it
 }
 
 ms_ascend_ops::Platform HostPlatform()

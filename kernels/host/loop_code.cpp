@@ -23,7 +23,7 @@ namespace {
 
 // A process that needs more changes its shapes all the time. With what LLVM keeps, each that is compiled takes some 200
 // KiB; a form that nobody has asked for yet, some 3.
-constexpr size_t MAX_CODES = 1024;
+constexpr size_t MAX_CODES = 2048;
 constexpr size_t MAX_FORMS = 4 * MAX_CODES;
 // A compilation takes as long as 200,000 strips of an instruction and more.
 constexpr uint64_t THRESHOLD = 100000;

@@ -201,6 +201,24 @@ def test_tiling():
         _C.tiling("rms_norm", [(-1, 8), (8,)], ["float32", "float32"])
 
 
+def test_tiles_of_rows_fit_the_first_cache_here():
+    """On a chip they are as large as copies want, and so they are here where no row fits."""
+
+    def tile_rows(cols, **platform):
+        return _C.tiling("softmax", [(4096, cols)], ["bfloat16"], **platform)["tileRows"]
+
+    assert (tile_rows(4096), tile_rows(4096, core_num=48)) == (1, 4)
+    assert tile_rows(256) < tile_rows(256, core_num=48)
+    assert tile_rows(8192) == tile_rows(8192, core_num=48) == 2
+    before = _C.get_ub_bytes()
+    try:
+        _C.set_ub_bytes(188160)  # who asks for a chip's memory gets its tiles
+        assert tile_rows(4096) == 3
+    finally:
+        _C.set_ub_bytes(before)
+    assert tile_rows(4096) == 1
+
+
 def test_thread_num():
     before = _C.get_thread_num()
     try:
