@@ -323,14 +323,17 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
             throw std::invalid_argument(op.Def().name + ": every output is empty, nothing is launched");
         }
         const std::vector<TensorDesc> descs = DescribeAll(call);
-        Platform platform = AscendC::host::HostPlatform();
+        const Platform host = AscendC::host::HostPlatform();
+        Platform platform = host;
         if (coreNum != 0) {  // a chip: a further core costs less than a further thread
+            platform = Platform{};
             platform.coreNum = coreNum;
-            platform.minBytesPerCore = Platform{}.minBytesPerCore;
+        }
+        if (ubBytes != 0) {  // and who asks for its memory gets its tiles
             platform.maxPaddedRow = Platform{}.maxPaddedRow;
             platform.tileBytes = Platform{}.tileBytes;
         }
-        platform.ubBytes = ubBytes == 0 ? platform.ubBytes : ubBytes;
+        platform.ubBytes = ubBytes == 0 ? host.ubBytes : ubBytes;
         platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
         const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);

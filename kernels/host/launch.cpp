@@ -31,7 +31,7 @@ constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
 // What a loop over rows takes (loops.cpp). Of longer rows with padding between them every instruction is a pass.
 constexpr uint32_t MAX_PADDED_ROW = 256;
 // Tiles that fit the first cache: what is in two buffers is in one of them at a time.
-constexpr uint32_t TILE_BYTES = 56 * 1024;
+constexpr uint32_t CACHED_TILE_BYTES = 56 * 1024;
 // From so many bytes of outputs on, the next tile is asked for: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;
 
@@ -295,7 +295,7 @@ ms_ascend_ops::Platform HostPlatform()
     platform.minBytesPerCore = MIN_BYTES_PER_CORE;
     // Who asks for the tiles of a chip gets them in this respect, too.
     platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
-    platform.tileBytes = ubBytes == 0 ? TILE_BYTES : platform.tileBytes;
+    platform.tileBytes = ubBytes == 0 ? CACHED_TILE_BYTES : platform.tileBytes;
     return platform;
 }
 

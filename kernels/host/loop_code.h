@@ -1,5 +1,6 @@
 /*!
- * The code of loops (loops.h): one function for all loops of the same form, compiled while the program runs.
+ * The code of loops (loops.h) and sequences (sequence.h): one function for all of the same form, compiled while the
+ * program runs.
  *
  * The host layer does not compile. It says what is worth it, and hands out its IR; somebody else, in
  * ms_ascend_ops/loop_compiler.py LLVM, gives back an address. Until then, or without that somebody, chains run.

@@ -720,7 +720,11 @@ private:
         entry_.Define("%place", "udiv i64 %address, " + std::to_string(size));
         entry_.Define("%count", "sub i64 %end, %begin");
         entry_.Define("%long", "icmp uge i64 %count, " + std::to_string(LEAST));
-        entry_.Define("%line", "select i1 %long, i64 " + std::to_string(LINE_BYTES / size - 1) + ", i64 0");
+        // DataBlocks begin anew with every eighth element: where there are some, so do turns.
+        constexpr uint32_t BLOCK = ONE_BLK_SIZE / sizeof(float);
+        const bool blocks = std::find(access_.begin(), access_.end(), LinkAccess::BLOCK) != access_.end();
+        const uint32_t line = (LINE_BYTES / size - 1) & ~(blocks ? BLOCK - 1 : 0);
+        entry_.Define("%line", "select i1 %long, i64 " + std::to_string(line) + ", i64 0");
     }
     std::string NextAligned() const
     {

@@ -1,5 +1,5 @@
 /*!
- * Writes a loop (loops.h) as LLVM IR.
+ * Writes a loop (loops.h) as LLVM IR, or a sequence by sequence_ir.h.
  *
  * It calculates what the chains of the loop do, bit for bit (but for the payload of NaN): the operations are those of
  * arithmetic.h and simd.h, and nothing lets LLVM change their order or fuse them.

@@ -118,10 +118,10 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;
     if (one && between == nullptr) {
-        RunLoop(functions_[0], *steps, 0, group.units, ways, ahead);
+        RunLoop(functions_[0], steps, 0, group.units, ways, ahead);
         return;
     }
-    const uint32_t strips = one ? LOOP_STRIPS : 1;
+    const uint32_t strips = one && group.units > group.strip ? LOOP_STRIPS : 1;
     const uint32_t most = strips * group.strip;
     for (uint32_t begin = 0; begin < group.units; begin += most) {
         const uint32_t end = group.units - begin < most ? group.units : begin + most;
@@ -132,7 +132,7 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
             }
             const uint32_t length = functions_[k] == nullptr ? 1 : step.length;
             if (functions_[k] != nullptr) {
-                RunLoop(functions_[k], step, begin, end, ways, ahead);
+                RunLoop(functions_[k], &step, begin, end, ways, ahead);
             } else {
                 RunStep(step, begin, end);
                 AskFor(step, end - begin, ways, ahead);
@@ -169,19 +169,18 @@ void Plan::RunStep(const Step& step, uint32_t begin, uint32_t end) const
 }
 
 // What is less than a loop over elements takes at a time is left to its steps.
-void Plan::RunLoop(LoopFunction loop, const Step& first, uint32_t begin, uint32_t end, LoopWays ways,
+void Plan::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopWays ways,
                    LoopAhead& ahead) const
 {
     const uint64_t done = ahead.done;
-    const uint32_t whole = end - (first.byElement ? (end - begin) % LOOP_ELEMENTS : 0);
+    const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
     if (whole > begin) {
-        loop(&links_[first.links], begin, whole, &ahead);
+        loop(&links_[steps->links], begin, whole, &ahead);
     }
-    const Step* const steps = &first;
-    for (uint32_t k = 0; k < first.length && whole < end; ++k) {
+    for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
         RunStep(steps[k], whole, end);
     }
-    AskFor(first, end - (ahead.done == done ? begin : whole), ways, ahead);  // there may be no code yet that asks
+    AskFor(*steps, end - (ahead.done == done ? begin : whole), ways, ahead);  // there may be no code yet that asks
 }
 
 // When it has run: only then are all operands of its loops what they will be.

@@ -56,8 +56,8 @@ private:
         bool chain;
         uint32_t first;  // its instruction, or the first of its links_
         uint32_t ratio;  // units of this step in a unit of the group
-        // Of the first step of a loop that could be compiled: its code, the first of its links_, and how many steps it
-        // takes the place of. A loop over elements leaves to those what is left at the end.
+        // Of the first step of a loop, or a sequence, that could be compiled: its code, the first of its links_, and
+        // how many steps it takes the place of. A loop over elements leaves to those what is left at the end.
         LoopCode* code;
         uint32_t links;
         uint32_t length;
@@ -96,7 +96,7 @@ private:
     LoopFunction FunctionOf(const Step& step, LoopWays ways) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
     void RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopAhead& ahead, Prefetcher* between);
-    void RunLoop(LoopFunction loop, const Step& first, uint32_t begin, uint32_t end, LoopWays ways,
+    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopWays ways,
                  LoopAhead& ahead) const;
     static void AskFor(const Step& step, uint32_t units, LoopWays ways, LoopAhead& ahead);
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "meaning.h"
+#include "sequence.h"
 #include "types.h"
 
 namespace AscendC {

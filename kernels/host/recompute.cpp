@@ -1,6 +1,7 @@
 #include "recompute.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace AscendC {
 namespace host {
@@ -83,7 +84,7 @@ private:
         const auto value = std::find_if(values_.begin(), values_.end(), [&](const Value& made) {
             return made.to->base == from.base && made.to->end == from.end && made.to->stride == from.stride;
         });
-        const uint32_t number = numbers_[step.parts[step.partOf[0]]];
+        const uint32_t number = numbers_[step.parts[0]];
         if (value == values_.end() || !Stays(*value, number) || step.items.size() + value->items.size() > MAX_LINKS ||
             std::any_of<const Step*>(begin, &step, [&](const Step& earlier) { return Overwrites(earlier, from); }) ||
             std::any_of(begin, end, [&](const Step& other) { return OverwritesSource(other, *value); })) {
@@ -127,6 +128,7 @@ private:
         }
         const auto begin = step.items.begin();
         const Value value{step.items[count].operand, {begin, begin + count}, numbers_[step.parts[0]]};
+        // Chains collect in memory of its own (Chain::Extend).
         const bool lasts = std::none_of(begin + count + 1, step.items.end(), [&value](const ChainItem& item) {
             return Stores(item.link) && SpanOf(*item.operand).Overlaps(SpanOf(*value.to));
         });

@@ -8,7 +8,7 @@
 namespace AscendC {
 namespace host {
 
-static_assert(sizeof(SmallStep) == 40, "forms are compared as bytes: no padding");
+static_assert(sizeof(SmallStep) == 36, "forms are compared as bytes: no padding");
 
 namespace {
 
@@ -33,9 +33,8 @@ std::optional<Kind> KindOf(const Instruction& instruction, Opcode& opcode)
     if (run == unit.reduceSum && instruction.lanes == REPEAT) {
         return Kind::SUM;
     }
-    if ((run == unit.reduceMax || run == unit.reduceMin) && instruction.lanes == REPEAT) {
-        opcode = run == unit.reduceMax ? Opcode::MAX : Opcode::MIN;
-        return Kind::EXTREME;
+    if (run == unit.reduceMax && instruction.lanes == REPEAT) {
+        return Kind::LARGEST;
     }
     const Meaning meaning = MeaningOf(instruction);
     opcode = meaning.opcode;
@@ -65,7 +64,7 @@ bool Sequence::Add(const Instruction& instruction, uint32_t units)
 {
     const RunFn byElement = units == 1 ? ElementRunOf(instruction.run) : nullptr;
     if (byElement == nullptr) {
-        return AddElements(instruction, units);
+        return AddUnits(instruction, units);
     }
     Instruction elements = instruction;  // one repeat
     elements.run = byElement;
@@ -74,10 +73,10 @@ bool Sequence::Add(const Instruction& instruction, uint32_t units)
         elements.operands[i].extent /= instruction.lanes;
         elements.operands[i].stride = elements.operands[i].extent;
     }
-    return AddElements(elements, instruction.lanes);
+    return AddUnits(elements, instruction.lanes);
 }
 
-bool Sequence::AddElements(const Instruction& instruction, uint32_t units)
+bool Sequence::AddUnits(const Instruction& instruction, uint32_t units)
 {
     constexpr size_t MOST_STEPS = 32;
     constexpr int64_t MOST_BYTES = 4096;      // of an operand
@@ -93,10 +92,10 @@ bool Sequence::AddElements(const Instruction& instruction, uint32_t units)
     step.index = operands_;
     step.opcode = opcode;
     step.units = units;
-    step.lanes = instruction.lanes;
     step.extent = instruction.operands[0].extent;
-    step.option = instruction.option;
-    step.scalar = instruction.scalar;
+    // What others leave unused may be anything.
+    step.option = *kind == Kind::FILL ? instruction.option : 0;
+    step.scalar = *kind == Kind::SCALAR ? instruction.scalar : 0.0f;
     for (uint32_t i = 0; i < instruction.operandCount; ++i) {
         const Operand& operand = instruction.operands[i];
         step.strides[i] = static_cast<int32_t>(operand.stride);

@@ -15,14 +15,13 @@ namespace host {
 
 // An instruction of a sequence. No padding: forms are compared as bytes.
 struct SmallStep {
-    enum class Kind : uint8_t { FILL, COPY, BLOCKS, SUM, EXTREME, BINARY, SCALAR, UNARY };
+    enum class Kind : uint8_t { FILL, COPY, BLOCKS, SUM, LARGEST, BINARY, SCALAR, UNARY };
 
     Kind kind;
     uint8_t operands;
     uint16_t index;  // of the first operand in the ChainLinks of the sequence
     Opcode opcode;
     uint32_t units;
-    uint32_t lanes;
     uint32_t extent;  // of what a unit writes
     int32_t strides[MAX_OPERANDS];
     uint32_t option;
@@ -38,7 +37,7 @@ public:
     const std::vector<SmallStep>& Steps() const { return steps_; }
 
 private:
-    bool AddElements(const Instruction& instruction, uint32_t units);
+    bool AddUnits(const Instruction& instruction, uint32_t units);
 
     std::vector<SmallStep> steps_;
     uint16_t operands_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 
 #include "ir_arithmetic.h"
 #include "types.h"
@@ -12,6 +13,7 @@ namespace host {
 namespace {
 
 constexpr uint32_t FLOAT_BYTES = sizeof(float);
+constexpr uint32_t REPEAT = ONE_REPEAT_BYTE_SIZE / FLOAT_BYTES;
 
 class SequenceWriter {
 public:
@@ -43,8 +45,8 @@ private:
                 return FillBlocks();
             case SmallStep::Kind::SUM:
                 return Reduce([this](const Vectors& parts) { return SumOf(parts); });
-            case SmallStep::Kind::EXTREME:
-                return Reduce([this](const Vectors& parts) { return ExtremeOf(parts); });
+            case SmallStep::Kind::LARGEST:
+                return Reduce([this](const Vectors& parts) { return LargestOf(parts); });
             default:
                 return Calculate();
         }
@@ -128,14 +130,14 @@ private:
         }
     }
 
-    // ---- reductions
+    // ---- reductions, of 64 floats each
 
     template <class F>
     void Reduce(F&& reduced)
     {
         for (int64_t u = 0; u < step_->units; ++u) {
             Vectors parts;
-            for (uint32_t i = 0; i < step_->lanes; i += lanes_) {
+            for (uint32_t i = 0; i < REPEAT; i += lanes_) {
                 parts.push_back(Load(AddressOf(1, u, i * FLOAT_BYTES), lanes_));
             }
             Store(AddressOf(0, u, 0), reduced(parts), 1);
@@ -151,13 +153,13 @@ private:
         }
         return Folded(Opcode::ADD, parts[0]);
     }
-    std::string ExtremeOf(const Vectors& parts)
+    std::string LargestOf(const Vectors& parts)
     {
         std::string best = Everywhere(parts[0]);
         for (const std::string& part : parts) {
-            best = ir_.Binary(step_->opcode, best, part);
+            best = ir_.Binary(Opcode::MAX, best, part);
         }
-        return Folded(step_->opcode, best);
+        return Folded(Opcode::MAX, best);
     }
     std::string Folded(Opcode opcode, std::string value)
     {

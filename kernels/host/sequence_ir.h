@@ -1,6 +1,6 @@
 /*!
  * Writes a sequence (sequence.h) as LLVM IR, which does what vector_unit.cpp does, bit for bit (but for the payload of
- * NaN), and in the same order: operands may be the same memory, or overlap.
+ * NaN), and in the same order: operands of two instructions may be the same memory, or overlap.
  */
 #ifndef ASCENDC_HOST_SEQUENCE_IR_H
 #define ASCENDC_HOST_SEQUENCE_IR_H

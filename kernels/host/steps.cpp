@@ -192,36 +192,27 @@ void Steps::Pass(uint32_t number, Ranges& needed)
     }
 }
 
-void Steps::LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed)
+// Sets kept[number] if the item stays. `kept`: which of those behind it do.
+void Steps::LeaveOutItem(Step& step, uint32_t number, const Instruction& first, std::vector<bool>& kept,
+                         Ranges& needed) const
 {
-    // Of a single result, and nothing else that the chain does.
-    const auto acts = [](const ChainItem& item) { return Stores(item.link) || Collects(item.link); };
-    const bool once = std::count_if(step.items.begin(), step.items.end(), acts) == 1 && Stores(step.items.back().link);
-    std::vector<ChainItem> kept;  // the last one first
-    for (uint32_t k = static_cast<uint32_t>(step.items.size()); k-- > 0;) {
-        const ChainItem& item = step.items[k];
-        Pass(numbers_[step.parts[step.partOf[k]]], needed);
-        if (Stores(item.link)) {
-            if (IsUnread(*item.operand, needed)) {
-                continue;
-            }
-            if (once) {
-                step.units = UnitsRead(first, *item.operand, needed);
-            }
-            needed.Remove(SpanOf(*item.operand));
-        } else if (kept.empty() && !Collects(item.link)) {
-            continue;  // nobody needs the value any more
-        } else if (item.operand != nullptr) {
-            AddRead(*item.operand, needed);
+    const ChainItem& item = step.items[number];
+    if (Stores(item.link)) {
+        if (IsUnread(*item.operand, needed)) {
+            return;
         }
-        kept.push_back(item);
+        // Of a single result, and nothing else that the chain does.
+        const auto acts = [](const ChainItem& some) { return Stores(some.link) || Collects(some.link); };
+        if (number + 1 == step.items.size() && std::count_if(step.items.begin(), step.items.end(), acts) == 1) {
+            step.units = UnitsRead(first, *item.operand, needed);
+        }
+        needed.Remove(SpanOf(*item.operand));
+    } else if (!Collects(item.link) && std::find(kept.begin() + number, kept.end(), true) == kept.end()) {
+        return;  // nobody needs the value any more
+    } else if (item.operand != nullptr) {
+        AddRead(*item.operand, needed);
     }
-    std::reverse(kept.begin(), kept.end());
-    step.items = std::move(kept);
-    RoundInStore(step.items);
-    if (step.items.empty()) {
-        step.parts.clear();
-    }
+    kept[number] = true;
 }
 
 void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const
@@ -243,20 +234,58 @@ void Steps::LeaveOutInstruction(Step& step, const Instruction& instruction, Rang
 void Steps::LeaveOut(Ranges needed, const std::vector<Instruction>& instructions)
 {
     passed_ = static_cast<uint32_t>(forgotten_.size());
-    // Backwards in the order of the program, which copies out may have left.
-    std::vector<uint32_t> order(steps_.size());
-    for (uint32_t i = 0; i < order.size(); ++i) {
-        order[i] = i;
+    // Backwards in the order of the program: copies out may have left it, and chains go on behind others.
+    struct Place {
+        uint32_t number;  // of the instruction
+        uint32_t step;
+        uint32_t item;
+    };
+    std::vector<Place> order;
+    std::vector<std::vector<bool>> kept(steps_.size());
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+        const Step& step = steps_[i];
+        const uint32_t count = static_cast<uint32_t>(step.items.size());
+        kept[i].resize(count);
+        uint32_t least = UINT32_MAX;
+        for (uint32_t k = count; k-- > 0;) {
+            // What a chain does with a value on its way may come from an instruction behind those that go on with it.
+            const uint32_t number = numbers_[step.parts[step.partOf[k]]];
+            least = std::min(least, number);
+            const bool acts = Stores(step.items[k].link) || Collects(step.items[k].link);
+            order.push_back({acts ? number : least, i, k});
+        }
+        if (count == 0) {
+            order.push_back({numbers_[step.parts[0]], i, 0});
+        }
     }
-    std::sort(order.begin(), order.end(),
-              [this](uint32_t a, uint32_t b) { return numbers_[steps_[a].parts[0]] > numbers_[steps_[b].parts[0]]; });
-    for (const uint32_t i : order) {
-        Step& step = steps_[i];
-        if (!step.items.empty()) {
-            LeaveOutOfChain(step, instructions[step.parts[0]], needed);
+    std::sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
+        return a.number != b.number ? a.number > b.number : a.item > b.item;
+    });
+    for (const Place& place : order) {
+        Step& step = steps_[place.step];
+        const Instruction& first = instructions[step.parts[0]];
+        Pass(place.number, needed);
+        if (step.items.empty()) {
+            LeaveOutInstruction(step, first, needed);
         } else {
-            Pass(numbers_[step.parts[0]], needed);
-            LeaveOutInstruction(step, instructions[step.parts[0]], needed);
+            LeaveOutItem(step, place.item, first, kept[place.step], needed);
+        }
+    }
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+        Step& step = steps_[i];
+        if (step.items.empty()) {
+            continue;
+        }
+        std::vector<ChainItem> items;
+        for (uint32_t k = 0; k < step.items.size(); ++k) {
+            if (kept[i][k]) {
+                items.push_back(step.items[k]);
+            }
+        }
+        step.items = std::move(items);
+        RoundInStore(step.items);
+        if (step.items.empty()) {
+            step.parts.clear();
         }
     }
 }

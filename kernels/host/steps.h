@@ -75,7 +75,8 @@ private:
     bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                     const std::vector<Instruction>& instructions, bool casts);
     void Close(uint32_t group);
-    void LeaveOutOfChain(Step& step, const Instruction& first, Ranges& needed);
+    void LeaveOutItem(Step& step, uint32_t number, const Instruction& first, std::vector<bool>& kept,
+                      Ranges& needed) const;
     void LeaveOutInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
     void Pass(uint32_t number, Ranges& needed);
 

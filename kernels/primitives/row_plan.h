@@ -1,8 +1,8 @@
 /*!
  * How rows are cut into tiles of the Unified Buffer and shared out over cores. Plain C++.
  *
- * As long as a row fits with all its temporaries, a tile is as many whole rows as fit, in two buffers if they do;
- * longer rows are walked through in tiles of columns.
+ * As long as a row fits with all its temporaries, a tile is as many whole rows as fit, but no more than are worth it,
+ * in two buffers if they do; longer rows are walked through in tiles of columns.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_PLAN_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_PLAN_H
@@ -13,7 +13,7 @@ namespace ms_ascend_ops {
 
 constexpr uint32_t SHORT_ROW = 2040;        // elements: up to here instructions go over all rows; stride of a repeat
 constexpr uint32_t TILE_BYTES = 32 * 1024;  // of x in one buffer: DataCopy runs at full rate from 16 KiB on
-constexpr uint32_t BLOCK = BLOCK_BYTES / sizeof(float);
+constexpr uint32_t STATES_PER_BLOCK = BLOCK_BYTES / sizeof(float);  // a float for each row
 constexpr uint32_t SPLIT_STATE_ROWS = 8;  // rows that a gradient in column tiles takes at a time
 
 // Bytes of Unified Buffer that a kernel wants.
@@ -41,7 +41,7 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
                         const Platform& platform)
 {
     const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
-    const uint64_t ub = platform.ubBytes - demand.fixed - BLOCK_BYTES / sizeof(float) * demand.state;
+    const uint64_t ub = platform.ubBytes - demand.fixed - STATES_PER_BLOCK * demand.state;
     const uint64_t rowState = demand.lanes + demand.state;
     RowPlan plan{};
     // Outputs go to one buffer first: the next tile is loaded then all the same.
@@ -58,7 +58,7 @@ inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, con
         const uint64_t perRow = stride * (tileBytes + (isShort ? demand.step : 0)) + rowState;
         const uint64_t columns = stride * (demand.column + (isShort ? 0 : demand.step));
         uint64_t cached = columns < platform.tileBytes ? (platform.tileBytes - columns) / perRow : 0;
-        cached -= cached < BLOCK ? 0 : cached % BLOCK;  // in whole blocks of statistics
+        cached -= cached < STATES_PER_BLOCK ? 0 : cached % STATES_PER_BLOCK;
         const uint64_t wanted = cached > 0 ? cached : std::max<uint64_t>(1, TILE_BYTES / (stride * elementBytes));
         const uint64_t tileRows = std::min<uint64_t>({(ub - columns) / perRow, wanted, rows, MAX_REPEAT_TIMES - 7});
         plan.tileRows = static_cast<uint32_t>(std::max<uint64_t>(1, tileRows));

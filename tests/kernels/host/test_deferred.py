@@ -84,6 +84,10 @@ def store(gm, ub, count):
 
 
 # What random programs found, or seldom reach.
+def scalar(op, to, source, count):
+    return ("scalar", op, "float32", to, source, int(np.float32(0.75).view(np.uint32)), count)
+
+
 FOUND = {
     "a strided copy in keeps what lies between its rows": [
         load(0, 0, 100),
@@ -99,6 +103,15 @@ FOUND = {
         ("copy_out_pad", "float32", 64, 0, (6, 96, 0, 12)),
     ],
     "a copy out to its own source": [load(0, 0, 2000), store(0, 0, 2000)],
+    "what was free is written by a chain that began before": [
+        scalar("Muls", 4096, 0, 1000),
+        scalar("Adds", 12288, 8192, 1000),
+        ("free", 16384, 4096),
+        scalar("Adds", 16384, 4096, 1000),
+        scalar("Adds", 32768, 32768, 640),  # another group
+        scalar("Muls", 24576, 16384, 1000),
+        ("fill", "int32", 16384, 0, 1024),
+    ],
     "an atomic copy out over its own source": [load(0, 0, 2000), ("atomic", True), store(4, 0, 2000)],
     "an accumulator loaded from global memory": [
         load(0, 0, 64),

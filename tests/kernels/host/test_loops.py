@@ -487,6 +487,18 @@ def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
     assert all("align 16, !nontemporal" in text and "%past = and" in text for text in texts)
 
 
+@pytest.mark.usefixtures("_streaming")
+@pytest.mark.parametrize("narrow", [None, "bfloat16"])
+def test_blocks_in_long_loops_past_the_caches(compiler, narrow):
+    """A DataBlock begins anew with every eighth element, wherever turns begin."""
+    count, width = 2000, 4 if narrow is None else 2
+    calls = [load(0, 0, 4 * count), *with_block("Sub", 2 * SLOT, 0, count, first=False)]
+    calls += [] if narrow is None else [("cast", narrow, "float32", 3 * SLOT, 2 * SLOT, 1, count)]
+    calls += [store(32768, 2, width * count) if narrow is None else store(32768, 3, width * count, narrow)]
+    for further in (0, 16, 32, 48):
+        assert_same_when_compiled(compiler, [shifted(call, further) for call in calls], [FLOATS])
+
+
 @pytest.mark.parametrize("cols", [64, 128, 200])
 def test_two_collect_in_the_same_lanes(compiler, cols):
     """The second one begins when the first one has seen all columns."""

@@ -1,6 +1,7 @@
 """What a few instructions have made of global memory, a later group makes again instead of reading it."""
 
 import random
+import struct
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.kernels.host.test_loops import (
     store,
 )
 
-X, VALUE, RESULT, OTHER, BLOCK, SCRATCH = (slot * SLOT for slot in range(6))
+X, VALUE, RESULT, OTHER, BLOCK, SCRATCH, NARROW = (slot * SLOT for slot in range(7))
 COUNT = 2048
 
 
@@ -45,37 +46,58 @@ def scalar(op, to, source, value, count=COUNT):
 NEXT_GROUP = [scalar("Adds", SCRATCH, SCRATCH, 1.0, 640)]
 
 
-def made(*ops):
-    """A value made of x, and a result made of the value in a later group."""
-    calls = [load(0, 0, 4 * COUNT), *with_block(ops[0], VALUE, X)]
-    return calls + [scalar(op, VALUE, VALUE, 0.75) for op in ops[1:]]
+def made(*ops, dtype="float32", count=COUNT):
+    """A value made of x."""
+    if dtype == "float32":
+        calls = [load(0, 0, 4 * count), *with_block(ops[0], VALUE, X, count)]
+    else:
+        calls = [
+            ("copy_in_pad", dtype, NARROW, 0, (1, 2 * count, 0, 0), False, (0, 0, 0)),
+            ("cast", "float32", dtype, VALUE, NARROW, 0, count),
+            *with_block(ops[0], VALUE, VALUE, count),
+        ]
+    return calls + [scalar(op, VALUE, VALUE, 0.75, count) for op in ops[1:]]
 
 
-def used(factor):
-    """The scratch is overwritten, and so not needed when the program ends."""
-    return [scalar("Muls", RESULT, VALUE, factor), store(SLOT, 2, 4 * COUNT), ("fill", "float32", VALUE, 0, COUNT)]
+def used(factor, count=COUNT):
+    """And overwritten, so that nobody needs it when the program ends."""
+    return [
+        scalar("Muls", RESULT, VALUE, factor, count),
+        store(SLOT, 2, 4 * count),
+        ("fill", "float32", VALUE, 0, count),
+    ]
 
 
-@pytest.mark.usefixtures("_loops")
-def test_values_of_a_few_links_are_made_again():
-    listening = Listening(host_calls())
-    compiled(listening, made("Sub", "Muls") + NEXT_GROUP + used(1.625))
-    again = [text for text in listening.texts if "float 0x3FFA000000000000" in text]  # 1.625
-    assert again
-    assert all("fsub" in text for text in again)
-
-
-@pytest.mark.usefixtures("_loops")
-@pytest.mark.parametrize("calls", [
-    pytest.param([*made("Div"), *NEXT_GROUP, *used(1.375)], id="a division"),
-    pytest.param([*made("Sub", "Muls", "Adds", "Muls"), *NEXT_GROUP, *used(1.375)], id="many links"),
-    pytest.param([*made("Sub"), *used(1.375)], id="in the same group"),
-])  # fmt: skip
-def test_what_takes_long_or_lies_in_the_cache_is_read(calls):
+def texts_with(calls, factor):
+    """All texts that were compiled, and those in which somebody uses the value."""
     listening = Listening(host_calls())
     compiled(listening, calls)
-    assert sum(text.count("fsub") for text in listening.texts) <= 8
-    assert sum(text.count("fdiv") for text in listening.texts) <= 8
+    reads = [text for text in listening.texts if f"float 0x{struct.pack('>d', factor).hex().upper()}" in text]
+    assert reads
+    return listening.texts, reads
+
+
+@pytest.mark.usefixtures("_loops")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_values_of_a_few_links_are_made_again(dtype):
+    """And nobody writes them: of the two loops, one is left."""
+    factor = 1.625 if dtype == "float32" else 1.6875
+    texts, reads = texts_with(made("Sub", "Muls", dtype=dtype) + NEXT_GROUP + used(factor), factor)
+    assert all("fsub" in text for text in reads)
+    assert sum("fsub" in text for text in texts) == len(reads)
+
+
+@pytest.mark.usefixtures("_loops")
+@pytest.mark.parametrize(("calls", "factor"), [
+    pytest.param([*made("Div"), *NEXT_GROUP, *used(1.375)], 1.375, id="a division"),
+    pytest.param([*made("Sub", "Muls", "Adds", "Muls"), *NEXT_GROUP, *used(1.4375)], 1.4375, id="many links"),
+    pytest.param([*made("Sub", count=384), *NEXT_GROUP, *used(1.5625, 384)], 1.5625, id="few floats"),
+    pytest.param([*made("Sub", dtype="bfloat16", count=1920), *NEXT_GROUP, *used(1.3125, 1920)], 1.3125,
+                 id="few floats of 16 bits"),
+])  # fmt: skip
+def test_what_takes_long_or_lies_in_the_cache_is_read(calls, factor):
+    _, reads = texts_with(calls, factor)
+    assert not any("fsub" in text or "fdiv" in text for text in reads)
 
 
 HAZARDS = {
@@ -93,8 +115,9 @@ HAZARDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("hazard", HAZARDS)
-@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(("hazard", "before"), [
+    (hazard, before) for hazard, (_, beside) in HAZARDS.items() for before in ((True, False) if beside else (True,))
+])  # fmt: skip
 def test_what_it_is_made_of_may_have_changed(compiler, hazard, before):
     between, beside = HAZARDS[hazard]
     uses = [binary("Mul", RESULT, VALUE, VALUE), store(SLOT, 2, 4 * COUNT)]

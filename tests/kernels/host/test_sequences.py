@@ -5,8 +5,8 @@ import random
 import pytest
 
 from ms_ascend_ops.loop_compiler import LoopCompiler
-from tests.kernels.host.module import host_calls
-from tests.kernels.host.programs import BLOCK, LANES, Generator, disjoint, elements, inside
+from tests.kernels.host.module import host_calls, writes_loops
+from tests.kernels.host.programs import BINARY, BLOCK, LANES, Generator, disjoint, elements, inside
 from tests.kernels.host.test_loops import ANY_BITS, FLOATS, Listening, assert_same_when_compiled, bits, compiled
 
 SUMS, STATISTICS, BLOCKS, ROW = 0, 4096, 8192, 16384
@@ -35,6 +35,15 @@ class Small(Generator):
         if inside(s, 4) and inside(d, 4) and disjoint(s, 4, d, 4):
             self.calls.append(("reduce_max", dst, src, LANES, self.rows, 1, 8))
 
+    def one_repeat(self):
+        """By elements, with a block, or collecting: instructions by repeats may be just one."""
+        rng = self.rng
+        strides = rng.choice([(1, 1, 1, 8, 8, 8), (1, 1, 0, 8, 8, 0), (1, 0, 1, 8, 0, 8)])
+        dst, a, b = self.ub(), self.ub(), self.ub()
+        if rng.random() < 0.3:  # collects
+            strides, b = (1, 1, 1, 0, 8, 0), dst
+        self.repeat(rng.choice(BINARY[self.dtype]), dst, a, b, rng.choice([1, 8, 33, 64]), 1, strides)
+
     def narrow_copy(self):
         """Of bytes that are no whole floats."""
         self.copy(self.rng.random() < 0.5, "bfloat16", self.ub(), self.gm(2), self.rng.randint(1, 3),
@@ -48,14 +57,17 @@ class Small(Generator):
     TEMPLATES = (
         Generator.element_chain, Generator.in_place_chain, Generator.reduce_rows, reduce_max, Generator.fill,
         Generator.load_vector, Generator.store_vector, Generator.load_rows, narrow_copy,
+        one_repeat, one_repeat,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_sequences(compiler, seed):
     rng = random.Random(seed)
+    sequences = 0
     for _ in range(25):
-        assert_same_when_compiled(compiler, Small(rng).program(), [FLOATS, ANY_BITS])
+        sequences += assert_same_when_compiled(compiler, Small(rng).program(), [FLOATS, ANY_BITS])
+    assert (sequences > 0) == writes_loops()
 
 
 def statistics(rows, scale, at=0):
