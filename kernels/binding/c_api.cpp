@@ -329,10 +329,6 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
             platform = Platform{};
             platform.coreNum = coreNum;
         }
-        if (ubBytes != 0) {  // and who asks for its memory gets its tiles
-            platform.maxPaddedRow = Platform{}.maxPaddedRow;
-            platform.tileBytes = Platform{}.tileBytes;
-        }
         platform.ubBytes = ubBytes == 0 ? host.ubBytes : ubBytes;
         platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
