@@ -16,7 +16,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.operators import operator
-from ms_ascend_ops.benchmarks.providers.mindspore import flat
+from ms_ascend_ops.benchmarks.providers.mindspore import Forward, arguments, flat
 
 __all__ = ["MODES", "CallCost", "measure", "start_up"]
 
@@ -51,6 +51,19 @@ def _add(*tensors):
     return ops.add(tensors[0], tensors[0])
 
 
+def _called(case: Case) -> Callable[..., Any]:
+    """The operator as a user calls it."""
+    function = case.operator.ours
+    if not case.attributes:
+        return function
+    attributes = arguments(function, case)
+
+    def called(*tensors):
+        return function(*tensors, *attributes)
+
+    return called
+
+
 def _turn(function: Callable[..., Any], tensors: list[Tensor], calls: int) -> float:
     """Microseconds of a call. MindSpore may still compute when it returns, so the last result is read."""
     start = time.perf_counter()
@@ -68,13 +81,13 @@ def measure(names: Iterable[str], rounds: int = 15, calls: int = 200) -> Iterabl
         tensors = [Tensor(array) for array in case.inputs]
         positions = tuple(i for i, tensor in enumerate(tensors) if tensor.dtype == ms.float32)
         for mode in MODES:
-            ours, add = op.ours, _add
+            ours, add = _called(case), _add
             if mode == "gradient":
                 if not op.gradient:
                     continue
                 ours, add = ms.grad(ours, positions), ms.grad(add, 0)
             elif mode == "graph":
-                ours, add = _Network(ours), _Network(add)
+                ours, add = Forward(op.ours, case), _Network(add)
             ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
             times: tuple[list[float], list[float]] = ([], [])
             for _ in range(rounds + 1):

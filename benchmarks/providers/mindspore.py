@@ -19,7 +19,7 @@ from ms_ascend_ops.benchmarks.providers import Prepared
 
 from ms_ascend_ops.library import native
 
-__all__ = ["Forward", "ForwardAndGradient", "flat", "fused", "pynative", "stock", "tensor"]
+__all__ = ["Forward", "ForwardAndGradient", "arguments", "flat", "fused", "pynative", "stock", "tensor"]
 
 
 class Forward(nn.Cell):
@@ -28,7 +28,7 @@ class Forward(nn.Cell):
     def __init__(self, function: Callable[..., Any], case: Case):
         super().__init__()
         self.function = function
-        self.arguments = _arguments(function, case)
+        self.arguments = arguments(function, case)
 
     def construct(self, *inputs):
         return self.function(*inputs, *self.arguments)
@@ -63,7 +63,7 @@ class ForwardAndGradient(nn.Cell):
         return y, gradient(*tensors[: self.outputs])
 
 
-def _arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
+def arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
     """The attributes in the order of the function's parameters: MindSpore differentiates no function with keywords."""
     parameters = list(inspect.signature(function).parameters.values())[len(case.inputs) :]
     if unknown := set(case.attributes) - {parameter.name for parameter in parameters}:
