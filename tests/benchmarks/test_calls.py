@@ -1,7 +1,6 @@
 """`bench --calls`: what a call costs."""
 
 import pytest
-
 from ms_ascend_ops.benchmarks.calls import MODES, measure
 
 
