@@ -48,6 +48,19 @@ bool Plan::Fits(const char* const* gm) const
     return true;
 }
 
+// Does it write pieces of rows that lie apart and end within lines? Of such a line, one part goes past the caches long
+// before the other, and each takes as long as some lines: where pieces are short, that is more than streaming saves.
+bool Plan::SplitsLines(const char* const* gm) const
+{
+    constexpr uint32_t LEAST = 1024;  // shorter ones are what loops over rows store
+    constexpr uint32_t LONG = 12 * 1024;
+    return std::any_of(writes_.begin(), writes_.end(), [gm](const GmRows& write) {
+        const Rows& rows = write.rows;
+        return !rows.IsStretch() && rows.rowBytes >= LEAST && rows.rowBytes < LONG &&
+               reinterpret_cast<uintptr_t>(gm[write.origin]) % LINE_BYTES != 0;
+    });
+}
+
 uint64_t Plan::Bytes() const
 {
     return instructions_.size() * sizeof(Instruction) + links_.size() * sizeof(ChainLink) +
@@ -60,6 +73,7 @@ void Plan::Run(const char* const* gm, Prefetcher& prefetcher, LoopWays ways)
     for (const Relocation& relocation : relocations_) {
         *relocation.place = const_cast<char*>(gm[relocation.origin]) + relocation.offset;
     }
+    ways.streams = ways.streams && !SplitsLines(gm);
     LoopAhead ahead;
     Prefetcher* between = nullptr;
     if (!prefetcher.Idle()) {

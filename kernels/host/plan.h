@@ -99,6 +99,7 @@ private:
     void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopWays ways,
                  LoopAhead& ahead) const;
     static void AskFor(const Step& step, uint32_t units, LoopWays ways, LoopAhead& ahead);
+    bool SplitsLines(const char* const* gm) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups

@@ -18,6 +18,7 @@ SLOTS = 7
 LANES = SLOT * SLOTS  # behind them: 64 lanes that collect, and a DataBlock
 BLOCK = LANES + 1024
 BYTES = 64 * 1024
+LINE = 64
 NEVER = 1 << 60
 LARGE = 1 << 30  # bytes of output with which the next tile is asked for
 
@@ -31,8 +32,17 @@ def compiler():
     return LoopCompiler(host_calls())
 
 
+def from_a_line_on(memory):
+    """A copy, as bytes, which begins where a line of the caches does."""
+    room = np.empty(memory.nbytes + LINE, np.uint8)
+    begin = -room.ctypes.data % LINE
+    copy = room[begin : begin + memory.nbytes]
+    copy[:] = memory.view(np.uint8)
+    return copy
+
+
 def play(calls, gm, execution="deferred", output_bytes=0):
-    gm, ub = gm.view(np.uint8).copy(), FLOATS.view(np.uint8)[None].copy()
+    gm, ub = from_a_line_on(gm), FLOATS.view(np.uint8)[None].copy()
     results = host_calls().run([program(calls)], gm, ub, execution, output_bytes)
     return gm, ub, results
 
@@ -485,6 +495,27 @@ def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
     texts = [text for text in listening.texts if "!nontemporal" in text]
     assert len(texts) == int(writes_loops())
     assert all("align 16, !nontemporal" in text and "%past = and" in text for text in texts)
+
+
+@pytest.mark.usefixtures("_loops", "_streaming")
+@pytest.mark.parametrize(
+    ("row_bytes", "gap", "further", "streams"),
+    [(4096, 4096, 0, True), (4096, 4096, 16, False), (4096, 0, 16, True), (512, 512, 16, True)],
+    ids=["of whole lines", "that share lines", "one behind the other", "short"],
+)
+def test_rows_apart_past_the_caches(row_bytes, gap, further, streams):
+    """Pieces of rows that end within lines stay in the caches: such a line would go past them in two parts."""
+    rows = 8192 // row_bytes
+    count = rows * row_bytes // 4
+    calls = [load(0, 0, 4 * count), load(1, 8192, 4 * count)]
+    calls += [
+        ("binary", "Add", "float32", 2 * SLOT, 0, SLOT, count),
+        ("scalar", "Muls", "float32", *2 * [2 * SLOT], bits(row_bytes + gap + further), count),
+        ("copy_out_pad", "float32", 32768 + further, 2 * SLOT, (rows, row_bytes, 0, gap)),
+    ]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS])
+    assert any("!nontemporal" in text for text in listening.texts) == (streams and writes_loops())
 
 
 @pytest.mark.usefixtures("_streaming")
