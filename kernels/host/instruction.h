@@ -175,13 +175,17 @@ struct ChainLink {
     char* base;  // of the operand
 };
 
+// How a CPU looks results up in tables (loop_tables.h), if that is worth it: a vector of them by one instruction, or one
+// after the other, each with the number of its entry from memory.
+enum class LookUps : uint8_t { NONE, GATHERED, BY_ELEMENT };
+
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
     uint32_t lanes;         // floats in a vector of the CPU
     bool convertsHalf;      // with an instruction of the CPU
     bool convertsBFloat16;  // the same; but only compiled loops use it
-    bool gathersFast;       // what lies anywhere in a cache; the same
+    LookUps lookUps;        // the same
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
     RunFn reduceSum;              // unit = repeat of float

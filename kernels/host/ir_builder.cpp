@@ -156,11 +156,34 @@ std::string IrBuilder::LookUp(const std::array<float, 2 * AVX512_LANES>& table, 
 
 std::string IrBuilder::Gather(const void* table, const char* type, const std::string& index)
 {
-    const std::string base = "inttoptr (i64 " + std::to_string(reinterpret_cast<uintptr_t>(table)) + " to ptr)";
     const std::string places =
-        Let(std::string("getelementptr ") + type + ", ptr " + base + ", " + integers_ + " " + index);
+        Let(std::string("getelementptr ") + type + ", ptr " + Constant(table) + ", " + integers_ + " " + index);
     return Let("call " + integers_ + GatherName() + VectorOf("ptr") + " " + places + ", i32 2, " + masks_ +
                " splat (i1 true), " + integers_ + " poison)");
+}
+
+std::string IrBuilder::Entry(const void* table, const char* type, const std::string& index)
+{
+    const std::string number = Let("zext i16 " + index + " to i64");
+    const std::string place =
+        Let(std::string("getelementptr ") + type + ", ptr " + Constant(table) + ", i64 " + number);
+    return Let(std::string("load ") + type + ", ptr " + place);
+}
+
+std::string IrBuilder::Assembled(const std::vector<std::string>& values, const char* type)
+{
+    const std::string vector = Vector(static_cast<uint32_t>(values.size()), type);
+    std::string assembled = "poison";
+    for (size_t i = 0; i < values.size(); ++i) {
+        assembled = Let("insertelement " + vector + " " + assembled + ", " + type + " " + values[i] + ", i32 " +
+                        std::to_string(i));
+    }
+    return assembled;
+}
+
+std::string IrBuilder::Constant(const void* table)
+{
+    return "inttoptr (i64 " + std::to_string(reinterpret_cast<uintptr_t>(table)) + " to ptr)";
 }
 
 std::string IrBuilder::GatherName() const

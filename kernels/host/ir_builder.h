@@ -62,6 +62,9 @@ public:
     std::string IsSubnormal(const std::string& a);  // a mask
     // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
+    // Entry number `index`, an i16, of a table of `type`; and a vector of values of that type.
+    std::string Entry(const void* table, const char* type, const std::string& index);
+    std::string Assembled(const std::vector<std::string>& values, const char* type);
     // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
     std::string ConvertToBFloat16(const std::string& a, const std::string& b);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
@@ -94,6 +97,7 @@ private:
     std::string Declarations() const;
     void Label(const std::string& label);
     std::string GatherName() const;
+    static std::string Constant(const void* table);
 
     std::string body_;
     std::string label_ = "loop";

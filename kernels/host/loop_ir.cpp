@@ -419,7 +419,7 @@ private:
     std::string ReadNarrow(const LoopLink& link, uint32_t k, bool half)
     {
         const std::string bits = Load(link, k, "i16");
-        if (tables_.IsIndex(link.operand)) {
+        if (!byElement_ && tables_.IsIndex(link.operand)) {
             indices_[{link.operand, k}] = ir_.Widened(bits);
         }
         return half ? ir_.FromHalf(bits) : ir_.FromBFloat16(bits);
@@ -428,7 +428,7 @@ private:
     {
         const std::string type = IrBuilder::Vector(2 * lanes_, "i16");
         const std::string pair = ir_.Let("load " + type + ", ptr " + Address(link, k & ~1u, "i16") + ", align 2");
-        if (tables_.IsIndex(link.operand)) {
+        if (!byElement_ && tables_.IsIndex(link.operand)) {
             indices_[{link.operand, k}] = ir_.WidenedOfPacked(pair, k % 2);
         }
         return ir_.FromPacked(pair, k % 2, true);
@@ -578,12 +578,49 @@ private:
             }
         }
     }
+    // Entries for `count` elements from number `first` on of this turn, or for each second one.
+    std::string Entries(const LoopLink& link, uint32_t first, uint32_t count, uint32_t step)
+    {
+        const TermTable& table = tables_.TableOf(link);
+        const char* const type = table.type == ElementType::FLOAT ? "float" : "i16";
+        const std::string begin =
+            ir_.Let("getelementptr i16, ptr " + Name("base", tables_.OperandOf(link)) + ", i64 %i");
+        std::vector<std::string> entries;
+        for (uint32_t e = 0; e < count; ++e) {
+            const std::string number = std::to_string(first_ * lanes_ + first + step * e);
+            const std::string at = ir_.Let("getelementptr i16, ptr " + begin + ", i64 " + number);
+            entries.push_back(ir_.Entry(table.entries, type, ir_.Let("load i16, ptr " + at)));
+        }
+        return ir_.Assembled(entries, type);
+    }
+    // The result of a link for vector k.
+    std::string Found(const LoopLink& link, uint32_t k)
+    {
+        const TermTable& table = tables_.TableOf(link);
+        if (!byElement_) {
+            return ir_.FromTable(table, indices_[{tables_.OperandOf(link), k}]);
+        }
+        const std::string entries =
+            paired_ ? Entries(link, (k & ~1u) * lanes_ + k % 2, lanes_, 2) : Entries(link, k * lanes_, lanes_, 1);
+        return table.type == ElementType::FLOAT  ? entries
+               : table.type == ElementType::HALF ? ir_.FromHalf(entries)
+                                                 : ir_.FromBFloat16(entries);
+    }
     // The value becomes what a table has.
     void LookUp(const LoopLink& link)
     {
         Vectors& found = found_[tables_.TermOf(link)];
+        if (byElement_ && link.link == Link::CAST_BFLOAT16 && count_ % 2 == 0 && found.empty()) {
+            Vectors packed;
+            for (uint32_t k = 0; k < count_; k += 2) {
+                packed.push_back(Entries(link, k * lanes_, 2 * lanes_, 1));
+            }
+            KeepPacked(link, packed);
+            found = value_;
+            return;
+        }
         for (uint32_t k = 0; k < count_ && found.size() < count_; ++k) {
-            found.push_back(ir_.FromTable(tables_.TableOf(link), indices_[{tables_.OperandOf(link), k}]));
+            found.push_back(Found(link, k));
         }
         const Vectors value = value_;
         value_ = found;
@@ -741,6 +778,7 @@ private:
     const bool paired_;
     const bool shifts_;
     const LoopTables tables_;
+    const bool byElement_ = WayToLookUp() == LookUps::BY_ELEMENT;
     std::string asked_;                  // how far the turn asks for the next tile
     const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};

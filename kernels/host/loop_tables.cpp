@@ -15,12 +15,21 @@ namespace {
 constexpr uint64_t LEAST_BYTES = 256 * 1024;
 
 std::atomic<uint64_t> g_lookUpBytes{0};
+std::atomic<LookUps> g_wayToLookUp{LookUps::NONE};
 
 }  // namespace
 
 LoopTables::LoopTables(const LoopForm& form, bool looksUp)
-    : terms_(looksUp && !form.byRow ? form : LoopForm{}), fates_(form.links.size(), Fate::CALCULATE)
+    : terms_(looksUp && !form.byRow ? form : LoopForm{}),
+      way_(WayToLookUp()),
+      stored_(LoopLink::NO_OPERAND, false),
+      fates_(form.links.size(), Fate::CALCULATE)
 {
+    for (const LoopLink& link : form.links) {
+        if (Stores(link.link)) {
+            stored_[link.operand] = true;
+        }
+    }
     Choose();
     if (!Any()) {
         return;
@@ -69,7 +78,7 @@ std::vector<int32_t> LoopTables::Candidates() const
     const std::vector<bool> wanted = Wanted();
     std::vector<int32_t> candidates;
     const auto add = [&](int32_t term) {
-        if (term != Term::NONE && terms[term].source >= 0 && !Loads(terms[term].link) &&
+        if (term != Term::NONE && terms[term].source >= 0 && !Loads(terms[term].link) && HasIndex(term) &&
             std::find(candidates.begin(), candidates.end(), term) == candidates.end()) {
             candidates.push_back(term);
         }
@@ -86,18 +95,25 @@ std::vector<int32_t> LoopTables::Candidates() const
     return candidates;
 }
 
+// Who looks up one element after the other reads them again when it does: they must still be there.
+bool LoopTables::HasIndex(int32_t term) const
+{
+    return way_ != LookUps::BY_ELEMENT || !stored_[IndexOf(term)];
+}
+
 uint32_t LoopTables::Time() const
 {
+    constexpr Effort LOOK_UP{3, 0, 1};
     const std::vector<bool> wanted = Wanted();
     Effort sum;
     for (size_t i = 0; i < wanted.size(); ++i) {
         const bool lookedUp = IsChosen(static_cast<int32_t>(i));
-        const Effort effort = !wanted[i] ? Effort{} : lookedUp ? Effort{3, 0, 1} : EffortOf(terms_.List()[i].link);
+        const Effort effort = !wanted[i] ? Effort{} : lookedUp ? LOOK_UP : EffortOf(terms_.List()[i].link);
         sum.instructions += effort.instructions;
         sum.divisions += effort.divisions;
-        sum.gathers += effort.gathers;
+        sum.lookUps += effort.lookUps;
     }
-    return sum.Time();
+    return sum.Time(way_ == LookUps::BY_ELEMENT ? PACE_BY_ELEMENT : PACE_OF_GATHERS);
 }
 
 // The candidates with which the loop takes least time, if that is a fifth less than without.
@@ -174,12 +190,19 @@ bool LoopTables::Fetch()
 bool LooksUp(uint64_t bytes)
 {
     const uint64_t least = g_lookUpBytes.load(std::memory_order_relaxed);
-    return least == 0 ? g_vectorUnit->gathersFast && bytes >= LEAST_BYTES : bytes >= least;
+    return least == 0 ? g_vectorUnit->lookUps != LookUps::NONE && bytes >= LEAST_BYTES : bytes >= least;
 }
 
-void SetLookUpBytes(uint64_t bytes)
+LookUps WayToLookUp()
+{
+    const LookUps way = g_wayToLookUp.load(std::memory_order_relaxed);
+    return way == LookUps::NONE ? g_vectorUnit->lookUps : way;
+}
+
+void SetLookUps(uint64_t bytes, LookUps way)
 {
     g_lookUpBytes.store(bytes, std::memory_order_relaxed);
+    g_wayToLookUp.store(bytes == 0 ? LookUps::NONE : way, std::memory_order_relaxed);
 }
 
 }  // namespace host

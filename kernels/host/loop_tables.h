@@ -2,7 +2,7 @@
  * Tables in place of arithmetic, in loops over elements (loops.h).
  *
  * What a loop calculates from one element of 16 bits and constants, as an activation and its derivative, has 65536
- * results. Where calculating takes longer than fetching from a table of them, a CPU that gathers fast looks them up.
+ * results. Where calculating takes longer than fetching from a table of them, they are looked up.
  * The results are the same to the bit.
  */
 #ifndef ASCENDC_HOST_LOOP_TABLES_H
@@ -45,6 +45,7 @@ public:
 private:
     uint8_t IndexOf(int32_t term) const;
     bool IsChosen(int32_t term) const;
+    bool HasIndex(int32_t term) const;
     std::vector<bool> Wanted() const;
     std::vector<int32_t> Candidates() const;
     uint32_t Time() const;
@@ -52,17 +53,20 @@ private:
     void FindOnes(const LoopForm& form);
 
     const LoopTerms terms_;
+    const LookUps way_;
+    std::vector<bool> stored_;     // operands that the loop writes to
     std::vector<Fate> fates_;      // by link
     std::vector<int32_t> chosen_;  // terms that are looked up
     std::vector<uint16_t> ones_;
     std::map<int32_t, TermTable> tables_;  // by term
 };
 
-// Does a launch that moves so many bytes look up what it can?
+// Does a launch that moves so many bytes look up what it can? And how?
 bool LooksUp(uint64_t bytes);
+LookUps WayToLookUp();
 
-// From how many bytes on, on whatever CPU; 0: as the CPU is. For tests.
-void SetLookUpBytes(uint64_t bytes);
+// From how many bytes on, and how, on whatever CPU; 0 bytes: as the CPU is. For tests.
+void SetLookUps(uint64_t bytes, LookUps way);
 
 }  // namespace host
 }  // namespace AscendC

@@ -732,17 +732,25 @@ void FillCast(VectorUnit& unit, ElementType to, ElementType from)
     entry[1] = RunCast<To, From, true>;
 }
 
-#if defined(HOST_SIMD_AVX512)
-// CPUs with AVX512_FP16 gather a vector in some 8 cycles. Those of Intel before them take many times that, since
-// microcode keeps gathers from leaking data; AMD's do it element by element. Not every compiler knows this CPU feature.
-bool HasAvx512Fp16()
+// CPUs of Intel with AVX512_FP16, which not every compiler knows, gather a vector in some 8 cycles. Those before them take
+// many times that, since microcode keeps gathers from leaking data. AMD's take 22, and 13 for as many loads of elements,
+// in which they calculate half as much as Intel's.
+LookUps LookUpsOfCpu()
 {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_is("amd")) {
+        return LookUps::BY_ELEMENT;
+    }
     constexpr unsigned int LEAF = 7;
     constexpr unsigned int BIT = 23;  // of EDX
     unsigned int eax, ebx, ecx, edx;
-    return __get_cpuid_count(LEAF, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> BIT & 1) != 0;
-}
+    const bool hasFp16 = __get_cpuid_count(LEAF, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> BIT & 1) != 0;
+    return W == 16 && hasFp16 ? LookUps::GATHERED : LookUps::NONE;
+#else
+    return LookUps::NONE;
 #endif
+}
 
 const VectorUnit& Table(const char* name)
 {
@@ -753,8 +761,8 @@ const VectorUnit& Table(const char* name)
         unit.convertsHalf = CONVERTS_HALF;
 #if defined(HOST_SIMD_AVX512)
         unit.convertsBFloat16 = __builtin_cpu_supports("avx512bf16");
-        unit.gathersFast = HasAvx512Fp16();
 #endif
+        unit.lookUps = LookUpsOfCpu();
         FillArithmetic<float>(unit, ElementType::FLOAT);
         unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]
                        [static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunAxpy;

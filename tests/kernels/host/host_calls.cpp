@@ -779,7 +779,9 @@ PYBIND11_MODULE(host_calls, module)
     });
     module.def("set_loop_threshold", &host::SetLoopThreshold);
     module.def("set_stream_bytes", &host::SetStreamBytes);
-    module.def("set_look_up_bytes", &host::SetLookUpBytes);
+    module.def("set_look_ups", [](uint64_t bytes, bool byElement) {
+        host::SetLookUps(bytes, byElement ? host::LookUps::BY_ELEMENT : host::LookUps::GATHERED);
+    });
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);
     module.def("core_num", [] { return host::HostPlatform().coreNum; });

@@ -1,5 +1,6 @@
 """Loops that look results up calculate what the instructions that they stand for do, bit for bit."""
 
+import os
 import random
 import subprocess
 import sys
@@ -42,12 +43,15 @@ def every_number():
 ALL = list(every_number())
 
 
+WAY = os.environ.get("LOOK_UPS", "gathered")
+
+
 @pytest.fixture(autouse=True)
 def _looks_up(_loops):
-    """Every launch is large enough, and every CPU gathers fast enough."""
-    host_calls().set_look_up_bytes(1)
+    """Every launch is large enough, and every CPU fast enough."""
+    host_calls().set_look_ups(1, WAY == "by_element")
     yield
-    host_calls().set_look_up_bytes(0)
+    host_calls().set_look_ups(0, False)
 
 
 @pytest.fixture
@@ -75,12 +79,13 @@ def tiles(body, narrow, result=None, reads=2):
     return calls
 
 
-def sigmoid():
-    """T = 1 + exp(-VALUE)"""
+def softplus():
+    """T = ln(1 + exp(-VALUE)), which takes longer than looking it up either way."""
     return [
         ("scalar", "Muls", "float32", T, VALUE, bits(-1.0), COUNT),
         ("unary", "Exp", "float32", T, T, COUNT),
         ("scalar", "Adds", "float32", T, T, bits(1.0), COUNT),
+        ("unary", "Ln", "float32", T, T, COUNT),
     ]
 
 
@@ -94,11 +99,11 @@ NARROWS = pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
 @NARROWS
 def test_an_activation_is_looked_up(listening, narrow):
     """Whole: its rounded results are in the table. No element is calculated."""
-    body = [*sigmoid(), ("binary", "Div", "float32", T, VALUE, T, COUNT), *rounded(T, narrow)]
+    body = [*softplus(), ("binary", "Div", "float32", T, VALUE, T, COUNT), *rounded(T, narrow)]
     assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [FLOATS, ANY_BITS, *ALL])
     (text,) = listening.texts[-1:]
     assert looked_up([text]) == [1]
-    assert "i16, ptr inttoptr" in text
+    assert "getelementptr i16, ptr inttoptr" in text
     assert "fdiv" not in text
 
 
@@ -107,7 +112,7 @@ def test_what_depends_on_two_elements_is_calculated(listening, narrow):
     """The product of an activation and something else: only the activation is looked up."""
     body = [
         ("cast", "float32", narrow, SECOND, OTHER, 0, COUNT),
-        *sigmoid(),
+        *softplus(),
         ("binary", "Div", "float32", T, VALUE, T, COUNT),
         ("binary", "Mul", "float32", SECOND, SECOND, T, COUNT),
         *rounded(SECOND, narrow),
@@ -115,7 +120,7 @@ def test_what_depends_on_two_elements_is_calculated(listening, narrow):
     assert_same_when_compiled(listening, tiles(body, narrow), [FLOATS, ANY_BITS, *ALL])
     (text,) = listening.texts[-1:]
     assert looked_up([text]) == [1]
-    assert "i32, ptr inttoptr" in text
+    assert ("getelementptr i32, ptr inttoptr" if WAY == "gathered" else "getelementptr float, ptr inttoptr") in text
     assert "fmul" in text
     assert "fdiv" not in text
 
@@ -124,9 +129,9 @@ def test_what_depends_on_two_elements_is_calculated(listening, narrow):
 def test_two_results_of_the_same_element(listening, narrow):
     """One is stored, the other summed up."""
     body = [
-        *sigmoid(),
-        ("unary", "Ln", "float32", SECOND, T, COUNT),
-        ("unary", "Sqrt", "float32", SECOND, SECOND, COUNT),
+        *softplus(),
+        ("unary", "Exp", "float32", SECOND, T, COUNT),
+        ("unary", "Ln", "float32", SECOND, SECOND, COUNT),
         *collect("Add", SECOND, COUNT),
         ("binary", "Div", "float32", T, VALUE, T, COUNT),
         ("unary", "Sqrt", "float32", T, T, COUNT),
@@ -142,7 +147,7 @@ def test_a_block_of_ones_is_a_constant(listening, narrow, first):
     """What was looked up for ones is not for another block, nor is anything for a block of which nothing is known."""
 
     def calls(ones):
-        body = [*sigmoid(), ("unary", "Sqrt", "float32", T, T, COUNT), *with_block("Div", T, T, COUNT, first)]
+        body = [*softplus(), ("unary", "Sqrt", "float32", T, T, COUNT), *with_block("Div", T, T, COUNT, first)]
         filled = [("fill", "float32", BLOCK, bits(ones), 8)]
         return [*filled, *tiles([*body, *rounded(T, narrow)], narrow, reads=1)]
 
@@ -192,7 +197,7 @@ def test_what_is_calculated_faster_is_not_looked_up(listening, narrow, op):
 def test_floats_are_not_looked_up(listening):
     calls = [
         load(2, 0, 4 * COUNT),
-        *sigmoid(),
+        *softplus(),
         ("binary", "Div", "float32", T, VALUE, T, COUNT),
         store(32768, 3, 4 * COUNT),
     ]
@@ -202,8 +207,8 @@ def test_floats_are_not_looked_up(listening):
 
 @NARROWS
 def test_small_launches_calculate(listening, narrow):
-    host_calls().set_look_up_bytes(0)
-    body = [*sigmoid(), ("binary", "Div", "float32", T, T, VALUE, COUNT), *rounded(T, narrow)]
+    host_calls().set_look_ups(0, False)
+    body = [*softplus(), ("binary", "Div", "float32", T, T, VALUE, COUNT), *rounded(T, narrow)]
     assert_same_when_compiled(listening, tiles(body, narrow, reads=1), [FLOATS])
     assert looked_up(listening.texts) == []
 
@@ -214,7 +219,7 @@ def draw_activation(rng):
     whole, other = [VALUE, T], rng.choice([SECOND, None])
     body = [] if other is None else [("cast", "float32", narrow, SECOND, OTHER, 0, COUNT)]
     body += [("fill", "float32", BLOCK, bits(rng.choice([1.0, 1.0, 1.0, 0.5])), 8)] if rng.random() < 0.5 else []
-    body += sigmoid()
+    body += softplus()
     for _ in range(rng.randint(2, 9)):
         a, b = rng.choice(whole), rng.choice(whole)
         to, scalar = rng.choice([VALUE, T]), bits(rng.choice([0.5, -1.25, 3.0, 1.0]))
@@ -247,18 +252,44 @@ def test_random_activations(listening, seed):
 MANY = """
 from tests.kernels.host import test_loop_tables as tables
 from tests.kernels.host.test_loops import Listening, assert_same_when_compiled, FLOATS, bits
-tables.host_calls().set_look_up_bytes(1)
+tables.host_calls().set_look_ups(1, tables.WAY == "by_element")
 listening = Listening(tables.host_calls())
 for i in range(67):
     scaled = ("scalar", "Muls", "float32", tables.VALUE, tables.VALUE, bits(1.0 + i), tables.COUNT)
     divided = ("binary", "Div", "float32", tables.T, tables.VALUE, tables.T, tables.COUNT)
-    body = [scaled, *tables.sigmoid(), divided, *tables.rounded(tables.T, "bfloat16")]
+    body = [scaled, *tables.softplus(), divided, *tables.rounded(tables.T, "bfloat16")]
     assert_same_when_compiled(listening, tables.tiles(body, "bfloat16", reads=1)[:10], [FLOATS])
 print(len(tables.looked_up(listening.texts)))
 """
+
+
+@NARROWS
+def test_a_result_in_the_place_of_its_element(listening, narrow):
+    """Who looks up one element after the other reads them again for the second result, and so calculates here."""
+    calls = []
+    for tile in range(TILES):
+        calls += [load(X // SLOT, 2 * COUNT * tile, 2 * COUNT)]
+        calls += [("fill", "float32", X, bits(0.5), 8)]  # now it is no view of global memory any more
+        calls += [("cast", "float32", narrow, VALUE, X, 0, COUNT), *softplus()]
+        calls += [("scalar", "Muls", "float32", SECOND, T, bits(0.5), COUNT)]
+        calls += [("cast", narrow, "float32", X, SECOND, 1, COUNT)]
+        calls += [("binary", "Div", "float32", T, VALUE, T, COUNT), *rounded(T, narrow)]
+        calls += [store(32 * 1024 + 8000 * tile, NARROW // SLOT, 2 * COUNT, narrow)]
+        calls += [("get", X)]  # so all of it is there
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS, *ALL])
+    assert set(looked_up(listening.texts)) == ({2} if WAY == "gathered" else set())
 
 
 def test_a_process_has_64_tables_at_most():
     """What comes later is calculated."""
     done = subprocess.run([sys.executable, "-c", MANY], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("64\n", "")
+
+
+@pytest.mark.skipif(WAY == "by_element", reason="this is that process")
+def test_one_element_after_the_other():
+    """All of this file, as CPUs do it that gather slowly. A process has one code for loops that are alike."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    environment = {**os.environ, "LOOK_UPS": "by_element"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
