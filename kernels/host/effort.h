@@ -16,27 +16,31 @@ namespace host {
 struct Pace {
     uint32_t instruction;
     uint32_t division;  // or square root
-    uint32_t lookUp;
 };
 
-// Two instructions of AVX-512 begin in a cycle.
-constexpr Pace PACE_OF_GATHERS{1, 32, 17};
-// Vectors take two turns, and what looks up goes through most of what calculates.
-constexpr Pace PACE_BY_ELEMENT{2, 20, 34};
+// Two instructions of AVX-512 begin in a cycle, as on Intel's servers.
+constexpr Pace FAST_PACE{1, 32};
+// A vector takes two turns, as on Zen 4.
+constexpr Pace SLOW_PACE{2, 20};
 
 struct Effort {
     uint32_t instructions = 0;
     uint32_t divisions = 0;  // and square roots
-    uint32_t lookUps = 0;
+    uint32_t gathers = 0;
 
     // In half cycles. Divisions and gathers go on beside other instructions.
     uint32_t Time(const Pace& pace) const
     {
-        return std::max({instructions * pace.instruction, divisions * pace.division, lookUps * pace.lookUp});
+        constexpr uint32_t GATHER = 17;
+        return std::max({instructions * pace.instruction, divisions * pace.division, gathers * GATHER});
     }
 };
 
 Effort EffortOf(Link link);
+
+// Looking up, by a gather, or by a load for each element, of which few go on beside other instructions.
+constexpr Effort GATHERING{3, 0, 1};
+constexpr Effort LOADING{17, 0, 0};
 
 }  // namespace host
 }  // namespace AscendC

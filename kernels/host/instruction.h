@@ -175,8 +175,8 @@ struct ChainLink {
     char* base;  // of the operand
 };
 
-// How a CPU looks results up in tables (loop_tables.h), if that is worth it: a vector of them by one instruction, or one
-// after the other, each with the number of its entry from memory.
+// How a CPU looks results up in tables (loop_tables.h), if that is worth it: a vector of them by one instruction, or
+// one after the other, each with the number of its entry from memory.
 enum class LookUps : uint8_t { NONE, GATHERED, BY_ELEMENT };
 
 // The vector unit of one instruction set: null where Ascend C has no such instruction.

@@ -157,7 +157,7 @@ std::string IrBuilder::LookUp(const std::array<float, 2 * AVX512_LANES>& table, 
 std::string IrBuilder::Gather(const void* table, const char* type, const std::string& index)
 {
     const std::string places =
-        Let(std::string("getelementptr ") + type + ", ptr " + Constant(table) + ", " + integers_ + " " + index);
+        Let(std::string("getelementptr ") + type + ", ptr " + AddressOf(table) + ", " + integers_ + " " + index);
     return Let("call " + integers_ + GatherName() + VectorOf("ptr") + " " + places + ", i32 2, " + masks_ +
                " splat (i1 true), " + integers_ + " poison)");
 }
@@ -166,7 +166,7 @@ std::string IrBuilder::Entry(const void* table, const char* type, const std::str
 {
     const std::string number = Let("zext i16 " + index + " to i64");
     const std::string place =
-        Let(std::string("getelementptr ") + type + ", ptr " + Constant(table) + ", i64 " + number);
+        Let(std::string("getelementptr ") + type + ", ptr " + AddressOf(table) + ", i64 " + number);
     return Let(std::string("load ") + type + ", ptr " + place);
 }
 
@@ -181,7 +181,7 @@ std::string IrBuilder::Assembled(const std::vector<std::string>& values, const c
     return assembled;
 }
 
-std::string IrBuilder::Constant(const void* table)
+std::string IrBuilder::AddressOf(const void* table)
 {
     return "inttoptr (i64 " + std::to_string(reinterpret_cast<uintptr_t>(table)) + " to ptr)";
 }

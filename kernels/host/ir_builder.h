@@ -97,7 +97,7 @@ private:
     std::string Declarations() const;
     void Label(const std::string& label);
     std::string GatherName() const;
-    static std::string Constant(const void* table);
+    static std::string AddressOf(const void* table);
 
     std::string body_;
     std::string label_ = "loop";

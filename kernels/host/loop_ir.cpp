@@ -778,7 +778,7 @@ private:
     const bool paired_;
     const bool shifts_;
     const LoopTables tables_;
-    const bool byElement_ = WayToLookUp() == LookUps::BY_ELEMENT;
+    const bool byElement_ = tables_.Way() == LookUps::BY_ELEMENT;
     std::string asked_;                  // how far the turn asks for the next tile
     const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};

@@ -26,7 +26,7 @@ LoopTables::LoopTables(const LoopForm& form, bool looksUp)
       fates_(form.links.size(), Fate::CALCULATE)
 {
     for (const LoopLink& link : form.links) {
-        if (Stores(link.link)) {
+        if (Stores(link.link) && link.needed != LoopLink::NOT_NEEDED) {
             stored_[link.operand] = true;
         }
     }
@@ -103,17 +103,18 @@ bool LoopTables::HasIndex(int32_t term) const
 
 uint32_t LoopTables::Time() const
 {
-    constexpr Effort LOOK_UP{3, 0, 1};
+    const bool byElement = way_ == LookUps::BY_ELEMENT;
+    const Effort& looking = byElement ? LOADING : GATHERING;
     const std::vector<bool> wanted = Wanted();
     Effort sum;
     for (size_t i = 0; i < wanted.size(); ++i) {
         const bool lookedUp = IsChosen(static_cast<int32_t>(i));
-        const Effort effort = !wanted[i] ? Effort{} : lookedUp ? LOOK_UP : EffortOf(terms_.List()[i].link);
+        const Effort effort = !wanted[i] ? Effort{} : lookedUp ? looking : EffortOf(terms_.List()[i].link);
         sum.instructions += effort.instructions;
         sum.divisions += effort.divisions;
-        sum.lookUps += effort.lookUps;
+        sum.gathers += effort.gathers;
     }
-    return sum.Time(way_ == LookUps::BY_ELEMENT ? PACE_BY_ELEMENT : PACE_OF_GATHERS);
+    return sum.Time(byElement ? SLOW_PACE : FAST_PACE);
 }
 
 // The candidates with which the loop takes least time, if that is a fifth less than without.

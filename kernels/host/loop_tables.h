@@ -28,6 +28,7 @@ public:
     LoopTables(const LoopForm& form, bool looksUp);
 
     bool Any() const { return !chosen_.empty(); }
+    LookUps Way() const { return way_; }
     // What becomes of a link; its result is looked up, or nobody wants it.
     Fate Of(const LoopLink& link) const { return fates_[link.index]; }
     // How many links are calculated.

@@ -77,7 +77,9 @@ uint32_t LoopForm::Cost() const
 {
     uint32_t cost = 0;
     for (const LoopLink& link : links) {
-        cost += link.link == Link::END ? 0 : (1 + EffortOf(link.link).Time(PACE_OF_GATHERS)) * std::max<uint32_t>(link.elements, 1);
+        cost += link.link == Link::END
+                    ? 0
+                    : (1 + EffortOf(link.link).Time(FAST_PACE)) * std::max<uint32_t>(link.elements, 1);
     }
     return cost;
 }

@@ -48,8 +48,9 @@ bool Plan::Fits(const char* const* gm) const
     return true;
 }
 
-// Does it write pieces of rows that lie apart and end within lines? Of such a line, one part goes past the caches long
-// before the other, and each takes as long as some lines: where pieces are short, that is more than streaming saves.
+// Does it write pieces of rows that lie apart, and begin or end within lines? Of such a line, one part goes past the
+// caches long before the other, and each takes as long as some lines: where pieces are short, that is more than
+// streaming saves, of all that the plan writes.
 bool Plan::SplitsLines(const char* const* gm) const
 {
     constexpr uint32_t LEAST = 1024;  // shorter ones are what loops over rows store
@@ -57,7 +58,7 @@ bool Plan::SplitsLines(const char* const* gm) const
     return std::any_of(writes_.begin(), writes_.end(), [gm](const GmRows& write) {
         const Rows& rows = write.rows;
         return !rows.IsStretch() && rows.rowBytes >= LEAST && rows.rowBytes < LONG &&
-               reinterpret_cast<uintptr_t>(gm[write.origin]) % LINE_BYTES != 0;
+               (reinterpret_cast<uintptr_t>(gm[write.origin]) | rows.stride | rows.rowBytes) % LINE_BYTES != 0;
     });
 }
 

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <string>
 
 namespace AscendC {
 namespace host {
@@ -20,20 +19,18 @@ namespace {
 // at 32.
 constexpr uint64_t MAX_STREAM_BYTES = 128ull << 20;
 
-// What Linux says, as glibc takes that of one core of AMD's for as many as there are cores. 0: not known.
+// The L3 of the first core, as Linux says: glibc takes that of AMD's for as many as there are cores. 0: not known. CPUs
+// of several such complexes hold more in all, but no core has more to itself.
 uint64_t LastCacheBytes()
 {
-    uint64_t bytes = 0;
-    for (const char* index : {"2", "3", "4"}) {
-        std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
-        uint64_t kib = 0;
-        char unit = 0;
-        if (file >> kib >> unit && unit == 'K') {
-            bytes = std::max(bytes, kib << 10);
-        }
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+    uint64_t kib = 0;
+    char unit = 0;
+    if (file >> kib >> unit && unit == 'K') {
+        return kib << 10;
     }
-    const long shown = bytes > 0 ? 0 : sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return shown > 0 ? static_cast<uint64_t>(shown) : bytes;
+    const long shown = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return shown > 0 ? static_cast<uint64_t>(shown) : 0;
 }
 
 std::atomic<uint64_t> g_streamBytes{0};

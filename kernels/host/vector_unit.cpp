@@ -732,9 +732,9 @@ void FillCast(VectorUnit& unit, ElementType to, ElementType from)
     entry[1] = RunCast<To, From, true>;
 }
 
-// CPUs of Intel with AVX512_FP16, which not every compiler knows, gather a vector in some 8 cycles. Those before them take
-// many times that, since microcode keeps gathers from leaking data. AMD's take 22, and 13 for as many loads of elements,
-// in which they calculate half as much as Intel's.
+// CPUs of Intel with AVX512_FP16, which not every compiler knows, gather 16 floats in some 8 cycles. Those before them
+// take many times that, since microcode keeps gathers from leaking data. Zen 4 takes 22 cycles, or 13 for a load of
+// each, and calculates half as much in a cycle; no other of AMD's was measured.
 LookUps LookUpsOfCpu()
 {
 #if defined(__x86_64__)

@@ -779,6 +779,7 @@ PYBIND11_MODULE(host_calls, module)
     });
     module.def("set_loop_threshold", &host::SetLoopThreshold);
     module.def("set_stream_bytes", &host::SetStreamBytes);
+    module.def("streams", &host::Streams);
     module.def("set_look_ups", [](uint64_t bytes, bool byElement) {
         host::SetLookUps(bytes, byElement ? host::LookUps::BY_ELEMENT : host::LookUps::GATHERED);
     });

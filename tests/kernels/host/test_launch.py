@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,3 +179,26 @@ def test_result_is_independent_of_the_number_of_cores(length):
     assert np.allclose(outputs[0], 1 / (1 + np.exp(-x.ravel())), rtol=1e-6)
     for output in outputs[1:]:
         assert np.array_equal(output, outputs[0])
+
+
+def _streams(*sizes):
+    """Whether launches that move so many bytes stream, as the environment is now."""
+    host_calls().set_stream_bytes(0)
+    found = [host_calls().streams(size) for size in sizes]
+    host_calls().set_stream_bytes(0)
+    return found
+
+
+def test_from_how_many_bytes_on_launches_stream(monkeypatch):
+    """Half as much again as the last cache holds, as Linux says, but 128 MiB at most."""
+    size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    if not size.exists():
+        pytest.skip("Linux does not say here how large the last cache is")
+    limit = min((int(size.read_text().strip().removesuffix("K")) << 10) // 2 * 3, 128 << 20)
+    monkeypatch.delenv("MS_ASCEND_OPS_STREAM_BYTES", raising=False)
+    assert _streams(limit - 1, limit) == [False, True]
+
+
+def test_a_variable_says_from_how_many_bytes_on(monkeypatch):
+    monkeypatch.setenv("MS_ASCEND_OPS_STREAM_BYTES", "4097")
+    assert _streams(4096, 4097) == [False, True]

@@ -501,7 +501,7 @@ def test_long_loops_past_the_caches_begin_at_a_line(count, narrow):
 @pytest.mark.parametrize(
     ("row_bytes", "gap", "further", "streams"),
     [(4096, 4096, 0, True), (4096, 4096, 16, False), (4096, 0, 16, True), (512, 512, 16, True)],
-    ids=["of whole lines", "that share lines", "one behind the other", "short"],
+    ids=["whole lines", "shared lines", "one behind the other", "short"],
 )
 def test_rows_apart_past_the_caches(row_bytes, gap, further, streams):
     """Pieces of rows that end within lines stay in the caches: such a line would go past them in two parts."""
@@ -515,6 +515,7 @@ def test_rows_apart_past_the_caches(row_bytes, gap, further, streams):
     ]
     listening = Listening(host_calls())
     assert_same_when_compiled(listening, calls, [FLOATS])
+    assert bool(listening.texts) == writes_loops()
     assert any("!nontemporal" in text for text in listening.texts) == (streams and writes_loops())
 
 
