@@ -13,16 +13,17 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
+from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.find import check_level, find
 from ms_ascend_ops.export.head_packing import pack_heads
 from ms_ascend_ops.export.load import InputSpec, load
 from ms_ascend_ops.export.measure import measured
-from ms_ascend_ops.export.mindir_graph import graphs_of
+from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of
 from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, write_file
 from ms_ascend_ops.export.packing import pack
 from ms_ascend_ops.export.patterns import PATTERNS, Row
 from ms_ascend_ops.export.report import Entry, Report
-from ms_ascend_ops.export.simplify import simplify
+from ms_ascend_ops.export.simplify import simplify, tidy
 
 __all__ = ["optimize_mindir", "verify_mindir"]
 
@@ -61,21 +62,9 @@ def optimize_mindir(
     if level != "O0":
         report.entries += simplify(model)
     for graph in graphs_of(model):
-        found, left = find(graph.graph, patterns, level)
-        places = [graph.place_of(item) for item in found]
-        packed = pack(model, graph.proto, graph.graph, found) if level == "O3" else {}
-        for item, where in zip(found, places, strict=True):
-            notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
-            report.entries.append(Entry(where, item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
-        for place in left:
-            report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
-        report.add_graph(graph.name, graph.graph, found)
-        if level == "O3":
-            entries, done = pack_heads(graph, found)
-            report.entries += entries
-            found = [item for item in found if id(item) not in done]
-        if found:
-            graph.replace(found, packed)
+        _substitute(model, graph, patterns, report)
+    if level != "O0":
+        tidy(model)
     content = model.SerializeToString()
     if len(content) > MOST_BYTES:
         raise ValueError(f"optimize_mindir: {target} would have {len(content)} bytes, more than a protobuf can have")
@@ -86,6 +75,25 @@ def optimize_mindir(
             shutil.copyfile(file, copy)
     write_file(target.absolute(), content)
     return report
+
+
+def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
+    """Put fused operators into one graph."""
+    found, left = find(graph.graph, patterns, report.level)
+    places = [graph.place_of(item) for item in found]
+    packed = pack(model, graph.proto, graph.graph, found) if report.level == "O3" else {}
+    for item, where in zip(found, places, strict=True):
+        notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
+        report.entries.append(Entry(where, item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
+    for place in left:
+        report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
+    report.add_graph(graph.name, graph.graph, found)
+    if report.level == "O3":
+        entries, done = pack_heads(graph, found)
+        report.entries += entries
+        found = [item for item in found if id(item) not in done]
+    if found:
+        graph.replace(found, packed)
 
 
 def verify_mindir(source: str | os.PathLike[str], output: str | os.PathLike[str], report: Report) -> None:

@@ -7,7 +7,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from mindspore.train.mind_ir_pb2 import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    PrimitiveProto,
+    TensorProto,
+)
 from ms_ascend_ops.export.find import Found, Place
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
@@ -18,7 +25,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
 from ms_ascend_ops.shapes import infer_shapes, infer_types
 
-__all__ = ["MindIRGraph", "decode_constant", "graphs_of", "name_of", "names_used_by_several"]
+__all__ = ["MindIRGraph", "graphs_of", "name_of"]
 
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
@@ -55,7 +62,7 @@ def _decode(attribute: AttributeProto) -> Any:
     return attribute.s.decode(errors="replace") if kind == "STRING" else None
 
 
-def decode_constant(proto: NodeProto) -> Node:
+def _constant(proto: NodeProto) -> Node:
     """A Constant of the file as a node."""
     value = _decode(proto.attribute[0]) if proto.attribute else None
     made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
@@ -100,10 +107,8 @@ def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
     protos = list(graphs(model))
     primitives = {p.name: p for p in model.primitives}
-    shared = names_used_by_several(protos)
-    outside = {
-        node.output[0]: decode_constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"
-    }
+    shared = _used_by_several(protos)
+    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
     made = []
     for proto in protos:
         made.append(MindIRGraph(proto, model, primitives, shared, outside))
@@ -122,7 +127,7 @@ def _uses(node: NodeProto) -> list[str]:
     return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
 
 
-def names_used_by_several(protos: Iterable[GraphProto]) -> set[str]:
+def _used_by_several(protos: Iterable[GraphProto]) -> set[str]:
     """Values that another graph than their own uses: of those there is one user more than their graph shows."""
     outside = set()
     for proto in protos:
@@ -221,6 +226,22 @@ class MindIRGraph:
             join = (packed or {}).get(id(item))
             made += self._packed_nodes(item, join, number) if join else self._nodes_for(item, number)
         self.put(made)
+
+    def redirect(self, instead: Mapping[int, Node]) -> None:
+        """Let those that use a node, given by its id, use another one, and drop what nobody needs any more."""
+        if not instead:
+            return
+        for node in self.graph.nodes:
+            inputs = []
+            for place, taken in enumerate(node.inputs):
+                now = taken
+                while id(now) in instead:
+                    now = instead[id(now)]
+                if now is not taken:
+                    node.origin.input[place] = name_of(now)
+                inputs.append(now)
+            node.inputs = tuple(inputs)
+        self.put([])
 
     def put(self, made: Iterable[NodeProto]) -> None:
         """Put nodes in, each in the place of the one that had its output, and drop what nobody needs any more."""
@@ -361,13 +382,14 @@ class MindIRGraph:
             self._fused[key] = primitive.name
         return self._fused[key]
 
-    def by_type(self, op_type: str) -> str:
-        """The name of a primitive without attributes."""
+    def by_type(self, op_type: str, *, function: bool = False) -> str:
+        """The name of a primitive without attributes. `function`: its arguments are all inputs, as MindSpore has it."""
         for primitive in self.model.primitives:
-            if primitive.op_type == op_type:
+            if primitive.op_type == op_type and not primitive.attribute:
                 return str(primitive.name)
         name = f"{op_type}:{len(self.model.primitives)}"
-        self.model.primitives.add(name=name, op_type=op_type, prim_type=1, instance_name="")
+        kind = PrimitiveProto.PRIMITIVE_FUNCTION if function else PrimitiveProto.PRIMITIVE
+        self.model.primitives.add(name=name, op_type=op_type, prim_type=kind, instance_name="")
         return name
 
     def _ordered(self, protos: Mapping[str, NodeProto]) -> list[NodeProto]:

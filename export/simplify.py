@@ -8,76 +8,102 @@ element.
     keys[:, :, None]  ->  keys.expand_dims(2)
 
 MindSpore writes a new axis as an axis and a slice of everything, which is a copy, on a CPU a slow one: those of the
-keys and values that grouped heads share took a quarter of a prefill.
+keys and values that grouped heads share took a quarter of a prefill. So are a transpose that undoes another one, and a
+product with 1, of which diffusion networks have one behind every block.
 
     (scores * 0.125).reshape(shape)  ->  scores.reshape(shape) * 0.125
 
 So the factor stands where a softmax takes it along.
+
+    batch, length, _ = x.shape  ->  those of the first tensor that has them
+
+A graph for any sizes calculates sizes as it runs (sizes.py), in every layer anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from math import prod
 from typing import Any
 
 import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graph import CONSTANT, Node
-from ms_ascend_ops.export.mindir_graph import MindIRGraph, decode_constant, graphs_of, name_of, names_used_by_several
-from ms_ascend_ops.export.model import graphs
+from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of, name_of
+from ms_ascend_ops.export.products import FLOATS, fold_transposes, scale_first
 from ms_ascend_ops.export.report import Entry
+from ms_ascend_ops.export.sizes import Size, Sizes, permutation
+from ms_ascend_ops.export.slices import index_of, is_whole
 
-__all__ = ["simplify"]
+__all__ = ["simplify", "tidy"]
 
-_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the file
 
 
 def simplify(model: ModelProto) -> list[Entry]:
-    """Simplify every graph of a model. Returns what a report says of it."""
-    decoded = graphs_of(model)
-    entries = [entry for graph in decoded for entry in _drop_whole_slices(graph)]
-    entries += [entry for graph in decoded for entry in _fold_slices(graph)]
-    shared = names_used_by_several(graphs(model))
-    for graph in decoded:
-        graph.shared = shared  # without the tables that graphs had in common before they were sliced
-        _scale_behind_reshape(graph)
-    return entries
+    """Simplify every graph of a model, before patterns are looked for. Returns what a report says of it."""
+    changes = (_leave_out, _fold_slices, _scale_behind_reshape, scale_first, _share_sizes, fold_transposes)
+    return _apply(model, changes)
 
 
-def _drop_whole_slices(graph: MindIRGraph) -> list[Entry]:
-    """Leave out slices that take everything, as indexing with None and colons writes them: each is a copy."""
+def tidy(model: ModelProto) -> None:
+    """Simplify what replacements have left."""
+    _apply(model, (_join_reshapes, _share_sizes))
+
+
+def _apply(model: ModelProto, changes: Iterable[Callable[[MindIRGraph], list[Entry]]]) -> list[Entry]:
+    """Each sees the graphs as the one before has left them."""
+    return [entry for change in changes for graph in graphs_of(model) for entry in change(graph)]
+
+
+def _leave_out(graph: MindIRGraph) -> list[Entry]:
+    """Leave out what hands on what it gets; each would be a copy."""
     kept = {id(node) for node in graph.graph.outputs}
     instead: dict[int, Node] = {}
     entries: list[Entry] = []
     for node in graph.graph.nodes:
-        taken = [instead.get(id(i), i) for i in node.inputs]
-        for place, (before, now) in enumerate(zip(node.inputs, taken, strict=True)):
-            if before is not now:
-                node.origin.input[place] = name_of(now)
-        node.inputs = tuple(taken)
-        if _takes_everything(node) and id(node) not in kept:
-            instead[id(node)] = node.inputs[0]
-            entries.append(Entry(graph.name, "slice of everything", "mindir", True, "left out"))
-    if instead:
-        graph.put([])
+        found = next(((what, same) for what, of in _NEUTRAL.items() if (same := of(node)) is not None), None)
+        if found is not None and id(node) not in kept:
+            instead[id(node)] = found[1]
+            entries.append(Entry(graph.name, found[0], "mindir", True, "left out"))
+    graph.redirect(instead)
     return entries
 
 
-def _takes_everything(node: Node) -> bool:
-    if node.kind != "StridedSlice" or len(node.inputs) < 4 or node.inputs[0].shape is None:
-        return False
-    index, shape = _index(node), node.inputs[0].shape
-    return (
-        index is not None
-        and len(index) <= len(shape)
-        and all(isinstance(i, slice) and _is_whole(i, dim) for i, dim in zip(index, shape, strict=False))
-    )
+def _of_everything(node: Node) -> Node | None:
+    """What a slice takes all of, as indexing with None and colons writes it."""
+    index = index_of(node)
+    shape = node.inputs[0].shape if index else None
+    if index is None or shape is None or len(index) > len(shape):
+        return None
+    return node.inputs[0] if all(is_whole(part, dim) for part, dim in zip(index, shape, strict=False)) else None
 
 
-def _is_whole(part: slice, dim: int) -> bool:
-    """Of an axis with so many elements; -1: nobody knows how many."""
-    return part.start in (None, 0) and part.step == 1 and (part.stop is None or 0 <= dim <= part.stop)
+def _of_transposes(node: Node) -> Node | None:
+    """What two transposes of which the second undoes the first begin with."""
+    order = permutation(node)
+    before = permutation(node.inputs[0]) if order is not None else None
+    if order is None or before is None or len(before) != len(order):
+        return None
+    if [before[axis] for axis in order] != list(range(len(order))):
+        return None
+    return node.inputs[0].inputs[0]
+
+
+def _of_ones(node: Node) -> Node | None:
+    """What is multiplied by the number 1, or divided by it."""
+    if node.kind not in ("Muls", "Divs", "Mul", "Div", "RealDiv") or len(node.inputs) != 2:
+        return None
+    value, one = node.inputs
+    same = value.shape is not None and (value.shape, value.dtype) == (node.shape, node.dtype)
+    return value if same and value.dtype in FLOATS and _is_number(one) and np.array_equal(one.value, 1) else None
+
+
+_NEUTRAL = {
+    "slice of everything": _of_everything,
+    "transpose and back": _of_transposes,
+    "product with 1": _of_ones,
+}
 
 
 def _fold_slices(graph: MindIRGraph) -> list[Entry]:
@@ -85,8 +111,8 @@ def _fold_slices(graph: MindIRGraph) -> list[Entry]:
     entries: list[Entry] = []
     made: list[NodeProto] = []
     for node in graph.graph.nodes:
-        tensor = _tensor(node.inputs[0]) if node.kind == "StridedSlice" and len(node.inputs) >= 4 else None
-        index = _index(node) if tensor is not None else None
+        index = index_of(node)
+        tensor = _tensor(node.inputs[0]) if index is not None else None
         if tensor is None or index is None:
             continue
         part = _part(tensor, index)
@@ -97,8 +123,6 @@ def _fold_slices(graph: MindIRGraph) -> list[Entry]:
             entries.append(Entry(graph.name, "slice of a constant", "mindir", True, f"{before} to {after}, a constant"))
     if made:
         graph.put(made)
-    for constant in made:  # the factor of a product may be one of them
-        vars(graph.nodes[constant.output[0]]).update(vars(decode_constant(constant)))
     return entries
 
 
@@ -112,35 +136,6 @@ def _tensor(node: Node) -> TensorProto | None:
     tensor = value.tensors[0]
     size = prod(tensor.dims)
     return tensor if size > 0 and tensor.raw_data and len(tensor.raw_data) % size == 0 else None
-
-
-def _index(node: Node) -> tuple[Any, ...] | None:
-    """What a StridedSlice takes, as NumPy writes it; None: that is not known, or it adds axes or leaves some out."""
-    numbers = [_numbers(i) for i in node.inputs[1:4]]
-    masks = dict(zip(_MASKS, (i.value for i in node.inputs[4:9]), strict=False))
-    masks = {name: masks.get(name, node.attributes.get(name, 0)) for name in _MASKS}
-    # Indexing in Python makes no slices with an ellipsis or new axes; MindSpore's elements of those on a CPU are others
-    # than NumPy's.
-    if not all(isinstance(m, int) for m in masks.values()) or masks["ellipsis_mask"] or masks["new_axis_mask"]:
-        return None
-    if not numbers[0] or len({len(n) for n in numbers}) != 1 or 0 in numbers[2]:
-        return None
-    index: list[Any] = []
-    for axis, (first, last, step) in enumerate(zip(*numbers, strict=True)):
-        from_first, to_last = masks["begin_mask"] >> axis & 1, masks["end_mask"] >> axis & 1
-        if masks["shrink_axis_mask"] >> axis & 1:
-            if from_first:  # MindSpore takes the first element then, on a CPU
-                return None
-            index.append(first)
-        else:
-            index.append(slice(None if from_first else first, None if to_last else last, step))
-    return tuple(index)
-
-
-def _numbers(node: Node) -> tuple[int, ...]:
-    """A tuple of numbers that a constant is; or nothing."""
-    value = node.value if node.kind == CONSTANT else None
-    return value if isinstance(value, tuple) and all(isinstance(n, int) for n in value) else ()
 
 
 def _part(tensor: TensorProto, index: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
@@ -162,7 +157,7 @@ def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> No
     return made
 
 
-def _scale_behind_reshape(graph: MindIRGraph) -> None:
+def _scale_behind_reshape(graph: MindIRGraph) -> list[Entry]:
     """Change the places of a product with a number, which nobody else uses, and the reshape behind it."""
     users = graph.graph.users()
     made: list[NodeProto] = []
@@ -184,7 +179,44 @@ def _scale_behind_reshape(graph: MindIRGraph) -> None:
         made += [reshape, scaled]
     if made:
         graph.put(made)
+    return []
 
 
 def _is_number(node: Node) -> bool:
     return node.kind == CONSTANT and (node.value is not None and np.shape(node.value) == ())
+
+
+def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
+    """Let a reshape of a reshape begin with what the first one got, and leave out those that change nothing."""
+    for node in graph.graph.nodes:
+        before = node.inputs[0] if node.kind == "Reshape" and node.inputs else node
+        if before is not node and before.kind == "Reshape" and before.inputs:
+            node.inputs = (before.inputs[0], *node.inputs[1:])
+            node.origin.input[0] = name_of(before.inputs[0])
+    sizes = Sizes(graph.graph)
+    kept = {id(node) for node in graph.graph.outputs}
+    instead: dict[int, Node] = {}
+    for node in graph.graph.nodes:
+        if node.kind == "Reshape" and node.inputs and id(node) not in kept:
+            before, now = node.inputs[0], sizes.shape(node)
+            shape = sizes.shape(before)
+            if shape is not None and now is not None and sizes.same(shape, now):
+                instead[id(node)] = before
+    graph.redirect(instead)
+    return []
+
+
+def _share_sizes(graph: MindIRGraph) -> list[Entry]:
+    """Let a graph take each size, and each tuple of sizes, from where it first has it: all are launches."""
+    sizes = Sizes(graph.graph)
+    first: dict[Hashable, Node] = {}
+    instead: dict[int, Node] = {}
+    for node in graph.graph.nodes:
+        numbers = sizes.numbers(node) if node.kind != CONSTANT else None
+        parts = numbers if isinstance(numbers, tuple) else (numbers,)
+        if all(isinstance(part, Size) for part in parts):
+            earlier = first.setdefault(numbers, node)
+            if earlier is not node:
+                instead[id(node)] = earlier
+    graph.redirect(instead)
+    return []

@@ -154,6 +154,7 @@ def test_attention_with_tables_of_its_own(x, tmp_path):
         "rotary embedding",
         "rotary embedding",
         "scale + mask + softmax",
+        "transpose in front of a product",
     ]
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(net(*inputs)), atol=1e-5)
 
