@@ -489,6 +489,24 @@ def repeats(values: Object) -> str:
     return "both" if halves and pairs else "half" if halves else "interleave" if pairs else ""
 
 
+def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, Expr]]:
+    """Where the heads of x are, and the tables as the operator takes them for that; or nothing."""
+    shape = cos.shape or ()
+    if len(shape) == 2:
+        return "BNSD", (cos, sin)
+    # The axis of the sequence is the one where the tables follow x, besides that of the angles.
+    table = (1,) * (4 - len(shape)) + shape
+    if len(shape) == 4 and table[1] == 1 != table[2]:
+        return "BNSD", (cos, sin)
+    inner = cos.inputs[0].shape if cos.op == sin.op == "expand_dims" else None
+    if table[2] == 1 and inner is not None and len(inner) in (2, 3) and cos.attributes["to"] in (2, -2, len(inner) - 1):
+        return "BSND", (cos.inputs[0], sin.inputs[0])
+    # One position, as in decoding: the tables do not tell, but x does.
+    if len(shape) == 4 and table[1] == table[2] == x[2] == 1:
+        return "BNSD", (cos, sin)
+    return "", (cos, sin)
+
+
 def _build_rotary(m: Match) -> Fused | Skip | None:
     x, cos, sin = m["x"], m["cos"], m["sin"]
     if x.shape is None or len(x.shape) != 4:
@@ -496,19 +514,8 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
     if cos.shape is None or cos.shape != sin.shape:
         return None
     mode = "half" if "half_mode" in m else "interleave"
-    # The axis of the sequence is the one where the tables follow x, besides that of the angles.
-    table = (1,) * (4 - len(cos.shape)) + cos.shape
-    if (len(cos.shape) == 4 and table[1] == 1 != table[2]) or len(cos.shape) == 2:
-        layout, tables = "BNSD", (cos, sin)
-    elif table[2] == 1 and cos.op == sin.op == "expand_dims" and cos.inputs[0].shape is not None:
-        layout, tables = "BSND", (cos.inputs[0], sin.inputs[0])
-        if len(tables[0].shape or ()) not in (2, 3) or cos.attributes["to"] not in (
-            2,
-            -2,
-            len(tables[0].shape or ()) - 1,
-        ):
-            return None
-    else:
+    layout, tables = _layout(x.shape, cos, sin)
+    if not layout:
         return Skip("cos and sin lie in another way than the operator takes")
     if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
         return None

@@ -8,6 +8,11 @@ operands of `matmul` for broadcasting besides, which copies both: not where they
     query @ (key.swapaxes(1, 2) * 0.35)  ->  query @ (key * 0.35).swapaxes(1, 2)
 
 So the transpose stands where the product takes it along.
+
+    query @ repeat(key, groups)  ->  query.reshape(batch, heads, groups * length, -1) @ key
+
+Heads of queries that share keys are one head with so many more rows. Repeating writes all keys and values once for each
+of them, in decoding at every token.
 """
 
 from __future__ import annotations
@@ -21,13 +26,14 @@ from ms_ascend_ops.export.packing import set_dim
 from ms_ascend_ops.export.report import Entry
 from ms_ascend_ops.export.sizes import PRODUCTS, Size, Sizes, swaps_last, transposed
 
-__all__ = ["FLOATS", "fold_transposes", "scale_first"]
+__all__ = ["FLOATS", "fold_transposes", "group_heads", "scale_first"]
 
 FLOATS = ("float32", "float16", "bfloat16")
 
 # What a report says.
 _FOLDED = ("transpose in front of a product", "mindir", True, "part of it")
 _PLAIN = ("product of batches", "mindir", True, "nothing is broadcast")
+_GROUPED = ("repeated heads", "mindir", True, "one product for the heads that share one")
 
 
 def scale_first(graph: MindIRGraph) -> list[Entry]:
@@ -77,6 +83,74 @@ def fold_transposes(graph: MindIRGraph) -> list[Entry]:
     return entries
 
 
+def group_heads(graph: MindIRGraph) -> list[Entry]:
+    """Let a head of keys, or values, meet all its heads of queries in one product instead of being repeated."""
+    sizes = Sizes(graph.graph)
+    entries: list[Entry] = []
+    made: list[NodeProto] = []
+    for node in graph.graph.nodes:
+        flags = transposed(node)
+        shared = _repeated(node.inputs[1], sizes) if flags is not None and not flags[0] else None
+        targets = _targets(node, shared, sizes) if shared is not None else None
+        if flags is None or shared is None or targets is None:
+            continue
+        name, kind = name_of(node), "BatchMatMul"
+        constants = [_flag(graph, flag) for flag in flags]
+        rows, grouped = f"{name}_rows", f"{name}_grouped"
+        inputs = [rows, name_of(shared), *(constant.name for constant in constants)]
+        made += [
+            *constants,
+            *_reshape(graph, node, name_of(node.inputs[0]), rows, targets[0]),
+            _operator(graph, node, kind, inputs, grouped, (*targets[0][:3], targets[1][3])),
+            *_reshape(graph, node, grouped, name, targets[1]),
+        ]
+        entries.append(Entry(graph.name, *_GROUPED))
+    if made:
+        graph.put(made)
+    return entries
+
+
+def _repeated(node: Node, sizes: Sizes) -> Node | None:
+    """Heads (batch, heads, length, features) that a node holds several times, each time one behind the other."""
+    spread = node.inputs[0] if node.kind == "Reshape" and node.inputs else node
+    single = spread.inputs[0] if spread.kind in ("BroadcastTo", "Tile") and spread.inputs else spread
+    if single is spread or single.kind not in ("ExpandDims", "Reshape") or not single.inputs:
+        return None
+    shapes = [sizes.shape(n) for n in (single.inputs[0], single, spread, node)]
+    heads, one, wide, flat = (list(shape or ()) for shape in shapes)
+    if [len(heads), len(one), len(wide), len(flat)] != [4, 5, 5, 4]:
+        return None
+    batch, count, *rest = heads
+    times = wide[2]
+    if not isinstance(count, int) or not isinstance(times, int):
+        return None
+    same = (
+        sizes.same(one, (batch, count, 1, *rest))
+        and sizes.same(wide, (batch, count, times, *rest))
+        and sizes.same(flat, (batch, count * times, *rest))
+    )
+    return single.inputs[0] if same else None
+
+
+def _targets(node: Node, shared: Node, sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What the queries of a product and its result are reshaped to; None: not all is known, or it is something else."""
+    queries = node.inputs[0]
+    before, keys, after = (list(sizes.shape(n) or ()) for n in (queries, shared, node))
+    if not len(before) == len(keys) == len(after) == 4 or not sizes.same(before[:1], keys[:1]):
+        return None
+    heads, count = before[1], keys[1]
+    if not isinstance(heads, int) or not isinstance(count, int) or not count or heads % count or heads != after[1]:
+        return None
+    if node.dtype not in FLOATS or not queries.dtype == shared.dtype == node.dtype:
+        return None
+    rows = before[2] * (heads // count) if isinstance(before[2], int) else -1
+    first, second = (
+        tuple(size if isinstance(size, int) else -1 for size in target)
+        for target in ((before[0], count, rows, before[3]), after)
+    )
+    return (first, second) if max(first.count(-1), second.count(-1)) < 2 else None
+
+
 def _same_batch(one: Sequence[Size] | None, other: Sequence[Size] | None, sizes: Sizes) -> bool:
     if one is None or other is None or min(len(one), len(other)) < 2:
         return False
@@ -92,18 +166,39 @@ def _behind_transposes(node: Node, turn: bool) -> tuple[Node, bool]:
 
 def _product(graph: MindIRGraph, node: Node, operands: tuple[Node, Node], turns: tuple[bool, bool]) -> list[NodeProto]:
     """The product under the name of the one that was there, and the constants that it needs."""
-    old, kind = node.origin, "MatMul" if len(node.shape or ()) == 2 else "BatchMatMul"
+    kind = "MatMul" if len(node.shape or ()) == 2 else "BatchMatMul"
     constants = [_flag(graph, turn) for turn in turns]
+    inputs = [*map(name_of, operands), *(constant.name for constant in constants)]
+    return [*constants, _operator(graph, node, kind, inputs, name_of(node), node.shape or ())]
+
+
+def _reshape(graph: MindIRGraph, like: Node, source: str, name: str, target: tuple[int, ...]) -> list[NodeProto]:
+    """A reshape with its target."""
+    constant = NodeProto(op_type="Constant", name=f"{name}_target", output=[f"{name}_target"])
+    value = constant.attribute.add(name="value", type=AttributeProto.TUPLE)
+    for size in target:
+        value.values.add(type=AttributeProto.INT64).ints.append(size)
+    return [constant, _operator(graph, like, "Reshape", [source, constant.name], name, target)]
+
+
+def _operator(
+    graph: MindIRGraph, like: Node, kind: str, inputs: Sequence[str], name: str, shape: Sequence[int]
+) -> NodeProto:
+    """An operator with a result of this shape, otherwise in the place of `like`."""
+    old = like.origin
     made = NodeProto(
         op_type=f"REF::{graph.by_type(kind, function=True)}",
-        input=[*map(name_of, operands), *(constant.name for constant in constants)],
-        output=old.output,
-        name=old.name,
-        domain=f"{old.domain.rpartition('/')[0]}/{kind}-{old.name}",
+        input=inputs,
+        output=[name],
+        name=name,
+        domain=f"{old.domain.rpartition('/')[0]}/{kind}-{name}",
         attribute=old.attribute,
         node_attr=old.node_attr,
     )
-    return [*constants, made]
+    for attribute in made.attribute:
+        for tensor in attribute.tensors if attribute.name == "shape" else ():
+            tensor.dims[:] = shape
+    return made
 
 
 def _flag(graph: MindIRGraph, value: bool) -> NodeProto:

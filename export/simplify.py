@@ -30,7 +30,7 @@ import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graph import CONSTANT, Node
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of, name_of
-from ms_ascend_ops.export.products import FLOATS, fold_transposes, scale_first
+from ms_ascend_ops.export.products import FLOATS, fold_transposes, group_heads, scale_first
 from ms_ascend_ops.export.report import Entry
 from ms_ascend_ops.export.sizes import Size, Sizes, permutation
 from ms_ascend_ops.export.slices import index_of, is_whole
@@ -42,7 +42,7 @@ _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the fi
 
 def simplify(model: ModelProto) -> list[Entry]:
     """Simplify every graph of a model, before patterns are looked for. Returns what a report says of it."""
-    changes = (_leave_out, _fold_slices, _scale_behind_reshape, scale_first, _share_sizes, fold_transposes)
+    changes = (_leave_out, _fold_slices, _scale_behind_reshape, scale_first, _share_sizes, fold_transposes, group_heads)
     return _apply(model, changes)
 
 
@@ -187,21 +187,23 @@ def _is_number(node: Node) -> bool:
 
 
 def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
-    """Let a reshape of a reshape begin with what the first one got, and leave out those that change nothing."""
-    for node in graph.graph.nodes:
-        before = node.inputs[0] if node.kind == "Reshape" and node.inputs else node
-        if before is not node and before.kind == "Reshape" and before.inputs:
+    """Let a reshape of a reshape begin with what the first one got, and leave out those that change nothing.
+
+    Of open sizes, where a target may have to be calculated; others cost nothing.
+    """
+    reshapes = [n for n in graph.graph.nodes if n.kind == "Reshape" and n.inputs and -1 in (n.shape or ())]
+    for node in reshapes:
+        before = node.inputs[0]
+        if before.kind == "Reshape" and before.inputs:
             node.inputs = (before.inputs[0], *node.inputs[1:])
             node.origin.input[0] = name_of(before.inputs[0])
     sizes = Sizes(graph.graph)
     kept = {id(node) for node in graph.graph.outputs}
     instead: dict[int, Node] = {}
-    for node in graph.graph.nodes:
-        if node.kind == "Reshape" and node.inputs and id(node) not in kept:
-            before, now = node.inputs[0], sizes.shape(node)
-            shape = sizes.shape(before)
-            if shape is not None and now is not None and sizes.same(shape, now):
-                instead[id(node)] = before
+    for node in reshapes:
+        shape, now = sizes.shape(node.inputs[0]), sizes.shape(node)
+        if id(node) not in kept and shape is not None and now is not None and sizes.same(shape, now):
+            instead[id(node)] = node.inputs[0]
     graph.redirect(instead)
     return []
 

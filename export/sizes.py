@@ -245,6 +245,20 @@ class Sizes:
         axis %= len(shape) + 1
         return (*shape[:axis], 1, *shape[axis:])
 
+    def _spread(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
+        target, shape = self.numbers(node.inputs[-1]), inputs[0]
+        if not isinstance(target, tuple) or shape is None or len(shape) > len(target):
+            return None
+        aligned = (None,) * (len(target) - len(shape)) + shape
+        pairs = zip(aligned, target, strict=True)
+        return [size if part == -1 else part if isinstance(part, Size) else None for size, part in pairs]
+
+    def _tiled(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
+        times, shape = self.numbers(node.inputs[-1]), inputs[0]
+        if not isinstance(times, tuple) or shape is None or len(times) != len(shape):
+            return None
+        return [size if n == 1 else None for size, n in zip(shape, times, strict=True)]
+
     def _sliced(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
         index, shape = index_of(node), inputs[0]
         if index is None or shape is None or len(index) > len(shape):
@@ -268,6 +282,8 @@ _RULES: dict[str, Callable[[Sizes, Node, Sequence[_Shape]], _Guess]] = {
     "Stack": Sizes._stack,
     "Gather": Sizes._gather,
     "ExpandDims": Sizes._expanded,
+    "BroadcastTo": Sizes._spread,
+    "Tile": Sizes._tiled,
     "StridedSlice": Sizes._sliced,
 }
 

@@ -198,6 +198,43 @@ def test_tables_of_a_rotary_embedding(cell, note, tmp_path):
     np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
 
 
+class TurnInFront(spellings.Turn):
+    """With the heads in front of the positions."""
+
+    axis = 1
+
+    def construct(self, x, positions):
+        angles = self.angles(positions).expand_dims(0)
+        angles = ops.cat((angles, angles), -1)
+        cos, sin = ops.cos(angles).expand_dims(self.axis), ops.sin(angles).expand_dims(self.axis)
+        return x * cos + spellings.rotate_half(x) * sin
+
+
+class TurnBehind(TurnInFront):
+    axis = 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "shape", "note"),
+    [
+        (TurnInFront, (2, 3, 1, 8), "half, BNSD"),
+        (TurnBehind, (2, 1, 3, 8), "half, BSND"),
+        (TurnInFront, (2, 1, 3, 8), ""),  # three positions, or one head in front of one position
+        (TurnBehind, (2, 3, 1, 8), ""),
+    ],
+)
+def test_a_rotary_embedding_of_one_position(cell, shape, note, tmp_path):
+    """As in decoding: cos and sin have one row, and do not tell where the positions are."""
+    heads = tensor(draw(np.random.default_rng(0), shape), "float32")
+    positions = tensor(np.float32([7]), "float32")
+    net = cell()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    assert [entry.text for entry in report.replaced] == ([note] if note else [])
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
 def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
     class Turn(spellings.Turn):
         def construct(self, x, positions):

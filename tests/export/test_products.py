@@ -174,6 +174,71 @@ def test_batches_that_may_differ_are_broadcast(batches, tmp_path):
     assert_same(tmp_path, (draw(batches[0], 3, 5, 8), draw(batches[1], 3, 7, 8)))
 
 
+# y holds two heads, which three of x share each.
+def repeated(x, y):
+    batch, heads, length, size = y.shape
+    return y[:, :, None].broadcast_to((batch, heads, 3, length, size)).reshape(batch, heads * 3, length, size)
+
+
+def tiled(x, y):
+    return ops.tile(y.expand_dims(2), (1, 1, 3, 1, 1)).reshape(y.shape[0], 6, y.shape[2], -1)
+
+
+def scores(x, y):
+    return x @ repeated(x, y).swapaxes(2, 3)
+
+
+def mixed(x, y):
+    return ops.tanh(ops.matmul(x, tiled(x, y).swapaxes(2, 3))) @ tiled(x, y)
+
+
+def repeated_in_use(x, y):
+    keys = repeated(x, y)
+    return x @ keys.swapaxes(2, 3), keys * 2
+
+
+def repeated_in_another_order(x, y):
+    batch, heads, length, size = y.shape
+    keys = y[:, None].broadcast_to((batch, 3, heads, length, size)).reshape(batch, 6, length, size)
+    return x @ keys.swapaxes(2, 3)
+
+
+def repeated_first(x, y):
+    return repeated(x, y) @ x.swapaxes(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "grouped", "copies"),
+    [
+        (scores, 1, 0),
+        (mixed, 2, 0),
+        (repeated_in_use, 1, 1),
+        (repeated_in_another_order, 0, 1),
+        (repeated_first, 0, 1),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 6, 5, 4), (1, 6, 1, 4)])
+def test_heads_that_share_keys(function, grouped, copies, shape, tmp_path):
+    inputs = draw(*shape), draw(shape[0], 2, 7, 4)
+    before, after, entries = simplified(function, inputs, tmp_path)
+    spread = ("BroadcastTo", "Tile")
+    assert sum(before[kind] for kind in spread) > 0
+    assert sum(after[kind] for kind in spread) == copies
+    assert entries["repeated heads"] == grouped
+
+
+@pytest.mark.parametrize(("axis", "grouped"), [(2, 1), (0, 0)])
+def test_heads_that_share_keys_of_any_number(axis, grouped, tmp_path):
+    """Of positions; of sequences queries and keys may have other numbers."""
+    _, after, entries = simplified(
+        scores, (draw(2, 6, 5, 4), draw(2, 2, 7, 4)), tmp_path, {0: (0,) * (axis == 0), 1: (axis,)}
+    )
+    assert entries["repeated heads"] == grouped
+    assert after["BroadcastTo"] == 1 - grouped
+    batch, length = (3, 7) if axis == 0 else (2, 9)
+    assert_same(tmp_path, (draw(batch, 6, 5, 4), draw(batch, 2, length, 4)))
+
+
 def there_and_back(x, y):
     return ops.sin(x.transpose(1, 3, 0, 2).transpose(2, 0, 3, 1)) + 1, y
 
