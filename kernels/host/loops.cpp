@@ -514,14 +514,48 @@ void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// What type the elements are that a copy takes from where one of the loops has put them; NONE: that is not known, or no
-// such copy.
-LinkAccess TypeOfCopy(const Instruction& instruction, const Group& group, const std::vector<OpenLoop>& loops)
+// What type the elements are that a copy brings in from global memory: that which the first of the steps behind it in
+// the group takes them for, whole rows of them with what lies between; NONE: that does something else with them.
+LinkAccess TypeOfUse(const Instruction& copy, const std::vector<Step>& list, uint32_t step, const Group& group,
+                     const std::vector<Instruction>& instructions)
 {
+    // Where a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
+    // elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
+    constexpr uint32_t LEAST_BYTES = 256;
+    const Operand& to = copy.operands[0];
+    if (to.extent < LEAST_BYTES) {
+        return LinkAccess::NONE;
+    }
+    for (uint32_t k = step + 1; k < list.size() && list[k].group == list[step].group; ++k) {
+        if (list[k].parts.empty()) {
+            continue;
+        }
+        const Member user = MemberOf(k, list[k], group, instructions, LinkAccess::NONE);
+        for (const Touch& touch : user.touches) {
+            if (SpanOf(*touch.operand).Overlaps(SpanOf(to))) {
+                const bool same = user.compiles && touch.reads && touch.operand->base == to.base &&
+                                  touch.stride == to.stride && touch.Bytes() == to.stride;
+                return same ? touch.access : LinkAccess::NONE;
+            }
+        }
+    }
+    return LinkAccess::NONE;
+}
+
+// What type the elements are that a copy takes from where one of the loops has put them, or from global memory; NONE:
+// that is not known, or no such copy.
+LinkAccess TypeOfCopy(const std::vector<Step>& list, uint32_t step, const Group& group,
+                      const std::vector<Instruction>& instructions, const std::vector<OpenLoop>& loops)
+{
+    const Instruction& instruction = instructions[list[step].parts[0]];
     if (instruction.run != g_vectorUnit->copy || (instruction.lanes == 1 && group.elements > 1)) {
         return LinkAccess::NONE;
     }
     const Operand& from = instruction.operands[1];
+    if (from.origin != NO_ORIGIN) {
+        return instruction.units == group.units ? TypeOfUse(instruction, list, step, group, instructions)
+                                                : LinkAccess::NONE;
+    }
     for (size_t i = loops.size(); i-- > 0;) {
         for (const Touch& touch : loops[i].touches) {
             const bool same = touch.writes && touch.operand->base == from.base && touch.stride == from.stride;
@@ -562,7 +596,7 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
         for (; end < list.size() && list[end].group == group; ++end) {
             if (!list[end].parts.empty()) {
                 const Group& whole = groups.List()[group];
-                const LinkAccess copied = TypeOfCopy(instructions[list[end].parts[0]], whole, loops);
+                const LinkAccess copied = TypeOfCopy(list, end, whole, instructions, loops);
                 AddToLoops(MemberOf(end, list[end], whole, instructions, copied), loops);
             }
         }

@@ -137,7 +137,7 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
         return;
     }
     const uint32_t strips = one && group.units > group.strip ? LOOP_STRIPS : 1;
-    const uint32_t most = strips * group.strip;
+    const uint32_t most = between == nullptr && IsWide(group, count) ? group.wide : strips * group.strip;
     for (uint32_t begin = 0; begin < group.units; begin += most) {
         const uint32_t end = group.units - begin < most ? group.units : begin + most;
         for (uint32_t k = 0; k < count;) {
@@ -158,6 +158,14 @@ void Plan::RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopA
             k += length;
         }
     }
+}
+
+bool Plan::IsWide(const StepGroup& group, uint32_t count) const
+{
+    const Step* const steps = &steps_[group.first];
+    return group.wide > group.strip && std::all_of(steps, steps + count, [](const Step& step) {
+               return step.code == nullptr || step.code->Function() != nullptr;
+           });
 }
 
 // What code would ask for on its way over so many units.

@@ -74,6 +74,10 @@ private:
         // Long rows that are read from memory take turns, and so are read in several places at once: this group and
         // those behind it, so many in all, which have nothing to do with each other.
         uint32_t turns;
+        // Bytes of a unit that is a row which the steps without code touch, and the strip where all others have theirs:
+        // code keeps what it makes in registers, so that strips need be short only for what lies between steps.
+        uint32_t bytes;
+        uint32_t wide;
     };
 
     // An address in the memory of an origin.
@@ -98,6 +102,7 @@ private:
     void RunGroup(const StepGroup& group, uint32_t count, LoopWays ways, LoopAhead& ahead, Prefetcher* between);
     void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopWays ways,
                  LoopAhead& ahead) const;
+    bool IsWide(const StepGroup& group, uint32_t count) const;
     static void AskFor(const Step& step, uint32_t units, LoopWays ways, LoopAhead& ahead);
     bool SplitsLines(const char* const* gm) const;
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);

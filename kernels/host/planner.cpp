@@ -25,6 +25,24 @@ uint32_t StripOf(const Group& group)
     return strip == 0 ? 1 : strip;
 }
 
+constexpr uint32_t WIDE_BYTES = 8 * 1024;
+
+// As many units as leave the steps without code, which touch so much of each, within the first cache.
+uint32_t WideStrip(uint32_t strip, uint32_t bytes)
+{
+    const uint32_t most = bytes == 0 ? WIDE_BYTES : WIDE_BYTES / bytes;
+    return std::max(strip, most / strip * strip);
+}
+
+uint32_t BytesOfUnit(const Instruction& instruction)
+{
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        bytes += instruction.operands[i].extent;
+    }
+    return bytes;
+}
+
 // Does it make little of much?
 bool Reduces(const Instruction& instruction)
 {
@@ -370,7 +388,8 @@ void Planner::CompileLoop(const Loop& loop)
                 rows_ = rows;
                 firstOfRows_ = plan.groups_.size();
             }
-            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, StripOf(group), 0});
+            const uint32_t strip = StripOf(group);
+            plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), 0, group.units, strip, 0, 0, strip});
             plan.groups_[firstOfRows_].turns += 1;
             lastGroup_ = step.group;
         }
@@ -391,6 +410,13 @@ void Planner::CompileLoop(const Loop& loop)
         }
         Plan::StepGroup& run = plan.groups_.back();
         run.count += 1;
+        if (code == nullptr) {
+            run.bytes += chain ? WIDE_BYTES : ratio * BytesOfUnit(instructions[step.parts[0]]);
+        } else if (k == 0) {
+            run.bytes += byElement || coded_ == step.group ? WIDE_BYTES : 0;  // what one makes may be for another one
+            coded_ = step.group;
+        }
+        run.wide = group.elements == 1 ? run.strip : WideStrip(run.strip, run.bytes);
         plan.cost_ += static_cast<uint64_t>(plan.steps_.back().cost) * group.units;
         plan.turns_ += (run.units + run.strip - 1) / run.strip;
         for (const uint32_t i : step.parts) {
@@ -430,7 +456,7 @@ uint32_t Planner::CompileSequence(const std::vector<Loop>& loops, size_t first)
     form.sequence = sequence.Steps();
     LoopCode* const code = FindLoopCode(form);
     plan.hasLoops_ = plan.hasLoops_ || code != nullptr;
-    plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), length, 1, 1, 1});
+    plan.groups_.push_back({static_cast<uint32_t>(plan.steps_.size()), length, 1, 1, 1, 0, 1});
     plan.turns_ += length;
     const uint32_t links = static_cast<uint32_t>(plan.links_.size());
     for (uint32_t k = 0; k < length; ++k) {
@@ -455,6 +481,7 @@ void Planner::Compile(const Ranges& needed)
 {
     lastGroup_ = NO_GROUP;
     rows_ = NO_GROUP;
+    coded_ = NO_GROUP;
     Plan& plan = *plan_;
     std::vector<Instruction>& instructions = plan.instructions_;
     steps_.Find(groups_, instructions);

@@ -55,6 +55,7 @@ private:
     Plan* plan_ = nullptr;
     static constexpr uint32_t NO_GROUP = UINT32_MAX;
     uint32_t lastGroup_ = NO_GROUP;  // that the plan has a step of
+    uint32_t coded_ = NO_GROUP;      // the last one with a loop that has code
     uint32_t rows_ = NO_GROUP;       // the group whose rows may take turns
     size_t firstOfRows_ = 0;         // of the plan's groups
 };

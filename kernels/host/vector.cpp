@@ -99,7 +99,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         Instruction& instruction = start();
         instruction.run = runs[static_cast<uint32_t>(oneBlock == 2 ? Layout::BROADCAST1 : Layout::BROADCAST0)];
         instruction.units = elements;
-        instruction.granule = repeatLanes;
+        instruction.granule = repeatLanes * ONE_BLK_SIZE / ONE_REPEAT_BYTE_SIZE;  // a block
         for (int i = 0; i < 3; ++i) {
             instruction.operands[i] = ByElement(sources[i]);
         }

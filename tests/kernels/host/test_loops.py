@@ -254,6 +254,88 @@ def test_random_rows(compiler, seed):
     assert (loops > 0) == writes_loops()
 
 
+def copy_rows(slot, gm, rows, cols, stride, dtype, pad):
+    """Rows that follow each other in global memory, to so many elements apart, with zeros in between or nothing new."""
+    width = 4 if dtype == "float32" else 2
+    gap = (stride * width - -(-cols * width // 32) * 32) // 32
+    zeros = (0, 0 if pad is None else -cols % (32 // width), 0)
+    return ("copy_in_pad", dtype, slot * SLOT, gm, (rows, cols * width, 0, gap), pad is not None, zeros)
+
+
+def draw_image_instruction(rng, rows, cols, stride, slots):
+    """One thing done to all channels of an image, by themselves or with what lies between them."""
+    count, step = rows * stride, stride // 8
+    a, b, narrow = slots.source("float32"), slots.source("float32"), slots.source(slots.narrow)
+    to, sums = slots.target("float32"), slots.target("float32", a)
+    binary, block = rng.choice(BINARY), (1, 1, 0, step, step, rng.randrange(2))
+    by_row = rng.choice(
+        [
+            lambda at, n: ("binary_repeat", binary, "float32", to + at, a + at, BLOCK, n, rows, block, True),
+            lambda at, n: (
+                ("binary_repeat", "Add", "float32", sums, a + at, sums, n, rows, (1, 1, 1, 8, step, 8), True)
+            ),
+        ]
+    )
+    return rng.choice(
+        [
+            lambda: [by_row(4 * at, n) for at, n in columns(cols)],
+            lambda: [("binary", binary, "float32", to, a, b, count)],
+            lambda: [("cast", "float32", slots.narrow, to, narrow, 0, count)],
+            lambda: [("cast", slots.narrow, "float32", narrow, a, 1, count)],
+            lambda: with_block(binary, to, a, count, rng.random() < 0.5),
+        ]
+    )()
+
+
+def draw_images(rng):
+    """Channels that do not fill whole blocks, so that gaps lie between them."""
+    cols = rng.choice([49, 65, 100, 130, 196, 196, 225])
+    stride = -(-cols // 16) * 16
+    rows = rng.choice([3, 5, 9]) if stride > 128 else rng.choice([6, 15])
+    slots = Slots(rng, retype=False)
+    pad = rng.choice([None, 0])
+    inputs = rng.sample([slot for slot, held in slots.holds.items() if held == "float32"], 2)
+    body = [c for _ in range(rng.randint(3, 9)) for c in draw_image_instruction(rng, rows, cols, stride, slots)]
+    kept = rng.choice([slot for slot, held in slots.holds.items() if held == "float32"])
+    calls = []
+    for tile in range(4):
+        at = 4 * tile * 1500
+        calls += [copy_rows(slot, at + 4 * slot, rows, cols, stride, "float32", pad) for slot in inputs]
+        calls += [copy_rows(SLOTS - 1, at + 400, rows, cols, stride, slots.narrow, pad)]
+        calls += [*body, store_rows(32 * 1024 + 7000 * tile, kept, min(rows, 6800 // (4 * cols)), 4 * cols, 4 * stride)]
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_images(compiler, seed):
+    loops = 0
+    for i in range(30):
+        calls = draw_images(random.Random(9000 + 1000 * seed + i))
+        loops += assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+    assert (loops > 0) == writes_loops()
+
+
+@pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
+def test_channels_with_gaps_are_read_in_place(narrow):
+    """The copy that makes the gaps is part of the loop, and so are blocks of ones on rows of any whole blocks."""
+    rows, cols, stride = 8, 196, 208
+    count, width = rows * stride, 4 if narrow is None else 2
+    calls = []
+    for tile in range(4):
+        calls += [copy_rows(0, 6000 * tile, rows, cols, stride, narrow or "float32", 0)]
+        calls += [] if narrow is None else [("cast", "float32", narrow, SLOT, 0, 0, count)]
+        calls += [
+            ("scalar", "Muls", "float32", 2 * SLOT, 0 if narrow is None else SLOT, bits(1.5), count),
+            *with_block("Div", 2 * SLOT, 2 * SLOT, count, True),
+            ("binary", "Max", "float32", 3 * SLOT, 2 * SLOT, 2 * SLOT, count),
+            store_rows(32 * 1024 + 6400 * tile, 3, rows, 4 * cols, 4 * stride),
+        ]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    inside = [t for t in listening.texts if f"mul i64 %i, {width * cols}\n" in t and "fdiv" in t]
+    assert bool(inside) == writes_loops()
+
+
 def draw_column_instruction(rng, parts, rows, cols, slots):
     """Some columns of all rows from others. Every part of the rows has a call."""
     to, a, b = (slots.source("float32") for _ in range(3))
