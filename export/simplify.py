@@ -52,7 +52,12 @@ def tidy(model: ModelProto) -> None:
 
 
 def _apply(model: ModelProto, changes: Iterable[Callable[[MindIRGraph], list[Entry]]]) -> list[Entry]:
-    """Each sees the graphs as the one before has left them."""
+    """Each sees the graphs as the one before has left them.
+
+    A network that writes parameters stays as it is: a copy may hold what one was before.
+    """
+    if any(primitive.op_type.startswith("Assign") for primitive in model.primitives):
+        return []
     return [entry for change in changes for graph in graphs_of(model) for entry in change(graph)]
 
 
