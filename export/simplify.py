@@ -30,6 +30,7 @@ import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graph import CONSTANT, Node
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of, name_of
+from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.products import FLOATS, fold_transposes, group_heads, scale_first
 from ms_ascend_ops.export.report import Entry
 from ms_ascend_ops.export.sizes import Size, Sizes, permutation
@@ -56,7 +57,9 @@ def _apply(model: ModelProto, changes: Iterable[Callable[[MindIRGraph], list[Ent
 
     A network that writes parameters stays as it is: a copy may hold what one was before.
     """
-    if any(primitive.op_type.startswith("Assign") for primitive in model.primitives):
+    writers = {f"REF::{p.name}" for p in model.primitives if p.op_type.startswith(("Assign", "Inplace"))}
+    parameters = {p.name for graph in graphs(model) for p in graph.parameter}
+    if any(n.op_type in writers and parameters & set(n.input) for graph in graphs(model) for n in graph.node):
         return []
     return [entry for change in changes for graph in graphs_of(model) for entry in change(graph)]
 
