@@ -204,28 +204,29 @@ def _joined(graph: MindIRGraph, group: Sequence[_Heads], number: int, turned: _T
     join(graph.proto, [heads.layer for heads in group])
     prefix = f"{graph.proto.name}:heads_{number}"
 
-    made, target = _new_target(first.reshape, total, prefix)
-    reshape = _copy(first.reshape, f"{prefix}_reshape", 2, total)
+    made, target = _new_target(graph, first.reshape, total, prefix)
+    reshape = _copy(first.reshape, graph.unused(f"{prefix}_reshape"), 2, total)
     reshape.input[1] = target
     if turned:
         inputs = [reshape.output[0], *map(name_of, turned.tables)]
         like, described = first.transpose.origin, turned.described
         nodes = graph.operator(_QKV_ROTARY, turned.attributes, inputs, described, turned.outputs, like, number)
         return [*made, reshape, *nodes]
-    transpose = _copy(first.transpose, f"{prefix}_transpose", 1, total)
+    transpose = _copy(first.transpose, graph.unused(f"{prefix}_transpose"), 1, total)
     transpose.input[0] = reshape.output[0]
 
-    sizes = NodeProto(op_type="Constant", name=f"{prefix}_sizes", output=[f"{prefix}_sizes"])
+    sizes = _constant(graph.unused(f"{prefix}_sizes"))
     value = sizes.attribute.add(name="value", type=AttributeProto.TUPLE)
     for heads in group:
         value.values.add(type=AttributeProto.INT64).ints.append(heads.count)
-    axis = NodeProto(op_type="Constant", name=f"{prefix}_axis", output=[f"{prefix}_axis"])
+    axis = _constant(graph.unused(f"{prefix}_axis"))
     axis.attribute.add(name="value", i=1, type=AttributeProto.INT64)
+    name = graph.unused(f"{prefix}_split")
     split = NodeProto(
         op_type=f"REF::{graph.by_type('SplitWithSize')}",
         input=[transpose.output[0], sizes.output[0], axis.output[0]],
-        output=[f"{prefix}_split"],
-        name=f"{prefix}_split",
+        output=[name],
+        name=name,
         domain=transpose.domain,
         node_attr=transpose.node_attr,
     )
@@ -248,20 +249,24 @@ def _copy(node: Node, name: str, axis: int, size: int) -> NodeProto:
     return made
 
 
-def _new_target(reshape: Node, total: int, prefix: str) -> tuple[list[NodeProto], str]:
+def _constant(name: str) -> NodeProto:
+    return NodeProto(op_type="Constant", name=name, output=[name])
+
+
+def _new_target(graph: MindIRGraph, reshape: Node, total: int, prefix: str) -> tuple[list[NodeProto], str]:
     """The target of a reshape with another number of heads: new nodes, and the name of the value."""
     target = reshape.inputs[1]
     if (_target(reshape) or ())[2] == -1:
         return [], target.origin.output[0]
     made = NodeProto()
     made.CopyFrom(target.origin)
-    made.name = made.output[0] = f"{prefix}_target"
+    made.name = made.output[0] = graph.unused(f"{prefix}_target")
     if target.kind == CONSTANT:
         number = made.attribute[0].values[2]
         del number.ints[:]
         number.ints.append(total)
         return [made], made.name
-    count = NodeProto(op_type="Constant", name=f"{prefix}_count", output=[f"{prefix}_count"])
+    count = _constant(graph.unused(f"{prefix}_count"))
     count.attribute.add(name="value", i=total, type=AttributeProto.INT64)
     made.input[2] = count.name
     return [count, made], made.name

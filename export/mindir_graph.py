@@ -20,6 +20,7 @@ from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.packing import PACKED_OPS, Packed
 from ms_ascend_ops.export.retarget import write_fused
+from ms_ascend_ops.export.writes import Writes
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
@@ -105,19 +106,13 @@ def name_of(node: Node) -> str:
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
     """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
-    protos = list(graphs(model))
-    primitives = {p.name: p for p in model.primitives}
-    shared = _used_by_several(protos)
-    outside = {node.output[0]: _constant(node) for proto in protos for node in proto.node if node.op_type == "Constant"}
+    file = _File(model)
+    outside = {n.output[0]: _constant(n) for proto in graphs(model) for n in proto.node if n.op_type == "Constant"}
     made = []
-    for proto in protos:
-        made.append(MindIRGraph(proto, model, primitives, shared, outside))
+    for proto in graphs(model):
+        made.append(MindIRGraph(proto, file, outside))
         outside.update(
-            {
-                name: Node(INPUT, (), n.name, n.shape, n.dtype)
-                for name, n in made[-1].nodes.items()
-                if n.kind != CONSTANT
-            }
+            {name: Node(INPUT, (), name, n.shape, n.dtype) for name, n in made[-1].nodes.items() if n.kind != CONSTANT}
         )
     return made
 
@@ -131,29 +126,37 @@ def _used_by_several(protos: Iterable[GraphProto]) -> set[str]:
     """Values that another graph than their own uses: of those there is one user more than their graph shows."""
     outside = set()
     for proto in protos:
-        own = (
-            {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
-        )
+        own = _own(proto)
         outside |= {name for node in proto.node for name in _uses(node) if name not in own}
     return outside
+
+
+def _own(proto: GraphProto) -> set[str]:
+    """The values of a graph."""
+    return {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
+
+
+class _File:
+    """What the graphs of a MindIR have in common."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.primitives = {p.name: p for p in model.primitives}
+        self.attributes = {p.name: {a.name: _decode(a) for a in p.attribute} for p in model.primitives}
+        self.shared = _used_by_several(graphs(model))
+        self.writes = Writes(model)
+        self.names = {name for proto in graphs(model) for name in _own(proto)}
 
 
 class MindIRGraph:
     """One graph of a MindIR, and what is needed to change it."""
 
-    def __init__(
-        self,
-        proto: GraphProto,
-        model: ModelProto,
-        primitives: Mapping[str, Any],
-        shared: set[str],
-        outside: Mapping[str, Node],
-    ) -> None:
-        self.proto, self.model, self.shared = proto, model, shared
+    def __init__(self, proto: GraphProto, file: _File, outside: Mapping[str, Node]) -> None:
+        self.proto, self.model, self._file = proto, file.model, file
         self._fused: dict[tuple[Any, ...], str] = {}
+        self._flags: dict[bool, NodeProto] = {}
         nodes: dict[str, Node] = {}
         self.nodes = nodes
-        decoded = {p.name: {a.name: _decode(a) for a in p.attribute} for p in primitives.values()}
 
         def known(name: str) -> Node:
             return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
@@ -181,21 +184,42 @@ class MindIRGraph:
                 made = outside[name]
             else:
                 reference = node.op_type.removeprefix("REF::")
-                primitive = primitives.get(reference)
+                primitive = file.primitives.get(reference)
                 shape, dtype = _described(node)
                 kind = primitive.op_type if primitive else node.op_type
                 called = [reference] if reference in nodes else []
                 inputs = tuple(known(i) for i in [*node.input, *called])
-                made = Node(kind, inputs, name, shape, dtype, attributes=decoded.get(reference, {}), origin=node)
+                attributes = file.attributes.get(reference, {})
+                made = Node(kind, inputs, name, shape, dtype, attributes=attributes, origin=node)
             nodes[name] = made
             order.append(made)
-        outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in shared if name in nodes]
+        outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in file.shared if name in nodes]
         self.graph = Graph(order, outputs)
 
     @property
     def name(self) -> str:
         """The name of the graph without the numbers that MindSpore puts around it."""
         return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
+
+    def may_be_written(self, node: Node) -> bool:
+        """Whether somebody may write what a node gives while the graph runs (writes.py): who reads it stays then."""
+        return name_of(node) in self._file.writes
+
+    def unused(self, name: str) -> str:
+        """A name that no value of the file has, from now on taken."""
+        while name in self._file.names:
+            name += "_"
+        self._file.names.add(name)
+        return name
+
+    def flag(self, value: bool) -> NodeProto:
+        """A constant True or False."""
+        made = self._flags.get(value)
+        if made is None:
+            name = self.unused(f"{self.proto.name}:{value}")
+            made = self._flags[value] = NodeProto(op_type="Constant", name=name, output=[name])
+            made.attribute.add(name="value", type=AttributeProto.BOOL, i=int(value))
+        return made
 
     def place_of(self, found: Found | Place) -> str:
         """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
@@ -231,17 +255,25 @@ class MindIRGraph:
         """Let those that use a node, given by its id, use another one, and drop what nobody needs any more."""
         if not instead:
             return
+        last: dict[int, Node] = {}  # what is used instead may not be used itself
         for node in self.graph.nodes:
-            inputs = []
-            for place, taken in enumerate(node.inputs):
-                now = taken
-                while id(now) in instead:
-                    now = instead[id(now)]
-                if now is not taken:
-                    node.origin.input[place] = name_of(now)
-                inputs.append(now)
-            node.inputs = tuple(inputs)
+            inputs = tuple(last.get(id(taken), taken) for taken in node.inputs)
+            for place, now in enumerate(inputs):
+                if now is not node.inputs[place]:
+                    self._use(node.origin, place, now)
+            node.inputs = inputs
+            if id(node) in instead:
+                now = instead[id(node)]
+                last[id(node)] = last.get(id(now), now)
         self.put([])
+
+    @staticmethod
+    def _use(proto: NodeProto, place: int, value: Node) -> None:
+        """Let a node take another value; behind its inputs is the function that it calls."""
+        if place < len(proto.input):
+            proto.input[place] = name_of(value)
+        else:
+            proto.op_type = f"REF::{name_of(value)}"
 
     def put(self, made: Iterable[NodeProto]) -> None:
         """Put nodes in, each in the place of the one that had its output, and drop what nobody needs any more."""
@@ -269,7 +301,7 @@ class MindIRGraph:
         number: int,
     ) -> list[NodeProto]:
         """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
-        name = f"{self.proto.name}:{op}_{number}" if len(described) > 1 else outputs[0].origin.output[0]
+        name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
         made = NodeProto(
             op_type=f"REF::{self._primitive(op, registry.signature(op).check_attributes(attributes))}",
             input=inputs,
@@ -294,7 +326,7 @@ class MindIRGraph:
         op, attributes = PACKED_OPS[found.fused.op]
         attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
         root, product = found.root.origin, join.product
-        name = f"{self.proto.name}:{op}_{number}" if join.reshape else root.output[0]
+        name = self.unused(f"{self.proto.name}:{op}_{number}") if join.reshape else root.output[0]
         made = NodeProto(
             op_type=f"REF::{self._primitive(op, attributes)}",
             input=[product.origin.output[0]],
@@ -317,7 +349,7 @@ class MindIRGraph:
         """TupleGetItem nodes under the names of the values that they replace."""
         getter = self.by_type("TupleGetItem")
         for index, value in values.items():
-            position = NodeProto(op_type="Constant", name=f"{tuple_node.name}_index_{index}")
+            position = NodeProto(op_type="Constant", name=self.unused(f"{tuple_node.name}_index_{index}"))
             position.output.append(position.name)
             position.attribute.add(name="value", i=index, type=AttributeProto.INT64)
             yield position
@@ -336,11 +368,12 @@ class MindIRGraph:
     def depend(self, value: Node, kept: Node, others: Iterable[Node]) -> list[NodeProto]:
         """Nodes that give `kept` the name of `value`, after `others` have been computed."""
         old = value.origin
+        name = self.unused(f"{old.output[0]}_after")
         after = NodeProto(
             op_type=f"REF::{self.by_type('MakeTuple')}",
             input=[name_of(i) for i in [kept, *others]],
-            output=[f"{old.output[0]}_after"],
-            name=f"{old.output[0]}_after",
+            output=[name],
+            name=name,
             domain=old.domain,
         )
         made = NodeProto(
@@ -384,18 +417,18 @@ class MindIRGraph:
 
     def by_type(self, op_type: str, *, function: bool = False) -> str:
         """The name of a primitive without attributes. `function`: its arguments are all inputs, as MindSpore has it."""
+        kind = PrimitiveProto.PRIMITIVE_FUNCTION if function else PrimitiveProto.PRIMITIVE
         for primitive in self.model.primitives:
-            if primitive.op_type == op_type and not primitive.attribute:
+            if primitive.op_type == op_type and primitive.prim_type == kind and not primitive.attribute:
                 return str(primitive.name)
         name = f"{op_type}:{len(self.model.primitives)}"
-        kind = PrimitiveProto.PRIMITIVE_FUNCTION if function else PrimitiveProto.PRIMITIVE
         self.model.primitives.add(name=name, op_type=op_type, prim_type=kind, instance_name="")
         return name
 
     def _ordered(self, protos: Mapping[str, NodeProto]) -> list[NodeProto]:
         """The nodes that are needed, each after its inputs, otherwise in the order in which they were."""
         kinds = {p.name: p.op_type for p in self.model.primitives}
-        roots = [o.name for o in self.proto.output] + sorted(self.shared & set(protos))
+        roots = [o.name for o in self.proto.output] + sorted(self._file.shared & set(protos))
         roots += [n for n, p in protos.items() if kinds.get(p.op_type.removeprefix("REF::"), "") in _SIDE_EFFECTS]
         done: dict[str, NodeProto] = {}
         needed = _reachable(roots, protos)

@@ -47,11 +47,13 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
             continue
         if node.dtype not in FLOATS or turned.dtype != node.dtype or node.shape is None:
             continue
+        if graph.may_be_written(turned.inputs[0]):
+            continue
         scaled, transpose = NodeProto(), NodeProto()
         scaled.CopyFrom(node.origin)
         transpose.CopyFrom(turned.origin)
         scaled.input[0] = name_of(turned.inputs[0])
-        scaled.name = scaled.output[0] = transpose.input[0] = f"{name_of(node)}_first"
+        scaled.name = scaled.output[0] = transpose.input[0] = graph.unused(f"{name_of(node)}_first")
         set_dim(scaled, -1, node.shape[-2])
         set_dim(scaled, -2, node.shape[-1])
         transpose.name = transpose.output[0] = name_of(node)
@@ -72,11 +74,16 @@ def fold_transposes(graph: MindIRGraph) -> list[Entry]:
         flags = transposed(node)
         if flags is None or node.dtype not in FLOATS:
             continue
-        (one, turn_one), (other, turn_other) = map(_behind_transposes, node.inputs[:2], flags)
+        (one, turn_one), (other, turn_other) = (
+            _behind_transposes(graph, operand, turn) for operand, turn in zip(node.inputs, flags, strict=False)
+        )
         folds = (one, other) != node.inputs[:2]
         prepares = node.kind == "MatMulExt" and -1 in (node.shape or ())
         if (folds or prepares) and _same_batch(sizes.shape(one), sizes.shape(other), sizes):
-            made += _product(graph, node, (one, other), (turn_one, turn_other))
+            kind = "MatMul" if len(sizes.shape(one) or ()) == 2 else "BatchMatMul"
+            constants = [graph.flag(turn) for turn in (turn_one, turn_other)]
+            inputs = [name_of(one), name_of(other), *(constant.name for constant in constants)]
+            made += [*constants, _operator(graph, node, kind, inputs, name_of(node), node.shape)]
             entries.append(Entry(graph.name, *(_FOLDED if folds else _PLAIN)))
     if made:
         graph.put(made)
@@ -92,11 +99,11 @@ def group_heads(graph: MindIRGraph) -> list[Entry]:
         flags = transposed(node)
         shared = _repeated(node.inputs[1], sizes) if flags is not None and not flags[0] else None
         targets = _targets(node, shared, sizes) if shared is not None else None
-        if flags is None or shared is None or targets is None:
+        if flags is None or shared is None or targets is None or graph.may_be_written(shared):
             continue
         name, kind = name_of(node), "BatchMatMul"
-        constants = [_flag(graph, flag) for flag in flags]
-        rows, grouped = f"{name}_rows", f"{name}_grouped"
+        constants = [graph.flag(flag) for flag in flags]
+        rows, grouped = graph.unused(f"{name}_rows"), graph.unused(f"{name}_grouped")
         inputs = [rows, name_of(shared), *(constant.name for constant in constants)]
         made += [
             *constants,
@@ -157,24 +164,17 @@ def _same_batch(one: Sequence[Size] | None, other: Sequence[Size] | None, sizes:
     return bool(sizes.same(one[:-2], other[:-2]))
 
 
-def _behind_transposes(node: Node, turn: bool) -> tuple[Node, bool]:
+def _behind_transposes(graph: MindIRGraph, node: Node, turn: bool) -> tuple[Node, bool]:
     """What an operand is without transposes of its last two axes, and whether that is to be transposed."""
-    while swaps_last(node):
+    while swaps_last(node) and not graph.may_be_written(node.inputs[0]):
         node, turn = node.inputs[0], not turn
     return node, turn
 
 
-def _product(graph: MindIRGraph, node: Node, operands: tuple[Node, Node], turns: tuple[bool, bool]) -> list[NodeProto]:
-    """The product under the name of the one that was there, and the constants that it needs."""
-    kind = "MatMul" if len(node.shape or ()) == 2 else "BatchMatMul"
-    constants = [_flag(graph, turn) for turn in turns]
-    inputs = [*map(name_of, operands), *(constant.name for constant in constants)]
-    return [*constants, _operator(graph, node, kind, inputs, name_of(node), node.shape or ())]
-
-
 def _reshape(graph: MindIRGraph, like: Node, source: str, name: str, target: tuple[int, ...]) -> list[NodeProto]:
     """A reshape with its target."""
-    constant = NodeProto(op_type="Constant", name=f"{name}_target", output=[f"{name}_target"])
+    called = graph.unused(f"{name}_target")
+    constant = NodeProto(op_type="Constant", name=called, output=[called])
     value = constant.attribute.add(name="value", type=AttributeProto.TUPLE)
     for size in target:
         value.values.add(type=AttributeProto.INT64).ints.append(size)
@@ -182,9 +182,9 @@ def _reshape(graph: MindIRGraph, like: Node, source: str, name: str, target: tup
 
 
 def _operator(
-    graph: MindIRGraph, like: Node, kind: str, inputs: Sequence[str], name: str, shape: Sequence[int]
+    graph: MindIRGraph, like: Node, kind: str, inputs: Sequence[str], name: str, shape: Sequence[int] | None
 ) -> NodeProto:
-    """An operator with a result of this shape, otherwise in the place of `like`."""
+    """An operator with a result of this shape, of that of `like` for None; otherwise in the place of that."""
     old = like.origin
     made = NodeProto(
         op_type=f"REF::{graph.by_type(kind, function=True)}",
@@ -196,13 +196,6 @@ def _operator(
         node_attr=old.node_attr,
     )
     for attribute in made.attribute:
-        for tensor in attribute.tensors if attribute.name == "shape" else ():
+        for tensor in attribute.tensors if attribute.name == "shape" and shape is not None else ():
             tensor.dims[:] = shape
-    return made
-
-
-def _flag(graph: MindIRGraph, value: bool) -> NodeProto:
-    name = f"{graph.proto.name}:{value}"
-    made = NodeProto(op_type="Constant", name=name, output=[name])
-    made.attribute.add(name="value", type=AttributeProto.BOOL, i=int(value))
     return made

@@ -30,7 +30,6 @@ import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graph import CONSTANT, Node
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of, name_of
-from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.products import FLOATS, fold_transposes, group_heads, scale_first
 from ms_ascend_ops.export.report import Entry
 from ms_ascend_ops.export.sizes import Size, Sizes, permutation
@@ -43,8 +42,7 @@ _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the fi
 
 def simplify(model: ModelProto) -> list[Entry]:
     """Simplify every graph of a model, before patterns are looked for. Returns what a report says of it."""
-    changes = (_leave_out, _fold_slices, _scale_behind_reshape, scale_first, _share_sizes, fold_transposes, group_heads)
-    return _apply(model, changes)
+    return _apply(model, _CHANGES)
 
 
 def tidy(model: ModelProto) -> None:
@@ -53,15 +51,14 @@ def tidy(model: ModelProto) -> None:
 
 
 def _apply(model: ModelProto, changes: Iterable[Callable[[MindIRGraph], list[Entry]]]) -> list[Entry]:
-    """Each sees the graphs as the one before has left them.
-
-    A network that writes parameters stays as it is: a copy may hold what one was before.
-    """
-    writers = {f"REF::{p.name}" for p in model.primitives if p.op_type.startswith(("Assign", "Inplace"))}
-    parameters = {p.name for graph in graphs(model) for p in graph.parameter}
-    if any(n.op_type in writers and parameters & set(n.input) for graph in graphs(model) for n in graph.node):
-        return []
+    """Each sees the graphs as the one before has left them."""
     return [entry for change in changes for graph in graphs_of(model) for entry in change(graph)]
+
+
+def _drop_unused(graph: MindIRGraph) -> list[Entry]:
+    """Drop what nobody needs: what would have to fit there says nothing of sizes."""
+    graph.put([])
+    return []
 
 
 def _leave_out(graph: MindIRGraph) -> list[Entry]:
@@ -71,7 +68,7 @@ def _leave_out(graph: MindIRGraph) -> list[Entry]:
     entries: list[Entry] = []
     for node in graph.graph.nodes:
         found = next(((what, same) for what, of in _NEUTRAL.items() if (same := of(node)) is not None), None)
-        if found is not None and id(node) not in kept:
+        if found is not None and id(node) not in kept and not graph.may_be_written(found[1]):
             instead[id(node)] = found[1]
             entries.append(Entry(graph.name, found[0], "mindir", True, "left out"))
     graph.redirect(instead)
@@ -176,11 +173,13 @@ def _scale_behind_reshape(graph: MindIRGraph) -> list[Entry]:
         same_dtype = node.dtype and product.inputs[0].dtype == node.dtype
         if len(product.inputs) != 2 or not _is_number(product.inputs[1]) or not same_dtype:
             continue
+        if graph.may_be_written(product.inputs[0]):
+            continue
         reshape, scaled = NodeProto(), NodeProto()
         reshape.CopyFrom(node.origin)
         scaled.CopyFrom(product.origin)
         reshape.input[0] = name_of(product.inputs[0])
-        reshape.name = reshape.output[0] = scaled.input[0] = f"{name_of(node)}_unscaled"
+        reshape.name = reshape.output[0] = scaled.input[0] = graph.unused(f"{name_of(node)}_unscaled")
         scaled.name = scaled.output[0] = name_of(node)
         del scaled.attribute[:]
         scaled.attribute.extend(node.origin.attribute)
@@ -191,7 +190,8 @@ def _scale_behind_reshape(graph: MindIRGraph) -> list[Entry]:
 
 
 def _is_number(node: Node) -> bool:
-    return node.kind == CONSTANT and (node.value is not None and np.shape(node.value) == ())
+    value = node.value if node.kind == CONSTANT else None
+    return isinstance(value, (int, float)) or (isinstance(value, np.ndarray) and value.shape == ())
 
 
 def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
@@ -202,15 +202,18 @@ def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
     reshapes = [n for n in graph.graph.nodes if n.kind == "Reshape" and n.inputs and -1 in (n.shape or ())]
     for node in reshapes:
         before = node.inputs[0]
-        if before.kind == "Reshape" and before.inputs:
+        if before.kind == "Reshape" and before.inputs and not graph.may_be_written(before.inputs[0]):
             node.inputs = (before.inputs[0], *node.inputs[1:])
             node.origin.input[0] = name_of(before.inputs[0])
+    graph.put([])
     sizes = Sizes(graph.graph)
     kept = {id(node) for node in graph.graph.outputs}
     instead: dict[int, Node] = {}
     for node in reshapes:
         shape, now = sizes.shape(node.inputs[0]), sizes.shape(node)
-        if id(node) not in kept and shape is not None and now is not None and sizes.same(shape, now):
+        if id(node) in kept or graph.may_be_written(node.inputs[0]):
+            continue
+        if shape is not None and now is not None and sizes.same(shape, now):
             instead[id(node)] = node.inputs[0]
     graph.redirect(instead)
     return []
@@ -230,3 +233,15 @@ def _share_sizes(graph: MindIRGraph) -> list[Entry]:
                 instead[id(node)] = earlier
     graph.redirect(instead)
     return []
+
+
+_CHANGES = (
+    _drop_unused,
+    _leave_out,
+    _fold_slices,
+    _scale_behind_reshape,
+    scale_first,
+    _share_sizes,
+    fold_transposes,
+    group_heads,
+)

@@ -22,8 +22,9 @@ __all__ = ["PRODUCTS", "Size", "Sizes", "Unknown", "permutation", "swaps_last", 
 class Unknown:
     """A size that nobody knows before the graph runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, signed: bool = False) -> None:
         self.same: Size | None = None  # what it has turned out to be
+        self.signed = signed  # a number that may turn out to be negative, and so no dim
 
 
 Size = int | Unknown
@@ -51,6 +52,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int | None]] = {
     "ScalarMul": lambda a, b: a * b,
     "ScalarFloorDiv": lambda a, b: a // b if b else None,
 }
+_LARGEST = 2**63 - 1  # of the numbers that a graph calculates with
 
 
 class Sizes:
@@ -77,17 +79,20 @@ class Sizes:
 
     def numbers(self, node: Node) -> Size | tuple[Any, ...] | None:
         """What a number, or a tuple of numbers, of the graph is; None, also within a tuple: no size."""
-        found: Size | tuple[Any, ...] | None = _plain(
-            node.value if node.kind == CONSTANT else self._numbers.get(id(node))
-        )
-        return found
+        raw = self._raw(node)
+        return tuple(_plain(part) for part in raw) if isinstance(raw, tuple) else _plain(raw)
+
+    def _raw(self, node: Node) -> Any:
+        return node.value if node.kind == CONSTANT else self._numbers.get(id(node))
 
     def same(self, one: Sequence[Size], other: Sequence[Size]) -> bool:
         """Whether these sizes are equal, whatever they will be."""
         return len(one) == len(other) and all(_found(a) == _found(b) for a, b in zip(one, other, strict=True))
 
-    def _unknown(self, *key: Hashable) -> Unknown:
-        return self._unknowns.setdefault(key, Unknown())
+    def _unknown(self, *key: Hashable, signed: bool = False) -> Unknown:
+        if key not in self._unknowns:
+            self._unknowns[key] = Unknown(signed=signed)
+        return self._unknowns[key]
 
     def _join(self, one: Size, other: Size) -> None:
         one, other = _found(one), _found(other)
@@ -104,22 +109,24 @@ class Sizes:
     def _number_of(self, node: Node) -> Any:
         if node.kind == "Shape" and node.inputs:
             return self.shape(node.inputs[0])
-        parts = [self.numbers(i) for i in node.inputs]
         if node.kind in ("MakeTuple", "make_tuple"):
-            return tuple(parts)
-        if len(parts) != 2:
+            parts = [self._raw(i) for i in node.inputs]
+            return tuple(part if isinstance(part, Size) else None for part in parts)  # a tuple in a tuple is no shape
+        if len(node.inputs) != 2:
             return None
-        one, other = parts
+        one, other = (self._raw(i) for i in node.inputs)
         if node.kind == "TupleGetItem" and isinstance(one, tuple) and isinstance(other, int):
-            return one[other] if -len(one) <= other < len(one) else None
-        return self._calculated(node.kind, one, other)
+            return _plain(one[other]) if -len(one) <= other < len(one) else None
+        return self._calculated(node.kind, _plain(one), _plain(other)) if node.kind in _ARITHMETIC else None
 
     def _calculated(self, kind: str, one: Any, other: Any) -> Size | None:
-        if kind not in _ARITHMETIC or not isinstance(one, Size) or not isinstance(other, Size):
+        if not isinstance(one, Size) or not isinstance(other, Size):
             return None
         if isinstance(one, int) and isinstance(other, int):
-            return _ARITHMETIC[kind](one, other)
-        return self._unknown(kind, one, other)
+            number = _ARITHMETIC[kind](one, other)
+            return None if number is None or abs(number) > _LARGEST else number
+        signed = kind == "ScalarSub" or not (_is_dim(one) and _is_dim(other))
+        return self._unknown(kind, one, other, signed=signed)
 
     # ---- shapes
 
@@ -187,18 +194,18 @@ class Sizes:
 
     def _reshape(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
         target = self.numbers(node.inputs[1]) if len(node.inputs) > 1 else None
-        if not isinstance(target, tuple) or not all(part is None or isinstance(part, Size) for part in target):
+        if not isinstance(target, tuple):
             return None
         rest = self._rest(inputs[0], target)
-        return tuple(rest if part == -1 else part for part in target)
+        return tuple(rest if part == -1 else part if _is_dim(part) else None for part in target)
 
     def _rest(self, shape: _Shape, target: Sequence[Size | None]) -> Size | None:
         """The size that -1 stands for, if it is the one open size of a tensor."""
         unknown = [size for size in shape or () if isinstance(size, Unknown)]
         known = [size for size in shape or () if isinstance(size, int)]
-        others = [part for part in target if isinstance(part, int) and part != -1]
+        others = [part for part in target if isinstance(part, int) and part >= 0]
         alone = len(unknown) == 1 and len(others) == len(target) - 1
-        return unknown[0] if alone and prod(known) == prod(others) else None
+        return unknown[0] if alone and prod(known) == prod(others) > 0 else None
 
     def _parts(self, node: Node) -> list[tuple[Size, ...]]:
         """The shapes of the tensors of a tuple; none, if one is not known, or if their ranks differ."""
@@ -229,11 +236,13 @@ class Sizes:
         return (*parts[0][:axis], len(parts), *parts[0][axis:])
 
     def _gather(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
-        if len(node.inputs) < 3 or (len(node.inputs) > 3 and node.inputs[3].value != 0):
+        if len(node.inputs) < 3:
             return None
         table, indices = inputs[:2]
-        axis = node.inputs[2].value
+        axis, batched = node.inputs[2].value, node.inputs[3].value if len(node.inputs) > 3 else 0
         if table is None or indices is None or not isinstance(axis, int) or not -len(table) <= axis < len(table):
+            return None
+        if not isinstance(batched, int) or batched != 0:
             return None
         axis %= len(table)
         return (*table[:axis], *indices, *table[axis + 1 :])
@@ -251,7 +260,7 @@ class Sizes:
             return None
         aligned = (None,) * (len(target) - len(shape)) + shape
         pairs = zip(aligned, target, strict=True)
-        return [size if part == -1 else part if isinstance(part, Size) else None for size, part in pairs]
+        return [size if part == -1 else part if _is_dim(part) else None for size, part in pairs]
 
     def _tiled(self, node: Node, inputs: Sequence[_Shape]) -> _Guess:
         times, shape = self.numbers(node.inputs[-1]), inputs[0]
@@ -324,13 +333,20 @@ def _axis(node: Node) -> int | None:
 
 
 def _found(size: Size) -> Size:
+    passed = []
     while isinstance(size, Unknown) and size.same is not None:
+        passed.append(size)
         size = size.same
+    for one in passed:
+        one.same = size
     return size
 
 
-def _plain(value: Any) -> Any:
-    """Sizes as what they have turned out to be; None for what is none."""
-    if isinstance(value, tuple):
-        return tuple(_plain(part) for part in value)
-    return _found(value) if isinstance(value, Size) and not isinstance(value, bool) else None
+def _is_dim(part: Any) -> bool:
+    """Whether a number is a dim, whatever it will be."""
+    return not part.signed if isinstance(part, Unknown) else isinstance(part, int) and part >= 0
+
+
+def _plain(part: Any) -> Size | None:
+    """A size as what it has turned out to be; None for what is none."""
+    return _found(part) if isinstance(part, Size) and not isinstance(part, bool) else None

@@ -74,8 +74,8 @@ private:
         // Long rows that are read from memory take turns, and so are read in several places at once: this group and
         // those behind it, so many in all, which have nothing to do with each other.
         uint32_t turns;
-        // Bytes of a unit that is a row which the steps without code touch, and the strip where all others have theirs:
-        // code keeps what it makes in registers, so that strips need be short only for what lies between steps.
+        // Bytes that the steps without code touch of a unit that is a row, and the strip where all other steps have
+        // code, which keeps what it makes in registers: strips need be short only for what lies between steps.
         uint32_t bytes;
         uint32_t wide;
     };

@@ -18,11 +18,8 @@ uint32_t StripOf(const Group& group)
     if (group.members.size() == 1) {
         return group.units;
     }
-    const uint32_t strip = group.elements == 1 ? STRIP_ELEMENTS : STRIP_ELEMENTS / group.elements;
-    if (group.granular) {
-        return (strip + GRANULE - 1) / GRANULE * GRANULE;
-    }
-    return strip == 0 ? 1 : strip;
+    const uint32_t strip = group.elements == 1 ? STRIP_ELEMENTS : std::max(STRIP_ELEMENTS / group.elements, 1U);
+    return group.granular ? (strip + GRANULE - 1) / GRANULE * GRANULE : strip;
 }
 
 constexpr uint32_t WIDE_BYTES = 8 * 1024;

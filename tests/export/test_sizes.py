@@ -203,3 +203,41 @@ def test_a_product_that_runs_has_operands_that_fit():
 def test_sizes_that_the_file_says():
     assert Sizes(Graph([], [])).shape(Node(INPUT, shape=(2, 3))) == (2, 3)
     assert Sizes(Graph([], [])).shape(Node(INPUT)) is None
+
+
+class Subtracted(nn.Cell):
+    """A size that the network calculates may come out as the -1 of a reshape."""
+
+    def construct(self, x, y):
+        rows = ops.tanh(x.reshape(x.shape[0] - y.shape[0], x.shape[1], 8))
+        wide = ops.tanh(x).broadcast_to((x.shape[0] - y.shape[0], x.shape[1], 8))
+        return rows * rows.shape[0], rows.reshape(x.shape[1], rows.shape[0], 8), wide * wide.shape[0]
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_size_that_comes_out_as_minus_one(length, tmp_path):
+    stock, simple = simplified(Subtracted(), [draw(2, 3, 8), draw(1, 8)], {0: (0, 1), 1: (0,)}, tmp_path)
+    assert_same(stock, simple, [draw(2, length, 8), draw(3, 8)])
+
+
+@pytest.mark.parametrize(
+    ("target", "known"),
+    [((-1, 8), True), ((0, -1), False), ((-1, -1), False), ((-2, 8), False), ((3, 8), True)],
+)
+def test_targets_of_reshapes(target, known):
+    rows = Node(INPUT, name="rows", shape=(-1, 8))
+    made = node("Reshape", rows, constant(target), shape=(-1, -1))
+    sizes = Sizes(Graph([made], [made]))
+    if known:
+        assert sizes.same(sizes.shape(made), [sizes.shape(rows)[0] if target[0] == -1 else 3, 8])
+    else:
+        assert not sizes.same(sizes.shape(made)[:1], sizes.shape(rows)[:1])
+        assert all(not isinstance(size, int) or size >= 0 for size in sizes.shape(made))
+
+
+def test_numbers_that_no_size_can_be():
+    large = node("ScalarMul", constant(2**40), constant(2**40))
+    pair = node("MakeTuple", constant(3), node("MakeTuple", constant(4)))
+    sizes = Sizes(Graph([large, *pair.inputs[1:], pair], [pair]))
+    assert sizes.numbers(large) is None
+    assert sizes.numbers(pair) == (3, None)
