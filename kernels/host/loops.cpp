@@ -116,6 +116,8 @@ namespace {
 
 constexpr uint32_t MAX_LOOP_LINKS = 160;
 constexpr uint32_t MAX_LOOP_OPERANDS = 32;  // of several steps
+// Of steps that have no more to do with one another than that they read the same: the registers are for fewer.
+constexpr uint32_t MAX_SHARING_OPERANDS = 24;
 static_assert(MAX_LINKS <= 64, "LoopForm has a bit for each operand of a chain");
 // How far back a loop is looked for that a step goes on with.
 constexpr uint32_t MAX_BACK = 64;
@@ -165,12 +167,16 @@ struct Touch {
     // Columns of the same rows, whole vectors apart?
     bool SharesRows(const Touch& other) const
     {
-        const bool columns =
-            access == LinkAccess::FLOAT || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;
         const int64_t bytes = BytesTo(other);
-        return HasWhole() && other.HasWhole() && columns && IsAlike(other) && bytes % (COLUMNS * SizeOf(access)) == 0 &&
+        return HasWhole() && other.HasWhole() && HasElements() && IsAlike(other) &&
+               bytes % (COLUMNS * SizeOf(access)) == 0 &&
                std::max(Bytes(), bytes + other.Bytes()) - std::min<int64_t>(0, bytes) <= stride;
     }
+    bool HasElements() const
+    {
+        return access == LinkAccess::FLOAT || access == LinkAccess::HALF || access == LinkAccess::BFLOAT16;
+    }
+    bool IsInput() const { return reads && !writes && HasElements(); }
     bool HasWhole() const { return elements > 0 && elements % COLUMNS == 0; }
     int32_t ColumnsTo(const Touch& other) const { return static_cast<int32_t>(BytesTo(other) / SizeOf(access)); }
 
@@ -354,15 +360,18 @@ struct OpenLoop {
     // May the step become part of it?
     bool Takes(const Member& member) const
     {
-        return member.compiles && (member.rowElements > 0) == byRow &&
+        return member.compiles && (member.rowElements > 0) == byRow && Feeds(member.touches) &&
                Takes(member.touches, member.items.size() + 1, Shift(member.touches, member.touches),
                      member.rowElements % COLUMNS != 0);
     }
-    // May all that the other loop does come behind what this one does?
-    bool Takes(const OpenLoop& other) const
+    // May all that the other loop does come behind what this one does, with what this one makes?
+    bool Takes(const OpenLoop& other) const { return Feeds(other.touches) && TakesAll(other); }
+    // The same of a loop where both read half of what one of them reads. Rows of three inputs that have but gamma in
+    // common are better off alone.
+    bool Shares(const OpenLoop& other) const
     {
-        return other.compiles && other.byRow == byRow &&
-               Takes(other.touches, other.links.size(), other.shifts_, other.ragged_);
+        return touches.size() + other.touches.size() <= MAX_SHARING_OPERANDS && Shares(other.touches) &&
+               TakesAll(other);
     }
     void Add(Member&& member)
     {
@@ -400,11 +409,15 @@ struct OpenLoop {
     }
 
 private:
+    bool TakesAll(const OpenLoop& other) const
+    {
+        return other.compiles && other.byRow == byRow &&
+               Takes(other.touches, other.links.size(), other.shifts_, other.ragged_);
+    }
     // Columns that are shifted are whole vectors.
     bool Takes(const Touches& others, size_t moreLinks, bool shifts, bool ragged) const
     {
-        return compiles && Feeds(others) && Fits(others) &&
-               !((shifts_ || shifts || Shift(touches, others)) && (ragged_ || ragged)) &&
+        return compiles && Fits(others) && !((shifts_ || shifts || Shift(touches, others)) && (ragged_ || ragged)) &&
                links.size() + moreLinks <= MAX_LOOP_LINKS && touches.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
     void AddLink(LoopLink link)
@@ -448,6 +461,18 @@ private:
                        return made.writes && (made.SameMemory(read) || columns);
                    });
         });
+    }
+    bool Shares(const Touches& others) const
+    {
+        const auto isInput = [](const Touch& touch) { return touch.IsInput(); };
+        const auto isShared = [this](const Touch& read) {
+            return read.IsInput() && std::any_of(touches.begin(), touches.end(), [&read](const Touch& mine) {
+                       return mine.IsInput() && mine.SameMemory(read);
+                   });
+        };
+        const auto shared = std::count_if(others.begin(), others.end(), isShared);
+        return shared > 0 && 2 * shared >= std::min(std::count_if(touches.begin(), touches.end(), isInput),
+                                                    std::count_if(others.begin(), others.end(), isInput));
     }
     // Is all that they touch the same memory as something that is touched already, other columns of it, or apart from
     // it?
@@ -497,6 +522,29 @@ bool IsAlone(const OpenLoop& loop, const std::vector<OpenLoop>& loops)
         shared += overlaps ? mine.operand->end - mine.operand->base : 0;
     }
     return shared <= MOST_SHARED;
+}
+
+// Loops that read the same become one, which reads it once.
+void UniteReaders(std::vector<OpenLoop>& loops)
+{
+    for (size_t last = 1; last < loops.size();) {
+        size_t taker = last;
+        for (size_t i = last; i-- > 0 && last - i <= MAX_BACK;) {
+            if (loops[i].Shares(loops[last])) {
+                taker = i;
+                break;
+            }
+            if (Conflict(loops[i].touches, loops[last].touches)) {
+                break;
+            }
+        }
+        if (taker == last) {
+            ++last;
+            continue;
+        }
+        loops[taker].Add(std::move(loops[last]));
+        loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(last));
+    }
 }
 
 void AddToLoops(Member&& member, std::vector<OpenLoop>& loops)
@@ -600,6 +648,7 @@ std::vector<Loop> FindLoops(const Steps& steps, const Groups& groups, const std:
                 AddToLoops(MemberOf(end, list[end], whole, instructions, copied), loops);
             }
         }
+        UniteReaders(loops);
         for (OpenLoop& loop : loops) {
             loop.alone = IsAlone(loop, loops);
         }

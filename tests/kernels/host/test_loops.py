@@ -5,6 +5,7 @@ element-wise instructions; the next tile overwrites their scratch, so that loops
 """
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -638,6 +639,33 @@ def test_sums_of_columns(op):
     products = [text.count(" fmul ") for text in listening.texts if " fmul " in text]
     assert bool(products) == writes_loops()
     assert all(count % rows == 0 for count in products)
+
+
+@pytest.mark.parametrize(
+    ("rooted", "divided", "scale", "together"),  # a scale of its own, as forms are compiled once in a process
+    [
+        ((0,), (0, 1), 1.71, True),
+        ((0, 1), (2, 1), 1.72, True),
+        ((0, 1, 2), (3, 4, 2), 1.73, False),
+        ((0,), (1, 2), 1.74, False),
+    ],
+    ids=["the same input", "half of the inputs", "one of three", "nothing"],
+)
+def test_what_reads_the_same_is_one_loop(rooted, divided, scale, together):
+    """The root of a product, and a quotient, of what lies in the Unified Buffer: neither needs the other."""
+    count = 1600
+    calls = []
+    for tile in range(4):
+        for op, to, (first, *others) in (("Mul", 5, rooted), ("Div", 6, divided)):
+            calls += [("scalar", "Muls", "float32", to * SLOT, first * SLOT, bits(scale), count)]
+            calls += [("binary", op, "float32", to * SLOT, to * SLOT, other * SLOT, count) for other in others]
+        calls += [("unary", "Sqrt", "float32", 5 * SLOT, 5 * SLOT, count)]
+        calls += [store(32 * 1024 + 7600 * tile + 3800 * k, 5 + k, 3800) for k in range(2)]
+    listening = Listening(host_calls())
+    assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS])
+    found = [(bool(re.search("= call .*sqrt", text)), " fdiv " in text) for text in listening.texts]
+    expected = {(True, True)} if together else {(True, False), (False, True)}
+    assert set(found) == (expected if writes_loops() else set())
 
 
 @pytest.mark.parametrize("narrow", [None, "float16", "bfloat16"])
