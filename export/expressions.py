@@ -76,7 +76,10 @@ class Expressions:
             return Expr("constant", attributes={"value": node.value}, node=node)
         inputs = [self._known[id(i)] for i in node.inputs]
         build = _PRIMITIVES.get(node.kind.removesuffix("View"))
-        made = build(self, node, inputs) if build else None
+        try:
+            made = build(self, node, inputs) if build else None
+        except (IndexError, TypeError, ValueError):  # a file is input from outside: too few inputs, texts for numbers
+            made = None
         if made is None:
             return Expr(node.kind if not node.inputs else f"other:{node.kind}", tuple(inputs), node=node)
         return made

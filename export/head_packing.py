@@ -19,6 +19,7 @@ from ms_ascend_ops.export.graph import CONSTANT, Node
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, name_of
 from ms_ascend_ops.export.packing import Linear, Uses, join, linear_layer, set_dim
 from ms_ascend_ops.export.report import Entry
+from ms_ascend_ops.export.sizes import permutation
 
 __all__ = ["pack_heads"]
 
@@ -99,7 +100,7 @@ def pack_heads(graph: MindIRGraph, found: Iterable[Found] = ()) -> tuple[list[En
 
 def _heads(node: Node) -> int | None:
     """Features of a head, if a node is the transpose that puts heads in front of the sequence."""
-    if node.kind != "Transpose" or tuple(node.inputs[1].value or ()) != _BEHIND:
+    if permutation(node) != _BEHIND:
         return None
     reshape = node.inputs[0]
     if reshape.kind != "Reshape" or node.shape is None or min(node.shape[1], node.shape[3]) < 1:
@@ -109,6 +110,8 @@ def _heads(node: Node) -> int | None:
 
 def _target(reshape: Node) -> tuple[Node | int, ...] | None:
     """What batch, length, heads and features are reshaped to: numbers, or values of the graph."""
+    if len(reshape.inputs) != 2:
+        return None
     target = reshape.inputs[1]
     if target.kind == CONSTANT and isinstance(target.value, tuple) and len(target.value) == 4:
         return target.value

@@ -431,13 +431,17 @@ class MindIRGraph:
         roots = [o.name for o in self.proto.output] + sorted(self._file.shared & set(protos))
         roots += [n for n, p in protos.items() if kinds.get(p.op_type.removeprefix("REF::"), "") in _SIDE_EFFECTS]
         done: dict[str, NodeProto] = {}
+        begun: set[str] = set()
         needed = _reachable(roots, protos)
         for start in protos:
             stack = [start] if start in needed else []
             while stack:
                 name = stack[-1]
                 missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
+                if missing and name in begun:
+                    raise ValueError(f"optimize_mindir: in the graph {self.proto.name} {name} needs itself")
                 if missing:
+                    begun.add(name)
                     stack.extend(missing)
                     continue
                 stack.pop()

@@ -141,6 +141,8 @@ def _fault(model: ModelProto) -> str:
     known |= {name for graph in graphs(model) for node in graph.node for name in node.output}  # a function as a value
     for graph in graphs(model):
         for node in graph.node:
+            if not node.output:
+                return f"the node {node.name} has no output"
             if node.op_type == "Constant" and not node.attribute:
                 return f"the constant {node.name} has no value"
             if node.op_type.startswith("REF::") and node.op_type.removeprefix("REF::") not in known:

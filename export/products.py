@@ -45,7 +45,7 @@ def scale_first(graph: MindIRGraph) -> list[Entry]:
         turned = node.inputs[0] if node.kind in ("Muls", "Divs") and node.inputs else None
         if turned is None or id(node) not in operands or users[id(turned)] != 1 or not swaps_last(turned):
             continue
-        if node.dtype not in FLOATS or turned.dtype != node.dtype or node.shape is None:
+        if node.dtype not in FLOATS or turned.dtype != node.dtype or len(node.shape or ()) < 2 or node.shape is None:
             continue
         if graph.may_be_written(turned.inputs[0]):
             continue

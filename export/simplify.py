@@ -63,7 +63,7 @@ def _drop_unused(graph: MindIRGraph) -> list[Entry]:
 
 def _leave_out(graph: MindIRGraph) -> list[Entry]:
     """Leave out what hands on what it gets; each would be a copy."""
-    kept = {id(node) for node in graph.graph.outputs}
+    kept = _outputs(graph)
     instead: dict[int, Node] = {}
     entries: list[Entry] = []
     for node in graph.graph.nodes:
@@ -73,6 +73,18 @@ def _leave_out(graph: MindIRGraph) -> list[Entry]:
             entries.append(Entry(graph.name, found[0], "mindir", True, "left out"))
     graph.redirect(instead)
     return entries
+
+
+def _outputs(graph: MindIRGraph) -> set[int]:
+    """What leaves a graph, by id: MindSpore takes no parameter for that."""
+    kept: set[int] = set()
+    for output in graph.graph.outputs:
+        node = output
+        kept.add(id(node))
+        while node.kind == "Depend" and node.inputs:
+            node = node.inputs[0]
+            kept.add(id(node))
+    return kept
 
 
 def _of_everything(node: Node) -> Node | None:
@@ -118,7 +130,7 @@ def _fold_slices(graph: MindIRGraph) -> list[Entry]:
     for node in graph.graph.nodes:
         index = index_of(node)
         tensor = _tensor(node.inputs[0]) if index is not None else None
-        if tensor is None or index is None:
+        if tensor is None or index is None or graph.may_be_written(node.inputs[0]):
             continue
         part = _part(tensor, index)
         if part is not None and part.nbytes <= _MOST_BYTES and node.shape in (None, part.shape):
@@ -207,7 +219,7 @@ def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
             node.origin.input[0] = name_of(before.inputs[0])
     graph.put([])
     sizes = Sizes(graph.graph)
-    kept = {id(node) for node in graph.graph.outputs}
+    kept = _outputs(graph)
     instead: dict[int, Node] = {}
     for node in reshapes:
         shape, now = sizes.shape(node.inputs[0]), sizes.shape(node)

@@ -10,12 +10,17 @@ that order. So what reads such memory stays where it is, unless what it reads ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, PrimitiveProto
 from ms_ascend_ops.export.model import graphs
 
 __all__ = ["Writes"]
+
+# The values, parameters, inputs and results of nodes, in whose memory one may lie. None: nobody knows.
+_Memory = frozenset[str] | None
+_MOST = 64  # of these
+_MOST_WRITERS = 512  # of which anybody asks what comes after each
 
 # Their first input is what they write; another one that writes may write all of its inputs.
 _IN_PLACE = ("Assign", "Inplace")
@@ -34,40 +39,65 @@ class Writes:
 
     def __init__(self, model: ModelProto) -> None:
         kinds = {f"REF::{p.name}": p for p in model.primitives}
-        gives: dict[str, list[str]] = defaultdict(list)  # a value to those that may be the same memory
-        takes: dict[str, list[str]] = defaultdict(list)
-        users: dict[str, list[str]] = defaultdict(list)  # a value to all that need it
-        unclear: set[str] = set()  # what comes from another graph
-        writers: list[tuple[NodeProto, list[str]]] = []
+        self._memory: dict[str, _Memory] = {}  # where each value lies
+        self._users: dict[str, list[str]] = defaultdict(list)  # a value to those that need it
+        self._writers: dict[str, list[str]] = defaultdict(list)  # what writes the memory of a value
+        self._after: dict[str, set[str]] = {}  # what needs a writer
+        self._any = False  # of any memory something may be written
         for proto in graphs(model):
-            if proto is not model.graph:
-                unclear.update(value.name for value in proto.input if value.attr_info.type not in _MONADS)
+            for value in proto.input:
+                own = proto is model.graph or value.attr_info.type in _MONADS  # others are handed in
+                self._memory[value.name] = frozenset([value.name]) if own else None
+            self._memory.update((p.name, frozenset([p.name])) for p in proto.parameter)
             for node in proto.node:
-                for name in node.input:
-                    users[name] += node.output
-                primitive = kinds.get(node.op_type)
-                if primitive is None:
-                    unclear.update(node.output if node.op_type != "Constant" else ())
-                    continue
-                targets = _targets(node, primitive)
-                if targets:
-                    writers.append((node, targets))
-                for name in [*_passed_on(node, primitive.op_type), *targets]:
-                    for output in node.output:
-                        gives[name].append(output)
-                        takes[output].append(name)
-        memory = [_reached(_reached(targets, takes), gives) for _, targets in writers]
-        self._any = any(names & unclear for names in memory)  # or whatever another graph may have handed in
-        self._names = _reached(unclear, gives) if writers else set()
-        of_main = {node.output[0] for node in model.graph.node}
-        for (node, _), names in zip(writers, memory, strict=True):
-            alone = sum(not names.isdisjoint(targets) for _, targets in writers) == 1
-            # What needs the only writer is read after it.
-            self._names |= names - _reached(node.output, users) if alone and node.output[0] in of_main else names
+                self._add(node, kinds.get(node.op_type))
+        self._main = {name for node in model.graph.node for name in node.output}
 
     def __contains__(self, name: str) -> bool:
         """Whether who reads the value of this name has to do it before a write, as far as anybody can tell."""
-        return self._any or name in self._names
+        if not self._writers and not self._any:
+            return False
+        memory = self._memory.get(name)
+        if self._any or memory is None:
+            return True
+        return any(of in self._writers and not self._is_after(name, self._writers[of]) for of in memory)
+
+    def _add(self, node: NodeProto, primitive: PrimitiveProto | None) -> None:
+        for name in node.input:
+            self._users[name] += node.output
+        own: _Memory = frozenset(node.output[:1])
+        if primitive is None:  # a constant, or the call of another graph
+            self._memory.update((name, own if node.op_type == "Constant" else None) for name in node.output)
+            return
+        targets = _targets(node, primitive)
+        passed = [*_passed_on(node, primitive.op_type), *targets]
+        memory = self._of_all(passed) if passed else own
+        self._memory.update((name, memory) for name in node.output)
+        if targets:
+            written = self._of_all(targets)
+            self._any = self._any or written is None
+            for of in written or ():
+                self._writers[of] += node.output[:1]
+
+    def _of_all(self, names: Iterable[str]) -> _Memory:
+        """The memory of several values; None: nobody knows, or it is that of many."""
+        found: set[str] = set()
+        for name in names:
+            memory = self._memory.get(name)
+            if memory is None:
+                return None
+            found |= memory
+            if len(found) > _MOST:
+                return None
+        return frozenset(found)
+
+    def _is_after(self, name: str, writers: Sequence[str]) -> bool:
+        """Whether the value needs the only writer: then it is read after it, whatever the order."""
+        if len(writers) != 1 or writers[0] not in self._main or len(self._writers) > _MOST_WRITERS:
+            return False
+        if writers[0] not in self._after:
+            self._after[writers[0]] = _reached(writers, self._users)
+        return name in self._after[writers[0]]
 
 
 def _targets(node: NodeProto, primitive: PrimitiveProto) -> list[str]:

@@ -153,6 +153,26 @@ def any_number_of_inputs(file):
         for count in range(5):
             for shape in (ANY, (), (-1,), (0,), (-7, 3)):
                 file.operator(kind, *[file.x] * count, shape=shape)
+    file.operator("MakeTuple", *(node.name for node in file.nodes))  # or nobody would need them
+
+
+def many_that_write(file):
+    """Each what the one before has written, and each something of its own."""
+    value = file.operator("Tanh", file.x, shape=ANY)
+    made = []
+    for _ in range(2000):
+        made.append(file.operator("InplaceAddExt", file.operator("Sin", file.x, shape=ANY), value, shape=ANY))
+        value = file.operator("InplaceAddExt", value, file.x, shape=ANY)
+    turned = file.operator("Muls", value, file.constant(1), shape=ANY)
+    file.operator("MakeTuple", turned, *made)
+
+
+def rows_of_nothing(file):
+    """A transpose and a factor that are described as a number."""
+    axes = file.constant((1, 0))
+    scaled = file.operator("Muls", file.operator("Transpose", file.x, axes, shape=(-1, 8)), file.constant(2), shape=())
+    file.nodes[-1].attribute[0].tensors[0].data_type = 1
+    file.operator("MatMulExt", file.x, scaled, shape=ANY)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +188,36 @@ def any_number_of_inputs(file):
         a_ragged_tuple_for_a_number,
         numbers_beyond_all_axes,
         any_number_of_inputs,
+        many_that_write,
+        rows_of_nothing,
     ],
 )
 def test_it_comes_to_an_end(build, exported, tmp_path):
     file = File(exported)
     build(file)
-    optimize_mindir(file.written(tmp_path / "crafted.mindir"), tmp_path / "simple.mindir", level="O2")
+    optimize_mindir(file.written(tmp_path / "crafted.mindir"), tmp_path / "simple.mindir", level="O3")
     assert (tmp_path / "simple.mindir").stat().st_size > 0
+
+
+def a_circle(file):
+    one = file.operator("Tanh", "new_1", shape=ANY)
+    file.operator("Tanh", one, shape=ANY)
+
+
+def a_node_without_output(file):
+    file.operator("Tanh", file.x, shape=ANY)
+    file.operator("Tanh", file.x, shape=ANY)
+    del file.nodes[0].output[:]
+
+
+@pytest.mark.parametrize(("build", "message"), [(a_circle, "needs itself"), (a_node_without_output, "has no output")])
+def test_it_is_refused(build, message, exported, tmp_path):
+    file = File(exported)
+    build(file)
+    crafted = file.written(tmp_path / "crafted.mindir")
+    with pytest.raises(ValueError, match=rf"^optimize_mindir: .*{message}"):
+        optimize_mindir(crafted, tmp_path / "simple.mindir")
+    assert not (tmp_path / "simple.mindir").exists()
 
 
 def test_what_nobody_needs_says_nothing_of_sizes(tmp_path):

@@ -188,6 +188,36 @@ def test_a_cache_that_is_written_twice(tmp_path):
     assert Counter(e.pattern for e in report.replaced) == {"transpose in front of a product": 1}
 
 
+class ReturnsWhatItWrote(nn.Cell):
+    """MindSpore returns it behind the write; a parameter itself would be no result."""
+
+    def __init__(self):
+        super().__init__()
+        self.p = Parameter(Tensor(np.ones((4, 8), np.float32)), name="p")
+
+    def construct(self, x):
+        ops.assign_add(self.p, x)
+        return self.p * 1.0
+
+
+def test_a_parameter_is_no_result(tmp_path):
+    assert not simplified(ReturnsWhatItWrote(), [draw(4, 8)], tmp_path)
+
+
+class WritesAConstant(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.table = Tensor(np.ones((4, 8), np.float32))
+
+    def construct(self, x):
+        self.table.add_(x)
+        return self.table[:2] + 1, x * 2
+
+
+def test_a_constant_that_is_written_is_none(tmp_path):
+    assert not simplified(WritesAConstant(), [draw(4, 8)], tmp_path)
+
+
 def test_which_names(tmp_path):
     model = model_of(export_mindir(ReadsAndWrites(there_and_back), draw(4, 8), path=tmp_path / "stock"))
     kinds = {p.name: p.op_type for p in model.primitives}
