@@ -95,6 +95,7 @@ def test_a_custom_operator_in_a_node_is_refused(file):
     def inline(model):
         node = model.graph.node.add()
         node.op_type, node.name = "Custom", "evil"
+        node.output.append(node.name)
         for name, value in {"func_type": b"aot", "func_name": b"/tmp/evil.so:Function"}.items():
             attribute = node.attribute.add()
             attribute.name, attribute.s = name, value
