@@ -185,7 +185,9 @@ struct VectorUnit {
     uint32_t lanes;         // floats in a vector of the CPU
     bool convertsHalf;      // with an instruction of the CPU
     bool convertsBFloat16;  // the same; but only compiled loops use it
-    LookUps lookUps;        // the same
+    // Converts floats that are rounded to bfloat16, too, and back: another kind of CPU rounds faster by integers.
+    bool roundsByConverting;
+    LookUps lookUps;  // only compiled loops use them
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
     RunFn reduceSum;              // unit = repeat of float

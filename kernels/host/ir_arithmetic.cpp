@@ -325,6 +325,19 @@ Vectors IrArithmetic::PackAsBFloat16(const Vectors& x, bool inTurn, bool convert
     return as(packed, floats_, pairs_);
 }
 
+Vectors IrArithmetic::RoundByConverting(const Vectors& x)
+{
+    const Vectors packed = PackAsBFloat16(x, false, true);
+    Vectors rounded;
+    for (uint32_t k = 0; k < x.size(); ++k) {
+        const uint32_t first = k % 2 * lanes_;
+        const auto upper = [first, this](uint32_t i) { return i % 2 == 0 ? 2 * lanes_ : first + i / 2; };
+        const std::string wide = Let(Shuffle(pairs_, packed[k / 2], "zeroinitializer", 2 * lanes_, upper));
+        rounded.push_back(Let("bitcast " + pairs_ + " " + wide + " to " + floats_));
+    }
+    return rounded;
+}
+
 std::string IrArithmetic::FromPacked(const std::string& pair, uint32_t second, bool inTurn)
 {
     if (inTurn) {

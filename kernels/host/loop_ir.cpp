@@ -63,6 +63,7 @@ public:
         : form_(form),
           lanes_(unit.lanes),
           convertsBFloat16_(unit.convertsBFloat16),
+          roundsByConverting_(unit.roundsByConverting),
           byRow_(form.byRow),
           paired_(Pairs(form, unit.lanes)),
           shifts_(ShiftsColumns(form)),
@@ -661,7 +662,8 @@ private:
                 Each([&](const std::string& v, uint32_t) { return ir_.FromHalf(ir_.ToHalf(v)); });
                 break;
             case Link::ROUND_BFLOAT16:
-                value_ = ir_.RoundToBFloat16(value_, true);
+                value_ = roundsByConverting_ && count_ % 2 == 0 ? ir_.RoundByConverting(value_)
+                                                                : ir_.RoundToBFloat16(value_, true);
                 break;
             case Link::ADDS:
                 return scalar(Opcode::ADDS);
@@ -774,6 +776,7 @@ private:
     const LoopForm& form_;
     const uint32_t lanes_;
     const bool convertsBFloat16_;
+    const bool roundsByConverting_;
     const bool byRow_;
     const bool paired_;
     const bool shifts_;
