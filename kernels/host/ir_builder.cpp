@@ -164,7 +164,7 @@ std::string IrBuilder::Gather(const void* table, const char* type, const std::st
 
 std::string IrBuilder::Entry(const void* table, const char* type, const std::string& index)
 {
-    const std::string number = Let("zext i16 " + index + " to i64");
+    const std::string number = Let("zext i32 " + index + " to i64");
     const std::string place =
         Let(std::string("getelementptr ") + type + ", ptr " + AddressOf(table) + ", i64 " + number);
     return Let(std::string("load ") + type + ", ptr " + place);

@@ -62,7 +62,7 @@ public:
     std::string IsSubnormal(const std::string& a);  // a mask
     // The 32 bits at entries of a table of `type`, of which the numbers are integers; as integers.
     std::string Gather(const void* table, const char* type, const std::string& index);
-    // Entry number `index`, an i16, of a table of `type`; and a vector of values of that type.
+    // Entry number `index`, an i32, of a table of `type`; and a vector of values of that type.
     std::string Entry(const void* table, const char* type, const std::string& index);
     std::string Assembled(const std::vector<std::string>& values, const char* type);
     // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.

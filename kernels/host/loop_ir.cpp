@@ -65,9 +65,10 @@ public:
           convertsBFloat16_(unit.convertsBFloat16),
           roundsByConverting_(unit.roundsByConverting),
           byRow_(form.byRow),
-          paired_(Pairs(form, unit.lanes)),
           shifts_(ShiftsColumns(form)),
           tables_(TablesFor(form)),
+          // Looking up in turn, two vectors at once, takes more registers than there are.
+          paired_(Pairs(form, unit.lanes) && !(byElement_ && tables_.Any())),
           ir_(unit.lanes)
     {
         const auto streams = [&form](const LoopLink& link) { return Stores(link.link) && form.MayStream(link); };
@@ -579,18 +580,20 @@ private:
             }
         }
     }
-    // Entries for `count` elements from number `first` on of this turn, or for each second one.
-    std::string Entries(const LoopLink& link, uint32_t first, uint32_t count, uint32_t step)
+    // Entries for the elements of so many vectors from number `k` on.
+    std::string Entries(const LoopLink& link, uint32_t k, uint32_t vectors)
     {
         const TermTable& table = tables_.TableOf(link);
         const char* const type = table.type == ElementType::FLOAT ? "float" : "i16";
         const std::string begin =
             ir_.Let("getelementptr i16, ptr " + Name("base", tables_.OperandOf(link)) + ", i64 %i");
         std::vector<std::string> entries;
-        for (uint32_t e = 0; e < count; ++e) {
-            const std::string number = std::to_string(first_ * lanes_ + first + step * e);
+        for (uint32_t e = 0; e < vectors * lanes_; e += 2) {  // two by one load: there are as many for the entries
+            const std::string number = std::to_string((first_ + k) * lanes_ + e);
             const std::string at = ir_.Let("getelementptr i16, ptr " + begin + ", i64 " + number);
-            entries.push_back(ir_.Entry(table.entries, type, ir_.Let("load i16, ptr " + at)));
+            const std::string two = ir_.Let("load i32, ptr " + at + ALIGNED);
+            entries.push_back(ir_.Entry(table.entries, type, ir_.Let("and i32 " + two + ", 65535")));
+            entries.push_back(ir_.Entry(table.entries, type, ir_.Let("lshr i32 " + two + ", 16")));
         }
         return ir_.Assembled(entries, type);
     }
@@ -601,8 +604,7 @@ private:
         if (!byElement_) {
             return ir_.FromTable(table, indices_[{tables_.OperandOf(link), k}]);
         }
-        const std::string entries =
-            paired_ ? Entries(link, (k & ~1u) * lanes_ + k % 2, lanes_, 2) : Entries(link, k * lanes_, lanes_, 1);
+        const std::string entries = Entries(link, k, 1);
         return table.type == ElementType::FLOAT  ? entries
                : table.type == ElementType::HALF ? ir_.FromHalf(entries)
                                                  : ir_.FromBFloat16(entries);
@@ -614,7 +616,7 @@ private:
         if (byElement_ && link.link == Link::CAST_BFLOAT16 && count_ % 2 == 0 && found.empty()) {
             Vectors packed;
             for (uint32_t k = 0; k < count_; k += 2) {
-                packed.push_back(Entries(link, k * lanes_, 2 * lanes_, 1));
+                packed.push_back(Entries(link, k, 2));
             }
             KeepPacked(link, packed);
             found = value_;
@@ -778,10 +780,10 @@ private:
     const bool convertsBFloat16_;
     const bool roundsByConverting_;
     const bool byRow_;
-    const bool paired_;
     const bool shifts_;
     const LoopTables tables_;
     const bool byElement_ = tables_.Way() == LookUps::BY_ELEMENT;
+    const bool paired_;
     std::string asked_;                  // how far the turn asks for the next tile
     const LoopLink* aligned_ = nullptr;  // the store that turns are aligned to, if they are
     IrBuilder entry_{lanes_};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "effort.h"
 #include "steps.h"
 
 namespace AscendC {
@@ -101,20 +100,30 @@ bool LoopTables::HasIndex(int32_t term) const
     return way_ != LookUps::BY_ELEMENT || !stored_[IndexOf(term)];
 }
 
+const Effort& LoopTables::EffortOfLooking(int32_t term) const
+{
+    const std::vector<Term>& terms = terms_.List();
+    if (way_ != LookUps::BY_ELEMENT) {
+        return GATHERING;
+    }
+    const bool far = terms[terms[term].source].link == Link::LOAD_HALF && terms[term].link != Link::ROUND_HALF;
+    return far ? LOADING_FAR : LOADING;
+}
+
 uint32_t LoopTables::Time() const
 {
-    const bool byElement = way_ == LookUps::BY_ELEMENT;
-    const Effort& looking = byElement ? LOADING : GATHERING;
     const std::vector<bool> wanted = Wanted();
     Effort sum;
     for (size_t i = 0; i < wanted.size(); ++i) {
-        const bool lookedUp = IsChosen(static_cast<int32_t>(i));
-        const Effort effort = !wanted[i] ? Effort{} : lookedUp ? looking : EffortOf(terms_.List()[i].link);
+        const int32_t term = static_cast<int32_t>(i);
+        const Effort effort = !wanted[i]       ? Effort{}
+                              : IsChosen(term) ? EffortOfLooking(term)
+                                               : EffortOf(terms_.List()[i].link);
         sum.instructions += effort.instructions;
         sum.divisions += effort.divisions;
         sum.gathers += effort.gathers;
     }
-    return sum.Time(byElement ? SLOW_PACE : FAST_PACE);
+    return sum.Time(way_ == LookUps::BY_ELEMENT ? SLOW_PACE : FAST_PACE);
 }
 
 // The candidates with which the loop takes least time, if that is a fifth less than without.

@@ -12,6 +12,7 @@
 #include <map>
 #include <vector>
 
+#include "effort.h"
 #include "loop_terms.h"
 #include "loops.h"
 #include "term_tables.h"
@@ -49,6 +50,7 @@ private:
     bool HasIndex(int32_t term) const;
     std::vector<bool> Wanted() const;
     std::vector<int32_t> Candidates() const;
+    const Effort& EffortOfLooking(int32_t term) const;
     uint32_t Time() const;
     void Choose();
     void FindOnes(const LoopForm& form);
