@@ -38,7 +38,7 @@ struct Effort {
 
 Effort EffortOf(Link link);
 
-// Looking up, by a gather, or by a load for each element, of which few go on beside other instructions. Where elements
+// Looking up, by a gather, or by a load for each entry, of which few go on beside other instructions. Where elements
 // are halves and entries floats, those of usual numbers are 100 KiB, and not in the first cache.
 constexpr Effort GATHERING{3, 0, 1};
 constexpr Effort LOADING{11, 0, 0};

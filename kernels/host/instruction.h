@@ -176,7 +176,7 @@ struct ChainLink {
 };
 
 // How a CPU looks results up in tables (loop_tables.h), if that is worth it: a vector of them by one instruction, or
-// one after the other, each with the number of its entry from memory.
+// one after the other, the numbers of their entries from memory.
 enum class LookUps : uint8_t { NONE, GATHERED, BY_ELEMENT };
 
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
@@ -185,7 +185,7 @@ struct VectorUnit {
     uint32_t lanes;         // floats in a vector of the CPU
     bool convertsHalf;      // with an instruction of the CPU
     bool convertsBFloat16;  // the same; but only compiled loops use it
-    // Converts floats that are rounded to bfloat16, too, and back: another kind of CPU rounds faster by integers.
+    // Uses that instruction to round floats that are not stored, too, rather than integer arithmetic: the same bits.
     bool roundsByConverting;
     LookUps lookUps;  // only compiled loops use them
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];

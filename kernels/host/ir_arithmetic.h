@@ -29,9 +29,9 @@ public:
 
     // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
     Vectors RoundToBFloat16(const Vectors& x, bool clear);
-    std::string Cleared(const std::string& bits, bool clear);
-    // The same, with zeros, for an even number of vectors where the CPU has an instruction for it.
+    // To bfloat16 with zeros below, of an even number of vectors, where the CPU has an instruction for it.
     Vectors RoundByConverting(const Vectors& x);
+    std::string Cleared(const std::string& bits, bool clear);
     // To bfloat16, and two vectors of floats in one: one after the other, or the elements in turn. With `converts` the
     // CPU has an instruction for it.
     Vectors PackAsBFloat16(const Vectors& x, bool inTurn, bool converts);

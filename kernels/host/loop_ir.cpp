@@ -311,7 +311,7 @@ private:
         const std::string begin = byRow_ ? base : ir_.Let(element + base + ", i64 %i");
         return ir_.Let(element + begin + ", i64 " + std::to_string((first_ + k) * lanes_));
     }
-    // Of floats, too: two elements of 16 bits may be the bits of one (And, Or).
+    // Of floats, too: two elements of 16 bits may be the bits of one (And, Or). And of two that are numbers of entries.
     static constexpr const char* ALIGNED = ", align 2";
     // The lanes behind the last valid one are zeros.
     std::string Load(const LoopLink& link, uint32_t k, const char* type)

@@ -106,8 +106,8 @@ const Effort& LoopTables::EffortOfLooking(int32_t term) const
     if (way_ != LookUps::BY_ELEMENT) {
         return GATHERING;
     }
-    const bool far = terms[terms[term].source].link == Link::LOAD_HALF && terms[term].link != Link::ROUND_HALF;
-    return far ? LOADING_FAR : LOADING;
+    const bool ofHalf = terms[terms[term].source].link == Link::LOAD_HALF;
+    return ofHalf && EntryTypeOf(terms[term]) == ElementType::FLOAT ? LOADING_FAR : LOADING;
 }
 
 uint32_t LoopTables::Time() const

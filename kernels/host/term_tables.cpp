@@ -105,11 +105,8 @@ public:
         if (tables_.size() == MAX_TABLES) {
             return {};
         }
-        const Link link = terms[parts.back()].link;
         TermTable table;
-        table.type = link == Link::ROUND_HALF       ? ElementType::HALF
-                     : link == Link::ROUND_BFLOAT16 ? ElementType::BFLOAT16
-                                                    : ElementType::FLOAT;
+        table.type = EntryTypeOf(terms[parts.back()]);
         const size_t size = SizeOf(AccessOf(StoreLink(table.type)));
         char* const entries = static_cast<char*>(std::aligned_alloc(PAGE, ENTRIES * size + PAGE));
         Sample sample(terms, parts);
@@ -127,6 +124,13 @@ private:
 };
 
 }  // namespace
+
+ElementType EntryTypeOf(const Term& term)
+{
+    return term.link == Link::ROUND_HALF       ? ElementType::HALF
+           : term.link == Link::ROUND_BFLOAT16 ? ElementType::BFLOAT16
+                                               : ElementType::FLOAT;
+}
 
 std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms)
 {

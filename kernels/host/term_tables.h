@@ -15,9 +15,11 @@ namespace host {
 
 struct TermTable {
     const void* entries = nullptr;  // by the bits of the element
-    // Of 16 bits, if the term was rounded to such; behind the last one there is room to read 32.
     ElementType type = ElementType::FLOAT;
 };
+
+// Of 16 bits, if the term was rounded to such; behind the last one there is room to read 32.
+ElementType EntryTypeOf(const Term& term);
 
 // The term and those that it is made of, in their order.
 std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms);

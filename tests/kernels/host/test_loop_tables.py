@@ -104,6 +104,7 @@ def test_an_activation_is_looked_up(listening, narrow):
     (text,) = listening.texts[-1:]
     assert looked_up([text]) == [1]
     assert "getelementptr i16, ptr inttoptr" in text
+    assert ("load i32, ptr" in text) == (WAY == "by_element")  # two numbers of entries
     assert "fdiv" not in text
 
 
