@@ -21,7 +21,7 @@ from ms_ascend_ops.export.measure import measured
 from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of
 from ms_ascend_ops.export.model import MOST_BYTES, parameter_files, read_model, write_file
 from ms_ascend_ops.export.packing import pack
-from ms_ascend_ops.export.patterns import PATTERNS, Row
+from ms_ascend_ops.export.patterns import PATTERNS, PRESENT, Row
 from ms_ascend_ops.export.report import Entry, Report
 from ms_ascend_ops.export.simplify import simplify, tidy
 
@@ -79,17 +79,21 @@ def optimize_mindir(
 
 def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
     """Put fused operators into one graph."""
-    found, left = find(graph.graph, patterns, report.level)
-    places = [graph.place_of(item) for item in found]
-    packed = pack(model, graph.proto, graph.graph, found) if report.level == "O3" else {}
-    for item, where in zip(found, places, strict=True):
+    joins = report.level == "O3"
+    wanted = {row.op for row in patterns}
+    present = [row for row in PRESENT if joins and row.op in wanted]
+    found, left = find(graph.graph, [*patterns, *present], report.level)
+    places = {id(item): graph.place_of(item) for item in found}
+    packed = pack(model, graph.proto, graph.graph, found) if joins else {}
+    candidates, found = found, [item for item in found if item.row not in present or id(item) in packed]
+    for item in found:
         notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
-        report.entries.append(Entry(where, item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
+        report.entries.append(Entry(places[id(item)], item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
     for place in left:
         report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
     report.add_graph(graph.name, graph.graph, found)
-    if report.level == "O3":
-        entries, done = pack_heads(graph, found)
+    if joins:
+        entries, done = pack_heads(graph, candidates)
         report.entries += entries
         found = [item for item in found if id(item) not in done]
     if found:

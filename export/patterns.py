@@ -15,7 +15,7 @@ import numpy as np
 from ms_ascend_ops.export.expressions import Expr, number
 from ms_ascend_ops.export.match import Any, Bindings, Near, Number, OneOf, Op, Optional, Pattern
 
-__all__ = ["LEVELS", "PATTERNS", "Fused", "Match", "Row", "Skip", "repeats"]
+__all__ = ["LEVELS", "PATTERNS", "PRESENT", "Fused", "Match", "Row", "Skip", "repeats"]
 
 # What each level adds; they mean the same in every engine.
 LEVELS = {
@@ -532,13 +532,16 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
 # --- Softmax of scaled and masked scores --------------------------------------------------------------------------
 
 _SCORES = OneOf(Op("mul", Any("x"), Number("scale")), Any("x"))
-_MASKED_SOFTMAX = Op("softmax", _cast(Op("add", _SCORES, Any("mask")), "up"), axis=-1)
+_MASKED_SOFTMAX = OneOf(
+    Op("softmax", _cast(Op("add", _SCORES, Any("mask")), "up"), axis=-1),
+    Op("fused:scaled_masked_softmax", Op("mul", Any("x"), Number("scale")), Any("mask")),
+)
 
 
 def _build_masked_softmax(m: Match) -> Fused | Skip | None:
     if m["x"].shape is None or m["mask"].shape is None or len(m["mask"].shape) > len(m["x"].shape):
         return None
-    scale = m.number("scale") if "scale" in m else 1.0
+    scale = (m.number("scale") if "scale" in m else 1.0) * m.root.attributes.get("scale", 1.0)
     if not m["mask"].shape or any(
         s not in (1, w) for s, w in zip(m["mask"].shape[::-1], m["x"].shape[::-1], strict=False)
     ):
@@ -572,4 +575,15 @@ def _rows() -> Iterator[Row]:
     yield Row("softmax", "softmax", Op("softmax", Any("x")), _build_softmax)
 
 
+def _itself(m: Match) -> Fused:
+    return Fused(m.root.op.removeprefix("fused:"), m.root.inputs, {0: m.root}, dict(m.root.attributes))
+
+
 PATTERNS: tuple[Row, ...] = tuple(_rows())
+
+# Operators of this package that are in a graph already, and may become one with the products in front of them.
+PRESENT = (
+    Row("SwiGLU", "silu_mul", Op("fused:silu_mul", Any("gate"), Any("up")), _itself, "O3"),
+    Row("GeGLU", "gelu_mul", Op("fused:gelu_mul", Any("gate"), Any("up")), _itself, "O3"),
+    Row("rotary embedding", "rotary_embedding", Op("fused:rotary_embedding", _X, _COS, _SIN), _itself, "O3"),
+)
