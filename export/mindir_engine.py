@@ -86,6 +86,7 @@ def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], 
     places = {id(item): graph.place_of(item) for item in found}
     packed = pack(model, graph.proto, graph.graph, found) if joins else {}
     candidates, found = found, [item for item in found if item.row not in present or id(item) in packed]
+    left = [place for place in left if place.row not in present]
     for item in found:
         notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
         report.entries.append(Entry(places[id(item)], item.row.name, "mindir", True, "; ".join(n for n in notes if n)))

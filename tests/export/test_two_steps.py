@@ -121,3 +121,16 @@ def test_a_gate_of_half_the_layers_stays(tmp_path):
     report = optimize_mindir(path, tmp_path / "same.mindir", level="O3")
     assert operators(tmp_path / "same.mindir") == {"SiluMul": 1}
     assert not report.entries
+
+
+def test_where_shapes_are_not_known_nothing_is_reported(fused, tmp_path):
+    """What is in the file already is no place that somebody could want to be replaced."""
+    model = read_model(fused, "test")
+    for node in model.graph.node:
+        for attribute in [a for a in node.attribute if a.name == "shape"]:
+            node.attribute.remove(attribute)
+    (tmp_path / "bare.mindir").write_bytes(model.SerializeToString())
+    before = operators(tmp_path / "bare.mindir")
+    report = optimize_mindir(tmp_path / "bare.mindir", tmp_path / "same.mindir", level="O3")
+    assert operators(tmp_path / "same.mindir") == before
+    assert not {e.pattern for e in report.entries} & {"SwiGLU", "rotary embedding"}
