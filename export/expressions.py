@@ -262,7 +262,8 @@ def _custom(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     spec = registry.signature(name)
     known = {a.name: node.attributes[a.name] for a in spec.attributes if a.name in node.attributes}
     several = "tuple:" if len(spec.outputs) > 1 else ""
-    return Expr(f"{several}fused:{name}", tuple(inputs), known, node)
+    # On an NPU the attributes are inputs, too.
+    return Expr(f"{several}fused:{name}", tuple(inputs[: len(spec.inputs)]), known, node)
 
 
 def _split(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:

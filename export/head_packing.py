@@ -179,9 +179,19 @@ def _table(node: Node) -> Node | None:
     """The table of a rotary embedding without the axis of heads."""
     if len(node.shape or ()) == 2:
         return node
-    if node.kind == "ExpandDims" and len(node.inputs[0].shape or ()) == 3 and node.inputs[1].value in (1, -3):
-        return node.inputs[0]
-    return None
+    if not node.inputs or len(node.inputs[0].shape or ()) != 3:
+        return None
+    expands = node.kind == "ExpandDims" and node.inputs[1].value in (1, -3)
+    return node.inputs[0] if expands or _puts_axis_of_heads(node) else None
+
+
+def _puts_axis_of_heads(node: Node) -> bool:
+    """Whether a reshape does, as far as sizes are known: one that is open follows from the others."""
+    before, after = node.inputs[0].shape, node.shape
+    if node.kind != "Reshape" or before is None or after is None or len(after) != 4 or after[1] != 1:
+        return False
+    pairs = list(zip(before, (after[0], *after[2:]), strict=True))
+    return all(a == b or -1 in (a, b) for a, b in pairs) and sum(-1 in pair for pair in pairs) <= 1
 
 
 def _depends(nodes: Iterable[Node], others: Iterable[Node]) -> bool:

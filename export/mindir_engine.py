@@ -79,24 +79,22 @@ def optimize_mindir(
 
 def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
     """Put fused operators into one graph."""
+    found, left = find(graph.graph, patterns, report.level)
     joins = report.level == "O3"
     wanted = {row.op for row in patterns}
-    present = [row for row in PRESENT if joins and row.op in wanted]
-    found, left = find(graph.graph, [*patterns, *present], report.level)
-    places = {id(item): graph.place_of(item) for item in found}
-    packed = pack(model, graph.proto, graph.graph, found) if joins else {}
-    candidates, found = found, [item for item in found if item.row not in present or id(item) in packed]
-    left = [place for place in left if place.row not in present]
+    present, _ = find(graph.graph, [row for row in PRESENT if joins and row.op in wanted], report.level)
+    places = {id(item): graph.place_of(item) for item in [*found, *present]}
+    packed = pack(model, graph.proto, graph.graph, [*found, *present]) if joins else {}
+    found += [item for item in present if id(item) in packed]
     for item in found:
         notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
         report.entries.append(Entry(places[id(item)], item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
     for place in left:
         report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
-    report.add_graph(graph.name, graph.graph, found)
-    if joins:
-        entries, done = pack_heads(graph, candidates)
-        report.entries += entries
-        found = [item for item in found if id(item) not in done]
+    entries, done = pack_heads(graph, [*found, *present]) if joins else ([], set())
+    report.entries += entries
+    report.add_graph(graph.name, graph.graph, [*found, *(item for item in present if id(item) in done)])
+    found = [item for item in found if id(item) not in done]
     if found:
         graph.replace(found, packed)
 

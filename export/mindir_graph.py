@@ -19,7 +19,7 @@ from ms_ascend_ops.export.find import Found, Place
 from ms_ascend_ops.export.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.model import graphs
 from ms_ascend_ops.export.packing import PACKED_OPS, Packed
-from ms_ascend_ops.export.retarget import write_fused
+from ms_ascend_ops.export.retarget import read_fused, write_fused
 from ms_ascend_ops.export.writes import Writes
 
 from ms_ascend_ops import registry
@@ -95,6 +95,17 @@ def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
     return None, ""
 
 
+def _attributes(primitive: PrimitiveProto) -> dict[str, Any]:
+    """The attributes of a primitive. An operator of this package has its name and its own; others have no such name."""
+    if primitive.op_type != "Custom":
+        return {attribute.name: _decode(attribute) for attribute in primitive.attribute}
+    try:
+        signature, attributes = read_fused(primitive)
+    except ValueError:
+        return {}
+    return {"reg_op_name": signature.entry, **attributes}
+
+
 def _layer(parameter: Node) -> str:
     return str(parameter.name.rpartition(".")[0] or parameter.name)
 
@@ -142,7 +153,7 @@ class _File:
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.primitives = {p.name: p for p in model.primitives}
-        self.attributes = {p.name: {a.name: _decode(a) for a in p.attribute} for p in model.primitives}
+        self.attributes = {p.name: _attributes(p) for p in model.primitives}
         self.shared = _used_by_several(graphs(model))
         self.writes = Writes(model)
         self.names = {name for proto in graphs(model) for name in _own(proto)}

@@ -49,7 +49,8 @@ class Skip:
 
 def _typed(value: float) -> float:
     """A number as somebody typed it: the shortest that is the same in float32."""
-    return float(str(np.float32(value)))
+    with np.errstate(over="ignore"):
+        return float(str(np.float32(value)))
 
 
 class Match:
@@ -541,7 +542,9 @@ _MASKED_SOFTMAX = OneOf(
 def _build_masked_softmax(m: Match) -> Fused | Skip | None:
     if m["x"].shape is None or m["mask"].shape is None or len(m["mask"].shape) > len(m["x"].shape):
         return None
-    scale = (m.number("scale") if "scale" in m else 1.0) * m.root.attributes.get("scale", 1.0)
+    if m.root.op.startswith("fused:") and m.root.attributes.get("scale") != 1.0:
+        return None  # the product of two factors is rounded
+    scale = m.number("scale") if "scale" in m else 1.0
     if not m["mask"].shape or any(
         s not in (1, w) for s, w in zip(m["mask"].shape[::-1], m["x"].shape[::-1], strict=False)
     ):

@@ -6,12 +6,15 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
+from mindspore.train.mind_ir_pb2 import AttributeProto
 from ms_ascend_ops.export.mindir_graph import graphs_of
 from ms_ascend_ops.export.model import read_model
+from ms_ascend_ops.export.retarget import retarget
 
 from examples import llama
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused_ops
+from tests.fake_npu import all_signatures, install, npu  # noqa: F401
 
 CONFIG = llama.LlamaConfig(
     hidden_size=32,
@@ -27,7 +30,7 @@ OPERATORS = {"AddRmsNorm": 4, "QkvRotaryEmbedding": 2, "RmsNorm": 1, "ScaledMask
 def operators(path):
     """How often the file has each operator of ours."""
     nodes = [node for graph in graphs_of(read_model(path, "test")) for node in graph.graph.nodes]
-    return Counter(str(node.attributes["reg_op_name"]) for node in nodes if node.kind == "Custom")
+    return Counter(node.attributes["reg_op_name"] for node in nodes if "reg_op_name" in node.attributes)
 
 
 @pytest.fixture(scope="module")
@@ -84,25 +87,113 @@ def test_a_second_time_changes_nothing(fused, tmp_path):
     assert operators(tmp_path / "again.mindir") == OPERATORS
 
 
-@pytest.mark.parametrize(("inner", "outer"), [(1.0, 0.25), (0.5, 3.0)])
-def test_a_factor_in_front_of_a_fused_softmax_becomes_part_of_it(inner, outer, tmp_path):
-    class Scores(nn.Cell):
-        def construct(self, x, mask):
-            return fused_ops.scaled_masked_softmax((x * outer).reshape(2, 2, 3, 5), mask, inner)
+class Scores(nn.Cell):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
 
+    def construct(self, x, mask):
+        return fused_ops.scaled_masked_softmax((x * 0.3).reshape(2, 2, 3, 5), mask, self.scale)
+
+
+def scores(scale, folder):
     random = np.random.default_rng(1)
-    x, mask = (Tensor(random.standard_normal(shape).astype(np.float32)) for shape in ((4, 3, 5), (3, 5)))
-    path = export_mindir(Scores(), x, mask, path=tmp_path / "scores")
+    inputs = [Tensor(random.standard_normal(shape).astype(np.float32)) for shape in ((4, 3, 5), (3, 5))]
+    return export_mindir(Scores(scale), *inputs, path=folder / "scores"), inputs
+
+
+def test_a_factor_in_front_of_a_fused_softmax_becomes_part_of_it(tmp_path):
+    path, (x, mask) = scores(1.0, tmp_path)
     report = optimize_mindir(path, tmp_path / "fewer.mindir", level="O1")
-    assert [e.text for e in report.replaced] == [
-        f"scale {inner * outer:g}; a row that is masked as a whole gives zeros"
-    ]
+    assert [e.text for e in report.replaced] == ["scale 0.3; a row that is masked as a whole gives zeros"]
     (graph,) = graphs_of(read_model(tmp_path / "fewer.mindir", "test"))
     assert not {n.kind for n in graph.graph.nodes} & {"Mul", "Muls"}
-    expected = ops.softmax(x.reshape(2, 2, 3, 5) * (inner * outer) + mask, -1)
-    np.testing.assert_allclose(
-        load(tmp_path / "fewer.mindir")(x, mask).asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-6
-    )
+    expected = ops.softmax(x.reshape(2, 2, 3, 5) * 0.3 + mask, -1)
+    output = load(tmp_path / "fewer.mindir")(x, mask)
+    np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_two_factors_stay(tmp_path):
+    """Their product would be rounded, and large scores with it."""
+    path, _ = scores(0.7, tmp_path)
+    assert not optimize_mindir(path, tmp_path / "same.mindir", level="O3").entries
+
+
+def test_a_file_in_the_form_of_an_npu(fused, ids, stock, npu, monkeypatch, tmp_path):  # noqa: F811
+    install(npu, all_signatures())
+    model = read_model(fused, "test")
+    retarget(model, "network")
+    monkeypatch.undo()
+    (tmp_path / "npu.mindir").write_bytes(model.SerializeToString())
+    optimize_mindir(tmp_path / "npu.mindir", tmp_path / "joined.mindir", level="O3")
+    assert operators(tmp_path / "joined.mindir") == OPERATORS
+    expected, output = load(stock)(ids)[0], load(tmp_path / "joined.mindir")(ids)[0]
+    np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def other_version(attribute):
+    if attribute.name == "op_version":
+        attribute.i = 99
+
+
+def other_library(attribute):
+    if attribute.name == "func_name":
+        attribute.s = b"/elsewhere/libtheirs.so:" + attribute.s.rpartition(b":")[2]
+
+
+def no_number(attribute):
+    if attribute.name in ("scale", "rotary_dim"):
+        attribute.type, attribute.s = AttributeProto.STRING, b"1"
+
+
+def no_name(attribute):
+    if attribute.name in ("scale", "mode", "seq_axis"):
+        attribute.name = "somebody's"
+
+
+@pytest.mark.parametrize("change", [other_version, other_library, no_number, no_name])
+def test_operators_that_load_would_refuse_stay(fused, change, tmp_path):
+    model = read_model(fused, "test")
+    for primitive in model.primitives:
+        for attribute in primitive.attribute if primitive.op_type == "Custom" else ():
+            change(attribute)
+    (tmp_path / "changed.mindir").write_bytes(model.SerializeToString())
+    optimize_mindir(tmp_path / "changed.mindir", tmp_path / "same.mindir", level="O3")
+    assert "QkvRotaryEmbedding" not in operators(tmp_path / "same.mindir")
+
+
+def test_places_that_stay_are_reported_behind_our_operators(tmp_path):
+    class Norm(nn.Cell):
+        def construct(self, gate, up):
+            y = fused_ops.silu_mul(gate, up)
+            return y * ops.rsqrt((y * y).mean(-1, keep_dims=True))
+
+    x = Tensor(np.random.default_rng(3).standard_normal((3, 8)).astype(np.float32))
+    path = export_mindir(Norm(), x, x, path=tmp_path / "norm")
+    for level in ("O2", "O3"):
+        report = optimize_mindir(path, tmp_path / "same.mindir", level=level)
+        assert [(e.pattern, e.replaced) for e in report.entries] == [("RMSNorm", False)]
+
+
+def test_tables_of_each_sequence(tmp_path):
+    class Heads(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (nn.Dense(16, 16, has_bias=False) for _ in range(3))
+
+        def construct(self, x, cos, sin):
+            q, k, v = (layer(x).reshape(2, 3, 4, 4).swapaxes(1, 2) for layer in (self.q, self.k, self.v))
+            q, k = fused_ops.apply_rotary_pos_emb(q, k, cos, sin, layout="BNSD")
+            return q, k, v
+
+    random = np.random.default_rng(4)
+    inputs = [Tensor(random.standard_normal(shape).astype(np.float32)) for shape in ((2, 3, 16), (2, 3, 4), (2, 3, 4))]
+    net = Heads()
+    path = export_mindir(net, *inputs, path=tmp_path / "heads")
+    optimize_mindir(path, tmp_path / "joined.mindir", level="O3")
+    assert operators(tmp_path / "joined.mindir") == {"QkvRotaryEmbedding": 1}
+    for output, expected in zip(load(tmp_path / "joined.mindir")(*inputs), net(*inputs), strict=True):
+        np.testing.assert_allclose(output.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_gate_of_half_the_layers_stays(tmp_path):
