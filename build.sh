@@ -10,16 +10,19 @@ Usage: bash build.sh <command> [--portable] [arguments]
 Commands:
   demo      install into the environment, then run the main job (examples/demo.py)
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
+            test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
+            sanitize have it, too; --thorough --sample 7: one of 7 of those
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
   check     build the checked library (docs/kernel_tools.md) and run the kernel tests on that; arguments go to pytest;
-            check --mutations: seed bugs into the kernels and count how many are caught
+            check --mutations: seed bugs into the kernels and the host layer and count how many are caught; --only
+            TEXT: those with this text in their file or description
   portable  build for any machine of this architecture and run the kernel tests with each of its vector units, and count
             the instructions of the hot loops where valgrind is installed; arguments go to pytest
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
-            and the Python module on that; arguments go to pytest, e.g. --sample 7: of the cases of each kernel, one
-            of 7
+            and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
+            case of each shape
   compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
             what is needed for that
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
@@ -63,7 +66,7 @@ EOF
 }
 
 install_build_requirements() {
-    python -m pip install --quiet "setuptools>=64" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
+    python -m pip install --quiet "setuptools>=77" "cmake>=3.19" "pybind11>=2.12" "pyyaml>=6" "$@"
 }
 
 host() {
@@ -99,11 +102,11 @@ stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     compile "$name"
     python -m pip install --quiet "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
-        "click>=8.1" "llvmlite>=0.45"
+        "click>=8.1" "llvmlite>=0.45,<0.51"
     rm -rf "$stage"
     mkdir -p "$stage"
     cp -r pyproject.toml ms_ascend_ops tests "$stage"
-    cp -r benchmarks cells export "$stage/ms_ascend_ops"  # as an installation has them
+    cp -r benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
     rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
     cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
@@ -145,7 +148,8 @@ sanitize() {
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
         UBSAN_OPTIONS=print_stacktrace=1 \
         run_pytest tests/kernels/test_*.py tests/kernels/host tests/ms_ascend_ops/test_native.py \
-        tests/ms_ascend_ops/test_direct.py -m "not slow" "$@"
+        tests/ms_ascend_ops/test_grammar.py tests/ms_ascend_ops/test_shapes.py tests/ms_ascend_ops/test_direct.py \
+        -m "not slow" "$@"
 }
 
 cann_project() {
@@ -159,13 +163,32 @@ test_npu() {
     python -m tests.npu "$@"
 }
 
+# Runs a command whose output nobody needs unless it fails.
+logged() {
+    local log="$PWD/build/$1.log"
+    shift
+    mkdir -p build
+    if ! "$@" > "$log" 2>&1; then
+        tail -n 25 "$log" >&2
+        echo "build.sh: this failed: $*" >&2
+        echo "build.sh: all that it said is in $log" >&2
+        return 1
+    fi
+}
+
+install_editable() {
+    echo "Building, and installing this folder into the environment as an editable package (it runs from this folder);"
+    echo "the first time this takes a minute or two."
+    logged install python -m pip install --editable ".[$1]"
+}
+
 demo() {
-    python -m pip install --quiet --editable ".[demo]"
+    install_editable demo
     python examples/demo.py "$@"
 }
 
 bench() {
-    python -m pip install --quiet --editable ".[bench]"
+    install_editable bench
     python -m ms_ascend_ops bench "$@"
 }
 
@@ -175,8 +198,12 @@ check() {
     export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
     stage check
     if [ "${1:-}" = --mutations ]; then
-        python -m tests.kernels.checked.mutate "${@:2}"
-        return
+        local missed=0
+        python -m tests.kernels.checked.mutate "${@:2}" || missed=1
+        cd "$MS_ASCEND_OPS_SOURCE"
+        host
+        env -u MS_ASCEND_OPS_WRONG_KERNELS python -m tests.kernels.host.mutate "${@:2}" || missed=1
+        return "$missed"
     fi
     rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
@@ -184,14 +211,24 @@ check() {
     echo "Notes (performance, options of the compiler): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
+# mypy sees cells/, export/ and the others by links where an installation has them.
+check_types() {
+    local folder
+    mkdir -p build/installed/ms_ascend_ops
+    for folder in benchmarks cells export samples; do
+        ln -sfn "$PWD/$folder" "build/installed/ms_ascend_ops/$folder"
+    done
+    mypy
+}
+
 run_tests() {
-    # Built with what the tests build with: no second environment for that. A setuptools before 70.1 needs wheel.
-    install_build_requirements wheel
+    # Built with what the tests build with: no second environment for that.
+    install_build_requirements
     python -m pip install --quiet --no-build-isolation --editable ".[demo,test]"
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
-    mypy
+    check_types
     run_pytest "$@"
 }
 
@@ -206,6 +243,7 @@ command="${1:-}"
 arguments=()
 for argument in "$@"; do
     case "$argument" in
+        --thorough) arguments+=(--cases all) ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;

@@ -1,21 +1,34 @@
 """Builds the kernel library and the Python module with CMake. Everything else stands in pyproject.toml."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 SOURCE = Path(__file__).resolve().parent
 PORTABLE = os.environ.get("MS_ASCEND_OPS_PORTABLE", "0") not in ("", "0")
 BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if PORTABLE else ''}"
+# How a message of the compiler, the linker, CMake or kernels/codegen begins that says what is wrong.
+FAULT = re.compile(r"\berror: |undefined reference|^CMake Error")
 
 
 def cmake(*arguments: object) -> None:
-    """Run CMake."""
-    subprocess.run(["cmake", *map(str, arguments)], check=True)
+    """Run CMake. If it fails, the last line says why: behind the first fault come those that follow from it."""
+    command, environment = ["cmake", *map(str, arguments)], {**os.environ, "LC_ALL": "C"}  # the words of FAULT
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    faults = []
+    with subprocess.Popen(command, env=environment, **piped) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if FAULT.search(line):
+                faults.append(line.strip().removeprefix("error: "))
+    if process.returncode:
+        raise CompileError(f"the build failed: {faults[0] if faults else f'cmake ended with {process.returncode}'}")
 
 
 class CMakeBuild(build_ext):

@@ -14,9 +14,9 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.benchmarks.cases import Case
-from ms_ascend_ops.benchmarks.operators import operator
-from ms_ascend_ops.benchmarks.providers.mindspore import Forward, arguments, flat
+from ms_ascend_ops.samples.cases import Case
+from ms_ascend_ops.samples.network import Forward, arguments, flat
+from ms_ascend_ops.samples.operators import operator
 
 __all__ = ["MODES", "CallCost", "measure", "start_up"]
 
@@ -25,7 +25,7 @@ MODES = ("PyNative", "gradient", "graph")
 
 @dataclass(frozen=True)
 class CallCost:
-    """Medians over alternating turns, of the mean of a turn."""
+    """Medians over alternating rounds, of the mean of a round."""
 
     operator: str
     mode: str
@@ -38,16 +38,16 @@ class CallCost:
         return self.us / self.add_us
 
 
-class _Network(nn.Cell):
+class _Network(nn.Cell):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]):
         super().__init__()
         self.function = function
 
-    def construct(self, *tensors):
+    def construct(self, *tensors):  # type: ignore[no-untyped-def]
         return self.function(*tensors)
 
 
-def _add(*tensors):
+def _add(*tensors):  # type: ignore[no-untyped-def]
     return ops.add(tensors[0], tensors[0])
 
 
@@ -58,7 +58,7 @@ def _called(case: Case) -> Callable[..., Any]:
         return function
     attributes = arguments(function, case)
 
-    def called(*tensors):
+    def called(*tensors):  # type: ignore[no-untyped-def]
         return function(*tensors, *attributes)
 
     return called

@@ -54,7 +54,7 @@ def read(path: Path) -> dict[str, Any]:
         ValueError: it is none.
     """
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         _times(run)
         run["machine"]["cpu"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

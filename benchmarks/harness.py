@@ -1,4 +1,4 @@
-"""Measures providers in turn, after it has checked that they compute the same."""
+"""Measures providers, alternating, after it has checked that they compute the same."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import PROVIDERS, REFERENCE, Prepared
+from ms_ascend_ops.samples.cases import Case
+from numpy.typing import NDArray
 
 from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.library import native
@@ -137,7 +138,7 @@ def repeat(run: Callable[[], Any], seconds: float, calls: int = 1) -> list[float
     return times
 
 
-def _check(prepared: Prepared, reference: list[np.ndarray] | None, case: Case) -> list[np.ndarray]:
+def _check(prepared: Prepared, reference: list[NDArray[Any]] | None, case: Case) -> list[NDArray[Any]]:
     """The results of one call, as float32; they must be those of `reference`."""
     prepared.begin()
     results = [np.asarray(values, np.float32) for values in prepared.results(prepared.run())]

@@ -79,7 +79,8 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     largest = max((size, copy.median) for size, copy in copies if copy is not None)
     bandwidth = largest[0] / largest[1]
     figure, axis = pyplot.subplots(figsize=(9, 6), layout="constrained")
-    intensities = [outcome.case.flops / outcome.case.bytes for outcome, _ in drawn]
+    flops = [outcome.case.flops or 0.0 for outcome, _ in drawn]  # of those that say so
+    intensities = [count / outcome.case.bytes for count, (outcome, _) in zip(flops, drawn, strict=True)]
     x = np.geomspace(min(intensities) / 3, max(*intensities, peak / bandwidth) * 3, 200)
     axis.loglog(x, np.minimum(x * bandwidth, peak) / 1e9, color="black", linewidth=1.2)
     axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), va="bottom")
@@ -87,8 +88,8 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     titles = list(panels([outcome for outcome, _ in drawn]))
     colors = pyplot.get_cmap("tab20")
     seen: set[str] = set()
-    for (outcome, ours), intensity in zip(drawn, intensities, strict=True):
-        title, rate = outcome.case.panel, outcome.case.flops / 1e9
+    for (outcome, ours), count, intensity in zip(drawn, flops, intensities, strict=True):
+        title, rate = outcome.case.panel, count / 1e9
         others = [name for name in outcome.results if name in PROVIDERS and name not in (*COPIES, REFERENCE)]
         rival = outcome.fastest([name for name in others if name not in ("mindspore", "pynative")])
         color = colors(titles.index(title) % 20)

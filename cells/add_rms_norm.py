@@ -19,7 +19,7 @@ class AddRMSNorm(RMSNormCell):  # type: ignore[misc]
 
     Args:
         hidden_size: size of the last axis, as an int or a shape of one int.
-        eps: added to the mean square, inside the root; > 0.
+        epsilon: added to the mean square, inside the root; > 0. `eps` is another name of it.
         scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.add_rms_norm`.
         param_init: initial weight: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
             the layer's weight itself, with its name.
@@ -45,5 +45,5 @@ class AddRMSNorm(RMSNormCell):  # type: ignore[misc]
     op = "add_rms_norm"
 
     def construct(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
-        y, _, x = add_rms_norm(x1, x2, self.weight, self.eps, self.scheme)
+        y, _, x = add_rms_norm(x1, x2, self.weight, self.epsilon, self.scheme)
         return y, x

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mindspore as ms
 from mindspore import Tensor, nn
-from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
+from ms_ascend_ops.cells.parameters import Init, eps_or_epsilon, make_parameter, one_size
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.group_norm import group_norm
@@ -21,7 +21,7 @@ class GroupNorm(nn.Cell):  # type: ignore[misc]
     Args:
         num_groups: number of groups, a divisor of num_channels.
         num_channels: size of the channel axis.
-        eps: added to the variance, inside the root; > 0.
+        epsilon: added to the variance, inside the root; > 0. `eps` is another name of it.
         affine: whether gamma and beta are trained.
         gamma_init: initial gamma: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
             the layer's gamma itself, with its name.
@@ -45,11 +45,12 @@ class GroupNorm(nn.Cell):  # type: ignore[misc]
     Source: Wu and He, Group Normalization, 2018.
     """
 
+    @eps_or_epsilon  # type: ignore[untyped-decorator]
     def __init__(
         self,
         num_groups: int,
         num_channels: int,
-        eps: float = 1e-5,
+        epsilon: float = 1e-5,
         affine: bool = True,
         gamma_init: Init = "ones",
         beta_init: Init = "zeros",
@@ -67,7 +68,7 @@ class GroupNorm(nn.Cell):  # type: ignore[misc]
             )
         if not isinstance(affine, bool):
             raise TypeError(f"GroupNorm: affine must be a bool, got {type(affine).__name__}")
-        self.eps = signature.attribute("epsilon").check("GroupNorm", eps, "eps")
+        self.epsilon = signature.attribute("epsilon").check("GroupNorm", epsilon)
         self.activation = signature.attribute("activation").check("GroupNorm", activation)
         self.data_format = signature.attribute("data_format").check("GroupNorm", data_format)
         shape = (self.num_channels,)
@@ -78,8 +79,8 @@ class GroupNorm(nn.Cell):  # type: ignore[misc]
             self.beta.requires_grad = False
 
     def construct(self, x: Tensor) -> Tensor:
-        return group_norm(x, self.gamma, self.beta, self.num_groups, self.eps, self.activation, self.data_format)[0]
+        return group_norm(x, self.gamma, self.beta, self.num_groups, self.epsilon, self.activation, self.data_format)[0]
 
     def extend_repr(self) -> str:
         form = f"activation='{self.activation}', data_format='{self.data_format}'"
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {form}"
+        return f"{self.num_groups}, {self.num_channels}, epsilon={self.epsilon}, {form}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.cells.parameters import Init, make_parameter
+from ms_ascend_ops.cells.parameters import Init, eps_or_epsilon, make_parameter
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.layer_norm import layer_norm
@@ -27,7 +27,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         gamma_init: initial gamma: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
             the layer's gamma itself, with its name.
         beta_init: initial beta, as gamma_init.
-        epsilon: added to the variance, inside the root; > 0.
+        epsilon: added to the variance, inside the root; > 0. `eps` is another name of it.
         dtype: dtype of gamma and beta, unless Parameters are given.
 
     Inputs:
@@ -46,6 +46,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
     """
 
+    @eps_or_epsilon  # type: ignore[untyped-decorator]
     def __init__(
         self,
         normalized_shape: Sequence[int],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -10,10 +12,25 @@ import mindspore as ms
 from mindspore import Parameter, Tensor
 from mindspore.common.initializer import Initializer, initializer
 
-__all__ = ["Init", "make_parameter", "one_size"]
+__all__ = ["Init", "eps_or_epsilon", "make_parameter", "one_size"]
 
 # What an initial value may be: a value, the name of an initializer, an Initializer, a Tensor, or a Parameter.
 Init: TypeAlias = str | Number | Initializer | Tensor | Parameter
+
+
+def eps_or_epsilon(init: Callable[..., None]) -> Callable[..., None]:
+    """Let an `__init__` with the argument `epsilon` also take it as `eps`, PyTorch's name."""
+    position = list(inspect.signature(init).parameters).index("epsilon")  # self is 0
+
+    @wraps(init)
+    def renamed(self: Any, *arguments: Any, **named: Any) -> None:
+        if "eps" in named:
+            if "epsilon" in named or len(arguments) >= position:
+                raise TypeError(f"{type(self).__name__}: eps is another name of epsilon, got both")
+            named["epsilon"] = named.pop("eps")
+        init(self, *arguments, **named)
+
+    return renamed
 
 
 def make_parameter(

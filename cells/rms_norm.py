@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import mindspore as ms
 from mindspore import Tensor, nn
-from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
+from ms_ascend_ops.cells.parameters import Init, eps_or_epsilon, make_parameter, one_size
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.rms_norm import rms_norm
@@ -22,10 +22,11 @@ class RMSNormCell(nn.Cell):  # type: ignore[misc]
 
     op: str
 
+    @eps_or_epsilon  # type: ignore[untyped-decorator]
     def __init__(
         self,
         hidden_size: int | Sequence[int],
-        eps: float = 1e-6,
+        epsilon: float = 1e-6,
         scheme: str = "llama",
         param_init: Init = "ones",
         dtype: ms.dtype = ms.float32,
@@ -34,12 +35,12 @@ class RMSNormCell(nn.Cell):  # type: ignore[misc]
         layer = type(self).__name__
         signature = registry.signature(self.op)
         self.hidden_size = one_size(layer, "hidden_size", hidden_size)
-        self.eps = signature.attribute("epsilon").check(layer, eps, "eps")
+        self.epsilon = signature.attribute("epsilon").check(layer, epsilon)
         self.scheme = signature.attribute("scheme").check(layer, scheme)
         self.weight = make_parameter(layer, "param_init", param_init, (self.hidden_size,), dtype, "weight")
 
     def extend_repr(self) -> str:
-        return f"{self.hidden_size}, eps={self.eps}, scheme='{self.scheme}'"
+        return f"{self.hidden_size}, epsilon={self.epsilon}, scheme='{self.scheme}'"
 
 
 class RMSNorm(RMSNormCell):
@@ -50,7 +51,7 @@ class RMSNorm(RMSNormCell):
 
     Args:
         hidden_size: size of the last axis, as an int or a shape of one int.
-        eps: added to the mean square, inside the root; > 0.
+        epsilon: added to the mean square, inside the root; > 0. `eps` is another name of it.
         scheme: where half precision rounds: "llama" or "gemma" (which scales by 1 + weight); see `ops.rms_norm`.
         param_init: initial weight: a value, the name of an initializer, an Initializer or a Tensor. A Parameter becomes
             the layer's weight itself, with its name.
@@ -74,4 +75,4 @@ class RMSNorm(RMSNormCell):
     op = "rms_norm"
 
     def construct(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps, self.scheme)[0]
+        return rms_norm(x, self.weight, self.epsilon, self.scheme)[0]

@@ -84,7 +84,7 @@ def generate(network: Network, prompt: str, count: int, temperature: float, seed
 
 
 def compare(networks: dict[str, Network], rounds: int) -> dict[str, Any]:
-    """Prefill and decode speed of two networks in turn, so that both see the same machine; medians of `rounds`.
+    """Prefill and decode speed of two networks, alternating, so that both see the same machine; medians of `rounds`.
 
     Also the largest difference between scores: of the two networks, and of the two ways to decode.
     """

@@ -10,7 +10,7 @@ into the graph as a constant: there, nothing but the primitive is left. A dim th
 rules in C++ check it when the graph runs.
 
 On a CPU a primitive calls a function of the kernel library, which reads the attributes of the primitive; called by
-Python it takes the short road of direct.py. On Ascend it calls the aclnn function of the CANN package, which takes the
+Python it takes the fast path of direct.py. On Ascend it calls the aclnn function of the CANN package, which takes the
 attributes after the tensors; shapes and dtypes are inferred by the kernel library there, too.
 """
 
@@ -30,8 +30,8 @@ from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.direct import direct, recorded, recording, usable
-from ms_ascend_ops.library import library_path
-from ms_ascend_ops.shapes import infer_shapes, infer_types
+from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
+from ms_ascend_ops.library import check_built, library_path
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
 
@@ -51,8 +51,8 @@ _REMEMBERED = 4096
 Bprop = Callable[..., Any]
 
 # Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
-# ranks (-2,).
-ShapeCheck = Callable[[list[tuple[int, ...]], dict[str, Any]], None]
+# ranks (-2,); of optional inputs that are absent None.
+ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
@@ -61,7 +61,11 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`. `check` gets the tensors before they are used, and raises; on a CPU only.
+    It takes the tensors, then `constants`. Besides those of the operator `attributes` may have those that say whether
+    an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
+
+    On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
+    of it, where MindSpore makes the call.
     """
 
     def __init__(
@@ -69,18 +73,25 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         signature: registry.Signature,
         attributes: dict[str, Any],
         bprop: Callable[..., Any] | None,
-        check: Callable[..., None] | None = None,
+        check: ShapeCheck | None = None,
+        check_tensors: Callable[..., None] | None = None,
     ):
         target = device_target()
-        self.attributes = attributes
-        self._check = check or _accept
+        check_built(signature)
+        self._operator = signature.name
+        self.given = signature.given(attributes)
+        self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
+        self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
+        # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
+        self.constants = () if target == "CPU" else _constants(signature, attributes)
+        if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
+            bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
+        self._check_tensors = check_tensors
         self._recorded_bprop = bprop
-        self._direct = direct(signature, attributes, self._check) if target == "CPU" else None
+        self._direct = direct(signature, self.given, self.attributes, check) if target == "CPU" else None
         self.checks = self._direct is not None  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
-            # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
-            self.constants: tuple[Any, ...] = ()
             super().__init__(f"{library_path()}:{signature.entry}", func_type="aot", bprop=bprop)
             # ops.Custom derives these two from a reg_info, which a library function does not have.
             self.add_prim_attr("reg_op_name", signature.entry)
@@ -88,9 +99,6 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("multi_output", self.multi_output)
         elif target == "Ascend":
             ascend.check_package(signature, _soc())
-            self.constants = _constants(signature, attributes)
-            if bprop is not None and self.constants:
-                bprop = _with_constants(bprop, signature)
             function = f"{library_path()}:aclnn{signature.cann_type}"
             super().__init__(function, func_type="aot", bprop=bprop, reg_info=_reg_info(signature))
         else:
@@ -103,6 +111,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                     primitive.add_prim_attr("side_effect_mem", True)  # it stays between reads and writes of a Parameter
                 for attribute in signature.attributes:
                     primitive.add_prim_attr(attribute.node_name, attributes[attribute.name])
+                for presence in signature.presence:
+                    primitive.add_prim_attr(presence.name, attributes.get(presence.name, True))
 
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
@@ -111,10 +121,11 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 if not recording():
                     result = self._direct(*arguments)
                 elif self._recorded_bprop is not None:
-                    result = recorded(self._direct, self._recorded_bprop, arguments)
+                    result = recorded(self._operator, self._direct, self._recorded_bprop, arguments)
             if result is not None:
                 return result
-            self._check(*arguments)
+            if self._check_tensors is not None:
+                self._check_tensors(*arguments)
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -124,14 +135,21 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
 @ms.jit_class
 class _Applied:
-    """A function of tensors and constants as one of tensors, also inside a graph."""
+    """A function of some tensors and constants as one of all tensors, also inside a graph.
 
-    def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...]):
+    `taken`: the positions of those tensors, if they are not all.
+    """
+
+    def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...], taken: tuple[int, ...] | None = None):
         self.function = function
+        self.taken = taken
         self.constants = constants
         self.attributes = getattr(function, "attributes", {})
+        self.checks = getattr(function, "checks", False)
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
+        if self.taken is not None:
+            tensors = [tensors[i] for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
@@ -141,8 +159,10 @@ class _Applied:
 class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
-    Calling it takes the inputs of the operator, then its attributes in the order of the definition. `check` is for what
-    the shape rules cannot say.
+    Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
+    that is absent is None, here and in the call of the primitive, in `check`, and in the bprop, whose gradient of it is
+    not used. `check` is for what the shape rules cannot say. Without a gradient kernel the bprop may be `composed` of
+    other operators, by the attributes, which say what is absent as `has_<input>`.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -150,7 +170,13 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         RuntimeError: the operator is not there for this device target.
     """
 
-    def __init__(self, name: str, bprop: Bprop | None = None, check: ShapeCheck | None = None):
+    def __init__(
+        self,
+        name: str,
+        bprop: Bprop | None = None,
+        check: ShapeCheck | None = None,
+        composed: Callable[[dict[str, Any]], Bprop] | None = None,
+    ):
         super().__init__(f"select_{name}")
         # As ms.constexpr does: the result is a constant of the graph.
         self.set_const_prim(True)
@@ -158,6 +184,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self._operator = name
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
         self._bprop = bprop
+        self._composed = composed
         self._rule = check
         self._accepted: set[tuple[Any, ...]] = set()
 
@@ -170,22 +197,29 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def _count(self) -> int:
         return len(self.signature.inputs)
 
+    @cached_property
+    def _optional(self) -> tuple[tuple[int, str], ...]:
+        return tuple((i, tensor.name) for i, tensor in enumerate(self.signature.inputs) if tensor.optional)
+
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
         attributes = arguments[self._count :]
-        primitive = self._primitive(attributes)
+        absent = self._absent(arguments, _is_none) if self._optional else ()
+        primitive = self._primitive(absent, attributes)
         if not getattr(primitive, "checks", False):
-            self._check_tensors(attributes, *arguments[: self._count])
+            self._check_tensors(attributes, self.signature.inputs, *arguments[: self._count])
         return primitive
 
     def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:
         tensors, attributes = arguments[: self._count], arguments[self._count :]
+        absent = self._absent(tensors, _is_none_in_graph)
         for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
-            if not isinstance(tensor["dtype"], ms.dtype.TensorType):
+            if not isinstance(tensor["dtype"], ms.dtype.TensorType) and spec.name not in absent:
                 raise self._not_a_tensor(spec.name, str(tensor["dtype"]))
         values = tuple(attribute["value"] for attribute in attributes)
-        primitive = self._primitive(values)
-        dtypes = [str(tensor["dtype"].element_type()) for tensor in tensors]
-        self._check([tuple(tensor["shape"]) for tensor in tensors], dtypes, values)
+        primitive = self._primitive(absent, values)
+        given = [None if s.name in absent else t for s, t in zip(self.signature.inputs, tensors, strict=True)]
+        dtypes = [None if tensor is None else str(tensor["dtype"].element_type()) for tensor in given]
+        self._check([None if tensor is None else tuple(tensor["shape"]) for tensor in given], dtypes, values)
         return {"dtype": None, "shape": None, "value": primitive}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Selector:
@@ -196,18 +230,26 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
     def _attributes(self, values: tuple[Any, ...]) -> dict[str, Any]:
         names = [attribute.name for attribute in self.signature.attributes]
+        if len(values) != len(names):
+            raise TypeError(
+                f"{self.signature.name}: the definition has {self._count} inputs and {len(names)} attributes "
+                f"({', '.join(names)}), the function gives {self._count + len(values)} values"
+            )
         return self.signature.check_attributes(dict(zip(names, values, strict=True)))
 
-    def _primitive(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
+    def _absent(self, tensors: tuple[Any, ...], is_absent: Callable[[Any], bool]) -> tuple[str, ...]:
+        return tuple(name for i, name in self._optional if is_absent(tensors[i]))
+
+    def _primitive(self, absent: tuple[str, ...], attributes: tuple[Any, ...]) -> Callable[..., Any]:
         target = device_target()
         preferred = ascend.preference(self.signature.name) if target == "Ascend" else "ours"
         try:
-            return self._made(target, preferred, *attributes)
+            return self._made(target, preferred, absent, *attributes)
         except TypeError:
             self._attributes(attributes)  # a value that cannot be hashed has a wrong type: says which
             raise
 
-    def _make(self, target: str, preferred: str, *values: Any) -> Callable[..., Any]:
+    def _make(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Callable[..., Any]:
         attributes = self._attributes(values)
         if target == "Ascend":
             choice = ascend.chosen_implementation(self.signature.name, attributes, target)
@@ -216,24 +258,35 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
                 return _twin(self.signature.name, attributes)
         bprop = self._bprop
         gradient = registry.op_spec(self.signature.name).gradient
+        presence = {f"has_{name}": False for name in absent}
         if bprop is not None and gradient is not None:
-            bprop = bprop(kernel(gradient.name, **attributes))
-        return _applied(FusedPrimitive(self.signature, attributes, bprop, partial(self._check_tensors, values)))
+            bprop = bprop(kernel(gradient.name, **attributes, **presence))
+        if self._composed is not None:
+            bprop = self._composed(attributes | {f"has_{name}": name not in absent for _, name in self._optional})
+        given = self.signature.given(presence)
+        check_tensors = partial(self._check_tensors, values, given)
+        return _applied(
+            self.signature,
+            FusedPrimitive(self.signature, attributes | presence, bprop, self._rule, check_tensors),
+        )
 
-    def _check_tensors(self, attributes: tuple[Any, ...], *tensors: Any) -> None:
+    def _check_tensors(self, attributes: tuple[Any, ...], given: tuple[registry.TensorSpec, ...], *some: Any) -> None:
+        by_name = {spec.name: tensor for spec, tensor in zip(given, some, strict=True)}
+        tensors = [by_name.get(spec.name) for spec in self.signature.inputs]
         for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
-            if not isinstance(tensor, Tensor):
+            if not isinstance(tensor, Tensor) and not (spec.optional and tensor is None):
                 raise self._not_a_tensor(spec.name, type(tensor).__name__)
         # The rules are interpreted once for each combination.
-        key = (attributes, *[(tensor.shape, tensor.dtype) for tensor in tensors])
+        forms = [(None, None) if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors]
+        key = (attributes, *forms)
         if key not in self._accepted:
-            self._check([tensor.shape for tensor in tensors], [str(tensor.dtype) for tensor in tensors], attributes)
+            self._check([shape for shape, _ in forms], [dtype and str(dtype) for _, dtype in forms], attributes)
             if len(self._accepted) >= _REMEMBERED:
                 self._accepted.clear()
             self._accepted.add(key)
 
-    def _check(self, shapes: list[tuple[int, ...]], dtypes: list[str], attributes: tuple[Any, ...]) -> None:
-        infer_types(self.signature, [dtype.lower() for dtype in dtypes])
+    def _check(self, shapes: list[MaybeShape], dtypes: list[str | None], attributes: tuple[Any, ...]) -> None:
+        infer_types(self.signature, [dtype and dtype.lower() for dtype in dtypes])
         values = self._attributes(attributes)
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
@@ -264,7 +317,7 @@ by_python = _ByPython()
 def kernel(name: str, **attributes: Any) -> Callable[..., Any]:
     """A kernel, for a bprop: takes its tensors, which are not checked; its attributes are `.attributes`."""
     signature = registry.signature(name)
-    return _applied(FusedPrimitive(signature, signature.check_attributes(attributes), None))
+    return _applied(signature, FusedPrimitive(signature, attributes | signature.check_attributes(attributes), None))
 
 
 def device_target() -> str:
@@ -275,12 +328,19 @@ def device_target() -> str:
 _get_param = MSContext.get_instance().get_param
 
 
-def _accept(*tensors: Any) -> None:
-    """For a kernel that is only called with what an operator made."""
+def _is_none(tensor: Any) -> bool:
+    return tensor is None
 
 
-def _applied(primitive: FusedPrimitive) -> Callable[..., Any]:
-    return _Applied(primitive, primitive.constants) if primitive.constants else primitive
+def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
+    return tensor["value"] is None and not isinstance(tensor["dtype"], ms.dtype.TensorType)
+
+
+def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
+    taken = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in primitive.takes)
+    if not primitive.constants and len(taken) == len(signature.inputs):
+        return primitive
+    return _Applied(primitive, primitive.constants, taken)
 
 
 def _soc() -> str:
@@ -302,7 +362,7 @@ def _reg_info(signature: registry.Signature) -> dict[str, Any]:
     """What MindSpore wants to know of an aclnn operator: names, dtypes, and the types of the attributes."""
     info = ops.CustomRegOp(signature.cann_type)
     for index, tensor in enumerate(signature.inputs):
-        info.input(index, tensor.name, "required")
+        info.input(index, tensor.name, "optional" if tensor.optional else "required")
     for index, tensor in enumerate(signature.outputs):
         info.output(index, tensor.name, "required")
     for attribute in signature.attributes:
@@ -315,20 +375,30 @@ def _reg_info(signature: registry.Signature) -> dict[str, Any]:
     return result
 
 
-def _with_constants(bprop: Callable[..., Any], signature: registry.Signature) -> Callable[..., Any]:
-    """A bprop for a primitive that also takes constants, which have no gradient.
+def _bprop_of_node(
+    bprop: Callable[..., Any],
+    signature: registry.Signature,
+    given: tuple[registry.TensorSpec, ...],
+    takes: tuple[str, ...],
+    constants: int,
+) -> Callable[..., Any]:
+    """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
-    tensors = [f"x{i}" for i in range(len(signature.inputs))]
-    constants = [f"c{i}" for i in range(len(signature.attributes))]
+    names = [f"x{i}" for i in range(len(signature.inputs))]
+    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor.name in takes]
+    parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
+    passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
+    gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
     source = (
         "def make(original):\n"
-        f"    def bprop({', '.join([*tensors, *constants, 'out', 'dout'])}):\n"
-        f"        return original({', '.join([*tensors, 'out', 'dout'])}) + ({'0, ' * len(constants)})\n"
+        f"    def bprop({', '.join(parameters)}):\n"
+        f"        dx = original({', '.join([*passed, 'out', 'dout'])})\n"
+        f"        return ({', '.join([*gradients, *['0'] * constants])},)\n"
         "    return bprop\n"
     )
-    name = f"<bprop of {signature.name}>"
+    name = f"<bprop of {signature.name}({', '.join(passed)})>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, name, "exec"), scope)

@@ -1,13 +1,13 @@
-"""The short road of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
+"""The fast path of a call in PyNative on a CPU: from the tensors to the kernel library, past `ops.Custom`.
 
 MindSpore takes a call of an `ops.Custom` through the compilation of a graph of one node, shape inference in the library
 included. Here the library runs on the memory of the tensors, once MindSpore has computed what they hold; the results
 are there when the call returns. Where a gradient is recorded, MindSpore gets the bprop by its own interface for
 functions written in Python.
 
-What the short road cannot do stays on MindSpore's: a trace (`ms.jit` with capture_mode="trace") has to see the
+What the fast path cannot do goes MindSpore's way: a trace (`ms.jit` with capture_mode="trace") has to see the
 primitive, in a cell with `to_float` MindSpore casts what it passes to a primitive, and a primitive without bprop has to
-say so when somebody differentiates it.
+say so when it is differentiated.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from mindspore import Tensor
 from mindspore._c_expression import np_dtypes
 from mindspore.common._grad_function import _Function
-from mindspore.common.api import _pynative_executor
 from mindspore.common.tensor import TensorPy_
 from mindspore.graph import jit_context
+from mindspore.graph.api import _pynative_executor
 
 from ms_ascend_ops.library import native
-from ms_ascend_ops.registry import Signature
+from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["direct", "recorded", "recording", "usable"]
 
@@ -34,32 +34,43 @@ recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
 
 
 def usable() -> bool:
-    """Whether nobody but the kernel has to see the calls of this moment."""
+    """Whether calls may take the fast path now: nothing but the kernel has to see them."""
     return not _casting and jit_context.jit_context() is None
 
 
-def direct(signature: Signature, attributes: Mapping[str, Any], check: Callable[..., None]) -> Callable[..., Any]:
-    """The kernel as a function of tensors. It returns None where only MindSpore can call the kernel.
+def direct(
+    signature: Signature,
+    given: tuple[TensorSpec, ...],
+    attributes: Mapping[str, Any],
+    check: Callable[..., None] | None,
+) -> Callable[..., Any]:
+    """The kernel as a function of the given tensors, which checks them.
 
-    `check` gets the tensors once for each combination of shapes and dtypes, and raises.
+    It returns None where only MindSpore can call the kernel. `check` gets the shapes and the attributes once for each
+    combination of shapes and dtypes, and raises.
     """
-    writes = [tensor.name in signature.writes for tensor in signature.inputs]
-    function: Callable[..., Any] = native().TensorFunction(_framework(), signature.name, attributes, writes, check)
+    names = [tensor.name for tensor in signature.inputs]
+    absent = set(names) - {tensor.name for tensor in given}
+    make = native().TensorFunction
+    function: Callable[..., Any] = make(
+        _framework(), signature.name, attributes, names, set(signature.writes), absent, check
+    )
     return function
 
 
-def recorded(function: Callable[..., Any], bprop: Callable[..., Any], tensors: tuple[Any, ...]) -> Any:
-    """Call the function, and have MindSpore record the call with its bprop."""
-    return _Recorded.apply(function, bprop, *tensors)
+def recorded(op: str, function: Callable[..., Any], bprop: Callable[..., Any], tensors: tuple[Any, ...]) -> Any:
+    """Call the function, and have MindSpore record the call with its bprop. `op` is for errors."""
+    return _Recorded.apply(op, function, bprop, *tensors)
 
 
 class _Recorded(_Function):  # type: ignore[misc]
     """A call that is to be differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:
+    def forward(ctx: Any, op: str, function: Callable[..., Any], bprop: Callable[..., Any], *tensors: Any) -> Any:
         results = function(*tensors)
         ctx.set_materialize_grads(False)
+        ctx.op = op
         ctx.bprop = bprop
         ctx.several = isinstance(results, tuple)
         ctx.save_for_backward(*tensors, *(results if ctx.several else (results,)))
@@ -70,10 +81,15 @@ class _Recorded(_Function):  # type: ignore[misc]
     def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
         tensors, results = saved[: ctx.count], saved[ctx.count :]
-        # A result that nobody differentiates. MindSpore would launch operators to make its zeros.
+        # A result without a gradient. MindSpore would launch operators to make its zeros.
         douts = tuple(_zeros(result) if dout is None else dout for dout, result in zip(douts, results, strict=True))
         gradients = ctx.bprop(*tensors, results, douts) if ctx.several else ctx.bprop(*tensors, results[0], douts[0])
-        return (None, None, *(gradients if isinstance(gradients, tuple) else (gradients,)))
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        if len(gradients) != ctx.count:
+            raise ValueError(
+                f"{ctx.op}: its bprop must return a gradient for each of the {ctx.count} inputs, got {len(gradients)}"
+            )
+        return (None, None, None, *gradients)
 
 
 def _zeros(like: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ms_ascend_ops import ascend, loop_compiler, registry
+from ms_ascend_ops import ascend, extras, loop_compiler, registry
 from ms_ascend_ops.cann import cann_home, cann_version, driver_version
 from ms_ascend_ops.library import LIBRARY
 from ms_ascend_ops.version import __version__
@@ -24,7 +24,7 @@ __all__ = ["Check", "examine"]
 
 _REBUILD = "run `pip install .` (or `bash build.sh host`) in the source tree"
 _BUILD_PACKAGE = "run `bash build.sh ascend --soc CHIP --install PATH` in the source tree, then source its set_env.bash"
-_INSTALL_LLVM = "pip install 'llvmlite>=0.45'"
+_INSTALL_LLVM = "pip install 'llvmlite>=0.45,<0.51'"
 _NPU_DEVICES = "/dev/davinci[0-9]*"
 
 # What a new process finds out about the library: a crash of it is a finding, not the end of the examination.
@@ -70,11 +70,12 @@ import json
 import mindspore as ms
 import numpy as np
 from ms_ascend_ops import ops
+from ms_ascend_ops import _C
 x = ms.Tensor(np.arange(1, 65, dtype=np.float32).reshape(4, 16)) + 1.0
 y = ops.rms_norm(x, ms.Tensor(np.ones(16, np.float32)))[0].asnumpy()
 x = x.asnumpy().astype(np.float64)
 error = float(np.abs(y - x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)).max())
-print(json.dumps({"target": ms.get_context("device_target"), "error": error}))
+print(json.dumps({"target": ms.get_context("device_target"), "error": error, "products": _C.product_library()}))
 """
 
 
@@ -89,7 +90,7 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Every part in turn."""
+    """Every part, one after the other."""
     for part, check in _CHECKS.items():
         try:
             yield check(part)
@@ -178,6 +179,17 @@ def _operators(part: str) -> Check:
     return Check(part, "ok", text)
 
 
+def _products(part: str) -> Check:
+    """By the library that MindSpore brings, which is there once MindSpore is."""
+    found, failure = _run(_TRY_MINDSPORE)
+    if found is None:
+        return Check(part, "error", f"an operator does not run: {failure}", "first what the other parts say")
+    library, path = found["products"]
+    if not path.startswith("/"):
+        return Check(part, "warning", f"{library}, which are slower: {path}", "MindSpore's wheel brings libdnnl.so.3")
+    return Check(part, "ok", f"{library} at {path}")
+
+
 def _devices(part: str) -> Check:
     devices = sorted(path.name for path in Path("/dev").glob(_NPU_DEVICES.rpartition("/")[2]))
     version = driver_version()
@@ -232,6 +244,20 @@ def _compiler(part: str) -> Check:
     return Check(part, "ok", path)
 
 
+def _commands(part: str) -> Check:
+    found, remedies = [], []
+    for command in sorted(extras.EXTRA_OF):
+        if packages := extras.missing(command):
+            found.append(f"{command} does not run without {', '.join(packages)}")
+            remedies.append(extras.advice(command))
+    if extras.source_tree() is None:
+        found.append("profile does not run without the sources of the kernels")
+        remedies.append("pip install -e '.[profile]' in a clone of the repository, for profile")
+    if not found:
+        return Check(part, "ok", "all of them can run")
+    return Check(part, "absent", "; ".join(found), "; ".join(dict.fromkeys(remedies)))
+
+
 def _environment(part: str) -> Check:
     found, wrong = [], []
     for name, rule in _VARIABLES.items():
@@ -283,10 +309,12 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "kernel library": _library,
     "loops": _loops,
     "an operator": _operators,
+    "products": _products,
     "NPU and driver": _devices,
     "CANN toolkit": _cann,
     "CANN package of ours": _custom_package,
     "C++ compiler": _compiler,
+    "commands": _commands,
     "environment": _environment,
 }
 

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any
 
 from ms_ascend_ops import ascend, registry
-from ms_ascend_ops.library import LIBRARY, native
+from ms_ascend_ops.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
+from ms_ascend_ops.library import LIBRARY, check_built, native
 from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from ms_ascend_ops.registry import Signature
-from ms_ascend_ops.shapes import complete_shapes, infer_shapes, infer_types
 
 __all__ = ["Explanation", "Target", "explain", "find_target"]
 
@@ -44,7 +44,7 @@ class Explanation:
 
     signature: Signature
     target: Target
-    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype, shape
+    inputs: tuple[tuple[str, str, MaybeShape], ...]  # name, dtype, shape
     outputs: tuple[tuple[str, str, tuple[int, ...]], ...]
     attributes: Mapping[str, Any]
     tiling: Mapping[str, int | float]
@@ -112,16 +112,18 @@ def explain(
         TypeError: there is no kernel for these dtypes.
         ValueError: a shape or an attribute breaks the operator's rule.
     """
+    check_built(signature)
     values = signature.check_attributes(attributes)
     input_shapes = complete_shapes(signature, shapes, values)
     input_dtypes = _complete_dtypes(signature, dtypes)
-    output_dtypes = infer_types(signature, input_dtypes)
+    given = given_types(input_shapes, input_dtypes)
+    output_dtypes = infer_types(signature, given)
     output_shapes = infer_shapes(signature, input_shapes, values)
 
     def tile(**platform: int) -> dict[str, int | float]:
         cores = 0 if target.is_host else target.cores  # a number of cores is that of a chip
         chosen = {"core_num": cores, "ub_bytes": target.ub_bytes, **platform}
-        found: dict[str, int | float] = native().tiling(signature.name, input_shapes, input_dtypes, values, **chosen)
+        found: dict[str, int | float] = native().tiling(signature.name, input_shapes, given, values, **chosen)
         return found
 
     tiling = tile()
@@ -136,7 +138,7 @@ def explain(
         int(tiling["block_dim"]),
         int(tiling["workspace_bytes"]),
         tuple(reasons),
-        # A gradient is computed by whoever computes the operator.
+        # A gradient has the implementation of its operator.
         None if target.is_host else ascend.chosen_implementation(_operator(signature), values, "Ascend"),
     )
 
@@ -179,9 +181,9 @@ def _complete_dtypes(signature: Signature, dtypes: Sequence[str]) -> list[str]:
     raise TypeError(f"{signature.name}: there is no kernel for {', '.join(dtypes)}")
 
 
-def _size(dtype: str, shape: Sequence[int]) -> int:
-    size = _BYTES[dtype]
-    for dim in shape:
+def _size(dtype: str, shape: MaybeShape) -> int:
+    size = 0 if shape is None else _BYTES[dtype]
+    for dim in shape or ():
         size *= dim
     return size
 

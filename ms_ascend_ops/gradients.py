@@ -1,7 +1,7 @@
 """What the bprops of operators share: gradients of inputs that are seldom asked for, composed of stock operators.
 
-In a graph they cost nothing where nobody asks for them: MindSpore drops what is not used. In PyNative a bprop computes
-all it returns, so it asks first.
+In a graph they cost nothing where they are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all
+that it returns, so it asks first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["needs_gradient", "sum_to_shape_of"]
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
-    """Whether somebody may want the gradient of a tensor: in a graph always, a constant of it."""
+    """Whether the gradient of a tensor may be wanted: in a graph always, a constant of it."""
 
     def __init__(self) -> None:
         super().__init__("needs_gradient")

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops import loop_compiler
+from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.version import __version__
 
-__all__ = ["LIBRARY", "get_num_threads", "library_path", "native", "set_num_threads"]
+__all__ = ["LIBRARY", "check_built", "get_num_threads", "library_path", "native", "set_num_threads"]
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
-_MAX_THREADS = 256  # MAX_THREADS of kernels/host/launch.cpp, which takes no more
+_MAX_THREADS = 256  # MAX_THREADS of kernels/host/runtime/launch.cpp, which takes no more
 _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
 
 
@@ -38,6 +39,26 @@ def native() -> Any:
         )
     loop_compiler.start(module)
     return module
+
+
+def check_built(signature: Signature) -> None:
+    """Check that the library was built from this definition of the kernel.
+
+    Raises:
+        RuntimeError: it was built from another one, or has no such kernel.
+    """
+    built = _fingerprints().get(signature.name)
+    if built != signature.fingerprint:
+        difference = "is not the one that the library was built from" if built else "is not in the library"
+        raise RuntimeError(
+            f"{signature.name}: the definition of this kernel {difference}, {library_path()}. Run `bash build.sh host` "
+            "in the source tree of ms_ascend_ops, or `pip install .` again."
+        )
+
+
+@cache
+def _fingerprints() -> dict[str, str]:
+    return {signature["name"]: signature["fingerprint"] for signature in native().signatures()}
 
 
 @cache

@@ -1,7 +1,7 @@
 """Compiles the hot loops of the host library with LLVM, while it runs.
 
-The library asks for a loop when it has run long enough to be worth it (kernels/host/loop_code.h). A thread compiles it;
-until it is done, or where llvmlite is missing, the library interprets. Results are the same to the bit.
+The library asks for a loop when it has run long enough to be worth it (kernels/host/jit/loop_code.h). A thread compiles
+it; until it is done, or where llvmlite is missing, the library interprets. Results are the same to the bit.
 
 The environment variable `MS_ASCEND_OPS_COMPILE=0` keeps it from compiling; 1 is the default.
 """

@@ -1,6 +1,9 @@
-"""The table of operators in the README, made of the definitions."""
+"""The table of operators in the README, made of the functions and the definitions."""
 
 from __future__ import annotations
+
+import inspect
+from importlib import import_module
 
 from ms_ascend_ops import registry
 
@@ -33,13 +36,11 @@ def replace_table(text: str) -> str:
 
 def _row(spec: registry.OpSpec) -> tuple[str, ...]:
     signature = spec.forward
-    attributes = [f"{attribute.name}={_default(attribute)}" for attribute in signature.attributes]
-    call = ", ".join([*(tensor.name for tensor in signature.inputs), *attributes])
     inputs = ", ".join(f"`{tensor.name}[{tensor.rule.text}]`" for tensor in signature.inputs)
     layer = f"`{spec.layer}`" if spec.layer else ""
     gradient = ", ".join(f"`{name}`" for name in spec.differentiable) or "none"
     return (
-        f"`{spec.name}({call})`",
+        f"`{_call(spec.name)}`",
         spec.summary.rstrip("."),
         layer,
         inputs,
@@ -49,10 +50,19 @@ def _row(spec: registry.OpSpec) -> tuple[str, ...]:
     )
 
 
-def _default(attribute: registry.AttributeSpec) -> str:
-    if attribute.type == "string":
-        return f'"{attribute.default}"'
-    return f"{attribute.default}".replace("e-0", "e-")
+def _call(name: str) -> str:
+    """The public function as it is called: rms_norm(x, gamma, epsilon=1e-6, scheme="llama")."""
+    function = getattr(import_module(f"ms_ascend_ops.ops.{name}"), name)
+    parameters = inspect.signature(function).parameters.values()
+    return f"{name}({', '.join(map(_parameter, parameters))})"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    if default is parameter.empty:
+        return parameter.name
+    text = f'"{default}"' if isinstance(default, str) else f"{default}".replace("e-0", "e-")
+    return f"{parameter.name}={text}"
 
 
 def _dtypes(signature: registry.Signature) -> str:

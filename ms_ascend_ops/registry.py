@@ -5,12 +5,14 @@ Needs no MindSpore: `kernels/codegen` uses it at build time.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ __all__ = [
     "signature",
 ]
 
-DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/primitives/launch_config.h
+DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/interface/launch_config.h
 
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(
@@ -46,6 +48,8 @@ _KEYS = frozenset(
         "reasons",
         "positive",
         "writes",
+        "optional",
+        "limits",
         "multiples",
         "forward",
         "gradient",
@@ -69,6 +73,7 @@ class TensorSpec:
     name: str
     dtype: str
     rule: ShapeRule
+    optional: bool = False  # an input that may be absent
 
 
 @dataclass(frozen=True)
@@ -80,12 +85,18 @@ class AttributeSpec:
     default: int | float | bool | str
     choices: tuple[str, ...] = ()
     exclusive_minimum: float | None = None
-    axes: tuple[int, ...] = ()  # of a string that names an axis: where each choice puts it
+    axes: tuple[int, ...] = ()  # of a string or bool that names an axis: where each value puts it
 
     @property
     def node_name(self) -> str:
         """Its name in the node of a graph. MindSpore 2.10 renames any `data_format`, and MindIR loses it."""
         return f"{self.name}_" if self.name == "data_format" else self.name
+
+    def axis(self, value: Any) -> int:
+        """The axis that a value names, or the int that it is."""
+        if not self.axes:
+            return int(value)
+        return self.axes[self.choices.index(value) if self.choices else int(value)]
 
     def check(self, op: str, value: Any, name: str = "") -> Any:
         """Return `value` as the kernel reads it. `op` and `name` say in a message what was called, and with what.
@@ -117,7 +128,7 @@ class AttributeSpec:
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one of each, which may be a key
 class Signature:
     """What one kernel takes and gives: the forward or the gradient of an operator."""
 
@@ -128,7 +139,9 @@ class Signature:
     types: tuple[Mapping[str, str], ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     positive: frozenset[str] = frozenset()  # symbols that may not be 0
-    multiples: Mapping[str, str] = field(default_factory=dict)  # symbol: the int attribute it is a multiple of
+    multiples: Mapping[str, str] = field(
+        default_factory=dict
+    )  # symbol: the int attribute or symbol it is a multiple of
     version: int = 1  # raised when old nodes of a MindIR would mean something else
     writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
 
@@ -143,9 +156,32 @@ class Signature:
         return f"MsAscendOps{self.entry}"
 
     @property
+    def cann_outputs(self) -> tuple[TensorSpec, ...]:
+        """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
+
+        That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
+        the operator between those that write and read the tensor. Such outputs come first.
+        """
+        return tuple(tensor for tensor in self.inputs if tensor.name in self.writes) + self.outputs
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """The dtype variables, in the order of the kernel's template parameters."""
         return tuple(self.types[0])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all of this. The library has that of the definition it was built from."""
+        return hashlib.sha256(json.dumps(asdict(self), default=sorted).encode()).hexdigest()[:16]
+
+    @cached_property
+    def presence(self) -> tuple[AttributeSpec, ...]:
+        """The attributes of a node that say which optional inputs it has: `has_bias`."""
+        return tuple(AttributeSpec(f"has_{t.name}", "bool", True) for t in self.inputs if t.optional)
+
+    def given(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """The inputs that a node with these attributes has."""
+        return tuple(t for t in self.inputs if not t.optional or presence.get(f"has_{t.name}", True))
 
     def attribute(self, name: str) -> AttributeSpec:
         """One attribute by its name."""
@@ -182,6 +218,7 @@ class OpSpec:
     layer: str = ""  # of `ms_ascend_ops.cells`, if there is one
     replaces: str = ""  # what users write, or call, without this library
     differentiable: tuple[str, ...] = ()  # inputs that have a gradient
+    limits: Mapping[str, int] = field(default_factory=dict)  # the largest values that tiling and function accept
 
     @property
     def version(self) -> int:
@@ -217,13 +254,17 @@ def load(path: Path) -> OpSpec:
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         writes = tuple(data.get("writes") or ())
-        if others := [tensor for tensor in writes if tensor not in data["forward"]["inputs"]]:
-            raise ValueError(f"'writes' must name inputs, got {others}")
+        optional = tuple(data.get("optional") or ())
+        for key, given in (("writes", writes), ("optional", optional)):
+            if others := [tensor for tensor in given if tensor not in data["forward"]["inputs"]]:
+                raise ValueError(f"'{key}' must name inputs, got {others}")
+        if both := [tensor for tensor in optional if tensor in writes]:
+            raise ValueError(f"an input that is written to may not be optional, got {both}")
 
         def signature(key: str, signature_name: str) -> Signature:
             tensors = [
-                tuple(_tensor(tensor, text, types[0]) for tensor, text in data[key][side].items())
-                for side in ("inputs", "outputs")
+                tuple(_tensor(tensor, text, types[0], tensor in absent) for tensor, text in data[key][side].items())
+                for side, absent in (("inputs", optional), ("outputs", ()))
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
             changed = writes if key == "forward" else ()
@@ -237,7 +278,10 @@ def load(path: Path) -> OpSpec:
         twin = _twin(forward, data["cann"]) if "cann" in data else None
         differentiable = _differentiable(forward, gradient, data.get("differentiable"))
         layer, replaces = data.get("layer", ""), data.get("replaces", "")
-        return OpSpec(name, data["summary"], forward, gradient, twin, layer, replaces, differentiable)
+        limits = {_identifier(key): most for key, most in (data.get("limits") or {}).items()}
+        if wrong := {key: most for key, most in limits.items() if not isinstance(most, int) or most < 1}:
+            raise ValueError(f"'limits' must be whole numbers from 1 on, got {wrong}")
+        return OpSpec(name, data["summary"], forward, gradient, twin, layer, replaces, differentiable, limits)
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -284,7 +328,14 @@ def _differentiable(forward: Signature, gradient: Signature | None, given: list[
     """Those that the definition names, or those that the gradient kernel has an output for."""
     inputs = [tensor.name for tensor in forward.inputs]
     if given is None:
-        outputs = {tensor.name for tensor in gradient.outputs} if gradient else set()
+        outputs = [tensor.name for tensor in gradient.outputs] if gradient else []
+        for output in outputs:
+            if output not in [f"d{name}" for name in inputs]:
+                raise ValueError(
+                    f"gradient: the output '{output}' must be the gradient of an input, "
+                    f"{_one_of(tuple(f'd{name}' for name in inputs))}; if it is something else, 'differentiable' must "
+                    "list the inputs that have a gradient"
+                )
         return tuple(name for name in inputs if f"d{name}" in outputs)
     if unknown := [name for name in given if name not in inputs]:
         raise ValueError(f"differentiable: {', '.join(unknown)} is no input")
@@ -302,7 +353,7 @@ def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
         data.get("exclusive_minimum"),
         tuple(data.get("axes", ())),
     )
-    if spec.axes and len(spec.axes) != len(spec.choices):
+    if spec.axes and len(spec.axes) != (2 if spec.type == "bool" else len(spec.choices)):
         raise ValueError(f"attribute '{name}': 'axes' must give an axis for each choice")
     if spec.type == "string" and not spec.choices:
         raise ValueError(f"attribute '{name}': a string needs choices")
@@ -310,13 +361,13 @@ def _attribute(op: str, name: str, data: Mapping[str, Any]) -> AttributeSpec:
     return spec
 
 
-def _tensor(name: str, text: str, variables: Mapping[str, str]) -> TensorSpec:
+def _tensor(name: str, text: str, variables: Mapping[str, str], optional: bool) -> TensorSpec:
     match = _TENSOR.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"tensor '{name}' must be written DTYPE[shape rule], got '{text}'")
     if match[1] not in variables and match[1] not in DTYPES:
         raise ValueError(f"tensor '{name}': '{match[1]}' is neither a dtype nor a dtype variable")
-    return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]))
+    return TensorSpec(_identifier(name), match[1], ShapeRule.parse(match[2]), optional)
 
 
 def _twin(signature: Signature, data: Mapping[str, Any]) -> TwinSpec:
@@ -340,13 +391,15 @@ def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> 
 
 def _check_sizes(signature: Signature) -> None:
     """Multiples, and rules with several '*' tokens next to each other."""
-    bound = {token.symbol for tensor in signature.inputs for token in tensor.rule.tokens}
-    told = {token.symbol for tensor in signature.inputs if tensor.rule.plain for token in tensor.rule.tokens}
+    telling = [tensor for tensor in signature.inputs if tensor.rule.plain and not tensor.optional]
+    told = {token.symbol for tensor in telling for token in tensor.rule.tokens}
     positive = {a.name for a in signature.attributes if a.type == "int" and a.exclusive_minimum == 0}
+    tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
+    single = {token.symbol for token in tokens if token.symbol and not token.star}
     for symbol, divisor in signature.multiples.items():
-        if symbol not in bound or divisor not in positive:
+        if symbol not in single or divisor not in positive | single:
             raise ValueError(
-                f"{signature.name}: multiples: '{divisor}' must be an int attribute > 0, '{symbol}' a symbol"
+                f"{signature.name}: multiples: '{divisor}' must be an int attribute > 0 or one dim, '{symbol}' one dim"
             )
     for tensor in signature.inputs:
         for side in (tensor.rule.before, tensor.rule.after):
@@ -359,7 +412,9 @@ def _check_sizes(signature: Signature) -> None:
 
 def _check_signature(signature: Signature) -> None:
     tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
-    bound = {token.symbol for token in tokens}
+    bound = {token.symbol for token in tokens if token.binds}
+    required = [tensor for tensor in signature.inputs if not tensor.optional]
+    always = {token.symbol for tensor in required for token in tensor.rule.tokens if token.binds}
     stars = {token.symbol for token in tokens if token.star and not token.broadcasts}
     integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
     axes = integers | {attribute.name for attribute in signature.attributes if attribute.axes}
@@ -368,36 +423,44 @@ def _check_signature(signature: Signature) -> None:
     for tensor in signature.inputs + signature.outputs:
         for token in tensor.rule.tokens:
             if token.broadcasts and (tensor in signature.outputs or token.symbol not in earlier):
+                mark, needed = ("~", f"'*{token.symbol}' or ") if token.star else ("?", "")
                 raise ValueError(
-                    f"{signature.name}: '~{token.symbol}' of {tensor.name} needs an earlier input's "
-                    f"'*{token.symbol}' or '{token.symbol}'"
+                    f"{signature.name}: '{mark}{token.symbol}' of {tensor.name} needs an earlier input's "
+                    f"{needed}'{token.symbol}'"
                 )
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
-            if token.symbol and not token.broadcasts and token.star != (token.symbol in stars):
+            if token.symbol and tensor in signature.outputs and token.symbol not in always:
+                raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in optional inputs only")
+            both = token.broadcasts and token.star  # what ~ broadcasts to may be one dim
+            if token.symbol and not both and token.star != (token.symbol in stars):
                 raise ValueError(f"{signature.name}: '{token.symbol}' is used with and without '*'")
             if token.attribute and token.attribute not in axes:
                 raise ValueError(f"{signature.name}: '@{token.attribute}' must name an int attribute")
             if set(token.sizes) - integers:
                 raise ValueError(f"{signature.name}: '={'+'.join(token.sizes)}' must name an int attribute")
-        earlier |= {token.symbol for token in tensor.rule.tokens if not token.broadcasts}
+        earlier |= {token.symbol for token in tensor.rule.tokens if token.binds}
         if tensor in signature.outputs:
             _check_place(signature, tensor)
     free = set(signature.variables) - {tensor.dtype for tensor in signature.inputs}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} stand in no input")
+    free = {t.dtype for t in signature.outputs if t.dtype in signature.variables} - {t.dtype for t in required}
+    if free:
+        raise ValueError(f"{signature.name}: dtype variables {sorted(free)} of outputs stand in optional inputs only")
 
 
 def _check_place(signature: Signature, tensor: TensorSpec) -> None:
     """No input says whether a dim of an output can stand where an attribute puts it: every choice has to fit."""
     rule = tensor.rule
-    if rule.anchor is None or not rule.fixed:
+    if rule.anchor is None or not rule.moves:
         return
-    axes, rank = signature.attribute(rule.anchor.attribute).axes, len(rule.tokens)
-    if not axes or any(not -rank <= axis < rank for axis in axes):
+    axes, tail = signature.attribute(rule.anchor.attribute).axes, rule.tail
+    last = tail - 1 if rule.fixed else -1
+    if not axes or any(not -tail <= axis <= last for axis in axes):
         raise ValueError(
-            f"{signature.name}: '@{rule.anchor.attribute}' of {tensor.name} must name a string attribute with axes "
-            f"in [-{rank}, {rank - 1}]"
+            f"{signature.name}: '@{rule.anchor.attribute}' of {tensor.name} must name a string or bool attribute with "
+            f"axes in [-{tail}, {last}]"
         )
 
 

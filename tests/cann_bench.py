@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 _LARGE = 2**21  # elements: several tiles for every core. Larger ones meet no other tiling, only in the main build.
+_HUGE = 2**25  # some of which are enough: of these, four take as long as all others
 
 
 def cases(operator):
-    """The cases of one operator; the large ones are marked slow."""
+    """The cases of one operator; the large ones are marked slow, and the largest are for `--thorough` only."""
     rows = json.loads((Path(__file__).parent / "data" / "cann_bench_cases.json").read_text())
     chosen = [row for row in rows if row["operator"] == operator]
     assert chosen, f"no case of {operator}"  # pytest would only skip the test
-    return [
-        pytest.param(row, marks=[pytest.mark.slow] if np.prod(row["input_shape"][0]) > _LARGE else []) for row in chosen
-    ]
+    sizes = [np.prod(row["input_shape"][0]) for row in chosen]
+    marks = [pytest.mark.thorough if size > _HUGE else pytest.mark.slow if size > _LARGE else () for size in sizes]
+    return [pytest.param(row, marks=mark) for row, mark in zip(chosen, marks, strict=True)]
 
 
 def draw_range(rng, shape, value_range):

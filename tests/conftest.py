@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import cover
+
 TESTS = Path(__file__).parent
 KERNELS = TESTS / "kernels"
 # PyNative is synchronous there (tests/modes.py): networks, and what many operators of MindSpore are run for.
@@ -13,16 +15,38 @@ SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "npu", "ops/test_not
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--sample", type=int, default=1, metavar="N", help="of every test in tests/kernels/test_*.py, one of N cases"
+        "--sample",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of every test in tests/kernels/test_*.py, one of N cases; but all those of `--cases paths`",
+    )
+    parser.addoption(
+        "--cases",
+        choices=cover.LEVELS,
+        default=cover.DEFAULT,
+        help="how many cases tests of kernels have (tests/cover.py)",
     )
 
 
+def pytest_generate_tests(metafunc):
+    cover.parametrize(metafunc)
+
+
 def pytest_collection_modifyitems(config, items):
-    """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it."""
+    """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it.
+
+    And what is marked `thorough` is left out but with `--cases all`.
+    """
     step, cases, kept, left = config.getoption("sample"), Counter(), [], []
+    level = config.getoption("cases")
     for item in items:
+        if level != "all" and item.get_closest_marker("thorough"):
+            left.append(item)
+            continue
         test = item.path, getattr(item, "originalname", item.name)
-        (left if item.path.parent == KERNELS and cases[test] % step else kept).append(item)
+        sampled = item.path.parent == KERNELS and not (level == "paths" and item.get_closest_marker("cover"))
+        (left if sampled and cases[test] % step else kept).append(item)
         cases[test] += 1
     if left:
         config.hook.pytest_deselected(items=left)

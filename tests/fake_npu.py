@@ -36,9 +36,16 @@ class _Context:
 
 def header(signature):
     """The header that CANN generates for an operator, as far as its function goes."""
-    parameters = [f"const aclTensor *{tensor.name}" for tensor in signature.inputs]
+    # An input that is an output of the same name, too, is one parameter, which is not const.
+    changed = {tensor.name for tensor in signature.inputs} & {tensor.name for tensor in signature.cann_outputs}
+    parameters = [
+        f"aclTensor *{tensor.name}Ref" if tensor.name in changed else f"const aclTensor *{tensor.name}"
+        for tensor in signature.inputs
+    ]
     parameters += [f"{ACLNN_TYPES[attribute.type]} {attribute.name}" for attribute in signature.attributes]
-    parameters += [f"const aclTensor *{tensor.name}Out" for tensor in signature.outputs]
+    parameters += [
+        f"const aclTensor *{tensor.name}Out" for tensor in signature.cann_outputs if tensor.name not in changed
+    ]
     parameters += ["uint64_t *workspaceSize", "aclOpExecutor **executor"]
     joined = ",\n    ".join(parameters)
     return f"""__attribute__((visibility("default")))

@@ -3,26 +3,32 @@
 import numpy as np
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.library import native
-from ms_ascend_ops.shapes import infer_shapes, infer_types
+from ms_ascend_ops.inference import infer_shapes, infer_types
+from ms_ascend_ops.library import check_built, native
 from tests.dtypes import decode, encode, poisoned
 
 
 def launch(name, inputs, dtypes, **attributes):
     """Run a kernel on float64 values that are rounded to `dtypes` before; every output is poisoned before the launch.
 
+    An input that is None is absent.
+
     Returns the outputs as float64 and the rounded inputs as float64.
     """
     signature = registry.signature(name)
-    arrays = [np.ascontiguousarray(encode(values, dtype)) for values, dtype in zip(inputs, dtypes, strict=True)]
+    check_built(signature)
+    dtypes = [None if values is None else dtype for values, dtype in zip(inputs, dtypes, strict=True)]
+    arrays = [
+        None if values is None else np.ascontiguousarray(encode(values, dtype))
+        for values, dtype in zip(inputs, dtypes, strict=True)
+    ]
+    shapes = [None if array is None else array.shape for array in arrays]
     values = signature.check_attributes(attributes)
     output_dtypes = infer_types(signature, dtypes)
     outputs = [
         poisoned(shape, dtype)
-        for shape, dtype in zip(
-            infer_shapes(signature, [array.shape for array in arrays], values), output_dtypes, strict=True
-        )
+        for shape, dtype in zip(infer_shapes(signature, shapes, values), output_dtypes, strict=True)
     ]
     native().launch(name, arrays, outputs, values, [*dtypes, *output_dtypes])
-    rounded = [decode(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+    rounded = [None if array is None else decode(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
     return [decode(array, dtype) for array, dtype in zip(outputs, output_dtypes, strict=True)], rounded

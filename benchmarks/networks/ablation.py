@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ms_ascend_ops.export.find import Found, find
-from ms_ascend_ops.export.graph import Node
-from ms_ascend_ops.export.mindir_graph import MindIRGraph, graphs_of
-from ms_ascend_ops.export.model import parameter_files, read_model, write_file
-from ms_ascend_ops.export.patterns import PATTERNS, Row
+from ms_ascend_ops.export.files.model import parameter_files, read_model, write_file
+from ms_ascend_ops.export.graphs.graph import Node
+from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of
+from ms_ascend_ops.export.matching.find import Found, find
+from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 
 from ms_ascend_ops import ops as fused
 
@@ -52,23 +52,23 @@ def _bypass(graph: MindIRGraph, found: Found, value: Node) -> list[Any]:
 
 
 # MindSpore compiles these functions: with their names for the inputs, and without annotations.
-def _first(x, *rest, **attributes):
+def _first(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x
 
 
-def _twice(x, *rest, **attributes):
+def _twice(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x, x
 
 
-def _three_times(x, *rest, **attributes):
+def _three_times(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x, x, x
 
 
-def _sum(a, b, *rest, **attributes):
+def _sum(a, b, *rest, **attributes):  # type: ignore[no-untyped-def]
     return a + b  # both are needed, in both directions
 
 
-def _half(x, *rest, **attributes):
+def _half(x, *rest, **attributes):  # type: ignore[no-untyped-def]
     return x[..., : x.shape[-1] // 2]
 
 

@@ -1,4 +1,4 @@
-"""Measures the variants of a network in turn, after it has checked that they compute the same."""
+"""Measures the variants of a network, alternating, after it has checked that they compute the same."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ms_ascend_ops.benchmarks.harness import TOLERANCES, Effort, repeat, warm_up
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
 from ms_ascend_ops.benchmarks.networks.subject import Phase, build
 from ms_ascend_ops.benchmarks.networks.variants import ABLATED, STOCK, VARIANTS, files, opened, training_step
+from numpy.typing import NDArray
 
 from ms_ascend_ops.library import native
 
@@ -243,10 +244,11 @@ def _compare(row: Row, results: dict[str, list[Tensor]], tolerance: float) -> No
                 raise ValueError(f"{row.name}: {variant} differs from stock by {error:.1e}")
 
 
-def _float(value: Tensor) -> np.ndarray:
+def _float(value: Tensor) -> NDArray[Any]:
     import mindspore as ms
 
-    return value.astype(ms.float32).asnumpy()
+    array: NDArray[Any] = value.astype(ms.float32).asnumpy()
+    return array
 
 
 def _save(inputs: Sequence[Tensor], path: Path) -> None:

@@ -34,7 +34,7 @@ class Machine:
 
     @contextmanager
     def alone(self) -> Iterator[float]:
-        """Nobody else who keeps to the lock does anything within the block. Gives the seconds that this had to wait."""
+        """Hold the lock within the block. Gives the seconds that this had to wait."""
         start = time.perf_counter()
         self._lock(fcntl.LOCK_EX)
         after = fcntl.LOCK_SH

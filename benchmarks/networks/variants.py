@@ -11,9 +11,9 @@ import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_operators
 from ms_ascend_ops.benchmarks.networks.subject import Phase, Subject
-from ms_ascend_ops.benchmarks.providers.mindspore import flat
 from ms_ascend_ops.export import export_mindir, load, optimize_mindir
-from ms_ascend_ops.export.modes import pynative
+from ms_ascend_ops.export.graphs.modes import pynative
+from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import optimize
 
@@ -74,7 +74,7 @@ def training_step(subject: Subject, variant: str) -> Callable[[], list[Tensor]]:
     optimizer = nn.AdamWeightDecay(parameters, 1e-5)
     gradient = ms.value_and_grad(subject.loss, None, parameters)
 
-    @ms.jit
+    @ms.jit  # type: ignore[untyped-decorator]
     def step(*batch: Tensor) -> Tensor:
         loss, gradients = gradient(*batch)
         optimizer(gradients)

@@ -23,7 +23,8 @@ def main(task: str, arguments: dict[str, str]) -> dict[str, Any]:
     import mindspore as ms
 
     ms.set_context(mode=ms.GRAPH_MODE)
-    return {"memory": _memory, "profile": _profile}[task](arguments)
+    tasks: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"memory": _memory, "profile": _profile}
+    return tasks[task](arguments)
 
 
 def _prepared(arguments: dict[str, str]) -> Callable[[], Any]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-from ms_ascend_ops.benchmarks.cases import Case
+from ms_ascend_ops.samples.cases import Case
+from numpy.typing import NDArray
 
 __all__ = ["PROVIDERS", "REFERENCE", "Prepared", "Provider"]
 
@@ -25,7 +25,7 @@ class Prepared:
     """
 
     run: Callable[[], Any]
-    results: Callable[[Any], list[np.ndarray]]
+    results: Callable[[Any], list[NDArray[Any]]]
     begin: Callable[[], Any] = lambda: None
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
+from ms_ascend_ops.samples.cases import Case
+from numpy.typing import NDArray
 
 __all__ = ["all_threads", "one_thread", "torch_copy"]
 
 
-def _buffers(case: Case) -> tuple[np.ndarray, np.ndarray]:
+def _buffers(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
     source = np.ones(case.bytes // 2, np.uint8)
     return source, np.zeros_like(source)
 
@@ -50,7 +52,7 @@ def all_threads(case: Case, threads: int) -> Prepared:
 
 def torch_copy(case: Case, threads: int) -> Prepared:
     """PyTorch's `copy_`, on its own threads."""
-    from ms_ascend_ops.benchmarks.providers.pytorch import torch
+    import torch
 
     torch.set_num_threads(threads)
     source, target = (torch.from_numpy(buffer) for buffer in _buffers(case))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
+from ms_ascend_ops.samples.cases import Case
 
 from ms_ascend_ops.library import native
 

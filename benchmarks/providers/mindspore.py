@@ -7,34 +7,22 @@ MindSpore keeps its own number of threads, on the CPUs that the process may use:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
-import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
+from ms_ascend_ops.samples.cases import Case
+from ms_ascend_ops.samples.network import Forward, flat, tensor
+from numpy.typing import NDArray
 
 from ms_ascend_ops.library import native
 
-__all__ = ["Forward", "ForwardAndGradient", "arguments", "flat", "fused", "pynative", "stock", "tensor"]
+__all__ = ["fused", "pynative", "stock"]
 
 
-class Forward(nn.Cell):
-    """A function with the attributes of a case."""
-
-    def __init__(self, function: Callable[..., Any], case: Case):
-        super().__init__()
-        self.function = function
-        self.arguments = arguments(function, case)
-
-    def construct(self, *inputs):
-        return self.function(*inputs, *self.arguments)
-
-
-class _InPlace(nn.Cell):
+class _InPlace(nn.Cell):  # type: ignore[misc]
     """What is written are Parameters, next to each other, and stays where it is: a graph copies what it returns."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
@@ -45,12 +33,12 @@ class _InPlace(nn.Cell):
         self.written = ParameterTuple([Parameter(tensor(array), name=f"written{i}") for i, array in enumerate(arrays)])
         self.done = Tensor([1], ms.int32)
 
-    def construct(self, *inputs):
+    def construct(self, *inputs):  # type: ignore[no-untyped-def]
         written = self.forward(*inputs[: self.first], *self.written, *inputs[self.first :])
         return ops.depend(self.done, written)
 
 
-class ForwardAndGradient(nn.Cell):
+class ForwardAndGradient(nn.Cell):  # type: ignore[misc]
     """What the function returns, and the gradients of its inputs. Takes gradients of what it returns, then inputs."""
 
     def __init__(self, function: Callable[..., Any], case: Case):
@@ -58,17 +46,9 @@ class ForwardAndGradient(nn.Cell):
         self.forward = Forward(function, case)
         self.outputs = case.operator.outputs
 
-    def construct(self, *tensors):
+    def construct(self, *tensors):  # type: ignore[no-untyped-def]
         y, gradient = ms.vjp(self.forward, *tensors[self.outputs :])
         return y, gradient(*tensors[: self.outputs])
-
-
-def arguments(function: Callable[..., Any], case: Case) -> tuple[Any, ...]:
-    """The attributes in the order of the function's parameters: MindSpore differentiates no function with keywords."""
-    parameters = list(inspect.signature(function).parameters.values())[len(case.inputs) :]
-    if unknown := set(case.attributes) - {parameter.name for parameter in parameters}:
-        raise ValueError(f"{case.operator_name}: {function.__name__} has no parameter {', '.join(sorted(unknown))}")
-    return tuple(case.attributes.get(parameter.name, parameter.default) for parameter in parameters)
 
 
 def stock(case: Case, threads: int) -> Prepared:
@@ -106,7 +86,7 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
             value.data_sync(True)
         return returned
 
-    def results(returned: Any) -> list[np.ndarray]:
+    def results(returned: Any) -> list[NDArray[Any]]:
         outputs, gradients = list(network.written) if case.written else flat(returned), []
         if case.gradient:
             count = case.operator.outputs
@@ -114,15 +94,3 @@ def _prepare(function: Callable[..., Any], case: Case, mode: int) -> Prepared:
         return [value.astype(ms.float32).asnumpy() for value in outputs + gradients]
 
     return Prepared(graph if mode == ms.GRAPH_MODE else by_python, results, lambda: ms.set_context(mode=mode))
-
-
-def tensor(array: np.ndarray) -> Tensor:
-    """One of MindSpore."""
-    if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to MindSpore
-        return Tensor(array.astype(np.float32)).astype(ms.bfloat16)
-    return Tensor(array)
-
-
-def flat(value: Any) -> list[Tensor]:
-    """What a network returned, tuples in tuples, as a list."""
-    return [leaf for item in value for leaf in flat(item)] if isinstance(value, tuple) else [value]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
+from ms_ascend_ops.samples.cases import Case
 
 try:
     import onnxruntime
@@ -45,6 +45,7 @@ def session(case: Case, threads: int) -> Prepared:
 
 
 def _model(case: Case) -> bytes:
+    assert case.operator.onnx is not None  # session() looks
     described = case.operator.onnx(**case.attributes)
     nodes = [
         helper.make_node(node.op, list(node.inputs), list(node.outputs), domain=node.domain, **node.attributes)

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.providers import Prepared
+from ms_ascend_ops.samples.cases import Case
+from numpy.typing import NDArray
 
 try:
     import torch
@@ -43,7 +44,7 @@ def _prepare(function: Callable[..., Any], case: Case, threads: int) -> Prepared
         outputs = _listed(function(*inputs))
         return [*outputs, *torch.autograd.grad(outputs, differentiable, dys)]
 
-    def results(returned: Any) -> list[np.ndarray]:
+    def results(returned: Any) -> list[NDArray[Any]]:
         return [value.detach().float().numpy() for value in _listed(returned)]
 
     # For a whole turn: `torch.no_grad()` around every call would take as long as a small kernel.
@@ -55,7 +56,7 @@ def _listed(outputs: Any) -> list[torch.Tensor]:
     return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
 
 
-def _tensor(array: np.ndarray) -> torch.Tensor:
+def _tensor(array: NDArray[Any]) -> torch.Tensor:
     if array.dtype.name == "bfloat16":  # NumPy's bfloat16 is none to PyTorch
         return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
     return torch.from_numpy(array)

@@ -3,11 +3,11 @@
  */
 #include <cstring>
 
-#include "launch.h"
 #include "observed/observer.h"
 #include "row_scale_fast.h"
 #include "row_scale_slow.h"
 #include "row_scale_wrong.h"
+#include "runtime/launch.h"
 
 namespace {
 

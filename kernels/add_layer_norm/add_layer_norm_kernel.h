@@ -13,12 +13,12 @@ namespace ms_ascend_ops {
 
 template <typename T, typename G>
 __aicore__ inline void AddLayerNormKernel(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean,
-                                          GM_ADDR rstd, GM_ADDR x, [[maybe_unused]] GM_ADDR workspace,
+                                          GM_ADDR rstd, GM_ADDR x, GM_ADDR workspace,
                                           const AddLayerNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
     LayerNormForward<T, G, true> kernel;
-    kernel.Init(x1, x2, gamma, beta, y, mean, rstd, x, tiling, pipe);
+    kernel.Init(x1, x2, gamma, beta, y, mean, rstd, x, workspace, tiling, pipe);
     kernel.Process();
 }
 

@@ -13,11 +13,11 @@ namespace ms_ascend_ops {
 
 template <typename T, typename G>
 __aicore__ inline void AddRmsNormKernel(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd, GM_ADDR x,
-                                        [[maybe_unused]] GM_ADDR workspace, const AddRmsNormTilingData& tiling)
+                                        GM_ADDR workspace, const AddRmsNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
     RmsNormForward<T, G, true> kernel;
-    kernel.Init(x1, x2, gamma, y, rstd, x, tiling, pipe);
+    kernel.Init(x1, x2, gamma, y, rstd, x, workspace, tiling, pipe);
     kernel.Process();
 }
 

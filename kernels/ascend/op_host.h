@@ -19,6 +19,7 @@
 namespace ms_ascend_ops {
 namespace cann {
 
+using binding::ABSENT;
 using binding::AttributeDef;
 using binding::AttributeKind;
 using binding::AttributeValue;
@@ -31,6 +32,10 @@ constexpr uint64_t UB_BYTES = 192 * 1024 - 256;
 constexpr uint64_t RESERVED_UB_BYTES = 8 * 1024;
 constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary; what differs is in the tiling data
 constexpr uint32_t BATCH_MODE = 1;  // all cores start together, which a barrier between them needs
+
+// How the vector cores of a launch belong together: not at all, all meet at a barrier, or each two share a cube core,
+// whose groups a launch counts then.
+enum class Cores { INDEPENDENT, SYNCHRONIZED, WITH_CUBES };
 
 inline std::string DataTypeName(ge::DataType dtype)
 {
@@ -98,6 +103,13 @@ T* Required(T* pointer, const Op& op, const char* what)
     return pointer;
 }
 
+// CANN's functions for optional inputs take the position in the OpDef, for others, too; an absent one is null.
+template <typename T>
+bool IsAbsent(const Op& op, size_t input, const T* shape)
+{
+    return op.Def().inputs[input].optional ? shape == nullptr : Required(shape, op, "input shape") == nullptr;
+}
+
 // In the order of the definition, which is that of the OpDef. A choice is the index of the text.
 template <typename CONTEXT>
 std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
@@ -132,14 +144,29 @@ std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
     return values;
 }
 
+// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come first.
+template <typename T>
+std::vector<T> WithChanged(const Op& op, const std::vector<T>& inputs, const std::vector<T>& outputs)
+{
+    std::vector<T> all;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (op.Kernel().writes.count(op.Def().inputs[i].name) > 0) {
+            all.push_back(inputs[i]);
+        }
+    }
+    all.insert(all.end(), outputs.begin(), outputs.end());
+    return all;
+}
+
 inline ge::graphStatus InferShape(gert::InferShapeContext* context, const Op& op)
 {
     return Guard(op, [&] {
         std::vector<Shape> inputs;
         for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
-            inputs.push_back(ToShape(*Required(context->GetInputShape(i), op, "input shape")));
+            const gert::Shape* shape = context->GetOptionalInputShape(i);
+            inputs.push_back(IsAbsent(op, i, shape) ? Shape{ABSENT} : ToShape(*shape));
         }
-        const std::vector<Shape> outputs = op.InferShapes(inputs, ReadAttributes(context, op));
+        const std::vector<Shape> outputs = WithChanged(op, inputs, op.InferShapes(inputs, ReadAttributes(context, op)));
         for (size_t i = 0; i < outputs.size(); ++i) {
             gert::Shape* shape = Required(context->GetOutputShape(i), op, "output shape");
             shape->SetDimNum(outputs[i].size());
@@ -155,9 +182,10 @@ inline ge::graphStatus InferDataType(gert::InferDataTypeContext* context, const 
     return Guard(op, [&] {
         std::vector<std::string> inputs;
         for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
-            inputs.push_back(DataTypeName(context->GetInputDataType(i)));
+            const ge::DataType dtype = context->GetOptionalInputDataType(i);
+            inputs.push_back(op.Def().inputs[i].optional && dtype == ge::DT_UNDEFINED ? "" : DataTypeName(dtype));
         }
-        const std::vector<std::string> outputs = op.InferTypes(inputs);
+        const std::vector<std::string> outputs = WithChanged(op, inputs, op.InferTypes(inputs));
         for (size_t i = 0; i < outputs.size(); ++i) {
             context->SetOutputDataType(i, CannDataType(outputs[i]));
         }
@@ -177,24 +205,30 @@ inline Platform ReadPlatform(const platform_ascendc::PlatformAscendC& ascend)
 // `plan` fills the tiling data and returns the launch configuration; when every output is empty, no tiling function is
 // asked and the data is zero: CANN launches nothing then.
 template <typename PLAN>
-ge::graphStatus Tile(gert::TilingContext* context, const Op& op, bool synchronizes, PLAN&& plan)
+ge::graphStatus Tile(gert::TilingContext* context, const Op& op, Cores cores, PLAN&& plan)
 {
     return Guard(op, [&] {
         std::vector<TensorDesc> descs;
         std::vector<Shape> shapes;
         std::vector<std::string> dtypes;
         for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
-            shapes.push_back(ToShape(Required(context->GetInputShape(i), op, "input shape")->GetStorageShape()));
-            dtypes.push_back(DataTypeName(Required(context->GetInputDesc(i), op, "input")->GetDataType()));
+            const gert::StorageShape* shape = context->GetOptionalInputShape(i);
+            const bool absent = IsAbsent(op, i, shape);
+            shapes.push_back(absent ? Shape{ABSENT} : ToShape(shape->GetStorageShape()));
+            dtypes.push_back(
+                absent ? "" : DataTypeName(Required(context->GetOptionalInputDesc(i), op, "input")->GetDataType()));
         }
         const std::vector<AttributeValue> values = ReadAttributes(context, op);
         op.MatchTypes(dtypes);
         const std::vector<Shape> outputs = op.InferShapes(shapes, values);
         for (size_t i = 0; i < shapes.size(); ++i) {
             TensorDesc desc;
-            desc.dtype = binding::ParseDataType(dtypes[i]);
-            desc.rank = static_cast<int32_t>(shapes[i].size());
-            std::copy(shapes[i].begin(), shapes[i].end(), desc.dims);
+            desc.rank = -1;
+            if (!dtypes[i].empty()) {
+                desc.dtype = binding::ParseDataType(dtypes[i]);
+                desc.rank = static_cast<int32_t>(shapes[i].size());
+                std::copy(shapes[i].begin(), shapes[i].end(), desc.dims);
+            }
             descs.push_back(desc);
         }
         const platform_ascendc::PlatformAscendC ascend(context->GetPlatformInfo());
@@ -202,9 +236,10 @@ ge::graphStatus Tile(gert::TilingContext* context, const Op& op, bool synchroniz
             return std::find(shape.begin(), shape.end(), 0) != shape.end();
         });
         const LaunchConfig config = plan(descs.data(), values.data(), ReadPlatform(ascend), empty);
-        context->SetBlockDim(config.blockDim);
+        context->SetBlockDim(cores == Cores::WITH_CUBES ? (config.blockDim + 1) / 2 : config.blockDim);
         context->SetTilingKey(TILING_KEY);
-        if (synchronizes) {
+        if (cores == Cores::SYNCHRONIZED &&
+            config.workspaceBytes > 0) {  // cores meet to read what others have left there
             context->SetScheduleMode(BATCH_MODE);
         }
         size_t* workspaces = Required(context->GetWorkspaceSizes(1), op, "workspace");

@@ -1,5 +1,3 @@
-#include "binding/array_launch.h"
-
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -27,15 +25,15 @@ public:
         Add(call, inputs, "inputs", false, dtypes);
         Add(call, outputs, "outputs", true, dtypes);
         call.Invoke([this](const MsAscendCall* cCall) {
-            MsAscendPlan* made = nullptr;
-            const MsAscendStatus status = MsAscendOpsPlanAll(cCall, &made);
-            plan_.reset(made);
+            MsAscendPrepared* made = nullptr;
+            const MsAscendStatus status = MsAscendOpsPrepareAll(cCall, &made);
+            prepared_.reset(made);
             return status;
         });
     }
 
     // Returns whether it ended well; if not, Python's error is set.
-    bool Run() const { return binding::Run(plan_, data_.data()); }
+    bool Run() const { return binding::Run(prepared_, data_.data()); }
 
 private:
     void Add(PythonCall& call, const py::sequence& arrays, const char* role, bool isOutput, const Dtypes& dtypes)
@@ -43,6 +41,11 @@ private:
         for (size_t i = 0; i < arrays.size(); ++i) {
             const std::string name = call.Op() + ": " + role + "[" + std::to_string(i) + "]";
             const py::object given = arrays[i];
+            if (given.is_none() && !isOutput) {  // an optional input
+                call.AddAbsent();
+                data_.push_back(nullptr);
+                continue;
+            }
             if (!py::isinstance<py::array>(given)) {
                 throw py::type_error(name + " must be a NumPy array, got " +
                                      py::cast<std::string>(py::type::of(given).attr("__name__")));
@@ -57,7 +60,7 @@ private:
                 throw py::value_error(name + " must be writeable");
             }
             std::string dtype = py::cast<std::string>(array.dtype().attr("name"));
-            const size_t index = arrays_.size();
+            const size_t index = data_.size();
             if (dtypes && index < dtypes->size() && (*dtypes)[index]) {
                 const std::string& wanted = *(*dtypes)[index];
                 // NumPy has no bfloat16: its bits come as uint16.
@@ -86,7 +89,7 @@ private:
 
     std::vector<py::array> arrays_;  // NumPy does not move the memory of an array that somebody refers to
     std::vector<void*> data_;
-    PlanPointer plan_;
+    PreparedPointer prepared_;
 };
 
 void Launch(const std::string& op, const py::sequence& inputs, const py::sequence& outputs, const py::dict& attributes,

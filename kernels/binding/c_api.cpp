@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "binding/op.h"
-#include "host/launch.h"
-#include "host/loop_code.h"
+#include "host/cube/product.h"
+#include "host/jit/loop_code.h"
+#include "host/runtime/launch.h"
 
 #pragma GCC visibility push(default)
 
@@ -81,7 +82,7 @@ std::vector<AttributeValue> ReadAttributes(const Op& op, const MsAscendCall* cal
         }
         AttributeValue value{given.integer, intForFloat ? static_cast<double>(given.integer) : given.real};
         if (kind == AttributeKind::STRING) {
-            value = ParseChoice(op.Def().name, *def, given.text);
+            value = op.ParseChoice(*def, given.text);
         }
         op.CheckAttribute(*def, value);
         values[def - defs.begin()] = value;
@@ -103,8 +104,9 @@ Inputs ReadInputs(const Op& op, const MsAscendCall* call, size_t expected)
     Inputs inputs;
     for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
         const MsAscendTensor& tensor = call->tensors[i];
-        inputs.shapes.emplace_back(tensor.shape, tensor.shape + tensor.rank);
-        inputs.dtypes.emplace_back(tensor.dtype);
+        const bool absent = tensor.dtype == nullptr;
+        inputs.shapes.push_back(absent ? Shape{ABSENT} : Shape(tensor.shape, tensor.shape + tensor.rank));
+        inputs.dtypes.emplace_back(absent ? "" : tensor.dtype);
     }
     return inputs;
 }
@@ -112,6 +114,10 @@ Inputs ReadInputs(const Op& op, const MsAscendCall* call, size_t expected)
 TensorDesc Describe(const MsAscendTensor& tensor)
 {
     TensorDesc desc;
+    if (tensor.dtype == nullptr) {
+        desc.rank = -1;
+        return desc;
+    }
     desc.dtype = ParseDataType(tensor.dtype);
     desc.rank = tensor.rank;
     std::copy_n(tensor.shape, tensor.rank, desc.dims);
@@ -134,10 +140,10 @@ std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
 }
 
 // For inputs and outputs, all of which is checked.
-PlannedLaunch PlanAll(const MsAscendCall* call)
+PreparedLaunch PrepareAll(const MsAscendCall* call)
 {
     const Op& op = FindOp(call->op);
-    const OpDef& def = op.Def();
+    const SignatureDef& def = op.Def();
     const Inputs inputs = ReadInputs(op, call, def.inputs.size() + def.outputs.size());
     std::vector<AttributeValue> values = ReadAttributes(op, call);
     const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
@@ -145,9 +151,9 @@ PlannedLaunch PlanAll(const MsAscendCall* call)
     for (size_t i = 0; i < def.outputs.size(); ++i) {
         const MsAscendTensor& tensor = call->tensors[def.inputs.size() + i];
         const Shape shape(tensor.shape, tensor.shape + tensor.rank);
-        if (dtypes[i] != tensor.dtype) {
-            throw TypeError(def.name + ": " + def.outputs[i].name + ".dtype must be " + dtypes[i] + ", got " +
-                            tensor.dtype);
+        const std::string dtype = tensor.dtype == nullptr ? "none" : tensor.dtype;
+        if (dtypes[i] != dtype) {
+            throw TypeError(def.name + ": " + def.outputs[i].name + ".dtype must be " + dtypes[i] + ", got " + dtype);
         }
         if (shapes[i] != shape) {
             throw std::invalid_argument(def.name + ": " + def.outputs[i].name + ".shape must be " +
@@ -157,19 +163,19 @@ PlannedLaunch PlanAll(const MsAscendCall* call)
     return {op, DescribeAll(call), std::move(values)};
 }
 
-void Run(const PlannedLaunch& launch, void* const* params)
+void Run(const PreparedLaunch& launch, void* const* params)
 {
     try {
         launch.Run(params);
     } catch (const std::runtime_error& failure) {
-        throw std::runtime_error(launch.Def().name + ": " + failure.what());
+        throw std::runtime_error(launch.Name() + ": " + failure.what());
     }
 }
 
 }  // namespace
 
-struct MsAscendPlan {
-    PlannedLaunch launch;
+struct MsAscendPrepared {
+    PreparedLaunch launch;
 };
 
 extern "C" {
@@ -193,12 +199,22 @@ const char* MsAscendOpsVectorUnit(void)
     return AscendC::host::VectorUnitName();
 }
 
+const char* MsAscendOpsProductLibrary(void)
+{
+    return AscendC::host::ProductLibrary();
+}
+
+const char* MsAscendOpsProductLibraryPath(void)
+{
+    return AscendC::host::ProductLibraryPath();
+}
+
 const char* MsAscendOpsSignatures(void)
 {
     static const std::string json = [] {
         std::string text;
         for (const auto& [name, op] : Registry()) {
-            text += (text.empty() ? "[" : ",") + op.Def().json;
+            text += (text.empty() ? "[" : ",") + op.Kernel().json;
         }
         return (text.empty() ? "[" : text) + "]";
     }();
@@ -253,7 +269,7 @@ void MsAscendOpsSetLoopThreshold(uint64_t strips)
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)
 {
     return Guard(call, [&] {
-        const PlannedLaunch launch = PlanAll(call);
+        const PreparedLaunch launch = PrepareAll(call);
         std::array<void*, MAX_TENSORS> params{};
         std::transform(call->tensors, call->tensors + call->tensorCount, params.begin(),
                        [](const MsAscendTensor& tensor) { return tensor.data; });
@@ -261,22 +277,8 @@ MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)
     });
 }
 
-MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context)
-{
-    return Guard(call, [&] {
-        const Op& op = FindOp(call->op);
-        const Inputs inputs = ReadInputs(op, call, op.Def().inputs.size());
-        const std::vector<AttributeValue> values = ReadAttributes(op, call);
-        const std::vector<std::string> dtypes = op.InferTypes(inputs.dtypes);
-        const std::vector<Shape> shapes = op.InferShapes(inputs.shapes, values);
-        for (size_t i = 0; i < shapes.size(); ++i) {
-            visit(context, dtypes[i].c_str(), shapes[i].data(), static_cast<int32_t>(shapes[i].size()));
-        }
-    });
-}
-
-MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
-                               MsAscendPlan** plan)
+MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
+                                  MsAscendPrepared** prepared)
 {
     return Guard(call, [&] {
         const Op& op = FindOp(call->op);
@@ -290,23 +292,23 @@ MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor v
             descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
             visit(context, dtypes[i].c_str(), shapes[i].data(), rank);
         }
-        *plan = new MsAscendPlan{{op, std::move(descs), std::move(values)}};
+        *prepared = new MsAscendPrepared{{op, std::move(descs), std::move(values)}};
     });
 }
 
-MsAscendStatus MsAscendOpsPlanAll(const MsAscendCall* call, MsAscendPlan** plan)
+MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared** prepared)
 {
-    return Guard(call, [&] { *plan = new MsAscendPlan{PlanAll(call)}; });
+    return Guard(call, [&] { *prepared = new MsAscendPrepared{PrepareAll(call)}; });
 }
 
-MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes)
+MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes)
 {
-    return Guard(error, errorBytes, [&] { Run(plan->launch, data); });
+    return Guard(error, errorBytes, [&] { Run(prepared->launch, data); });
 }
 
-void MsAscendOpsFreePlan(MsAscendPlan* plan)
+void MsAscendOpsFreePrepared(MsAscendPrepared* prepared)
 {
-    delete plan;
+    delete prepared;
 }
 
 MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore,
@@ -332,7 +334,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
         platform.ubBytes = ubBytes == 0 ? host.ubBytes : ubBytes;
         platform.minBytesPerCore = minBytesPerCore == 0 ? platform.minBytesPerCore : minBytesPerCore;
         std::vector<TilingField> fields;
-        const LaunchConfig config = op.Def().tiling(descs.data(), values.data(), platform, fields);
+        const LaunchConfig config = op.Kernel().tiling(descs.data(), values.data(), platform, fields);
         fields.push_back(MakeTilingField("block_dim", config.blockDim));
         fields.push_back(MakeTilingField("workspace_bytes", config.workspaceBytes));
         for (const TilingField& field : fields) {

@@ -22,9 +22,9 @@ typedef enum {
 } MsAscendStatus;
 
 typedef struct {
-    void* data;  // may be null where only shapes and dtypes are asked for
-    const char* dtype;
-    const int64_t* shape;  // -1: unknown dim; the single entry -2: unknown rank
+    void* data;         // may be null where only shapes and dtypes are asked for
+    const char* dtype;  // null: an optional input that is absent
+    const int64_t* shape;
     int32_t rank;
 } MsAscendTensor;
 
@@ -51,6 +51,9 @@ const char* MsAscendOpsVersion(void);
 const char* MsAscendOpsPath(void);
 // Which copy of the vector unit runs: "native", or the level of x86-64 that a portable build chose.
 const char* MsAscendOpsVectorUnit(void);
+// What multiplies matrices, "oneDNN 3.10.1" or "plain loops"; and the library's path, or why there is none.
+const char* MsAscendOpsProductLibrary(void);
+const char* MsAscendOpsProductLibraryPath(void);
 // The signatures of all operators as a JSON list.
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
@@ -59,33 +62,30 @@ void MsAscendOpsSetThreadNum(uint32_t threads);
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);
 
-// For who compiles loops (host/loop_code.h). `visit` gets the next one: its number, the function's name and the IR.
+// For who compiles loops (host/jit/loop_code.h). `visit` gets the next one: its number, the function's name and the IR.
 // With `wait` not before there is one. 0: there is none, or MsAscendOpsStopLoops was called.
 typedef void (*MsAscendLoopVisitor)(void* context, uint32_t number, const char* name, const char* text);
 int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context);
 void MsAscendOpsSetLoop(uint32_t number, void* function);
 uint32_t MsAscendOpsPendingLoops(void);
 void MsAscendOpsStopLoops(void);
-// How much must have been done before a loop is asked for, in strips of an instruction.
+// How much must have been done before a loop is requested, in strips of an instruction.
 void MsAscendOpsSetLoopThreshold(uint64_t strips);
 
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 
-// Tensors are inputs. For every output, in order, `visit` gets its dtype and shape.
+// A kernel with its attributes, for inputs of certain shapes and dtypes: checked once, for many runs. Tensors
+// are inputs. For every output, in order, `visit` gets its dtype and shape; MsAscendOpsFreePrepared frees it.
+typedef struct MsAscendPrepared MsAscendPrepared;
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
-MsAscendStatus MsAscendOpsInfer(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context);
-
-// A kernel with its attributes, for inputs of certain shapes and dtypes: what is checked once, for many runs. Tensors
-// are inputs. `visit` gets the outputs, as in MsAscendOpsInfer; MsAscendOpsFreePlan frees the plan.
-typedef struct MsAscendPlan MsAscendPlan;
-MsAscendStatus MsAscendOpsPlan(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
-                               MsAscendPlan** plan);
+MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
+                                  MsAscendPrepared** prepared);
 // The same where the outputs are there already. Tensors are inputs, then outputs, all of which is checked.
-MsAscendStatus MsAscendOpsPlanAll(const MsAscendCall* call, MsAscendPlan** plan);
+MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared** prepared);
 // `data` is that of the inputs, then of the outputs.
-MsAscendStatus MsAscendOpsRun(const MsAscendPlan* plan, void* const* data, char* error, size_t errorBytes);
-void MsAscendOpsFreePlan(MsAscendPlan* plan);
+MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes);
+void MsAscendOpsFreePrepared(MsAscendPrepared* prepared);
 
 // Tensors are inputs. `visit` gets every field of the tiling, then block_dim and workspace_bytes. A core number is
 // that of a chip; it and the UB size are the host's where they are 0.

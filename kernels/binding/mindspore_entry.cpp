@@ -13,14 +13,20 @@ namespace {
 using mindspore::AotExtra;
 using mindspore::TypeId;
 
-// The attributes of one kernel, read once.
+// What the attributes of a node say.
+struct Node {
+    std::vector<AttributeValue> values;
+    std::vector<bool> given;  // for every input, whether the node has it
+};
+
+// That of one kernel, read once.
 class KernelState : public mindspore::AotKernelData {
 public:
-    explicit KernelState(std::vector<AttributeValue> values) : values_(std::move(values)) {}
-    const std::vector<AttributeValue>& Values() const { return values_; }
+    explicit KernelState(Node node) : node_(std::move(node)) {}
+    const Node& Get() const { return node_; }
 
 private:
-    std::vector<AttributeValue> values_;
+    Node node_;
 };
 
 // As AttributeSpec.node_name of ms_ascend_ops/registry.py.
@@ -30,12 +36,17 @@ const std::string& NodeName(const std::string& name)
     return name == "data_format" ? dataFormat : name;
 }
 
+void Require(const Op& op, const std::string& attribute, AotExtra* extra)
+{
+    if (extra == nullptr || !extra->HasAttr(attribute)) {
+        throw std::invalid_argument(op.Def().name + ": the attribute " + attribute + " is missing");
+    }
+}
+
 AttributeValue ReadAttribute(const Op& op, const AttributeDef& attribute, AotExtra* extra)
 {
     const std::string& name = NodeName(attribute.name);
-    if (extra == nullptr || !extra->HasAttr(name)) {
-        throw std::invalid_argument(op.Def().name + ": the attribute " + attribute.name + " is missing");
-    }
+    Require(op, name, extra);
     AttributeValue value;
     switch (attribute.kind) {
         case AttributeKind::INT:
@@ -48,7 +59,7 @@ AttributeValue ReadAttribute(const Op& op, const AttributeDef& attribute, AotExt
             value.integer = extra->GetAttrBool(name) ? 1 : 0;
             break;
         case AttributeKind::STRING:
-            value = ParseChoice(op.Def().name, attribute, extra->GetAttrStr(name));
+            value = op.ParseChoice(attribute, extra->GetAttrStr(name));
             break;
     }
     op.CheckAttribute(attribute, value);
@@ -62,6 +73,38 @@ std::vector<AttributeValue> ReadAttributes(const Op& op, AotExtra* extra)
         values.push_back(ReadAttribute(op, attribute, extra));
     }
     return values;
+}
+
+// As Signature.presence of ms_ascend_ops/registry.py.
+std::vector<bool> ReadPresence(const Op& op, AotExtra* extra)
+{
+    std::vector<bool> given;
+    for (const TensorDef& input : op.Def().inputs) {
+        const std::string name = "has_" + input.name;
+        if (input.optional) {
+            Require(op, name, extra);
+        }
+        given.push_back(!input.optional || extra->GetAttrBool(name));
+    }
+    return given;
+}
+
+// Where each input stands among those that MindSpore passes.
+std::vector<size_t> PlacesOf(const std::vector<bool>& given, Absent absent)
+{
+    std::vector<size_t> places;
+    size_t place = 0;
+    for (const bool isGiven : given) {
+        places.push_back(place);
+        place += isGiven || absent == Absent::NONE ? 1 : 0;
+    }
+    places.push_back(place);  // the number of them
+    return places;
+}
+
+Node ReadNode(const Op& op, AotExtra* extra)
+{
+    return {ReadAttributes(op, extra), ReadPresence(op, extra)};
 }
 
 // What an inference of shapes depends on: the operator, the shapes and the attributes that its rules name.
@@ -115,9 +158,9 @@ int Guard(const Op& op, F&& body)
         body();
         return 0;
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "ms_ascend_ops: %s failed: %s\n", op.Def().entry.c_str(), error.what());
+        std::fprintf(stderr, "ms_ascend_ops: %s failed: %s\n", op.Kernel().entry.c_str(), error.what());
     } catch (...) {
-        std::fprintf(stderr, "ms_ascend_ops: %s failed\n", op.Def().entry.c_str());
+        std::fprintf(stderr, "ms_ascend_ops: %s failed\n", op.Kernel().entry.c_str());
     }
     return 1;
 }
@@ -143,22 +186,32 @@ std::string NameOf(TypeId type)
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra)
 {
     return Guard(op, [&] {
-        const size_t count = op.Def().inputs.size() + op.Def().outputs.size();
-        if (nparam < 0 || static_cast<size_t>(nparam) < count) {
-            throw std::invalid_argument("expects " + std::to_string(count) + " tensors, got " + std::to_string(nparam));
-        }
-        std::array<TensorDesc, MAX_TENSORS> descs;
-        for (size_t i = 0; i < count; ++i) {
-            if (ndims[i] > MAX_RANK) {
-                throw std::invalid_argument("a tensor has " + std::to_string(ndims[i]) + " dims");
-            }
-            descs[i].dtype = ParseDataType(dtypes[i]);
-            descs[i].rank = ndims[i];
-            std::copy_n(shapes[i], ndims[i], descs[i].dims);
-        }
         auto* aotExtra = static_cast<AotExtra*>(extra);
         const auto* state = aotExtra == nullptr ? nullptr : static_cast<const KernelState*>(aotExtra->KernelData());
-        op.Launch(params, descs.data(), state == nullptr ? ReadAttributes(op, aotExtra) : state->Values());
+        const Node& node = state == nullptr ? ReadNode(op, aotExtra) : state->Get();
+        const size_t inputs = op.Def().inputs.size();
+        const size_t count = inputs + op.Def().outputs.size();
+        const size_t expected = count - std::count(node.given.begin(), node.given.end(), false);
+        if (nparam < 0 || static_cast<size_t>(nparam) < expected) {
+            throw std::invalid_argument("expects " + std::to_string(expected) + " tensors, got " +
+                                        std::to_string(nparam));
+        }
+        std::array<TensorDesc, MAX_TENSORS> descs;
+        std::array<void*, MAX_TENSORS> data{};
+        for (size_t i = 0, from = 0; i < count; ++i) {
+            if (i < inputs && !node.given[i]) {
+                descs[i].rank = -1;
+                continue;
+            }
+            if (ndims[from] > MAX_RANK) {
+                throw std::invalid_argument("a tensor has " + std::to_string(ndims[from]) + " dims");
+            }
+            descs[i].dtype = ParseDataType(dtypes[from]);
+            descs[i].rank = ndims[from];
+            std::copy_n(shapes[from], ndims[from], descs[i].dims);
+            data[i] = params[from++];
+        }
+        op.Launch(data.data(), descs.data(), node.values);
     });
 }
 
@@ -166,20 +219,23 @@ int Init(const Op& op, AotExtra* extra)
 {
     return Guard(op, [&] {
         if (extra->KernelData() == nullptr) {
-            extra->SetKernelData(new KernelState(ReadAttributes(op, extra)));  // MindSpore deletes it
+            extra->SetKernelData(new KernelState(ReadNode(op, extra)));  // MindSpore deletes it
         }
     });
 }
 
-std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t** shapes, AotExtra* extra)
+std::vector<std::vector<int64_t>> InferShape(const Op& op, Absent absent, int* ndims, int64_t** shapes, AotExtra* extra)
 {
-    const size_t count = op.Def().inputs.size();
     const std::vector<AttributeDef>& attributes = op.Def().attributes;
+    const std::vector<bool> given = ReadPresence(op, extra);
+    const std::vector<size_t> places = PlacesOf(given, absent);
     ShapeQuestion question;
     question.op = &op;
-    for (size_t i = 0; i < count; ++i) {
-        question.Add(ndims[i]);
-        std::for_each_n(shapes[i], ndims[i], [&](int64_t size) { question.Add(size); });
+    for (size_t i = 0; i < given.size(); ++i) {
+        question.Add(given[i] ? ndims[places[i]] : ABSENT);
+        if (given[i]) {
+            std::for_each_n(shapes[places[i]], ndims[places[i]], [&](int64_t size) { question.Add(size); });
+        }
     }
     std::vector<AttributeValue> values(attributes.size());
     for (size_t i = 0; i < attributes.size(); ++i) {
@@ -193,8 +249,9 @@ std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t**
         return known->answer;
     }
     std::vector<Shape> inputs;
-    for (size_t i = 0; i < count; ++i) {
-        inputs.emplace_back(shapes[i], shapes[i] + ndims[i]);
+    for (size_t i = 0; i < given.size(); ++i) {
+        const size_t place = places[i];
+        inputs.push_back(given[i] ? Shape(shapes[place], shapes[place] + ndims[place]) : Shape{ABSENT});
     }
     std::vector<Shape> outputs = op.InferShapes(inputs, values);
     if (known != nullptr) {
@@ -203,17 +260,17 @@ std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t**
     return outputs;
 }
 
-std::vector<TypeId> InferType(const Op& op, const std::vector<TypeId>& types, AotExtra* extra)
+std::vector<TypeId> InferType(const Op& op, Absent absent, const std::vector<TypeId>& types, AotExtra* extra)
 {
-    ReadAttributes(op, extra);  // checks them all: MindSpore infers dtypes once, shapes at every call
-    const size_t count = op.Def().inputs.size();
-    if (types.size() != count) {
-        throw std::invalid_argument(op.Def().name + ": expects " + std::to_string(count) + " tensors, got " +
+    const Node node = ReadNode(op, extra);  // checks them all: MindSpore infers dtypes once, shapes at every call
+    const std::vector<size_t> places = PlacesOf(node.given, absent);
+    if (types.size() != places.back()) {
+        throw std::invalid_argument(op.Def().name + ": expects " + std::to_string(places.back()) + " tensors, got " +
                                     std::to_string(types.size()));
     }
     std::vector<std::string> names;
-    for (const TypeId type : types) {
-        names.push_back(NameOf(type));
+    for (size_t i = 0; i < node.given.size(); ++i) {
+        names.push_back(node.given[i] ? NameOf(types[places[i]]) : "");
     }
     std::vector<TypeId> outputs;
     for (const std::string& name : op.InferTypes(names)) {

@@ -1,5 +1,5 @@
 /*!
- * Calls of the C interface, made from Python's objects.
+ * Calls of the C interface, made from Python's objects, and the parts of ms_ascend_ops._C.
  */
 #ifndef MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
 #define MS_ASCEND_OPS_BINDING_PYTHON_CALL_H
@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,19 +52,19 @@ inline void ThrowIfFailed(MsAscendStatus status, const char* message)
     }
 }
 
-struct FreePlan {
-    void operator()(MsAscendPlan* plan) const { MsAscendOpsFreePlan(plan); }
+struct FreePrepared {
+    void operator()(MsAscendPrepared* prepared) const { MsAscendOpsFreePrepared(prepared); }
 };
-using PlanPointer = std::unique_ptr<MsAscendPlan, FreePlan>;
+using PreparedPointer = std::unique_ptr<MsAscendPrepared, FreePrepared>;
 
-// Runs a plan without the interpreter's lock. `data` is that of the inputs, then of the outputs. Returns whether it
-// ended well; if not, Python's error is set.
-inline bool Run(const PlanPointer& plan, void* const* data)
+// Runs a prepared launch without the interpreter's lock. `data` is that of the inputs, then of the outputs. Returns
+// whether it ended well; if not, Python's error is set.
+inline bool Run(const PreparedPointer& prepared, void* const* data)
 {
     std::array<char, ERROR_BYTES> error;  // left as it is where there is none
     MsAscendStatus status;
     Py_BEGIN_ALLOW_THREADS;
-    status = MsAscendOpsRun(plan.get(), data, error.data(), error.size());
+    status = MsAscendOpsRun(prepared.get(), data, error.data(), error.size());
     Py_END_ALLOW_THREADS;
     return Succeeded(status, error.data());
 }
@@ -105,14 +106,15 @@ public:
     const std::string& Op() const { return op_; }
 
     void Add(PyShape shape, std::string dtype) { tensors_.push_back({std::move(shape), std::move(dtype)}); }
+    void AddAbsent() { tensors_.emplace_back(); }
 
     template <typename F>
     void Invoke(F&& function)
     {
         std::vector<MsAscendTensor> tensors;
         for (const Tensor& tensor : tensors_) {
-            tensors.push_back(
-                {nullptr, tensor.dtype.c_str(), tensor.shape.data(), static_cast<int32_t>(tensor.shape.size())});
+            tensors.push_back({nullptr, tensor.dtype ? tensor.dtype->c_str() : nullptr, tensor.shape.data(),
+                               static_cast<int32_t>(tensor.shape.size())});
         }
         std::array<char, ERROR_BYTES> error;
         const MsAscendCall call{op_.c_str(),
@@ -128,7 +130,7 @@ public:
 private:
     struct Tensor {
         PyShape shape;
-        std::string dtype;
+        std::optional<std::string> dtype;
     };
 
     std::string op_;
@@ -136,6 +138,10 @@ private:
     std::vector<MsAscendAttribute> attributes_;
     std::vector<Tensor> tensors_;
 };
+
+void BindArrayLaunch(py::module_& module);
+void BindSignature(py::module_& module);
+void BindTensorFunction(py::module_& module);
 
 }  // namespace ms_ascend_ops::binding
 

@@ -4,49 +4,35 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "binding/array_launch.h"
 #include "binding/c_api.h"
 #include "binding/python_call.h"
-#include "binding/tensor_function.h"
 
 namespace {
 
 using namespace ms_ascend_ops::binding;
 using Shape = PyShape;
 
-void AddShapes(PythonCall& call, const std::string& op, const std::vector<Shape>& shapes,
-               const std::vector<std::string>& dtypes)
+// None: an optional input that is absent.
+using Shapes = std::vector<std::optional<Shape>>;
+using Dtypes = std::vector<std::optional<std::string>>;
+
+void AddShapes(PythonCall& call, const std::string& op, const Shapes& shapes, const Dtypes& dtypes)
 {
     if (shapes.size() != dtypes.size()) {
         throw py::value_error(op + ": as many shapes as dtypes are needed, got " + std::to_string(shapes.size()) +
                               " and " + std::to_string(dtypes.size()));
     }
     for (size_t i = 0; i < shapes.size(); ++i) {
-        call.Add(shapes[i], dtypes[i]);
+        if (shapes[i] && dtypes[i]) {
+            call.Add(*shapes[i], *dtypes[i]);
+        } else {
+            call.AddAbsent();
+        }
     }
-}
-
-py::tuple Infer(const std::string& op, const std::vector<Shape>& shapes, const std::vector<std::string>& dtypes,
-                const py::dict& attributes)
-{
-    PythonCall call(op, attributes);
-    AddShapes(call, op, shapes, dtypes);
-    struct Outputs {
-        py::list shapes;
-        py::list dtypes;
-    } outputs;
-    call.Invoke([&](const MsAscendCall* cCall) {
-        const auto visit = [](void* context, const char* dtype, const int64_t* shape, int32_t rank) {
-            auto* result = static_cast<Outputs*>(context);
-            result->shapes.append(py::tuple(py::cast(Shape(shape, shape + rank))));
-            result->dtypes.append(py::str(dtype));
-        };
-        return MsAscendOpsInfer(cCall, visit, &outputs);
-    });
-    return py::make_tuple(outputs.shapes, outputs.dtypes);
 }
 
 // Number, name and IR of the next loop to be compiled, or None.
@@ -67,8 +53,8 @@ py::object NextLoop(bool wait)
     return found ? py::make_tuple(source.number, source.name, source.text) : py::object(py::none());
 }
 
-py::dict Tiling(const std::string& op, const std::vector<Shape>& shapes, const std::vector<std::string>& dtypes,
-                const py::dict& attributes, uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore)
+py::dict Tiling(const std::string& op, const Shapes& shapes, const Dtypes& dtypes, const py::dict& attributes,
+                uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore)
 {
     PythonCall call(op, attributes);
     AddShapes(call, op, shapes, dtypes);
@@ -90,6 +76,9 @@ PYBIND11_MODULE(_C, module)
     module.doc() = "The kernel library on NumPy arrays, without MindSpore.";
     module.def("version", &MsAscendOpsVersion, "Version of the loaded library.");
     module.def("library_path", &MsAscendOpsPath, "File the loaded library comes from.");
+    module.def(
+        "product_library", [] { return py::make_tuple(MsAscendOpsProductLibrary(), MsAscendOpsProductLibraryPath()); },
+        "What multiplies matrices, and where it is, or why it is no library.");
     module.def("vector_unit", &MsAscendOpsVectorUnit,
                "Which vector unit runs: \"native\", or the level of x86-64 that a portable build chose.");
     module.def(
@@ -117,9 +106,6 @@ PYBIND11_MODULE(_C, module)
             MsAscendOpsSetUbBytes(static_cast<uint32_t>(bytes));
         },
         py::arg("bytes"), "Set how much of a core's Unified Buffer tilings may use, 64 KiB at least; 0: all.");
-    module.def("infer", &Infer, py::arg("op"), py::arg("shapes"), py::arg("dtypes"), py::arg("attributes") = py::dict(),
-               "Shapes and dtypes of the outputs, by the rules MindSpore uses in a graph. -1: unknown dim; (-2,): "
-               "unknown rank.");
     module.def("tiling", &Tiling, py::arg("op"), py::arg("shapes"), py::arg("dtypes"),
                py::arg("attributes") = py::dict(), py::arg("core_num") = 0, py::arg("ub_bytes") = 0,
                py::arg("min_bytes_per_core") = 0,
@@ -135,7 +121,8 @@ PYBIND11_MODULE(_C, module)
     module.def("pending_loops", &MsAscendOpsPendingLoops, "How many loops were asked for and are not compiled yet.");
     module.def("stop_loops", &MsAscendOpsStopLoops, "Ask for no more loops, and end the wait of next_loop.");
     module.def("set_loop_threshold", &MsAscendOpsSetLoopThreshold, py::arg("strips"),
-               "Set how much must have been done before a loop is asked for, in strips of an instruction.");
+               "Set how much must have been done before a loop is requested, in strips of an instruction.");
     BindArrayLaunch(module);
+    BindSignature(module);
     BindTensorFunction(module);
 }

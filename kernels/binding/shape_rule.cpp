@@ -1,50 +1,13 @@
 #include "binding/shape_rule.h"
 
 #include <algorithm>
-#include <cctype>
-#include <sstream>
 #include <stdexcept>
+#include <utility>
 
-#include "primitives/launch_config.h"
+#include "interface/launch_config.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
-
-Token ParseToken(std::string word)
-{
-    Token token;
-    if (word[0] == '=') {
-        std::istringstream names(word.substr(1));
-        for (std::string name; std::getline(names, name, '+');) {
-            token.sizes.push_back(name);
-        }
-        return token;
-    }
-    if (word.compare(0, 5, "ones(") == 0) {
-        token.star = true;
-        token.ones = true;
-        token.symbol = word.substr(5, word.size() - 6);
-        return token;
-    }
-    if (const size_t at = word.find('@'); at != std::string::npos) {
-        token.attribute = word.substr(at + 1);
-        word.resize(at);
-    }
-    if (word[0] == '*' || word[0] == '~') {
-        token.star = true;
-        token.broadcasts = word[0] == '~';
-        word.erase(0, 1);
-    } else if (const size_t times = word.find('*'); times != std::string::npos) {
-        token.factor = std::stoll(word.substr(0, times));
-        word.erase(0, times + 1);
-    }
-    if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) {
-        token.factor *= std::stoll(word);
-    } else {
-        token.symbol = word;
-    }
-    return token;
-}
 
 std::string Dims(int64_t count)
 {
@@ -67,18 +30,11 @@ bool Broadcasts(const Shape& dims, const Shape& to)
 
 }  // namespace
 
-// The definitions were checked when the code that calls this was generated: no malformed rule arrives here.
-ShapeRule ShapeRule::Parse(const std::string& text)
+ShapeRule::ShapeRule(std::vector<Token> list) : tokens(std::move(list))
 {
-    ShapeRule rule;
-    std::istringstream stream(text);
-    for (std::string word; stream >> word;) {
-        rule.tokens.push_back(ParseToken(word));
-        if (!rule.tokens.back().attribute.empty()) {
-            rule.anchor = static_cast<int32_t>(rule.tokens.size()) - 1;
-        }
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        anchor = tokens[i].attribute.empty() ? anchor : static_cast<int32_t>(i);
     }
-    return rule;
 }
 
 bool ShapeRule::IsPlain() const
@@ -93,22 +49,22 @@ bool ShapeRule::IsPlain() const
     return true;
 }
 
-bool ShapeRule::IsFixed() const
+bool ShapeRule::Moves() const
 {
-    return std::none_of(tokens.begin(), tokens.end(), [](const Token& token) { return token.star; });
+    return anchor >= 0 &&
+           std::none_of(tokens.begin() + anchor, tokens.end(), [](const Token& token) { return token.star; });
 }
 
-const Token& ShapeRule::At(int64_t i, int64_t axis) const
+std::vector<Token> ShapeRule::InOrder(int64_t axis) const
 {
-    const int64_t position = axis < 0 ? axis + static_cast<int64_t>(tokens.size()) : axis;
-    if (anchor < 0 || i == position) {
-        return tokens[anchor < 0 ? i : anchor];
-    }
-    const int64_t other = i < position ? i : i - 1;  // among those that are not anchored
-    return tokens[other < anchor ? other : other + 1];
+    std::vector<Token> order = tokens;
+    order.erase(order.begin() + anchor);
+    const auto size = static_cast<int64_t>(tokens.size());
+    order.insert(order.begin() + (axis < 0 ? axis + size : axis), tokens[anchor]);
+    return order;
 }
 
-// As Python prints a tuple: messages of both interpreters are the same.
+// As Python prints a tuple.
 std::string ToString(const Shape& shape)
 {
     std::string text = "(";
@@ -125,8 +81,11 @@ void ShapeMatcher::Fail(const std::string& text) const
 
 void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape)
 {
-    if (shape.size() == 1 && shape[0] == UNKNOWN_RANK) {
+    if (shape.size() == 1 && (shape[0] == UNKNOWN_RANK || shape[0] == ABSENT)) {
         return;
+    }
+    if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < UNKNOWN_DIM; })) {
+        Fail(tensor + " must have no negative dim, got shape " + ToString(shape));
     }
     const auto isStar = [](const Token& token) { return token.star; };
     const auto begin = rule.tokens.begin();
@@ -153,13 +112,13 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
     const int64_t starsAfter = stars - starsBefore;
     int64_t first = rule.anchor - starsBefore;
     int64_t last = rank - 1 - (end - anchor - 1 - starsAfter);
-    if (stars == 0) {
-        first = 0;
+    if (rule.Moves()) {  // among the single dims at the end
+        first = stars == 0
+                    ? 0
+                    : rank - (std::find_if(rule.tokens.rbegin(), rule.tokens.rend(), isStar) - rule.tokens.rbegin());
         last = rank - 1;
     } else if (starsBefore == 0) {
         last = first;
-    } else if (starsAfter == 0) {
-        first = last;
     }
     const int64_t axis = attributes_.at(anchor->attribute);
     const int64_t position = axis < 0 ? axis + rank : axis;
@@ -170,10 +129,9 @@ void ShapeMatcher::Match(const std::string& tensor, const ShapeRule& rule, const
         Fail(anchor->attribute + " must be " + allowed + " for " + tensor + " of shape " + ToString(shape) + ", got " +
              std::to_string(axis));
     }
-    if (stars == 0) {
-        for (int64_t i = 0; i < rank; ++i) {
-            MatchDim(subject, rule.At(i, axis), i, i == position ? axis : i);
-        }
+    if (rule.Moves()) {
+        const std::vector<Token> order = rule.InOrder(position - rank);
+        MatchSide(subject, order.begin(), order.end(), 0, rank);
         return;
     }
     MatchSide(subject, begin, anchor, 0, position);
@@ -221,8 +179,10 @@ void ShapeMatcher::MatchSide(const Subject& subject, TokenIter first, TokenIter 
             position = stop;
             afterStar = true;
         } else {
-            // Dims are named as a reader would: from the end, once a token of any length went before.
-            MatchDim(subject, *token, position, afterStar && end == rank ? position - rank : position);
+            // Dims are named as a reader would: by their attribute, or from the end once a token of any length went
+            // before.
+            const int64_t place = afterStar && end == rank ? position - rank : position;
+            MatchDim(subject, *token, position, token->attribute.empty() ? place : attributes_.at(token->attribute));
             ++position;
         }
     }
@@ -238,6 +198,15 @@ int64_t ShapeMatcher::SizeOf(const Token& token) const
         sum += static_cast<uint64_t>(attributes_.at(name));
     }
     return static_cast<int64_t>(sum);
+}
+
+int64_t ShapeMatcher::Times(int64_t size, int64_t factor) const
+{
+    int64_t product = 0;
+    if (__builtin_mul_overflow(size, factor, &product)) {
+        Fail("a dim of " + std::to_string(factor) + " * " + std::to_string(size) + " does not fit in 64 bits");
+    }
+    return product;
 }
 
 void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)
@@ -257,6 +226,13 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
         }
         return;
     }
+    if (token.broadcasts) {
+        const auto to = bindings_.find(token.symbol);
+        if (to != bindings_.end() && !Broadcasts({size}, to->second.dims)) {
+            Fail(place + " must be 1 or " + to->second.place + " (" + std::to_string(to->second.dims[0]) + ")" + got);
+        }
+        return;
+    }
     if (size == UNKNOWN_DIM) {
         bindings_.insert({token.symbol, {{UNKNOWN_DIM}, place, token.factor}});
         return;
@@ -271,9 +247,10 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
     }
     const int64_t value = size / token.factor;
     if (const auto multiple = multiples_.find(token.symbol); multiple != multiples_.end()) {
-        const int64_t divisor = attributes_.at(multiple->second);
-        if (value % divisor != 0) {
-            Fail(place + " must be a multiple of " + multiple->second + " (" + std::to_string(divisor) + ")" + got);
+        const auto divisor = attributes_.find(multiple->second);
+        if (divisor != attributes_.end() && (divisor->second <= 0 || value % divisor->second != 0)) {
+            Fail(place + " must be a multiple of " + divisor->first + " (" + std::to_string(divisor->second) + ")" +
+                 got);
         }
     }
     const auto known = bindings_.find(token.symbol);
@@ -285,8 +262,8 @@ void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t 
             relation = token.factor > 1 ? std::to_string(token.factor) + " * " + relation : relation;
             relation = known->second.factor > 1 ? relation + " / " + std::to_string(known->second.factor) : relation;
         }
-        Fail(place + " must equal " + relation + " (" + std::to_string(known->second.dims[0] * token.factor) + ")" +
-             got);
+        Fail(place + " must equal " + relation + " (" + std::to_string(Times(known->second.dims[0], token.factor)) +
+             ")" + got);
     }
 }
 
@@ -333,13 +310,39 @@ void ShapeMatcher::MatchStar(const Subject& subject, const Token& token, int64_t
     }
 }
 
+void ShapeMatcher::MatchMultiples() const
+{
+    for (const auto& [symbol, divisor] : multiples_) {
+        const auto whole = bindings_.find(symbol);
+        const auto part = bindings_.find(divisor);
+        if (whole == bindings_.end() || part == bindings_.end()) {
+            continue;
+        }
+        const int64_t a = whole->second.dims[0];
+        const int64_t b = part->second.dims[0];
+        if (a != UNKNOWN_DIM && b != UNKNOWN_DIM && (b == 0 ? a != 0 : a % b != 0)) {
+            Fail(whole->second.place + " must be a multiple of " + part->second.place + " (" + std::to_string(b) +
+                 "), got " + std::to_string(a));
+        }
+    }
+}
+
 Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
 {
     Shape shape;
-    const bool moves = rule.anchor >= 0 && rule.IsFixed();
-    const int64_t axis = moves ? attributes_.at(rule.tokens[rule.anchor].attribute) : 0;
-    for (size_t i = 0; i < rule.tokens.size(); ++i) {
-        const Token& token = moves ? rule.At(static_cast<int64_t>(i), axis) : rule.tokens[i];
+    std::vector<Token> order = rule.tokens;
+    if (rule.Moves()) {
+        const Token& anchor = rule.tokens[rule.anchor];
+        const int64_t axis = attributes_.at(anchor.attribute);
+        const auto size = static_cast<int64_t>(order.size());
+        // An input that is to be completed; the axes of outputs were checked with the definition.
+        if (axis < -size || axis >= size) {
+            Fail(anchor.attribute + " must be in [" + std::to_string(-size) + ", " + std::to_string(size - 1) +
+                 "], got " + std::to_string(axis));
+        }
+        order = rule.InOrder(axis);
+    }
+    for (const Token& token : order) {
         if (token.symbol.empty()) {
             shape.push_back(SizeOf(token));
             continue;
@@ -358,7 +361,7 @@ Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
         } else if (known == bindings_.end() || known->second.dims[0] == UNKNOWN_DIM) {
             shape.push_back(UNKNOWN_DIM);
         } else {
-            shape.push_back(known->second.dims[0] * token.factor);
+            shape.push_back(Times(known->second.dims[0], token.factor));
         }
     }
     return shape;

@@ -1,11 +1,12 @@
 /*!
- * The shape rules of the operator definitions ("*b 2*d@axis"): the interpreter of ms_ascend_ops/shapes.py in C++, with
- * the same messages. The syntax is described there.
+ * The interpreter of the shape rules of the operator definitions ("*b 2*d@axis"). ms_ascend_ops/shapes.py describes
+ * and parses them; they arrive here as tokens.
  */
 #ifndef MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
 #define MS_ASCEND_OPS_BINDING_SHAPE_RULE_H
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -17,28 +18,31 @@ using Shape = std::vector<int64_t>;
 
 constexpr int64_t UNKNOWN_DIM = -1;
 constexpr int64_t UNKNOWN_RANK = -2;  // the only entry of the shape of a tensor of unknown rank
+constexpr int64_t ABSENT = -3;        // the only entry of the shape of an optional input that is not there
 
 struct Token {
     std::string symbol;  // empty for a literal, whose size is `factor`
     int64_t factor = 1;
     bool star = false;
-    bool broadcasts = false;  // ~b: a star whose dims broadcast to those of *b
-    std::string attribute;
-    bool ones = false;               // with star: dims of size 1
-    std::vector<std::string> sizes;  // attributes whose sum is the dim's size
+    bool broadcasts = false;  // ~b: a star whose dims broadcast to those of *b; ?d: a dim that broadcasts to d
+    std::string attribute = {};
+    bool ones = false;                    // with star: dims of size 1
+    std::vector<std::string> sizes = {};  // attributes whose sum is the dim's size
 };
 
 struct ShapeRule {
+    ShapeRule(std::vector<Token> list);  // NOLINT: a rule is its tokens
+    ShapeRule(std::initializer_list<Token> list) : ShapeRule(std::vector<Token>(list)) {}
+
     std::vector<Token> tokens;
     int32_t anchor = -1;  // index of the token that stands at an attribute, or -1
 
     // Whether the lengths of all tokens follow from the shape alone.
     bool IsPlain() const;
-    // Whether every token is one dim.
-    bool IsFixed() const;
-    // The token of dim i of a fixed rule, the anchored one at `axis`, which the rank allows.
-    const Token& At(int64_t i, int64_t axis) const;
-    static ShapeRule Parse(const std::string& text);
+    // Whether the anchored token is one of the single dims at the end, and stands where its attribute says among them.
+    bool Moves() const;
+    // The tokens as the dims stand where it moves to `axis`: in a rule with stars counted from the end.
+    std::vector<Token> InOrder(int64_t axis) const;
 };
 
 std::string ToString(const Shape& shape);
@@ -57,6 +61,8 @@ public:
     {}
 
     void Match(const std::string& tensor, const ShapeRule& rule, const Shape& shape);
+    // After all of them: what one symbol must be a multiple of may be another.
+    void MatchMultiples() const;
     Shape ShapeOf(const ShapeRule& rule) const;
 
 private:
@@ -75,6 +81,7 @@ private:
     void MatchSide(const Subject& subject, TokenIter first, TokenIter last, int64_t begin, int64_t end);
     void MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index);
     int64_t SizeOf(const Token& token) const;
+    int64_t Times(int64_t size, int64_t factor) const;
     void MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end);
 
     std::string op_;

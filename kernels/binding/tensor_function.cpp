@@ -1,11 +1,10 @@
-#include "binding/tensor_function.h"
-
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,7 +17,7 @@ namespace ms_ascend_ops::binding {
 namespace {
 
 // Combinations of shapes and dtypes that are remembered for one function.
-constexpr size_t MOST_PLANS = 4096;
+constexpr size_t MOST_PREPARED = 4096;
 
 // What of MindSpore is needed, so that this module can do without it.
 struct Framework {
@@ -57,58 +56,71 @@ struct Output {
     }
 };
 
-struct Plan {
-    PlanPointer plan;
+struct Prepared {
+    PreparedPointer launch;
     std::vector<Output> outputs;
     std::vector<py::object> dtypes;  // of the inputs: while they live, nothing else has their addresses
 };
 
 class TensorFunction {
 public:
-    TensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes, std::vector<bool> writes,
-                   py::object check)
+    TensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes,
+                   const std::vector<std::string>& names, const std::set<std::string>& writes,
+                   const std::set<std::string>& absent, py::object check)
         : framework_(std::move(framework)),
           op_(std::move(op)),
           attributes_(std::move(attributes)),
-          writes_(std::move(writes)),
+          count_(names.size()),
           check_(std::move(check))
-    {}
+    {
+        for (size_t i = 0; i < names.size(); ++i) {
+            if (absent.count(names[i]) == 0) {
+                given_.push_back({i, names[i], writes.count(names[i]) > 0});
+            }
+        }
+    }
 
     // Waits for what MindSpore still computes of the tensors, then runs. None where only MindSpore can: a tensor to be
     // written to that is not contiguous.
     py::object operator()(const py::args& tensors)
     {
-        if (tensors.size() != writes_.size()) {
-            throw py::type_error(op_ + ": expects " + std::to_string(writes_.size()) + " tensors, got " +
+        if (tensors.size() != given_.size()) {
+            throw py::type_error(op_ + ": expects " + std::to_string(given_.size()) + " tensors, got " +
                                  std::to_string(tensors.size()));
         }
-        const std::shared_ptr<Plan> plan = FindPlan(tensors);
-        std::vector<void*> data(tensors.size() + plan->outputs.size());
+        const std::shared_ptr<Prepared> prepared = FindPrepared(tensors);
+        std::vector<void*> data(count_ + prepared->outputs.size());  // null where an input is absent
         std::vector<py::object> copies;
         for (size_t i = 0; i < tensors.size(); ++i) {
             py::handle tensor = tensors[i];
             if (!Method(tensor, framework_->isContiguous).cast<bool>()) {
-                if (writes_[i]) {
+                if (given_[i].isWritten) {
                     return py::none();
                 }
                 copies.push_back(Method(tensor, framework_->contiguous));
                 tensor = copies.back();
             }
-            data[i] = PyLong_AsVoidPtr(Method(tensor, framework_->dataPointer).ptr());
+            data[given_[i].position] = PyLong_AsVoidPtr(Method(tensor, framework_->dataPointer).ptr());
         }
-        py::tuple results(plan->outputs.size());
-        for (size_t i = 0; i < plan->outputs.size(); ++i) {
-            auto [tensor, memory] = plan->outputs[i].Make(*framework_);
+        py::tuple results(prepared->outputs.size());
+        for (size_t i = 0; i < prepared->outputs.size(); ++i) {
+            auto [tensor, memory] = prepared->outputs[i].Make(*framework_);
             results[i] = std::move(tensor);
-            data[tensors.size() + i] = memory;
+            data[count_ + i] = memory;
         }
-        if (!Run(plan->plan, data.data())) {
+        if (!Run(prepared->launch, data.data())) {
             throw py::error_already_set();
         }
         return results.size() == 1 ? py::object(results[0]) : py::object(std::move(results));
     }
 
 private:
+    struct Input {
+        size_t position;  // among all
+        std::string name;
+        bool isWritten;  // by the kernel
+    };
+
     static py::object Method(py::handle object, const py::str& name)
     {
         PyObject* result = PyObject_CallMethodNoArgs(object.ptr(), name.ptr());
@@ -118,7 +130,7 @@ private:
         return py::reinterpret_steal<py::object>(result);
     }
 
-    std::shared_ptr<Plan> FindPlan(const py::args& tensors)
+    std::shared_ptr<Prepared> FindPrepared(const py::args& tensors)
     {
         std::string key;
         const auto append = [&key](int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
@@ -127,8 +139,8 @@ private:
         dtypes.reserve(tensors.size());
         for (const py::handle tensor : tensors) {
             if (PyObject_TypeCheck(tensor.ptr(), reinterpret_cast<PyTypeObject*>(framework_->tensorType.ptr())) == 0) {
-                check_(*tensors);
-                throw py::type_error(op_ + ": takes tensors only");
+                throw py::type_error(op_ + ": " + given_[dtypes.size()].name + " must be a Tensor, got " +
+                                     py::cast<std::string>(py::type::handle_of(tensor).attr("__name__")));
             }
             const py::tuple shape = tensor.attr(framework_->shape);
             append(static_cast<int64_t>(shape.size()));
@@ -138,33 +150,46 @@ private:
             dtypes.push_back(tensor.attr(framework_->dtype));
             append(reinterpret_cast<int64_t>(dtypes.back().ptr()));
         }
-        const auto found = plans_.find(key);
-        if (found != plans_.end()) {
+        const auto found = prepared_.find(key);
+        if (found != prepared_.end()) {
             return found->second;
         }
-        check_(*tensors);
-        std::shared_ptr<Plan> plan = MakePlan(tensors, std::move(dtypes));
-        if (plans_.size() >= MOST_PLANS) {
-            plans_.clear();
+        std::shared_ptr<Prepared> prepared = Prepare(tensors, std::move(dtypes));
+        if (!check_.is_none()) {
+            py::list shapes(count_);
+            for (size_t i = 0; i < count_; ++i) {
+                shapes[i] = py::none();
+            }
+            for (size_t i = 0; i < tensors.size(); ++i) {
+                shapes[given_[i].position] = tensors[i].attr(framework_->shape);
+            }
+            check_(shapes, attributes_);
         }
-        plans_[key] = plan;
-        return plan;
+        if (prepared_.size() >= MOST_PREPARED) {
+            prepared_.clear();
+        }
+        prepared_[key] = prepared;
+        return prepared;
     }
 
-    std::shared_ptr<Plan> MakePlan(const py::args& tensors, std::vector<py::object> dtypes) const
+    std::shared_ptr<Prepared> Prepare(const py::args& tensors, std::vector<py::object> dtypes) const
     {
         PythonCall call(op_, attributes_);
-        for (size_t i = 0; i < tensors.size(); ++i) {
+        for (size_t i = 0, position = 0; position < count_; ++position) {
+            if (i == given_.size() || given_[i].position != position) {
+                call.AddAbsent();
+                continue;
+            }
             auto name = py::cast<std::string>(py::str(dtypes[i]));
             std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-            call.Add(py::cast<PyShape>(tensors[i].attr(framework_->shape)), name);
+            call.Add(py::cast<PyShape>(tensors[i++].attr(framework_->shape)), name);
         }
-        auto plan = std::make_shared<Plan>();
-        plan->dtypes = std::move(dtypes);
+        auto prepared = std::make_shared<Prepared>();
+        prepared->dtypes = std::move(dtypes);
         struct Context {
             const Framework& framework;
             std::vector<Output>& outputs;
-        } context{*framework_, plan->outputs};
+        } context{*framework_, prepared->outputs};
         call.Invoke([&](const MsAscendCall* cCall) {
             const auto visit = [](void* pointer, const char* name, const int64_t* shape, int32_t rank) {
                 auto& into = *static_cast<Context*>(pointer);
@@ -175,20 +200,21 @@ private:
                 }
                 into.outputs.push_back(std::move(output));
             };
-            MsAscendPlan* made = nullptr;
-            const MsAscendStatus status = MsAscendOpsPlan(cCall, visit, &context, &made);
-            plan->plan.reset(made);
+            MsAscendPrepared* made = nullptr;
+            const MsAscendStatus status = MsAscendOpsPrepare(cCall, visit, &context, &made);
+            prepared->launch.reset(made);
             return status;
         });
-        return plan;
+        return prepared;
     }
 
     std::shared_ptr<Framework> framework_;
     std::string op_;
     py::dict attributes_;
-    std::vector<bool> writes_;  // for every input, whether the kernel changes it
+    size_t count_;              // of all inputs
+    std::vector<Input> given_;  // those that are not absent
     py::object check_;
-    std::unordered_map<std::string, std::shared_ptr<Plan>> plans_;
+    std::unordered_map<std::string, std::shared_ptr<Prepared>> prepared_;
 };
 
 }  // namespace
@@ -206,10 +232,13 @@ void BindTensorFunction(py::module_& module)
     py::class_<TensorFunction>(
         module, "TensorFunction",
         "A kernel with its attributes, as a function of tensors.\n\n"
-        "`writes` says for every input whether the kernel changes it. `check` is called with the "
-        "tensors once for each combination of shapes and dtypes, and raises.")
-        .def(py::init<std::shared_ptr<Framework>, std::string, py::dict, std::vector<bool>, py::object>(),
-             py::arg("framework"), py::arg("op"), py::arg("attributes"), py::arg("writes"), py::arg("check"))
+        "`names` are those of all inputs, `writes` of those that the kernel changes, `absent` of optional ones that it "
+        "does not take. `check`, or None, is called with shapes and attributes once for each combination of shapes and "
+        "dtypes, and raises.")
+        .def(py::init<std::shared_ptr<Framework>, std::string, py::dict, std::vector<std::string>,
+                      std::set<std::string>, std::set<std::string>, py::object>(),
+             py::arg("framework"), py::arg("op"), py::arg("attributes"), py::arg("names"), py::arg("writes"),
+             py::arg("absent"), py::arg("check"))
         .def("__call__", &TensorFunction::operator());
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from codegen import host, params
@@ -39,4 +40,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, ValueError) as error:  # a definition or a header that is wrong: the message names the file
+        sys.exit(f"error: {error}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 from codegen import cpp
+from codegen.tiling_header import CUBE_TILING
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.shapes import Token
 
-__all__ = ["generate", "make_params", "op_def"]
+__all__ = ["definition", "generate", "make_params"]
 
 Fields = dict[str, list[tuple[str, str]]]
 
@@ -22,16 +24,18 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
 #include "{spec.name}_tiling.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
-#include "host/launch.h"
+#include "host/runtime/launch.h"
 
 namespace ms_ascend_ops {{
 namespace {{
 
 using binding::AttributeKind;
 using binding::AttributeValue;
+using binding::KernelDef;
 using binding::MakeTilingField;
 using binding::Op;
-using binding::OpDef;
+using binding::ShapeRule;
+using binding::SignatureDef;
 using binding::TilingField;
 
 {"".join(_internal(spec, signature, fields[signature.name]) for signature in spec.signatures)}
@@ -48,8 +52,10 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
         f"&Run{entry}<{', '.join(cpp.KERNEL_TYPES[dtype] for dtype in row.values())}>" for row in signature.types
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
-    tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for _, name in fields)
-    overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for _, name in fields)
+    plain = [name for kind, name in fields if kind != CUBE_TILING]
+    shown = [name for kind, field in fields for name in (_cube_fields(field) if kind == CUBE_TILING else [field])]
+    tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
+    overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
 
@@ -58,7 +64,9 @@ template <{parameters}>
 void Run{entry}(void* const* params, const {entry}Params& arguments, const LaunchMemory& memory)
 {{
     {entry}TilingData tiling{{}};
-    [[maybe_unused]] LaunchConfig config = {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    [[maybe_unused]] LaunchConfig config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
+        return {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+    }});
     HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
@@ -80,13 +88,19 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
     std::vector<TilingField>& fields)
 {{
     {entry}TilingData tiling{{}};
-    const LaunchConfig config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+    const LaunchConfig config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
+        return {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+    }});
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({op_def(signature, f"&Launch{entry}", f"&Tile{entry}")});
+const Op& {_constant(signature)} = binding::Register({definition(signature, f"&Launch{entry}", f"&Tile{entry}")});
 
 """
+
+
+def _cube_fields(field: str) -> list[str]:
+    return [f"{field}.{part}{axis}" for part in ("singleCore", "base") for axis in "MNK"]
 
 
 def make_params(spec: OpSpec, signature: Signature) -> str:
@@ -102,17 +116,19 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 """
 
 
-def op_def(signature: Signature, launch: str, tiling: str) -> str:
-    """C++ of the binding::OpDef of a kernel. `launch` and `tiling` are the C++ of its two functions."""
-    return f"""OpDef{{
-    {cpp.quote(signature.name)}, {cpp.quote(signature.entry)},
+def definition(signature: Signature, launch: str, tiling: str) -> str:
+    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions."""
+    return f"""SignatureDef{{
+    {cpp.quote(signature.name)},
     {{{", ".join(_tensor(tensor) for tensor in signature.inputs)}}},
     {{{", ".join(_tensor(tensor) for tensor in signature.outputs)}}},
     {{{", ".join(_attribute(attribute) for attribute in signature.attributes)}}},
     {{{", ".join(_pairs(row) for row in signature.types)}}},
     {_pairs(signature.reasons)},
     {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
-    {_pairs(signature.multiples)},
+    {_pairs(signature.multiples)}}},
+KernelDef{{
+    {cpp.quote(signature.entry)},
     {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
     {launch}, {tiling}}}"""
@@ -120,13 +136,6 @@ def op_def(signature: Signature, launch: str, tiling: str) -> str:
 
 def _entries(signature: Signature) -> str:
     entry, op = signature.entry, f"ms_ascend_ops::{_constant(signature)}"
-    shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
-    shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
-    types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
-    if len(signature.outputs) > 1:
-        shape, dtype = f"std::vector<{shape}>", f"std::vector<{dtype}>"
-    else:
-        shapes, types = f"{shapes}[0]", f"{types}[0]"
     # C linkage for the name only: MindSpore looks the functions up by it and calls them as C++.
     return f"""MS_ASCEND_OPS_EXPORT int {entry}(int nparam, void** params, int* ndims, int64_t** shapes,
     const char** dtypes, void*, void* extra)
@@ -139,11 +148,19 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{"".join(_inference(name, shape, shapes, dtype, types) for name in (entry, f"aclnn{signature.cann_type}"))}"""
+{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
 
 
-def _inference(name: str, shape: str, shapes: str, dtype: str, types: str) -> str:
+def _inference(signature: Signature, name: str, absent: str) -> str:
     """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
+    op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
+    shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
+    shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
+    types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
+    if len(signature.outputs) > 1:
+        shape, dtype = f"std::vector<{shape}>", f"std::vector<{dtype}>"
+    else:
+        shapes, types = f"{shapes}[0]", f"{types}[0]"
     return f"""MS_ASCEND_OPS_EXPORT {shape} {name}InferShape(int* ndims, int64_t** shapes, mindspore::AotExtra* extra)
 {{
     return {shapes};
@@ -171,7 +188,17 @@ def _read(spec: OpSpec, attribute: AttributeSpec, value: str) -> str:
 
 
 def _tensor(tensor: TensorSpec) -> str:
-    return f"{{{cpp.quote(tensor.name)}, {cpp.quote(tensor.dtype)}, {cpp.quote(tensor.rule.text)}}}"
+    rule = f"ShapeRule{{{', '.join(_token(token) for token in tensor.rule.tokens)}}}"
+    optional = "true" if tensor.optional else "false"
+    return f"{{{cpp.quote(tensor.name)}, {cpp.quote(tensor.dtype)}, {rule}, {optional}}}"
+
+
+def _token(token: Token) -> str:
+    flags = [token.star, token.broadcasts, token.ones]
+    star, broadcasts, ones = ("true" if flag else "false" for flag in flags)
+    sizes = ", ".join(map(cpp.quote, token.sizes))
+    texts = f"{cpp.quote(token.symbol)}, {token.factor}, {star}, {broadcasts}, {cpp.quote(token.attribute)}"
+    return f"binding::Token{{{texts}, {ones}, {{{sizes}}}}}"
 
 
 def _attribute(attribute: AttributeSpec) -> str:
@@ -210,5 +237,6 @@ def _json(signature: Signature) -> str:
                 for attribute in signature.attributes
             ],
             "types": [dict(row) for row in signature.types],
+            "fingerprint": signature.fingerprint,
         }
     )

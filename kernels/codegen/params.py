@@ -15,13 +15,14 @@ def generate(spec: OpSpec) -> str:
         for attribute in spec.forward.attributes
         if attribute.choices
     ]
-    structs = [_struct(spec, signature) for signature in spec.signatures]
+    structs = [_limits(spec)] if spec.limits else []
+    structs += [_struct(spec, signature) for signature in spec.signatures]
     return f"""{cpp.banner(spec)}#ifndef {cpp.guard(spec)}
 #define {cpp.guard(spec)}
 
 #include <cstdint>
 
-#include "primitives/launch_config.h"
+#include "interface/launch_config.h"
 
 namespace ms_ascend_ops {{
 
@@ -29,6 +30,11 @@ namespace ms_ascend_ops {{
 
 #endif  // {cpp.guard(spec)}
 """
+
+
+def _limits(spec: OpSpec) -> str:
+    fields = [f"    static constexpr uint64_t {name.upper()} = {most};\n" for name, most in spec.limits.items()]
+    return f"struct {cpp.pascal(spec.name)}Limits {{\n{''.join(fields)}}};\n"
 
 
 def _struct(spec: OpSpec, signature: Signature) -> str:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["FIELD_TYPES", "read_fields", "resolve_alias"]
+__all__ = ["CUBE_TILING", "FIELD_TYPES", "cann_type", "read_fields", "resolve_alias"]
+
+# The tiling of a Matmul object (kernels/primitives/cube_tiling.h), and what CANN's tiling classes make of it.
+CUBE_TILING = "CubeTiling"
+_CANN_CUBE_TILING = "TCubeTiling"
 
 # What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
-FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float")
+FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float", CUBE_TILING)
 
 _INCLUDE = re.compile(r'#include\s+"([^"]+)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s+(\w+)(?:\s*=\s*[^;]+|\s*\{[^}]*\})?")
+
+
+def cann_type(kind: str) -> str:
+    """The type of a field in CANN's tiling data."""
+    return _CANN_CUBE_TILING if kind == CUBE_TILING else kind
 
 
 def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:

@@ -3,7 +3,8 @@
  *
  * Plan: as the forward; one pass, since lse is known. In long rows the labels' elements of some rows are loaded
  * by themselves, calculated all at once, and stored over what the rows' own stores have left there: where a label
- * stands changes addresses in global memory and no instruction.
+ * stands changes addresses in global memory and no instruction. Pieces of a few long rows are shared by the cores; the
+ * labels' elements are stored when all of them are there.
  * Bound: memory (logits once, dlogits once).
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_GRAD_KERNEL_H
@@ -12,6 +13,7 @@
 #include "cross_entropy_tiling.h"
 #include "kernel_operator.h"
 #include "label_rows.h"
+#include "primitives/row_pieces.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -64,6 +66,10 @@ public:
     __aicore__ inline void Process()
     {
         const uint32_t second = LabelRows::RoundUp8(tiling_.batchRows);
+        if (tiling_.pieces != 0) {
+            LongPieces(ShareOf(tiling_.rows * tiling_.pieces, tiling_.piecesPerCore), second);
+            AscendC::SyncAll();
+        }
         for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.batchRows) {
             const uint64_t left = rowEnd_ - row;
             const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
@@ -129,6 +135,34 @@ private:
         CopyOut(outLocal, row * cols_, shape);
     }
 
+    __aicore__ inline void LongPieces(const CoreShare& share, uint32_t second)
+    {
+        uint64_t first = 0;  // of the rows whose values are held
+        uint64_t last = 0;
+        for (uint64_t index = share.begin; index < share.end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            if (piece.row >= last) {
+                const uint64_t left = tiling_.rows - piece.row;
+                const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
+                first = piece.row;
+                last = first + rows;
+                labels_.Load(first, rows);
+                LoadValues(first, rows, second);
+                labels_.Free();
+            }
+            SetRow(static_cast<uint32_t>(piece.row - first), second);
+            LongRow(piece.row, piece.begin, piece.end);
+        }
+    }
+
+    // row_ = lse and dloss of row r of the batch.
+    __aicore__ inline void SetRow(uint32_t r, uint32_t second)
+    {
+        const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
+        AscendC::Muls(row_, block_[r * FLOATS_PER_BLOCK], 1.0f, blockCount);
+        AscendC::Muls(row_[FLOATS_PER_BLOCK], block_[(second + r) * FLOATS_PER_BLOCK], 1.0f, blockCount);
+    }
+
     // Rows r, r + 1 ... of the batch, the first of which is `row` of all.
     __aicore__ inline void LongRows(uint32_t r, uint32_t rows, uint64_t row)
     {
@@ -136,20 +170,18 @@ private:
         const AscendC::LocalTensor<float> lse = block_[r * FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> dloss = block_[(second + r) * FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> marks = block_[(2 * second + r) * FLOATS_PER_BLOCK];
-        const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
-        for (uint32_t i = 0; i < rows; ++i) {
-            AscendC::Muls(row_, lse[i * FLOATS_PER_BLOCK], 1.0f, blockCount);
-            AscendC::Muls(row_[FLOATS_PER_BLOCK], dloss[i * FLOATS_PER_BLOCK], 1.0f, blockCount);
-            LongRow(row + i);
+        for (uint32_t i = 0; tiling_.pieces == 0 && i < rows; ++i) {
+            SetRow(r + i, second);
+            LongRow(row + i, 0, cols_);
         }
         ChosenElements(lse, dloss, marks, row, rows);
     }
 
     // lse and dloss in row_.
-    __aicore__ inline void LongRow(uint64_t row)
+    __aicore__ inline void LongRow(uint64_t row, uint32_t begin, uint32_t end)
     {
-        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-            const uint32_t left = cols_ - column;
+        for (uint32_t column = begin; column < end; column += tiling_.tileCols) {
+            const uint32_t left = end - column;
             const uint32_t cols = left < tiling_.tileCols ? left : tiling_.tileCols;
             const RowBlock block{1, cols, tiling_.tileCols};
             const Rows shape{1, cols, tiling_.tileCols, cols};

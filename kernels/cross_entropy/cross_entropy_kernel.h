@@ -5,7 +5,8 @@
  *
  * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Long rows
  * go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is loaded by
- * itself, and logarithms are taken for a batch of rows. The softmax is nowhere.
+ * itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are shared by
+ * the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -14,6 +15,7 @@
 #include "cross_entropy_tiling.h"
 #include "kernel_operator.h"
 #include "label_rows.h"
+#include "primitives/row_pieces.h"
 #include "primitives/row_values.h"
 #include "primitives/tile.h"
 
@@ -22,7 +24,7 @@ namespace ms_ascend_ops {
 template <typename T>
 class CrossEntropyForward {
 public:
-    __aicore__ inline void Init(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse,
+    __aicore__ inline void Init(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse, GM_ADDR workspace,
                                 const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
@@ -46,18 +48,30 @@ public:
         rows_.Init(tiling.batchRows, pipe);
         labels_.Init(labels, tiling, pipe);
         if (tiling.packed != 0) {
-            labels_.InitChoice(tiling, pipe);
+            narrow_ = tiling.cols <= FLOAT_LANES;
+            workStride_ = narrow_ ? LabelRows::RoundUp8(tiling.cols) : tiling.stride;
+            labels_.InitChoice(tiling.batchRows, workStride_, pipe);
+            if (narrow_) {  // Exp goes over the gaps between rows
+                AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(elements));
+            }
         } else {
             pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
             pipe.InitBuffer(maximaBuf_,
                             (tiling.batchRows + 3) * AscendC::ONE_BLK_SIZE + 2 * FLOAT_LANES * sizeof(float));
             maxima_ = maximaBuf_.template Get<float>();
+            if (tiling.pieces != 0) {
+                pieces_.Init(workspace, tiling, tiling.batchRows, 1, pipe);
+            }
         }
     }
 
     __aicore__ inline void Process()
     {
+        if (tiling_.pieces != 0) {
+            SumPieces(ShareOf(tiling_.rows * tiling_.pieces, tiling_.piecesPerCore));
+            AscendC::SyncAll();
+        }
         for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.batchRows) {
             const uint64_t left = rowEnd_ - row;
             const uint32_t rows = left < tiling_.batchRows ? static_cast<uint32_t>(left) : tiling_.batchRows;
@@ -84,22 +98,22 @@ private:
                                       uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        const uint32_t elements = rows * tiling_.stride;
-        const RowBlock block{rows, cols_, tiling_.stride};
+        const RowBlock block{rows, cols_, workStride_};
         AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
-        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, true);
+        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, !narrow_);
         inQueue_.EnQue(local);
         local = inQueue_.template DeQue<T>();
-        const AscendC::LocalTensor<float> x = ToFloat(local, float_, elements);
+        const AscendC::LocalTensor<float> x =
+            narrow_ ? NarrowToFloat(local, rows) : ToFloat(local, float_, rows * tiling_.stride);
         rows_.template Start<MaxOf>(rows, cols_);
         rows_.template Fold<MaxOf>(x, 0, block, cols_);
         rows_.Maxima(rows, cols_);
         rows_.Spread(rows);
         AscendC::Muls(lse, rows_.values, 1.0f, count);
-        WithRows<SubOf>(work_, x, rows_.blocks, {rows, tiling_.stride, tiling_.stride});
+        WithRows<SubOf>(work_, x, rows_.blocks, {rows, narrow_ ? cols_ : workStride_, workStride_});
         inQueue_.FreeTensor(local);
         labels_.Choose(loss, work_, rows);
-        AscendC::Exp(work_, work_, static_cast<int32_t>(elements));
+        AscendC::Exp(work_, work_, static_cast<int32_t>(rows * workStride_));
         rows_.template Start<AddOf>(rows, cols_);
         rows_.template Fold<AddOf>(work_, 0, block, cols_);
         rows_.Sums(rows, cols_);
@@ -108,14 +122,35 @@ private:
         AscendC::Sub(loss, rows_.values, loss, count);
     }
 
+    // Rows of one repeat in float, as close as blocks allow.
+    __aicore__ inline AscendC::LocalTensor<float> NarrowToFloat(const AscendC::LocalTensor<T>& local, uint32_t rows)
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return local;
+        } else {
+            AscendC::Cast(float_, local, AscendC::RoundMode::CAST_NONE, static_cast<uint64_t>(cols_),
+                          static_cast<uint8_t>(rows),
+                          {1, 1, static_cast<uint8_t>(workStride_ / FLOATS_PER_BLOCK),
+                           static_cast<uint8_t>(tiling_.stride / PER_BLOCK)});
+            return float_;
+        }
+    }
+
     __aicore__ inline void LongRows(const AscendC::LocalTensor<float>& loss, const AscendC::LocalTensor<float>& lse,
                                     uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        for (uint32_t r = 0; r < rows; ++r) {
-            LongRow(row + r, r);
+        if (tiling_.pieces != 0) {
+            CombinePieces(row, rows);
+        } else {
+            for (uint32_t r = 0; r < rows; ++r) {
+                LongRow(row + r, 0, cols_);
+                AscendC::Muls(rows_.lanes[r * FLOAT_LANES], Lanes(), 1.0f, static_cast<int32_t>(FLOAT_LANES));
+                AscendC::Muls(maxima_[r * FLOATS_PER_BLOCK], RunningMaximum(), 1.0f,
+                              static_cast<int32_t>(FLOATS_PER_BLOCK));
+            }
+            rows_.Sums(rows, cols_);
         }
-        rows_.Sums(rows, cols_);
         AscendC::Ln(lse, rows_.values, count);
         // One of the 8 equal maxima of each row; then the label's logits, one a block.
         AscendC::WholeReduceMax(rows_.values, maxima_, static_cast<int32_t>(FLOATS_PER_BLOCK), count, 1, 1, 1,
@@ -124,6 +159,31 @@ private:
         AscendC::Sub(loss, loss, rows_.values, count);
         AscendC::Sub(loss, lse, loss, count);
         AscendC::Add(lse, lse, rows_.values, count);
+    }
+
+    __aicore__ inline void SumPieces(const CoreShare& share)
+    {
+        for (uint64_t index = share.begin; index < share.end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            LongRow(piece.row, piece.begin, piece.end);
+            const AscendC::LocalTensor<float> values = pieces_.New();
+            ReduceRepeats<AddOf>(rows_.values, Lanes(), FLOAT_LANES, 1, FLOAT_LANES);
+            rows_.Spread(1);
+            AscendC::Muls(values, RunningMaximum(), 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            AscendC::Muls(values[FLOATS_PER_BLOCK], rows_.blocks, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            pieces_.Put(values, piece.row, piece.piece);
+        }
+    }
+
+    // The rows' maxima, a block each, and sums.
+    __aicore__ inline void CombinePieces(uint64_t row, uint32_t rows)
+    {
+        pieces_.Load(row, rows);
+        for (uint32_t r = 0; r < rows; ++r) {
+            pieces_.SumExponentials(maxima_[r * FLOATS_PER_BLOCK], rows_.blocks[r * FLOATS_PER_BLOCK], r);
+        }
+        pieces_.Free();
+        ReduceRepeats<AddOf>(rows_.values, rows_.blocks, 1, rows, FLOATS_PER_BLOCK);  // one of 8 equal values
     }
 
     // dst = the logits of the labels of some rows, loaded one a block. Labels, which are scalars, are read some at a
@@ -147,22 +207,32 @@ private:
         inQueueChosen_.FreeTensor(slots);
     }
 
-    // Maximum and sums of row r of the batch, from tile to tile; where they are until the row is done does not depend
-    // on r.
-    __aicore__ inline void LongRow(uint64_t row, uint32_t r)
+    // Where maximum and sums of a long row are until it is done; that does not depend on the row.
+    __aicore__ inline AscendC::LocalTensor<float> RunningMaximum() const
     {
-        const AscendC::LocalTensor<float> maximum = maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
+        return maxima_[tiling_.batchRows * FLOATS_PER_BLOCK];
+    }
+
+    __aicore__ inline AscendC::LocalTensor<float> Lanes() const
+    {
+        return maxima_[(tiling_.batchRows + 3) * FLOATS_PER_BLOCK];
+    }
+
+    // Maximum and sums of columns [begin, end) of a row, from tile to tile.
+    __aicore__ inline void LongRow(uint64_t row, uint32_t begin, uint32_t end)
+    {
+        const AscendC::LocalTensor<float> maximum = RunningMaximum();
         const AscendC::LocalTensor<float> factor = maximum[FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> single = maximum[2 * FLOATS_PER_BLOCK];
-        const AscendC::LocalTensor<float> lanes = maximum[3 * FLOATS_PER_BLOCK];
+        const AscendC::LocalTensor<float> lanes = Lanes();
         const AscendC::LocalTensor<float> maxLanes = lanes[FLOAT_LANES];
         const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
         AscendC::Duplicate(maximum, LOWEST_FLOAT, blockCount);
         AscendC::Duplicate(single, LOWEST_FLOAT, blockCount);
         AscendC::Duplicate(lanes, 0.0f, static_cast<int32_t>(FLOAT_LANES));
         AscendC::Duplicate(maxLanes, LOWEST_FLOAT, static_cast<int32_t>(FLOAT_LANES));
-        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-            const uint32_t left = cols_ - column;
+        for (uint32_t column = begin; column < end; column += tiling_.tileCols) {
+            const uint32_t left = end - column;
             const RowBlock block{1, left < tiling_.tileCols ? left : tiling_.tileCols, tiling_.tileCols};
             AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
             LoadRows(local, logitsGm_[row * cols_ + column], {1, block.cols, tiling_.tileCols, block.cols});
@@ -172,7 +242,7 @@ private:
             FoldLanes<MaxOf>(maxLanes, x, block);
             ReduceRepeats<MaxOf>(single, maxLanes, FLOAT_LANES, 1, FLOAT_LANES);
             BroadcastRows(rows_.blocks, single, 1);
-            if (column > 0) {
+            if (column > begin) {
                 AscendC::Sub(factor, maximum, rows_.blocks, blockCount);
                 AscendC::Exp(factor, factor, blockCount);
                 MulOf::Counter(lanes, lanes, factor, FLOAT_LANES, {1, 1, 0, 8, 8, 0});
@@ -183,8 +253,6 @@ private:
             FoldLanes<AddOf>(lanes, work_, block);
             inQueue_.FreeTensor(local);
         }
-        AscendC::Muls(rows_.lanes[r * FLOAT_LANES], lanes, 1.0f, static_cast<int32_t>(FLOAT_LANES));
-        AscendC::Muls(maxima_[r * FLOATS_PER_BLOCK], maximum, 1.0f, blockCount);
     }
 
     template <class QUEUE>
@@ -199,6 +267,8 @@ private:
 
     CrossEntropyTilingData tiling_;
     uint32_t cols_ = 0;
+    bool narrow_ = false;      // short rows of one repeat: nothing reads their padding, which needs no number then
+    uint32_t workStride_ = 0;  // from a short row to the next in float
     uint64_t rowBegin_ = 0;
     uint64_t rowEnd_ = 0;
     AscendC::GlobalTensor<T> logitsGm_;
@@ -213,6 +283,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> chosenBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> maximaBuf_;
     RowValues rows_;
+    PieceValues<2> pieces_;
     LabelRows labels_;
     AscendC::LocalTensor<float> work_;
     AscendC::LocalTensor<float> float_;   // logits in float, for 16-bit T
@@ -220,12 +291,12 @@ private:
 };
 
 template <typename T>
-__aicore__ inline void CrossEntropyKernel(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse,
-                                          [[maybe_unused]] GM_ADDR workspace, const CrossEntropyTilingData& tiling)
+__aicore__ inline void CrossEntropyKernel(GM_ADDR logits, GM_ADDR labels, GM_ADDR loss, GM_ADDR lse, GM_ADDR workspace,
+                                          const CrossEntropyTilingData& tiling)
 {
     AscendC::TPipe pipe;
     CrossEntropyForward<T> kernel;
-    kernel.Init(logits, labels, loss, lse, tiling, pipe);
+    kernel.Init(logits, labels, loss, lse, workspace, tiling, pipe);
     kernel.Process();
 }
 

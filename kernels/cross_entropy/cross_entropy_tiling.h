@@ -2,13 +2,14 @@
  * Tiling of cross_entropy and its gradient. Plain C++.
  *
  * Rows are split over cores. Short rows are packed several to a tile; longer ones are walked through in tiles of
- * columns, and the values of a row are held for a batch of rows.
+ * columns, and the values of a row are held for a batch of rows. As a core owns its rows' values in whole blocks, few
+ * rows would keep few cores busy: those that are long are cut into pieces (row_pieces_tiling.h).
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_TILING_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_TILING_H
 
 #include "cross_entropy_params.h"
-#include "primitives/row_plan.h"
+#include "primitives/row_pieces_tiling.h"
 
 namespace ms_ascend_ops {
 
@@ -21,6 +22,9 @@ struct CrossEntropyTilingData {
     uint32_t tileCols;   // elements of a tile when not packed
     uint32_t stride;     // from a row to the next in the Unified Buffer
     int32_t ignoreIndex;
+    uint64_t piecesPerCore;
+    uint32_t pieces;  // of a row that cores share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
 };
 
 using CrossEntropyGradTilingData = CrossEntropyTilingData;
@@ -29,14 +33,16 @@ namespace cross_entropy {
 
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
+constexpr uint32_t BLOCK_ROWS = BLOCK_BYTES / sizeof(float);    // whose values are a block
 constexpr uint32_t MAX_TILE_COLS = 16384;                       // of a long row; as many as fit
 constexpr uint32_t LONG_ROW_BYTES = 32 * 1024;                  // what a batch of long rows takes besides its tiles
 constexpr uint32_t ROW_LANE_BYTES = 256;                        // a row's lane sums
 constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;            // and scalars and broadcast blocks
 constexpr uint32_t FIXED_BYTES = 2048 + MAX_REPEAT_TIMES * 96;  // rounding to blocks; the values of a batch of rows
 
+// `values`: of a piece of a shared row, in the workspace.
 inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t bytesPerElement, uint32_t bytesMoved,
-                         const Platform& platform, CrossEntropyTilingData& tiling)
+                         uint32_t values, const Platform& platform, CrossEntropyTilingData& tiling)
 {
     const uint64_t cols = logits.LastDim();
     const uint64_t rows = logits.Product(0, logits.rank - 1);
@@ -51,14 +57,28 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     tiling.packed = plan.stride <= PACKED_COLS ? 1 : 0;
     tiling.batchRows = tiling.packed != 0 ? plan.tileRows : static_cast<uint32_t>(std::min<uint64_t>(rows, BATCH_ROWS));
     // Tiles of a row are alike, in whole repeats.
-    const uint64_t fit = std::max<uint64_t>(128, (platform.ubBytes - LONG_ROW_BYTES) / bytesPerElement / 128 * 128);
-    const uint64_t tiles = CeilDiv(cols, std::min<uint64_t>(MAX_TILE_COLS, fit));
-    tiling.tileCols = static_cast<uint32_t>(RoundUp(CeilDiv(cols, tiles), 128));
+    const uint64_t rowBytes = cols * bytesMoved;
+    const bool shared = tiling.packed == 0 && SharesRows(rows, rowBytes * std::min<uint64_t>(rows, BLOCK_ROWS),
+                                                         platform, BLOCK_ROWS * MAX_SHARED_ROWS);
+    const uint64_t taken = LONG_ROW_BYTES + (shared ? PieceBytes(values) : 0);
+    const uint64_t fit = std::max<uint64_t>(128, (platform.ubBytes - taken) / bytesPerElement / 128 * 128);
+    const uint64_t most = std::min<uint64_t>(MAX_TILE_COLS, fit);
+    tiling.tileCols = static_cast<uint32_t>(RoundUp(CeilDiv(cols, CeilDiv(cols, most)), 128));
     tiling.stride = plan.stride;
     LaunchConfig config;
-    config.blockDim = CoresFor(rows, rows * cols * bytesMoved, platform);
+    config.blockDim = CoresFor(rows, rows * rowBytes, platform);
     // Whole blocks of the values of rows for each core.
     tiling.rowsPerCore = SplitRows(rows, sizeof(float), sizeof(float), config);
+    if (shared) {
+        const RowPieces cut = CutRows(rows, cols, rowBytes, most, platform);
+        const uint64_t pieces = rows * cut.pieces;
+        tiling.tileCols = cut.tileCols;
+        tiling.pieces = cut.pieces;
+        tiling.pieceCols = cut.cols;
+        tiling.piecesPerCore = CeilDiv(pieces, CoresFor(pieces, rows * rowBytes, platform));
+        config.blockDim = std::max(config.blockDim, static_cast<uint32_t>(CeilDiv(pieces, tiling.piecesPerCore)));
+        config.workspaceBytes = pieces * values * BLOCK_BYTES;
+    }
     return config;
 }
 
@@ -69,7 +89,7 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 {
     // logits in two buffers, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
-    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes, platform,
+    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform,
                                tiling);
 }
 
@@ -78,7 +98,8 @@ inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params,
 {
     // logits and their gradient in two buffers each, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
-    return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes,
+    // It leaves nothing in the workspace; but where there is one, op_host starts all cores together, for the barrier.
+    return cross_entropy::Plan(params.logits, params.ignore_index, 4 * bytes + (bytes == 4 ? 4 : 8), 2 * bytes, 1,
                                platform, tiling);
 }
 

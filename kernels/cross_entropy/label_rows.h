@@ -29,13 +29,13 @@ public:
         ints_ = intBuf_.Get<int32_t>();
     }
 
-    // For Choose.
-    __aicore__ inline void InitChoice(const CrossEntropyTilingData& tiling, AscendC::TPipe& pipe)
+    // For Choose, from rows `stride` floats apart.
+    __aicore__ inline void InitChoice(uint32_t rows, uint32_t stride, AscendC::TPipe& pipe)
     {
-        const uint32_t rows8 = RoundUp8(tiling.batchRows);
+        const uint32_t rows8 = RoundUp8(rows);
         pipe.InitBuffer(rowBuf_, rows8 * sizeof(int32_t));
         rowStarts_ = rowBuf_.Get<int32_t>();
-        FillRamp(rowStarts_, static_cast<int32_t>(tiling.stride * sizeof(float)), rows8, pipe);
+        FillRamp(rowStarts_, static_cast<int32_t>(stride * sizeof(float)), rows8, pipe);
     }
 
     // For Elsewhere.

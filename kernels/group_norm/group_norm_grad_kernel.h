@@ -15,6 +15,7 @@
 #define MS_ASCEND_OPS_GROUP_NORM_GRAD_KERNEL_H
 
 #include "group_norm_groups.h"
+#include "group_norm_stages.h"
 #include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
@@ -349,29 +350,7 @@ __aicore__ inline void RunGroupNormGrad(GM_ADDR dy, GM_ADDR dmean, GM_ADDR drstd
     GroupNormGradCombine<G> combine;
     data.Init(dy, x, dx, workspace, tiling, pipe);
     combine.Init(dmean, drstd, mean, rstd, gamma, beta, workspace, tiling, pipe);
-    const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
-    if (tiling.batchGroups == 0) {
-        const CoreShare items = ShareOf(tiling.items, tiling.itemsPerCore);
-        combine.Prepare(groups.begin, groups.end);
-        AscendC::SyncAll();
-        data.Sum(items.begin, items.end);
-        AscendC::SyncAll();
-        combine.Process(groups.begin, groups.end);
-        AscendC::SyncAll();
-        data.Apply(items.begin, items.end);
-        return;
-    }
-    const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
-    for (uint64_t begin = groups.begin; begin < groups.end; begin += tiling.batchGroups) {
-        const uint64_t end = begin + tiling.batchGroups < groups.end ? begin + tiling.batchGroups : groups.end;
-        combine.Prepare(begin, end);
-        WaitForStores(pipe);
-        data.Sum(begin * itemsOfGroup, end * itemsOfGroup);
-        WaitForStores(pipe);
-        combine.Process(begin, end);
-        WaitForStores(pipe);
-        data.Apply(begin * itemsOfGroup, end * itemsOfGroup);
-    }
+    RunStages<true>(data, combine, static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces, tiling, pipe);
 }
 
 template <typename T, typename G>

@@ -4,18 +4,21 @@
  *
  * Plan, in three stages. (1) Sum: the sums of c = x - K and c^2, where K is the mean of some of the elements, so that
  * nothing cancels (primitives/layer_norm_forward.h). Channels first: of every group, whose D * S elements lie in one
- * piece, or of pieces of it; K is the group's. Channels last: of every channel, or piece of one, with a K of its own.
- * (2) Combine: to mean and rstd of the groups; from these, gamma and beta the factors of y = (x - K) * A + B for every
- * channel. (3) Apply, to channels. Channel values go through the workspace, where D needs no alignment: groups of any
- * number of channels are packed many to a tile. When there are groups enough for the cores, a core takes batches of its
- * groups through all stages, so that x is in the cache when it is read again; else the cores share each stage, with
- * barriers between. The arithmetic is the same. One value a channel (no spatial dims): stage 2 alone, from x to y.
+ * piece, or of pieces of it; K is the group's. Channels last: of every channel, or piece of one, with a shift of its
+ * own, from which the piece's mean and its squares from that mean are calculated: positions that are unlike the others
+ * do not spoil the sums of other pieces. (2) Combine (pieces as Chan, Golub and LeVeque do): to mean and rstd of the
+ * groups; from these, gamma and beta the factors of y = (x - K) * A + B for every channel. (3) Apply, to channels.
+ * Channel values go through the workspace, where D needs no alignment: groups of any number of channels are packed many
+ * to a tile. When there are groups enough for the cores, a core takes batches of its groups through all stages, so that
+ * x is in the cache when it is read again; else the cores share each stage, with barriers between. The arithmetic is
+ * the same. One value a channel (no spatial dims): stage 2 alone, from x to y.
  * Bound: memory (x twice, the second time from the L2 cache where it fits; y once).
  */
 #ifndef MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
 #define MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
 
 #include "group_norm_groups.h"
+#include "group_norm_stages.h"
 #include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
@@ -23,16 +26,18 @@
 
 namespace ms_ascend_ops {
 
-// Arrays in the workspace: of channel values, and of what stage 1 leaves: K, the sum of c and the sum of c^2. Channels
-// first: a value for each piece of each group; K is with a group's first piece. Channels last: channel values, three
-// arrays for each piece; the K of the first piece is that of the others, too.
+// Arrays in the workspace: of channel values, and of what stage 1 leaves. Channels first: K, the sum of c and the sum
+// of c^2, a value for each piece of each group; K is with a group's first piece. Channels last: channel values; K, the
+// mean of a few positions from all over the sample, then two arrays for each piece: its mean less K, and the sum of the
+// squares from its mean.
 struct GroupNormArrays {
     static constexpr uint32_t A = 0;
     static constexpr uint32_t B = 1;
     static constexpr uint32_t K = 2;
     static constexpr uint32_t GROUP_SUMS = 3;
-    static constexpr uint32_t CHANNEL_SUMS = 2;
+    static constexpr uint32_t CHANNEL_SUMS = 3;
     static constexpr uint32_t SUMS = 3;
+    static constexpr uint32_t PIECE_SUMS = 2;  // channels last
 };
 
 // Stages 1 and 3.
@@ -63,6 +68,11 @@ public:
         work_ = workBuf_.template Get<float>();
         square_ = work_[stepElements];
         AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(2 * stepElements));  // the gaps between rows are read
+        if constexpr (LAST) {
+            pipe.InitBuffer(pieceBuf_, 2 * rows.stride * sizeof(float));
+            pieceShift_ = pieceBuf_.template Get<float>();
+            pieceMean_ = pieceShift_[rows.stride];
+        }
     }
 
     // Stage 1 on items [begin, end) of those that sums are taken of.
@@ -76,8 +86,13 @@ public:
                 LoadProbe();
                 probed = sumWalk_.state;
             }
+            bool first = true;
             while (sumWalk_.NextTile()) {
                 AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.offset, sumWalk_.shape);
+                if (LAST && first) {
+                    SetPieceShift(xLocal);
+                    first = false;
+                }
                 if (!LAST && sumRows_.pieces == 1) {
                     for (uint32_t r = 0; r < sumWalk_.shape.rows; r += sumRows_.stepRows) {
                         ProbeRows(xLocal[r * sumRows_.stride], r, sumWalk_.BlockOf(r));
@@ -96,8 +111,15 @@ public:
                 inQueueX_.FreeTensor(xLocal);
             }
             if constexpr (LAST) {
-                sums_.End(1, GroupNormArrays::CHANNEL_SUMS + sumWalk_.piece * GroupNormArrays::SUMS, sumWalk_.state,
-                          sumWalk_.channels);
+                FinishPiece();
+                sums_.Ready();
+                if (sumWalk_.piece == 0) {
+                    sums_.Store(0, 1, GroupNormArrays::K, sumWalk_.state, sumWalk_.channels);
+                }
+                sums_.Store(1, GroupNormArrays::PIECE_SUMS,
+                            GroupNormArrays::CHANNEL_SUMS + sumWalk_.piece * GroupNormArrays::PIECE_SUMS,
+                            sumWalk_.state, sumWalk_.channels);
+                sums_.Free();
             } else {
                 sums_.End(1, GroupNormArrays::GROUP_SUMS, sumWalk_.state * sumRows_.pieces + sumWalk_.piece,
                           sumWalk_.channels);
@@ -144,9 +166,10 @@ private:
     __aicore__ inline void LoadProbe()
     {
         if constexpr (LAST) {
+            const uint64_t apart = tiling_.size / tiling_.probe;
             const RowBlock block{tiling_.probe, sumWalk_.channels, sumRows_.stride};
-            const Rows shape{block.rows, block.cols, block.stride, tiling_.channels};
-            AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.probe, shape);
+            const Rows shape{block.rows, block.cols, block.stride, apart * tiling_.channels};
+            AscendC::LocalTensor<T> xLocal = CopyIn(sumWalk_.probe + apart / 2 * tiling_.channels, shape);
             SumColumns(sums_.Of(0), ToFloat(xLocal, work_, block.Elements()), block);
             inQueueX_.FreeTensor(xLocal);
         } else {
@@ -180,7 +203,34 @@ private:
             sums_.Finish(0, sumWalk_.channels);
         }
         AscendC::Muls(sums_.Of(0), sums_.Of(0), tiling_.inverseProbe, static_cast<int32_t>(sumWalk_.channels));
-        shift_.Set(sums_.Of(0), sumWalk_.channels);
+        if constexpr (!LAST) {
+            shift_.Set(sums_.Of(0), sumWalk_.channels);
+        }
+    }
+
+    // Channels last: the mean of the first rows of a piece, which its sums are shifted by. They are here already.
+    __aicore__ inline void SetPieceShift(const AscendC::LocalTensor<T>& x)
+    {
+        const uint32_t rows = sumWalk_.shape.rows < tiling_.probe ? sumWalk_.shape.rows : tiling_.probe;
+        const RowBlock block{rows, sumWalk_.channels, sumRows_.stride};
+        const int32_t channels = static_cast<int32_t>(sumWalk_.channels);
+        AscendC::Duplicate(pieceShift_, 0.0f, channels);
+        SumColumns(pieceShift_, ToFloat(x, work_, block.Elements()), block);
+        AscendC::Muls(pieceShift_, pieceShift_, 1.0f / static_cast<float>(rows), channels);
+        shift_.Set(pieceShift_, sumWalk_.channels);
+    }
+
+    // The piece's mean less K in the place of the sum of c, s2 - s1^2 / n in that of the sum of c^2.
+    __aicore__ inline void FinishPiece()
+    {
+        const int32_t channels = static_cast<int32_t>(sumWalk_.channels);
+        const AscendC::LocalTensor<float> sum = sums_.Of(1);
+        const AscendC::LocalTensor<float> square = sums_.Of(2);
+        AscendC::Muls(pieceMean_, sum, 1.0f / static_cast<float>(PieceRows(tiling_, sumWalk_.piece)), channels);
+        AscendC::Mul(sum, sum, pieceMean_, channels);
+        AscendC::Sub(square, square, sum, channels);
+        AscendC::Sub(sum, pieceShift_, sums_.Of(0), channels);
+        AscendC::Add(sum, sum, pieceMean_, channels);
     }
 
     // y = act((x - K) * A + B). SiLU uses neither scratch nor ones on the way forward.
@@ -224,8 +274,11 @@ private:
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueProbe_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
-    AscendC::LocalTensor<float> work_;    // of one block
-    AscendC::LocalTensor<float> square_;  // of one block
+    AscendC::TBuf<AscendC::TPosition::VECCALC> pieceBuf_;
+    AscendC::LocalTensor<float> work_;        // of one block
+    AscendC::LocalTensor<float> square_;      // of one block
+    AscendC::LocalTensor<float> pieceShift_;  // channels last
+    AscendC::LocalTensor<float> pieceMean_;
 };
 
 // What stage 2 begins with: the sums of groups or of channels, or x itself; it goes to y then.
@@ -335,7 +388,8 @@ private:
         this->StoreArray(GroupNormArrays::K, column, local);
     }
 
-    // rest_ = K - k, with k the mean of K over the group's first channels.
+    // rest_ = K - k, with k the mean of the group's first channels; of x itself, as each is one value, the mean is
+    // taken here.
     __aicore__ inline void LoadRest(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);
@@ -345,7 +399,7 @@ private:
             SubtractShift(ToFloat(local, square_, block.Elements()), column, block);
             this->inQueue_.FreeTensor(local);
         } else {
-            AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::CHANNEL_SUMS, column);
+            AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::K, column);
             SubtractShift(local, column, block);
             this->inQueue_.FreeTensor(local);
         }
@@ -353,32 +407,64 @@ private:
 
     __aicore__ inline void SubtractShift(const AscendC::LocalTensor<float>& src, uint32_t column, const RowBlock& block)
     {
-        if (column == 0) {
-            this->SumGroups(shift_, src, block, 1.0f / static_cast<float>(block.cols));
-            BroadcastRows(shiftBlocks_, shift_, block.rows);
+        if (DIRECT && column == 0) {
+            SetShift(src, block);
         }
         AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(block.Elements()));  // the gaps between groups are read
         SubtractRows(rest_, src, shiftBlocks_, block);
     }
 
-    // delta_ += the sums of channel mean - k; variance_ += those of the squares from k. A channel's sum of squares from
-    // its own mean is s2 - s1^2 / S.
+    __aicore__ inline void SetShift(const AscendC::LocalTensor<float>& src, const RowBlock& block)
+    {
+        this->SumGroups(shift_, src, block, 1.0f / static_cast<float>(block.cols));
+        BroadcastRows(shiftBlocks_, shift_, block.rows);
+    }
+
+    // sum_ = channel mean - K, square_ = the squares from the channel's mean, from those of the pieces. With the rows
+    // so far N, those of the piece n, and d = the piece's mean - the mean so far: the mean grows by d * n / (N + n),
+    // the squares by the piece's and d^2 * N * n / (N + n).
+    __aicore__ inline void CombinePieces(uint32_t column)
+    {
+        const int32_t count = static_cast<int32_t>(this->BlockOf(column).Elements());
+        AscendC::Duplicate(sum_, 0.0f, count);
+        AscendC::Duplicate(square_, 0.0f, count);
+        for (uint32_t piece = 0; piece < this->tiling_.pieces; ++piece) {
+            const uint64_t array =
+                GroupNormArrays::CHANNEL_SUMS + static_cast<uint64_t>(piece) * GroupNormArrays::PIECE_SUMS;
+            const float before = static_cast<float>(static_cast<uint64_t>(piece) * this->tiling_.chunkRows);
+            const float rows = static_cast<float>(PieceRows(this->tiling_, piece));
+            const float share = rows / (before + rows);
+            AscendC::LocalTensor<float> local = this->LoadArray(array, column);
+            AscendC::Sub(work_, local, sum_, count);
+            this->inQueue_.FreeTensor(local);
+            AscendC::Axpy(sum_, work_, share, count);
+            AscendC::Mul(work_, work_, work_, count);
+            AscendC::Axpy(square_, work_, before * share, count);
+            local = this->LoadArray(array + 1, column);
+            AscendC::Add(square_, square_, local, count);
+            this->inQueue_.FreeTensor(local);
+        }
+    }
+
+    // delta_ += the sums of channel mean - k; variance_ += those of the squares from k.
     __aicore__ inline void AddChannels(uint32_t column)
     {
         const RowBlock block = this->BlockOf(column);
         const int32_t count = static_cast<int32_t>(block.Elements());
-        LoadRest(column);
         if constexpr (DIRECT) {
+            LoadRest(column);
             AscendC::Mul(square_, rest_, rest_, count);
             SumInto(delta_, rest_, column, block, this->tiling_.inverseChannels);
         } else {
             const float size = static_cast<float>(this->tiling_.size);
-            this->SumPieces(sum_, GroupNormArrays::CHANNEL_SUMS + 1, GroupNormArrays::SUMS, column);
-            this->SumPieces(square_, GroupNormArrays::CHANNEL_SUMS + 2, GroupNormArrays::SUMS, column);
-            AscendC::Mul(work_, sum_, sum_, count);
-            AscendC::Muls(work_, work_, this->tiling_.inverseSize, count);
-            AscendC::Sub(square_, square_, work_, count);
-            AscendC::Muls(sum_, sum_, this->tiling_.inverseSize, count);
+            CombinePieces(column);
+            if (column == 0) {
+                AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::K, column);
+                AscendC::Add(work_, local, sum_, count);
+                this->inQueue_.FreeTensor(local);
+                SetShift(work_, block);
+            }
+            LoadRest(column);
             AscendC::Add(sum_, sum_, rest_, count);
             AscendC::Mul(work_, sum_, sum_, count);
             AscendC::Muls(work_, work_, size, count);
@@ -495,26 +581,7 @@ __aicore__ inline void RunGroupNorm(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_A
     GroupNormCombine<T, G, LAST ? GroupNormFrom::CHANNELS : GroupNormFrom::GROUPS> combine;
     data.Init(x, y, workspace, tiling, pipe);
     combine.Init(x, gamma, beta, y, mean, rstd, workspace, tiling, pipe);
-    const CoreShare groups = ShareOf(tiling.groups, tiling.groupsPerCore);
-    if (tiling.batchGroups == 0) {
-        const CoreShare items = ShareOf(tiling.items, tiling.itemsPerCore);
-        const CoreShare sums = ShareOf(tiling.sumItems, tiling.sumItemsPerCore);
-        data.Sum(sums.begin, sums.end);
-        AscendC::SyncAll();
-        combine.Process(groups.begin, groups.end);
-        AscendC::SyncAll();
-        data.Apply(items.begin, items.end);
-        return;
-    }
-    const uint64_t itemsOfGroup = static_cast<uint64_t>(tiling.groupChannels) * tiling.pieces;
-    for (uint64_t begin = groups.begin; begin < groups.end; begin += tiling.batchGroups) {
-        const uint64_t end = begin + tiling.batchGroups < groups.end ? begin + tiling.batchGroups : groups.end;
-        data.Sum(begin * tiling.sumPieces, end * tiling.sumPieces);
-        WaitForStores(pipe);
-        combine.Process(begin, end);
-        WaitForStores(pipe);
-        data.Apply(begin * itemsOfGroup, end * itemsOfGroup);
-    }
+    RunStages<false>(data, combine, tiling.sumPieces, tiling, pipe);
 }
 
 template <typename T, typename G>

@@ -11,29 +11,16 @@
 
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/core_share.h"
 #include "primitives/row_norm.h"
 
 namespace ms_ascend_ops {
 
-// Items or groups of this core.
-struct CoreShare {
-    uint64_t begin;
-    uint64_t end;
-};
-
-__aicore__ inline CoreShare ShareOf(uint64_t total, uint64_t perCore)
+// Channels last: rows of a piece.
+__aicore__ inline uint64_t PieceRows(const GroupNormTilingData& tiling, uint32_t piece)
 {
-    const uint64_t begin = perCore * AscendC::GetBlockIdx();
-    const uint64_t end = begin + perCore < total ? begin + perCore : total;
-    return {begin < end ? begin : end, end};
-}
-
-// What this core has written to the workspace can be read by it afterwards.
-__aicore__ inline void WaitForStores(AscendC::TPipe& pipe)
-{
-    const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::MTE3_MTE2));
-    AscendC::SetFlag<AscendC::HardEvent::MTE3_MTE2>(event);
-    AscendC::WaitFlag<AscendC::HardEvent::MTE3_MTE2>(event);
+    const uint64_t left = tiling.size - static_cast<uint64_t>(piece) * tiling.chunkRows;
+    return left < tiling.chunkRows ? left : tiling.chunkRows;
 }
 
 // What a stage goes over: the rows that are its channels, and their tiles (see GroupNormTilingData).
@@ -297,11 +284,24 @@ public:
         for (uint32_t sum = first; sum < sums_; ++sum) {
             Finish(sum, channels);
         }
+        Ready();
+        Store(0, sums_, array, state, channels);
+        Free();
+    }
+
+    // Or, if they are finished already: Ready, Store as often as need be, Free.
+    __aicore__ inline void Ready()
+    {
         queue_.EnQue(local_);
         local_ = queue_.template DeQue<float>();
-        StoreRows(gm_[array * arrayStride_ + state], local_, {sums_, channels, length_, arrayStride_});
-        queue_.FreeTensor(local_);
     }
+
+    __aicore__ inline void Store(uint32_t first, uint32_t sums, uint64_t array, uint64_t state, uint32_t channels)
+    {
+        StoreRows(gm_[array * arrayStride_ + state], Of(first), {sums, channels, length_, arrayStride_});
+    }
+
+    __aicore__ inline void Free() { queue_.FreeTensor(local_); }
 
 private:
     uint64_t arrayStride_ = 0;

@@ -76,10 +76,11 @@ constexpr uint32_t MIN_CHUNK_ROWS = 64;      // channels last: a piece's sums co
 constexpr uint32_t MAX_CHUNKS = 96;          // two for each core of a 48-core chip
 constexpr uint32_t BATCH_BYTES = 512 * 1024;
 constexpr uint32_t LINE_ELEMENTS = 128;
+constexpr uint32_t MAX_MORE_PIECES = 4096;  // that are tried
 constexpr uint32_t REDUCE_COLS = 512;
 constexpr uint32_t REDUCE_BYTES = 48 * 1024;
-constexpr uint32_t COMBINE_BUFFERS = 11;  // of COMBINE_ELEMENTS floats
-constexpr uint32_t COMBINE_GROUPS = 64;
+constexpr uint32_t COMBINE_BUFFERS = 11;     // of COMBINE_ELEMENTS floats
+constexpr uint32_t COMBINE_GROUPS = 56;      // their lane sums, and the probe of a group in pieces, are in FIXED_BYTES
 constexpr uint32_t FIXED_BYTES = 20 * 1024;  // small buffers of the groups, rounding
 
 // What a kernel keeps in the Unified Buffer and in the workspace.
@@ -121,7 +122,8 @@ struct RowTiles {
 inline uint64_t EvenPieces(uint64_t size, uint64_t capacity)
 {
     const uint64_t least = CeilDiv(size, capacity);
-    for (uint64_t pieces = least; pieces <= least + CeilDiv(least, 4); ++pieces) {
+    const uint64_t more = std::min<uint64_t>(CeilDiv(least, 4), MAX_MORE_PIECES);
+    for (uint64_t pieces = least; pieces <= least + more; ++pieces) {
         if (size % (pieces * LINE_ELEMENTS) == 0) {
             return pieces;
         }
@@ -134,11 +136,11 @@ inline RowTiles TilesOf(uint64_t size, uint64_t pieces, uint32_t bytes, uint64_t
 {
     const uint64_t stride = RoundUp(size, BLOCK_BYTES / bytes);
     RowTiles tiles{};
-    tiles.pieces = static_cast<uint32_t>(pieces);
+    tiles.pieces = Size32(pieces, "the pieces of a channel or a group");
     if (pieces > 1) {
         const uint64_t cols = RoundUp(CeilDiv(size, pieces), LINE_ELEMENTS);
         tiles.tileCols = static_cast<uint32_t>(std::min(cols, capacity / LINE_ELEMENTS * LINE_ELEMENTS));
-        tiles.pieces = static_cast<uint32_t>(CeilDiv(size, tiles.tileCols));
+        tiles.pieces = Size32(CeilDiv(size, tiles.tileCols), "the pieces of a channel or a group");
         tiles.stride = tiles.tileCols;
         tiles.tileRows = 1;
     } else {
@@ -213,10 +215,11 @@ inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Dema
     const uint64_t cols = tiling.columnTiles == 1 ? shape.channels : SHORT_ROW;
     tiling.tileCols = static_cast<uint32_t>(cols);
     tiling.stride = static_cast<uint32_t>(RoundUp(cols, align));
-    const uint64_t perColumn = 4 * (demand.vectors + demand.sums) + 8;
+    const uint64_t perColumn = 4 * (demand.vectors + demand.sums + 2) + 8;
     const uint64_t fit = (ub - tiling.stride * perColumn) / (tiling.stride * perElement);
     const uint64_t wanted = TILE_BYTES / (tiling.stride * bytes);
-    tiling.chunkRows = static_cast<uint32_t>(std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(shape.size, MAX_CHUNKS)));
+    tiling.chunkRows =
+        Size32(std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(shape.size, MAX_CHUNKS)), "the rows of a piece");
     tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, tiling.chunkRows));
     const uint64_t rows =
         std::min<uint64_t>({fit, std::max<uint64_t>(1, wanted), MAX_ROWS, tiling.chunkRows, shape.size});
@@ -240,7 +243,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     const Shape shape = ShapeOf(x, channelsLast);
     const uint32_t bytes = SizeOf(x.dtype);
     tiling.size = shape.size;
-    tiling.channels = static_cast<uint32_t>(shape.channels);
+    tiling.channels = Size32(shape.channels, "the channels");
     tiling.numGroups = static_cast<uint32_t>(numGroups);
     tiling.groupChannels = static_cast<uint32_t>(shape.channels / numGroups);
     tiling.groups = shape.samples * numGroups;
@@ -296,10 +299,12 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     }
     const uint64_t values = std::max(shape.samples * tiling.channelStride, groupSums ? tiling.sumItems : 0);
     tiling.arrayStride = RoundUp(values, LINE_ELEMENTS);
-    const uint64_t sumArrays = static_cast<uint64_t>(demand.sums) * (groupSums ? 1 : tiling.sumPieces);
+    // group_norm with channels last: K is the same for all pieces.
+    const uint64_t pieceSums = demand.groupSums ? demand.sums - 1 : demand.sums;
+    const uint64_t sumArrays = groupSums ? demand.sums : pieceSums * tiling.sumPieces;
     config.workspaceBytes = (demand.arrays + sumArrays) * tiling.arrayStride * 4;
 
-    tiling.chunks = static_cast<uint32_t>(shape.samples);
+    tiling.chunks = Size32(shape.samples, "the samples");
     tiling.chunkStride = tiling.channelStride;
     tiling.cols = tiling.channels;
     tiling.reduceCols = static_cast<uint32_t>(

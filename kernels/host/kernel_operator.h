@@ -4,11 +4,11 @@
 #ifndef ASCENDC_HOST_KERNEL_OPERATOR_H
 #define ASCENDC_HOST_KERNEL_OPERATOR_H
 
-#include "data_copy.h"
-#include "pipe.h"
-#include "tensor.h"
-#include "transpose.h"
-#include "types.h"
-#include "vector.h"
+#include "api/data_copy.h"
+#include "api/pipe.h"
+#include "api/tensor.h"
+#include "api/transpose.h"
+#include "api/types.h"
+#include "api/vector.h"
 
 #endif  // ASCENDC_HOST_KERNEL_OPERATOR_H

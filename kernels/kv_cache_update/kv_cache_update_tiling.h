@@ -37,11 +37,11 @@ inline LaunchConfig KvCacheUpdateTiling(const KvCacheUpdateParams& params, const
     const uint64_t tokens = params.key.Product(0, leading);
     const uint64_t keySize = params.key.Product(leading, leading + 2);
     const uint64_t valueSize = params.value.Product(leading, leading + 2);
-    tiling.tokens = static_cast<uint32_t>(tokens);
-    tiling.slots = static_cast<int32_t>(params.key_cache.Product(0, 2));
+    tiling.tokens = Size32(tokens, "the tokens");
+    tiling.slots = static_cast<int32_t>(Size32(params.key_cache.Product(0, 2), "the slots of the cache"));
     tiling.checkCount = kv_cache::CHECK_COUNT;
-    tiling.keySize = static_cast<uint32_t>(keySize);
-    tiling.valueSize = static_cast<uint32_t>(valueSize);
+    tiling.keySize = Size32(keySize, "the elements of a token's keys");
+    tiling.valueSize = Size32(valueSize, "the elements of a token's values");
     tiling.tileSize = kv_cache::TILE_BYTES / bytes;
     tiling.reserved = 0;
     LaunchConfig config;

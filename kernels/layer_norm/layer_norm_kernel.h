@@ -13,11 +13,11 @@ namespace ms_ascend_ops {
 
 template <typename T, typename G>
 __aicore__ inline void LayerNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean, GM_ADDR rstd,
-                                       [[maybe_unused]] GM_ADDR workspace, const LayerNormTilingData& tiling)
+                                       GM_ADDR workspace, const LayerNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
     LayerNormForward<T, G, false> kernel;
-    kernel.Init(x, nullptr, gamma, beta, y, mean, rstd, nullptr, tiling, pipe);
+    kernel.Init(x, nullptr, gamma, beta, y, mean, rstd, nullptr, workspace, tiling, pipe);
     kernel.Process();
 }
 

@@ -12,8 +12,6 @@
 namespace ms_ascend_ops {
 namespace flat {
 
-constexpr uint32_t LINE_BYTES = 512;  // alignment of global memory at which copies run at full rate
-
 // ubBytes: Unified Buffer that tiles may have. bytesPerElement: of it for each element of a tile. bytesMoved: between
 // global memory and the Unified Buffer for each element.
 template <class TILING>

@@ -31,9 +31,7 @@ struct GatedTilingData {
 
 namespace gated {
 
-constexpr uint32_t MAX_BLOCK_COUNT = 4095;  // rows of one DataCopyPad
-constexpr uint32_t FIXED_BYTES = 1024;      // a block of ones, rounding of buffers
-constexpr uint32_t LINE_BYTES = 512;        // alignment of global memory at which copies run at full rate
+constexpr uint32_t FIXED_BYTES = 1024;  // a block of ones, rounding of buffers
 
 // What is to be tiled, and for which kernel.
 struct Work {
@@ -92,7 +90,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, GatedTiling
         tiling.tilesPerRow = 1;
         tiling.tileLength = static_cast<uint32_t>(length);
         const bool alone = stride > length && stride > platform.maxPaddedRow;
-        const uint64_t most = alone ? 1 : MAX_BLOCK_COUNT;
+        const uint64_t most = alone ? 1 : MAX_COPY_ROWS;
         tiling.tileRows = static_cast<uint32_t>(std::min<uint64_t>({target / stride, rows, most}));
         tiling.stride = static_cast<uint32_t>(stride);
     }

@@ -7,7 +7,9 @@
  * most 1 / p - 1 times var: whatever the values, the subtraction costs at most log2(1 / p) bits. y is (c - d) * rstd,
  * so it is accurate even where float cannot hold the mean to more than the values' deviation.
  *
- * Plan: as primitives/rms_norm_forward.h; c stays in the Unified Buffer. Rows longer than a tile are read twice.
+ * Plan: as primitives/rms_norm_forward.h; c stays in the Unified Buffer. Rows longer than a tile are read twice. Pieces
+ * of a shared row (row_pieces.h) have a shift each, and their means and squares from these are combined as Chan, Golub
+ * and LeVeque do.
  * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_LAYER_NORM_FORWARD_H
@@ -16,6 +18,7 @@
 #include "kernel_operator.h"
 #include "primitives/row_norm.h"
 #include "primitives/row_norm_tiling.h"
+#include "primitives/row_pieces.h"
 
 namespace ms_ascend_ops {
 
@@ -24,9 +27,11 @@ template <typename T, typename G, bool ADD>
 class LayerNormForward {
 public:
     __aicore__ inline void Init(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR beta, GM_ADDR y, GM_ADDR mean,
-                                GM_ADDR rstd, GM_ADDR sum, const RowNormTilingData& tiling, AscendC::TPipe& pipe)
+                                GM_ADDR rstd, GM_ADDR sum, GM_ADDR workspace, const RowNormTilingData& tiling,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
+        pipe_ = &pipe;
         cols_ = tiling.cols;
         rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
         rowEnd_ = rowBegin_ + tiling.rowsPerCore < tiling.rows ? rowBegin_ + tiling.rowsPerCore : tiling.rows;
@@ -45,6 +50,9 @@ public:
         pipe.InitBuffer(laneSumBuf_, (2 * tiling.tileRows + 2) * FLOAT_LANES * sizeof(float));
         pipe.InitBuffer(stateBuf_, 4 * rows8 * sizeof(float));
         pipe.InitBuffer(blockBuf_, 3 * rows8 * AscendC::ONE_BLK_SIZE);
+        if (tiling.pieces != 0) {
+            pieces_.Init(workspace, tiling, 1, 1, pipe);
+        }
         square_ = squareBuf_.template Get<float>();
         laneSum_ = laneSumBuf_.template Get<float>();
         laneSquare_ = laneSum_[tiling.tileRows * FLOAT_LANES];
@@ -62,6 +70,10 @@ public:
 
     __aicore__ inline void Process()
     {
+        if (tiling_.pieces != 0) {
+            RunPieces(*this, tiling_, *pipe_);
+            return;
+        }
         if (rowBegin_ >= rowEnd_) {
             return;
         }
@@ -72,7 +84,44 @@ public:
         }
     }
 
+    // Of pieces: the shift, the sum of what is left, and that of its squares.
+    __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
+    {
+        constexpr int32_t BLOCK = static_cast<int32_t>(FLOATS_PER_BLOCK);
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            SumColumnTiles(piece);
+            FinishSums(rest_, laneSum_, 1, cols_, 1.0f);
+            FinishSums(variance_, laneSquare_, 1, cols_, 1.0f);
+            BroadcastRows(restBlocks_, rest_, 1);
+            BroadcastRows(rstdBlocks_, variance_, 1);
+            const AscendC::LocalTensor<float> values = pieces_.New();
+            AscendC::Muls(values[SHIFT * FLOATS_PER_BLOCK], shiftBlocks_, 1.0f, BLOCK);
+            AscendC::Muls(values[REST * FLOATS_PER_BLOCK], restBlocks_, 1.0f, BLOCK);
+            AscendC::Muls(values[SQUARE * FLOATS_PER_BLOCK], rstdBlocks_, 1.0f, BLOCK);
+            pieces_.Put(values, piece.row, piece.piece);
+        }
+    }
+
+    __aicore__ inline void ApplyPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            if (index == begin || piece.piece == 0) {
+                CombinePieces(piece.row);
+                ComputeStatistics(piece.row, 1, piece.piece == 0);
+            }
+            for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+                NormalizeColumns(piece.row, column, piece.end);
+            }
+        }
+    }
+
 private:
+    static constexpr uint32_t SHIFT = 0;  // values of a piece
+    static constexpr uint32_t REST = 1;
+    static constexpr uint32_t SQUARE = 2;
+
     __aicore__ inline void ProcessWholeRows()
     {
         const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_);
@@ -88,7 +137,7 @@ private:
                 block.cols = tiling_.probe;
                 Probe(r * tiling_.stride, r, block);
             }
-            ComputeShift(rows);
+            ComputeShift(rows, tiling_.inverseProbe);
             StartSums(rest_, laneSum_, rows, cols_);
             StartSums(variance_, laneSquare_, rows, cols_);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
@@ -104,7 +153,8 @@ private:
                 FoldRows<AddOf>(rest_, laneSum_, shifted, r, block, cols_);
                 FoldRows<AddOf>(variance_, laneSquare_, square_, r, block, cols_);
             }
-            ComputeStatistics(row, rows);
+            FinishStatistics(rows);
+            ComputeStatistics(row, rows, true);
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const uint32_t at = r * tiling_.stride;
                 Normalize(yLocal[at], Shifted(yLocal[at], input_.Taken(at)), r, gamma, beta, BlockAt(tiling_, r, rows));
@@ -119,40 +169,97 @@ private:
     __aicore__ inline void ProcessSplitRows()
     {
         for (uint64_t row = rowBegin_; row < rowEnd_; ++row) {
-            StartSums(shift_, laneSum_, 1, tiling_.probe);
-            const RowBlock first = ColumnsAt(tiling_, 0);
-            const Rows firstShape{1, first.cols, tiling_.stride, first.cols};
-            input_.Begin(row * cols_, firstShape, false);
-            Probe(0, 0, first);
-            input_.End(row * cols_, firstShape);
-            ComputeShift(1);
-            StartSums(rest_, laneSum_, 1, cols_);
-            StartSums(variance_, laneSquare_, 1, cols_);
-            ClearLanes(totalLanes_, 2);
+            SumColumnTiles({row, 0, 0, cols_});
+            FinishStatistics(1);
+            ComputeStatistics(row, 1, true);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const RowBlock block = ColumnsAt(tiling_, column);
-                const Rows shape{1, block.cols, tiling_.stride, block.cols};
-                input_.Begin(row * cols_ + column, shape, false);
-                const AscendC::LocalTensor<float> x = input_.Take(0, block.cols, square_);
-                SubtractRows(square_, x, shiftBlocks_, block);
-                ClearLanes(laneSum_, 2);  // and laneSquare_
-                SumLanes(laneSum_, square_, block);
-                AscendC::Mul(square_, square_, square_, static_cast<int32_t>(block.cols));
-                SumLanes(laneSquare_, square_, block);
-                AscendC::Add(totalLanes_, totalLanes_, laneSum_, static_cast<int32_t>(2 * FLOAT_LANES));
-                input_.End(row * cols_ + column, shape);
-            }
-            AscendC::Adds(laneSum_, totalLanes_, 0.0f, static_cast<int32_t>(2 * FLOAT_LANES));
-            ComputeStatistics(row, 1);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                NormalizeColumns(row, column);
+                NormalizeColumns(row, column, cols_);
             }
         }
     }
 
-    __aicore__ inline void NormalizeColumns(uint64_t row, uint32_t column)
+    // Lane sums of c and c^2 over a row that does not fit, or over a piece; its shift is the mean of the first tile.
+    __aicore__ inline void SumColumnTiles(const RowPiece& piece)
     {
-        const RowBlock block = ColumnsAt(tiling_, column);
+        const uint64_t offset = piece.row * cols_;
+        const RowBlock first = ColumnsAt(tiling_, piece.begin, piece.end);
+        const Rows firstShape{1, first.cols, tiling_.stride, first.cols};
+        StartSums(shift_, laneSum_, 1, tiling_.probe);
+        input_.Begin(offset + piece.begin, firstShape, false);
+        Probe(0, 0, first);
+        input_.End(offset + piece.begin, firstShape);
+        ComputeShift(1, first.cols == tiling_.probe ? tiling_.inverseProbe : 1.0f / static_cast<float>(first.cols));
+        StartSums(rest_, laneSum_, 1, cols_);
+        StartSums(variance_, laneSquare_, 1, cols_);
+        ClearLanes(totalLanes_, 2);
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const RowBlock block = ColumnsAt(tiling_, column, piece.end);
+            const Rows shape{1, block.cols, tiling_.stride, block.cols};
+            input_.Begin(offset + column, shape, false);
+            const AscendC::LocalTensor<float> x = input_.Take(0, block.cols, square_);
+            SubtractRows(square_, x, shiftBlocks_, block);
+            ClearLanes(laneSum_, 2);  // and laneSquare_
+            SumLanes(laneSum_, square_, block);
+            AscendC::Mul(square_, square_, square_, static_cast<int32_t>(block.cols));
+            SumLanes(laneSquare_, square_, block);
+            AscendC::Add(totalLanes_, totalLanes_, laneSum_, static_cast<int32_t>(2 * FLOAT_LANES));
+            input_.End(offset + column, shape);
+        }
+        AscendC::Adds(laneSum_, totalLanes_, 0.0f, static_cast<int32_t>(2 * FLOAT_LANES));
+    }
+
+    // k, d and the variance of a row. With the pieces' lengths n_p, first k that of the first piece, r_p = k_p + s1_p /
+    // n_p - k: d = sum(n_p * r_p) / n, var = sum(s2_p - s1_p^2 / n_p + n_p * (r_p - d)^2) / n.
+    __aicore__ inline void CombinePieces(uint64_t row)
+    {
+        pieces_.Load(row);
+        const RowBlock block = pieces_.Block();
+        const int32_t count = static_cast<int32_t>(block.Elements());
+        const int32_t blockCount = static_cast<int32_t>(FLOATS_PER_BLOCK);
+        const float full = static_cast<float>(tiling_.pieceCols);
+        const float last = static_cast<float>(cols_ - (tiling_.pieces - 1) * tiling_.pieceCols);
+        const AscendC::LocalTensor<float> mean = pieces_.Of(SHIFT);
+        const AscendC::LocalTensor<float> work = pieces_.Of(REST);
+        const AscendC::LocalTensor<float> square = pieces_.Of(SQUARE);
+        AscendC::Muls(shift_, mean, 1.0f, blockCount);
+        WithColumns<SubOf>(mean, mean, shift_, block);
+        pieces_.Scale(REST, 1.0f / full, 1.0f / last);
+        AscendC::Add(mean, mean, work, count);
+        AscendC::Mul(work, work, work, count);
+        pieces_.Scale(REST, full, last);
+        AscendC::Sub(square, square, work, count);
+        MeanOfPieces(rest_, full, last);
+        // Where the first piece is far from the mean of all, so is d from precise: what is left is small.
+        MeanOfPieces(rstdBlocks_, full, last);
+        AscendC::Add(rest_, rest_, rstdBlocks_, blockCount);
+        AscendC::Mul(mean, mean, mean, count);
+        pieces_.Scale(SHIFT, full, last);
+        AscendC::Add(square, square, mean, count);
+        pieces_.Sum(variance_, SQUARE);
+        AscendC::Muls(variance_, variance_, tiling_.inverseCols, blockCount);
+        pieces_.Free();
+        // The mean of all is nearer to most values than that of the first piece: it becomes k, what it lacks becomes d.
+        AscendC::Add(shiftBlocks_, shift_, rest_, blockCount);
+        AscendC::Sub(shift_, shift_, shiftBlocks_, blockCount);
+        AscendC::Add(rest_, rest_, shift_, blockCount);
+        AscendC::Muls(shift_, shiftBlocks_, 1.0f, blockCount);
+    }
+
+    // dst = the mean of value SHIFT over all columns, which is subtracted from it; REST is scratch.
+    __aicore__ inline void MeanOfPieces(const AscendC::LocalTensor<float>& dst, float full, float last)
+    {
+        const RowBlock block = pieces_.Block();
+        const AscendC::LocalTensor<float> mean = pieces_.Of(SHIFT);
+        AscendC::Muls(pieces_.Of(REST), mean, 1.0f, static_cast<int32_t>(block.Elements()));
+        pieces_.Scale(REST, full, last);
+        pieces_.Sum(dst, REST);
+        AscendC::Muls(dst, dst, tiling_.inverseCols, static_cast<int32_t>(FLOATS_PER_BLOCK));
+        WithColumns<SubOf>(mean, mean, dst, block);
+    }
+
+    __aicore__ inline void NormalizeColumns(uint64_t row, uint32_t column, uint32_t end)
+    {
+        const RowBlock block = ColumnsAt(tiling_, column, end);
         const Rows shape{1, block.cols, tiling_.stride, block.cols};
         const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols);
         const AscendC::LocalTensor<float> beta = beta_.Load(column, block.cols);
@@ -206,23 +313,29 @@ private:
         AscendC::Muls(dst, dst, factor, static_cast<int32_t>(RoundUpToBlock(rows)));
     }
 
-    __aicore__ inline void ComputeShift(uint32_t rows)
+    __aicore__ inline void ComputeShift(uint32_t rows, float factor)
     {
-        FinishSums(shift_, laneSum_, rows, tiling_.probe, tiling_.inverseProbe);
+        FinishSums(shift_, laneSum_, rows, tiling_.probe, factor);
         BroadcastRows(shiftBlocks_, shift_, rows);
     }
 
-    // d, mean and rstd of the tile's rows; the latter two to global memory.
-    __aicore__ inline void ComputeStatistics(uint64_t row, uint32_t rows)
+    // d and the variance of the tile's rows.
+    __aicore__ inline void FinishStatistics(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
         FinishSums(rest_, laneSum_, rows, cols_, tiling_.inverseCols);
         FinishSums(variance_, laneSquare_, rows, cols_, tiling_.inverseCols);
+        AscendC::Mul(rstdBlocks_, rest_, rest_, rows8);
+        AscendC::Sub(variance_, variance_, rstdBlocks_, rows8);
+    }
+
+    // mean and rstd of the tile's rows from these, with `store` to global memory.
+    __aicore__ inline void ComputeStatistics(uint64_t row, uint32_t rows, bool store)
+    {
+        const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
         BroadcastRows(restBlocks_, rest_, rows);
         AscendC::LocalTensor<float> meanLocal = outQueueMean_.template AllocTensor<float>();
         AscendC::LocalTensor<float> rstdLocal = outQueueRstd_.template AllocTensor<float>();
-        AscendC::Mul(rstdLocal, rest_, rest_, rows8);
-        AscendC::Sub(variance_, variance_, rstdLocal, rows8);
         AscendC::Abs(variance_, variance_, rows8);  // rounding may leave a variance of 0 below 0
         AscendC::Adds(variance_, variance_, tiling_.epsilon, rows8);
         AscendC::Sqrt(variance_, variance_, rows8);
@@ -234,8 +347,10 @@ private:
         outQueueRstd_.EnQue(rstdLocal);
         meanLocal = outQueueMean_.template DeQue<float>();
         rstdLocal = outQueueRstd_.template DeQue<float>();
-        StoreRows(meanGm_[row], meanLocal, shape);
-        StoreRows(rstdGm_[row], rstdLocal, shape);
+        if (store) {
+            StoreRows(meanGm_[row], meanLocal, shape);
+            StoreRows(rstdGm_[row], rstdLocal, shape);
+        }
         outQueueMean_.FreeTensor(meanLocal);
         outQueueRstd_.FreeTensor(rstdLocal);
     }
@@ -261,12 +376,14 @@ private:
     }
 
     RowNormTilingData tiling_;
+    AscendC::TPipe* pipe_ = nullptr;
     uint32_t cols_ = 0;
     uint64_t rowBegin_ = 0;
     uint64_t rowEnd_ = 0;
     NormInput<T, ADD> input_;
     ColumnVector<G> gamma_;
     ColumnVector<G> beta_;
+    PieceValues<3> pieces_;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::GlobalTensor<float> meanGm_;
     AscendC::GlobalTensor<float> rstdGm_;

@@ -9,7 +9,9 @@
  *
  * Plan: rows come in chunks of a size that does not depend on the number of cores. A core sums the dgamma of each of
  * its chunks in the Unified Buffer and leaves it in the workspace; after a barrier the cores share out the columns and
- * add the chunks in order, so dgamma is the same on any number of cores. Rows longer than a tile are read twice.
+ * add the chunks in order, so dgamma is the same on any number of cores. Rows longer than a tile are read twice; if
+ * they are few, all are one chunk, of which cores share the columns: first the rows' sums of each piece (row_pieces.h),
+ * then, with those of the rows, dx and dgamma.
  * Bound: memory (dy, x and dresidual once, dx once, plus a float row or two per chunk twice).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_NORM_BACKWARD_H
@@ -18,6 +20,7 @@
 #include "kernel_operator.h"
 #include "primitives/row_norm.h"
 #include "primitives/row_norm_tiling.h"
+#include "primitives/row_pieces.h"
 #include "primitives/sum_chunks.h"
 
 namespace ms_ascend_ops {
@@ -70,6 +73,9 @@ public:
         pipe.InitBuffer(sumBuf_, (CENTER ? 2 : 1) * rows8 * sizeof(float));
         pipe.InitBuffer(rstdBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
         pipe.InitBuffer(innerBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+        if (tiling.pieces != 0) {
+            pieces_.Init(tensors.workspace + SUMS * chunkElements * sizeof(float), tiling, 1, tiling.stateRows, pipe);
+        }
         xhat_ = xhatBuf_.template Get<float>();
         product_ = productBuf_.template Get<float>();
         laneSum_ = laneSumBuf_.template Get<float>();
@@ -90,16 +96,21 @@ public:
         }
         if constexpr (ADD) {
             dresidualGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(tensors.dresidual), elements);
-            pipe.InitBuffer(inQueueDresidual_, tiling.inBuffers, tileElements * sizeof(T));
+            // Of the 8 buffers that VECIN has, shared rows need one for their sums.
+            pipe.InitBuffer(inQueueDresidual_, tiling.pieces != 0 ? 1 : tiling.inBuffers, tileElements * sizeof(T));
         }
-        if constexpr (!IS_FLOAT<T>) {
-            pipe.InitBuffer(dyFloatBuf_, tileElements * sizeof(float));
-            dyFloat_ = dyFloatBuf_.template Get<float>();
-        }
+        dyFloat_.Init(tileElements, pipe);
     }
 
     __aicore__ inline void Process()
     {
+        if (tiling_.pieces != 0) {
+            const CoreShare share = ShareOf(tiling_.pieces, tiling_.piecesPerCore);
+            SumPieces(share);
+            AscendC::SyncAll();
+            ApplyPieces(share);
+            return;
+        }
         const uint32_t first = static_cast<uint32_t>(AscendC::GetBlockIdx()) * tiling_.chunksPerCore;
         const uint32_t last =
             first + tiling_.chunksPerCore < tiling_.chunks ? first + tiling_.chunksPerCore : tiling_.chunks;
@@ -125,6 +136,7 @@ private:
     static constexpr uint32_t MEAN = 2;
     static constexpr uint32_t DMEAN = 3;
     static constexpr uint32_t STATES = CENTER ? 4 : 2;
+    static constexpr uint32_t SUMS = CENTER ? 2 : 1;  // of a row
 
     __aicore__ inline uint64_t ChunkEnd(uint32_t chunk) const
     {
@@ -148,22 +160,19 @@ private:
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
-                const auto dyFloat = ToFloat(dyLocal[at], dyFloat_[at], block.Elements());
+                const auto dyFloat = dyFloat_.Take(dyLocal, at, block.Elements());
                 Products(dyFloat, xLocal[at], xhat_[at], r, block);
                 SumChunkColumns(dyFloat, block);
                 SumRows(dyFloat, gamma, r, block);
             }
+            FinishSums(rows);
             ComputeInner(rows);
-            const AscendC::LocalTensor<T> dresidual = TakeDresidual();
+            TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
-                if constexpr (IS_FLOAT<T>) {
-                    ComputeDx(dxLocal[at], dyLocal[at], dxLocal[at], xhat_[at], gamma, dresidual[at], r, block);
-                } else {
-                    ComputeDx(dxLocal[at], dyFloat_[at], dyFloat_[at], xhat_[at], gamma, dresidual[at], r, block);
-                }
+                ComputeDx(dxLocal, dyFloat_.Taken(dyLocal, at), gamma, at, r, block);
             }
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
@@ -182,33 +191,105 @@ private:
         for (uint64_t row = begin; row < end; row += tiling_.stateRows) {
             const uint32_t rows = end - row < tiling_.stateRows ? static_cast<uint32_t>(end - row) : tiling_.stateRows;
             LoadRowState(row, rows);
-            StartSums(rows);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const RowBlock block = ColumnsAt(tiling_, column);
-                const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
-                for (uint32_t r = 0; r < rows; ++r) {
-                    CopyIn((row + r) * cols_ + column, {1, block.cols, tiling_.stride, block.cols});
-                    AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
-                    AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
-                    const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, block.cols);
-                    Products(dyFloat, xLocal, xhat_, r, block);
-                    SumRows(dyFloat, gamma, r, block);
-                    inQueueDy_.FreeTensor(dyLocal);
-                    inQueueX_.FreeTensor(xLocal);
-                }
-                gamma_.Free();
-            }
+            SumColumnTiles(row, rows, 0, cols_);
+            FinishSums(rows);
             ComputeInner(rows);
             for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                SplitRowsDx(chunk, row, rows, column, row > begin);
+                SplitRowsDx(chunk, row, rows, column, cols_, row > begin);
             }
             states_.Free();
         }
     }
 
-    __aicore__ inline void SplitRowsDx(uint32_t chunk, uint64_t row, uint32_t rows, uint32_t column, bool continues)
+    // Some rows, of which the state is held; some of all if they are shared.
+    __aicore__ inline uint32_t RowsFrom(uint64_t row) const
     {
-        const RowBlock block = ColumnsAt(tiling_, column);
+        const uint64_t left = tiling_.rows - row;
+        return left < tiling_.stateRows ? static_cast<uint32_t>(left) : tiling_.stateRows;
+    }
+
+    __aicore__ inline uint32_t PieceEnd(uint64_t piece) const
+    {
+        const uint64_t end = (piece + 1) * tiling_.pieceCols;
+        return end < cols_ ? static_cast<uint32_t>(end) : cols_;
+    }
+
+    // The sums of all rows over the columns of pieces, to the workspace.
+    __aicore__ inline void SumPieces(const CoreShare& share)
+    {
+        for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
+            const uint32_t rows = RowsFrom(row);
+            LoadRowState(row, rows);
+            for (uint64_t piece = share.begin; piece < share.end; ++piece) {
+                SumColumnTiles(row, rows, static_cast<uint32_t>(piece) * tiling_.pieceCols, PieceEnd(piece));
+                FinishSums(rows);
+                const AscendC::LocalTensor<float> values = pieces_.New();
+                BroadcastRows(values, sum_, rows);
+                if constexpr (CENTER) {
+                    BroadcastRows(values[tiling_.stateRows * FLOATS_PER_BLOCK], outerSum_, rows);
+                }
+                pieces_.Put(values, row, static_cast<uint32_t>(piece), rows);
+            }
+            states_.Free();
+        }
+    }
+
+    // dx and dgamma of the columns of pieces.
+    __aicore__ inline void ApplyPieces(const CoreShare& share)
+    {
+        for (uint64_t row = 0; row < tiling_.rows; row += tiling_.stateRows) {
+            const uint32_t rows = RowsFrom(row);
+            LoadRowState(row, rows);
+            StartSums(rows);
+            for (uint32_t r = 0; r < rows; ++r) {
+                pieces_.Load(row + r);
+                pieces_.Sum(innerBlocks_[r * FLOATS_PER_BLOCK], 0);
+                if constexpr (CENTER) {
+                    pieces_.Sum(outerBlocks_[r * FLOATS_PER_BLOCK], 1);
+                }
+                pieces_.Free();
+            }
+            ReduceRepeats<AddOf>(sum_, innerBlocks_, 1, rows, FLOATS_PER_BLOCK);  // one of 8 equal values
+            if constexpr (CENTER) {
+                ReduceRepeats<AddOf>(outerSum_, outerBlocks_, 1, rows, FLOATS_PER_BLOCK);
+            }
+            ComputeInner(rows);
+            for (uint64_t piece = share.begin; piece < share.end; ++piece) {
+                const uint32_t end = PieceEnd(piece);
+                for (uint32_t column = static_cast<uint32_t>(piece) * tiling_.pieceCols; column < end;
+                     column += tiling_.tileCols) {
+                    SplitRowsDx(0, row, rows, column, end, row > 0);
+                }
+            }
+            states_.Free();
+        }
+    }
+
+    // The share of columns [begin, end) in the sums of some rows.
+    __aicore__ inline void SumColumnTiles(uint64_t row, uint32_t rows, uint32_t begin, uint32_t end)
+    {
+        StartSums(rows);
+        for (uint32_t column = begin; column < end; column += tiling_.tileCols) {
+            const RowBlock block = ColumnsAt(tiling_, column, end);
+            const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
+            for (uint32_t r = 0; r < rows; ++r) {
+                CopyIn((row + r) * cols_ + column, {1, block.cols, tiling_.stride, block.cols});
+                AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
+                AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
+                const AscendC::LocalTensor<float> dyFloat = dyFloat_.Take(dyLocal, 0, block.cols);
+                Products(dyFloat, xLocal, xhat_, r, block);
+                SumRows(dyFloat, gamma, r, block);
+                inQueueDy_.FreeTensor(dyLocal);
+                inQueueX_.FreeTensor(xLocal);
+            }
+            gamma_.Free();
+        }
+    }
+
+    __aicore__ inline void SplitRowsDx(uint32_t chunk, uint64_t row, uint32_t rows, uint32_t column, uint32_t end,
+                                       bool continues)
+    {
+        const RowBlock block = ColumnsAt(tiling_, column, end);
         const Rows shape{1, block.cols, tiling_.stride, block.cols};
         const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
         BeginChunk(block.cols);
@@ -217,16 +298,12 @@ private:
             CopyInDresidual((row + r) * cols_ + column, shape);
             AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
             AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
-            const AscendC::LocalTensor<T> dresidual = TakeDresidual();
+            TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
-            const AscendC::LocalTensor<float> dyFloat = ToFloat(dyLocal, dyFloat_, block.cols);
+            const AscendC::LocalTensor<float> dyFloat = dyFloat_.Take(dyLocal, 0, block.cols);
             Products(dyFloat, xLocal, xhat_, r, block);
             SumChunkColumns(dyFloat, block);
-            if constexpr (IS_FLOAT<T>) {
-                ComputeDx(dxLocal, dyFloat, dxLocal, xhat_, gamma, dresidual, r, block);
-            } else {
-                ComputeDx(dxLocal, dyFloat, dyFloat, xhat_, gamma, dresidual, r, block);
-            }
+            ComputeDx(dxLocal, dyFloat, gamma, 0, r, block);
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
             FreeDresidual();
@@ -262,12 +339,11 @@ private:
         }
     }
 
-    __aicore__ inline AscendC::LocalTensor<T> TakeDresidual()
+    __aicore__ inline void TakeDresidual()
     {
         if constexpr (ADD) {
             dresidualLocal_ = inQueueDresidual_.template DeQue<T>();
         }
-        return dresidualLocal_;
     }
 
     __aicore__ inline void FreeDresidual()
@@ -336,19 +412,26 @@ private:
         }
     }
 
+    // A value a row.
+    __aicore__ inline void FinishSums(uint32_t rows)
+    {
+        FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
+        if constexpr (CENTER) {
+            FinishRows<AddOf>(outerSum_, outerLaneSum_, rows, cols_);
+        }
+    }
+
     // inner and outer of each row, as blocks.
     __aicore__ inline void ComputeInner(uint32_t rows)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
         const AscendC::LocalTensor<float> rstd = states_.Local(RSTD);
         const AscendC::LocalTensor<float> drstd = states_.Local(DRSTD);
-        FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
         AscendC::Mul(drstd, drstd, rstd, rows8);
         AscendC::Add(sum_, sum_, drstd, rows8);
         AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
         BroadcastRows(innerBlocks_, sum_, rows);
         if constexpr (CENTER) {
-            FinishRows<AddOf>(outerSum_, outerLaneSum_, rows, cols_);
             AscendC::Mul(outerSum_, outerSum_, rstd, rows8);
             AscendC::Sub(outerSum_, outerSum_, states_.Local(DMEAN), rows8);
             AscendC::Muls(outerSum_, outerSum_, tiling_.inverseCols, rows8);
@@ -356,25 +439,26 @@ private:
         }
     }
 
-    // dx = (dy * gamma - xhat * inner) * rstd - outer + dresidual, calculated in `result`. xhat is scratch afterwards.
+    // dx = (dy * gamma - xhat * inner) * rstd - outer + dresidual, for the block that begins at element `at` of the
+    // tile and at row r of the state. xhat_ and, unless T is float, dyFloat are scratch afterwards.
     __aicore__ inline void ComputeDx(const AscendC::LocalTensor<T>& dx, const AscendC::LocalTensor<float>& dyFloat,
-                                     const AscendC::LocalTensor<float>& result, const AscendC::LocalTensor<float>& xhat,
-                                     const AscendC::LocalTensor<float>& gamma,
-                                     [[maybe_unused]] const AscendC::LocalTensor<T>& dresidual, uint32_t r,
+                                     const AscendC::LocalTensor<float>& gamma, uint32_t at, uint32_t r,
                                      const RowBlock& block)
     {
+        const uint32_t count = block.Elements();
+        const AscendC::LocalTensor<float> result = FloatTarget(dx[at], dyFloat);
+        const AscendC::LocalTensor<float> xhat = xhat_[at];
         MultiplyColumns(result, dyFloat, gamma, block);
         MultiplyRows(xhat, xhat, innerBlocks_[r * FLOATS_PER_BLOCK], block);
-        AscendC::Sub(result, result, xhat, static_cast<int32_t>(block.Elements()));
+        AscendC::Sub(result, result, xhat, static_cast<int32_t>(count));
         MultiplyRows(result, result, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
         if constexpr (CENTER) {
             SubtractRows(result, result, outerBlocks_[r * FLOATS_PER_BLOCK], block);
         }
         if constexpr (ADD) {
-            const uint32_t count = block.Elements();
-            AscendC::Add(result, result, ToFloat(dresidual, product_, count), static_cast<int32_t>(count));
+            AscendC::Add(result, result, ToFloat(dresidualLocal_[at], product_, count), static_cast<int32_t>(count));
         }
-        FromFloat(dx, result, block.Elements());
+        FromFloat(dx[at], result, count);
     }
 
     __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& dxLocal, uint64_t offset, const Rows& shape)
@@ -418,6 +502,7 @@ private:
     uint32_t cols_ = 0;
     ColumnVector<G> gamma_;
     RowStates states_;
+    PieceValues<SUMS> pieces_;
     AscendC::GlobalTensor<T> dyGm_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<T> dresidualGm_;
@@ -429,7 +514,6 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDx_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDgamma_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueDbeta_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> dyFloatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> xhatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> laneSumBuf_;
@@ -440,7 +524,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> innerBlockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> outerBlockBuf_;
     AscendC::LocalTensor<T> dresidualLocal_;
-    AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
+    FloatCopies<T> dyFloat_;
     AscendC::LocalTensor<float> xhat_;
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> dgamma_;

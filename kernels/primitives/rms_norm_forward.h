@@ -5,7 +5,8 @@
  * Plan: a core owns consecutive rows and takes them tile by tile, inputs and outputs double-buffered. Squares of
  * more than 128 columns are folded to 64 lanes a row by accumulating adds; WholeReduceSum finishes all rows of the
  * tile; rstd comes from Sqrt and Div and is spread over a block a row (Brcb), so no scalar ever leaves the vector unit.
- * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile.
+ * gamma is loaded once per core. Rows longer than a tile are read twice, column tile by column tile, and shared by the
+ * cores if they are few (row_pieces.h).
  * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
@@ -14,6 +15,7 @@
 #include "kernel_operator.h"
 #include "primitives/row_norm.h"
 #include "primitives/row_norm_tiling.h"
+#include "primitives/row_pieces.h"
 
 namespace ms_ascend_ops {
 
@@ -22,9 +24,10 @@ template <typename T, typename G, bool ADD>
 class RmsNormForward {
 public:
     __aicore__ inline void Init(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd, GM_ADDR sum,
-                                const RowNormTilingData& tiling, AscendC::TPipe& pipe)
+                                GM_ADDR workspace, const RowNormTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
+        pipe_ = &pipe;
         cols_ = tiling.cols;
         rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
         rowEnd_ = rowBegin_ + tiling.rowsPerCore < tiling.rows ? rowBegin_ + tiling.rowsPerCore : tiling.rows;
@@ -41,6 +44,9 @@ public:
         pipe.InitBuffer(sumBuf_, rows8 * sizeof(float));
         pipe.InitBuffer(onesBuf_, rows8 * sizeof(float));
         pipe.InitBuffer(rstdBlockBuf_, rows8 * AscendC::ONE_BLK_SIZE);
+        if (tiling.pieces != 0) {
+            pieces_.Init(workspace, tiling, 1, 1, pipe);
+        }
         square_ = squareBuf_.template Get<float>();
         laneSum_ = laneSumBuf_.template Get<float>();
         sum_ = sumBuf_.template Get<float>();
@@ -51,6 +57,10 @@ public:
 
     __aicore__ inline void Process()
     {
+        if (tiling_.pieces != 0) {
+            RunPieces(*this, tiling_, *pipe_);
+            return;
+        }
         if (rowBegin_ >= rowEnd_) {
             return;
         }
@@ -58,6 +68,34 @@ public:
             ProcessWholeRows();
         } else {
             ProcessSplitRows();
+        }
+    }
+
+    // Sums of the squares of pieces.
+    __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            SumColumnTiles(piece);
+            FinishRows<AddOf>(sum_, laneSum_, 1, cols_);
+            BroadcastRows(rstdBlocks_, sum_, 1);
+            const AscendC::LocalTensor<float> values = pieces_.New();
+            AscendC::Muls(values, rstdBlocks_, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            pieces_.Put(values, piece.row, piece.piece);
+        }
+    }
+
+    __aicore__ inline void ApplyPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            if (index == begin || piece.piece == 0) {
+                pieces_.Load(piece.row);
+                pieces_.Sum(sum_, 0);
+                pieces_.Free();
+                ComputeRstd(piece.row, 1, piece.piece == 0);
+            }
+            NormalizeColumnTiles(piece);
         }
     }
 
@@ -74,7 +112,8 @@ private:
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 SumSquares(r * tiling_.stride, r, BlockAt(tiling_, r, rows));
             }
-            ComputeRstd(row, rows);
+            FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
+            ComputeRstd(row, rows, true);
             AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
             for (uint32_t r = 0; r < rows; r += tiling_.stepRows) {
                 const uint32_t at = r * tiling_.stride;
@@ -90,26 +129,38 @@ private:
     __aicore__ inline void ProcessSplitRows()
     {
         for (uint64_t row = rowBegin_; row < rowEnd_; ++row) {
-            StartSums(1);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const RowBlock block = ColumnsAt(tiling_, column);
-                const Rows shape{1, block.cols, tiling_.stride, block.cols};
-                input_.Begin(row * cols_ + column, shape, false);
-                SumSquares(0, 0, block);
-                input_.End(row * cols_ + column, shape);
-            }
-            ComputeRstd(row, 1);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const RowBlock block = ColumnsAt(tiling_, column);
-                const Rows shape{1, block.cols, tiling_.stride, block.cols};
-                const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
-                input_.Begin(row * cols_ + column, shape, true);
-                AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
-                Normalize(yLocal, input_.Take(0, block.cols, square_), rstdBlocks_, gamma, block);
-                input_.End(row * cols_ + column, shape);
-                gamma_.Free();
-                CopyOut(yLocal, row * cols_ + column, shape);
-            }
+            SumColumnTiles({row, 0, 0, cols_});
+            FinishRows<AddOf>(sum_, laneSum_, 1, cols_);
+            ComputeRstd(row, 1, true);
+            NormalizeColumnTiles({row, 0, 0, cols_});
+        }
+    }
+
+    __aicore__ inline void SumColumnTiles(const RowPiece& piece)
+    {
+        StartSums(1);
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const RowBlock block = ColumnsAt(tiling_, column, piece.end);
+            const Rows shape{1, block.cols, tiling_.stride, block.cols};
+            input_.Begin(piece.row * cols_ + column, shape, false);
+            SumSquares(0, 0, block);
+            input_.End(piece.row * cols_ + column, shape);
+        }
+    }
+
+    __aicore__ inline void NormalizeColumnTiles(const RowPiece& piece)
+    {
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const RowBlock block = ColumnsAt(tiling_, column, piece.end);
+            const Rows shape{1, block.cols, tiling_.stride, block.cols};
+            const uint64_t offset = piece.row * cols_ + column;
+            const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
+            input_.Begin(offset, shape, true);
+            AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+            Normalize(yLocal, input_.Take(0, block.cols, square_), rstdBlocks_, gamma, block);
+            input_.End(offset, shape);
+            gamma_.Free();
+            CopyOut(yLocal, offset, shape);
         }
     }
 
@@ -128,11 +179,10 @@ private:
         FoldRows<AddOf>(sum_, laneSum_, square_, r, block, cols_);
     }
 
-    // rstd of the tile's rows from their sums, to global memory and into rstdBlocks_.
-    __aicore__ inline void ComputeRstd(uint64_t row, uint32_t rows)
+    // rstd of the tile's rows from their sums, into rstdBlocks_ and, with `store`, to global memory.
+    __aicore__ inline void ComputeRstd(uint64_t row, uint32_t rows, bool store)
     {
         const int32_t rows8 = static_cast<int32_t>(RoundUpToBlock(rows));
-        FinishRows<AddOf>(sum_, laneSum_, rows, cols_);
         AscendC::Muls(sum_, sum_, tiling_.inverseCols, rows8);
         AscendC::Adds(sum_, sum_, tiling_.epsilon, rows8);
         AscendC::Sqrt(sum_, sum_, rows8);
@@ -141,7 +191,9 @@ private:
         BroadcastRows(rstdBlocks_, rstdLocal, rows);
         outQueueRstd_.EnQue(rstdLocal);
         rstdLocal = outQueueRstd_.template DeQue<float>();
-        StoreRows(rstdGm_[row], rstdLocal, {1, rows, static_cast<uint32_t>(rows8), rows});
+        if (store) {
+            StoreRows(rstdGm_[row], rstdLocal, {1, rows, static_cast<uint32_t>(rows8), rows});
+        }
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
@@ -173,11 +225,13 @@ private:
     }
 
     RowNormTilingData tiling_;
+    AscendC::TPipe* pipe_ = nullptr;
     uint32_t cols_ = 0;
     uint64_t rowBegin_ = 0;
     uint64_t rowEnd_ = 0;
     NormInput<T, ADD> input_;
     ColumnVector<G> gamma_;
+    PieceValues<1> pieces_;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::GlobalTensor<float> rstdGm_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueY_;

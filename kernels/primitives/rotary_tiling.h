@@ -7,17 +7,13 @@
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 
-#include <stdexcept>
-#include <string>
-
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
 namespace rotary {
 
 constexpr uint32_t TILE_BYTES = 32 * 1024;
-constexpr uint32_t FIXED_BYTES = 4096;  // rounding of buffers, of two to pairs of runs of 64 floats
-constexpr uint32_t MAX_ROWS = 4095;     // of one DataCopyPad
+constexpr uint32_t FIXED_BYTES = 2048;  // rounding of buffers, of two to pairs of runs of 64 floats
 
 // Unified Buffer that a tile takes.
 struct Need {
@@ -25,23 +21,28 @@ struct Need {
     uint64_t perPosition;  // of the table
 };
 
-// How a head and a position's table lie in the Unified Buffer. `rotaryDim` is 0 where the whole head is turned.
+// How a head and a position's table lie in the Unified Buffer. `most`: elements of a head. `rotaryDim` is 0 where the
+// whole head is turned.
 template <class TILING>
-inline Need Heads(const std::string& op, uint64_t dim, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
+inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
                   bool interleave, int64_t rotaryDim, TILING& tiling)
 {
+    if (dim > most) {
+        throw std::invalid_argument("the elements of a head must be at most " + std::to_string(most) + ", got " +
+                                    std::to_string(dim));
+    }
     const uint64_t turned = rotaryDim == 0 ? dim : static_cast<uint64_t>(rotaryDim);
     const uint64_t width = cos.LastDim();
     // The function checks this first, unless a dim is not known then.
     if (turned % 2 != 0 || turned > dim || (width != turned && 2 * width != turned)) {
-        throw std::invalid_argument(op + ": cos.shape[-1] must be the rotated size or half of it");
+        throw std::invalid_argument("cos.shape[-1] must be the rotated size or half of it");
     }
     bool alike = cos.rank == sin.rank;
     for (int32_t i = 0; alike && i < cos.rank; ++i) {
         alike = cos.dims[i] == sin.dims[i];
     }
     if (!alike) {
-        throw std::invalid_argument(op + ": sin.shape must be cos.shape");
+        throw std::invalid_argument("sin.shape must be cos.shape");
     }
     const uint32_t bytes = SizeOf(dtype);
     const uint32_t tableBytes = SizeOf(cos.dtype);

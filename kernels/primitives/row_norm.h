@@ -23,11 +23,11 @@ __aicore__ inline RowBlock BlockAt(const TILING& tiling, uint32_t row, uint32_t 
     return {left < tiling.stepRows ? left : tiling.stepRows, tiling.cols, tiling.stride};
 }
 
-// Or, when a row does not fit: some columns of one row.
+// Or, when a row does not fit: some columns of one row, up to `end`.
 template <class TILING>
-__aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column)
+__aicore__ inline RowBlock ColumnsAt(const TILING& tiling, uint32_t column, uint32_t end)
 {
-    const uint32_t left = tiling.cols - column;
+    const uint32_t left = end - column;
     return {1, left < tiling.tileCols ? left : tiling.tileCols, tiling.stride};
 }
 
@@ -40,10 +40,7 @@ public:
         stride_ = stride;
         gm_.SetGlobalBuffer(reinterpret_cast<__gm__ G*>(address), cols);
         pipe.InitBuffer(queue_, 1, stride * sizeof(G));
-        if constexpr (!IS_FLOAT<G>) {
-            pipe.InitBuffer(floatBuf_, stride * sizeof(float));
-            float_ = floatBuf_.template Get<float>();
-        }
+        float_.Init(stride, pipe);
     }
 
     __aicore__ inline AscendC::LocalTensor<float> Load(uint32_t column, uint32_t count)
@@ -52,7 +49,7 @@ public:
         LoadRows(local_, gm_[column], {1, count, stride_, count});
         queue_.EnQue(local_);
         local_ = queue_.template DeQue<G>();
-        return ToFloat(local_, float_, count);
+        return float_.Take(local_, 0, count);
     }
 
     // 1 + the value when `plusOne`.
@@ -71,9 +68,8 @@ private:
     uint32_t stride_ = 0;
     AscendC::GlobalTensor<G> gm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> queue_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::LocalTensor<G> local_;
-    AscendC::LocalTensor<float> float_;  // for 16-bit G
+    FloatCopies<G> float_;
 };
 
 // A few values for each of some rows, all in one queue: a TPosition has event ids for 8 buffers.
@@ -125,10 +121,7 @@ public:
             pipe.InitBuffer(inQueueX2_, tiling.inBuffers, tileElements * sizeof(T));
             pipe.InitBuffer(outQueueSum_, tiling.outBuffers, tileElements * sizeof(T));
         }
-        if constexpr (!IS_FLOAT<T>) {
-            pipe.InitBuffer(floatBuf_, tileElements * sizeof(float));
-            float_ = floatBuf_.template Get<float>();
-        }
+        float_.Init(tileElements, pipe);
     }
 
     // Loads a tile. `store`: the sum will be handed out.
@@ -151,29 +144,23 @@ public:
                                                        [[maybe_unused]] const AscendC::LocalTensor<float>& scratch)
     {
         if constexpr (!ADD) {
-            return ToFloat(x1Local_[at], float_[at], count);
+            return float_.Take(x1Local_, at, count);
         } else if constexpr (IS_FLOAT<T>) {
             AscendC::Add(sumLocal_[at], x1Local_[at], x2Local_[at], static_cast<int32_t>(count));
             return sumLocal_[at];
         } else {
-            ToFloat(x1Local_[at], float_[at], count);
+            const AscendC::LocalTensor<float> sum = float_.Take(x1Local_, at, count);
             ToFloat(x2Local_[at], scratch, count);
-            AscendC::Add(float_[at], float_[at], scratch, static_cast<int32_t>(count));
-            FromFloat(sumLocal_[at], float_[at], count);
-            return ToFloat(sumLocal_[at], float_[at], count);
+            AscendC::Add(sum, sum, scratch, static_cast<int32_t>(count));
+            FromFloat(sumLocal_[at], sum, count);
+            return float_.Take(sumLocal_, at, count);
         }
     }
 
     // What Take() gave for this place.
     __aicore__ inline AscendC::LocalTensor<float> Taken(uint32_t at) const
     {
-        if constexpr (!IS_FLOAT<T>) {
-            return float_[at];
-        } else if constexpr (ADD) {
-            return sumLocal_[at];
-        } else {
-            return x1Local_[at];
-        }
+        return float_.Taken(ADD ? sumLocal_ : x1Local_, at);
     }
 
     __aicore__ inline void End([[maybe_unused]] uint64_t offset, [[maybe_unused]] const Rows& shape)
@@ -209,11 +196,10 @@ private:
     InQueue inQueueX1_;
     InQueue inQueueX2_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueSum_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::LocalTensor<T> x1Local_;
     AscendC::LocalTensor<T> x2Local_;
     AscendC::LocalTensor<T> sumLocal_;
-    AscendC::LocalTensor<float> float_;  // x in float, for 16-bit T
+    FloatCopies<T> float_;  // of x
 };
 
 }  // namespace ms_ascend_ops

@@ -2,11 +2,12 @@
  * Tiling of the norms over rows: rms_norm, layer_norm, both with an addition before, and their gradients. Plain C++.
  *
  * Rows are split over cores, and cut into tiles as row_plan.h says; a row in several tiles is walked through twice.
+ * Cores may share a few such rows (row_pieces_tiling.h).
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROW_NORM_TILING_H
 
-#include "primitives/row_plan.h"
+#include "primitives/row_pieces_tiling.h"
 
 namespace ms_ascend_ops {
 
@@ -25,6 +26,9 @@ struct RowNormTilingData {
     float epsilon;
     float inverseCols;
     float inverseProbe;
+    uint64_t piecesPerCore;  // 0: a core takes whole rows
+    uint32_t pieces;         // of a row that cores may share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
 };
 
 struct RowNormGradTilingData {
@@ -45,6 +49,9 @@ struct RowNormGradTilingData {
     uint32_t reduceRows;
     uint32_t gemma;
     float inverseCols;
+    uint64_t piecesPerCore;
+    uint32_t pieces;  // of all rows, that cores share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
 };
 
 namespace row_norm {
@@ -67,12 +74,19 @@ constexpr uint32_t FloatCopy(uint32_t elementBytes)
     return elementBytes == 4 ? 0 : 4;
 }
 
+// `values`: of a piece of a shared row.
 inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDemand& demand, uint32_t moved,
-                                float epsilon, bool gemma, const Platform& platform, RowNormTilingData& tiling)
+                                uint32_t values, float epsilon, bool gemma, const Platform& platform,
+                                RowNormTilingData& tiling)
 {
     const uint64_t rows = x.Size() / cols;
     const uint32_t bytes = SizeOf(x.dtype);
-    const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    const uint64_t rowBytes = moved * cols * bytes;
+    RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    RowPieces cut;
+    if (SharesRows(rows, rowBytes, platform)) {
+        cut = CutPlan(plan, rows, cols, bytes, rowBytes, demand, values, platform);
+    }
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.inBuffers = plan.inBuffers;
@@ -88,11 +102,7 @@ inline LaunchConfig PlanForward(const TensorDesc& x, uint64_t cols, const RowDem
     tiling.epsilon = epsilon;
     tiling.inverseCols = 1.0f / static_cast<float>(cols);
     tiling.inverseProbe = 1.0f / static_cast<float>(tiling.probe);
-
-    LaunchConfig config;
-    config.blockDim = CoresFor(rows, moved * rows * cols * bytes, platform);
-    tiling.rowsPerCore = SplitRows(rows, cols * bytes, bytes, config);
-    return config;
+    return ShareRows(cut, rows, rowBytes, cols * bytes, bytes, values, platform, tiling);
 }
 
 // `sums`: how many vectors of column sums a chunk of rows leaves in the workspace.
@@ -104,10 +114,15 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     constexpr uint64_t MIN_CHUNK_ROWS = 4;  // a chunk's sums cost as much as a row
     const uint64_t rows = x.Size() / cols;
     const uint32_t bytes = SizeOf(x.dtype);
-    const RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    const uint64_t rowBytes = moved * cols * bytes;
+    RowPlan plan = PlanRows(rows, cols, bytes, demand, platform);
+    RowPieces cut;
+    if (SharesRows(rows, rowBytes, platform, MIN_CHUNK_ROWS * MAX_SHARED_ROWS)) {
+        cut = CutPlan(plan, 1, cols, bytes, rows * rowBytes, demand, sums, platform);
+    }
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
-    tiling.chunkRows = std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
+    tiling.chunkRows = cut.pieces > 0 ? rows : std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(rows, MAX_CHUNKS));
     tiling.inBuffers = plan.inBuffers;
     tiling.outBuffers = plan.outBuffers;
     // Tiles of a chunk that differ by a row at most, rather than a small one behind large ones.
@@ -131,6 +146,15 @@ inline LaunchConfig PlanBackward(const TensorDesc& x, uint64_t cols, uint32_t ga
     tiling.reduceRows =
         std::max(1u, std::min({tiling.chunks, MAX_REPEAT_TIMES, REDUCE_BYTES / (tiling.reduceCols * 4)}));
     config.workspaceBytes = static_cast<uint64_t>(sums) * tiling.chunks * tiling.chunkStride * sizeof(float);
+    if (cut.pieces > 0) {  // each has the columns of all rows
+        tiling.pieces = cut.pieces;
+        tiling.pieceCols = cut.cols;
+        tiling.piecesPerCore = CeilDiv(cut.pieces, CoresFor(cut.pieces, rows * rowBytes, platform));
+        config.blockDim = static_cast<uint32_t>(CeilDiv(cut.pieces, tiling.piecesPerCore));
+        tiling.reduceCols = static_cast<uint32_t>(
+            std::min<uint64_t>(RoundUp(CeilDiv(cols, config.blockDim), 512 / gammaBytes), REDUCE_COLS));
+        config.workspaceBytes += rows * cut.pieces * sums * BLOCK_BYTES;
+    }
     return config;
 }
 
@@ -148,7 +172,7 @@ inline LaunchConfig RmsForward(const TensorDesc& x, const TensorDesc& gamma, boo
     const uint32_t half = add ? 2 : 1;
     return PlanForward(x, x.LastDim(),
                        Demand(half * bytes, half * bytes, FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype))),
-                       2 * half, epsilon, gemma, platform, tiling);
+                       2 * half, 1, epsilon, gemma, platform, tiling);
 }
 
 // dy, x and dx (and dresidual) in queues; float copies of dy and x; products; dgamma in one buffer.
@@ -170,7 +194,7 @@ inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, b
     const uint32_t half = add ? 2 : 1;
     return PlanForward(x, gamma.Size(),
                        Demand(half * bytes, half * bytes, FloatCopy(bytes), 4, 2 * ColumnBytes(SizeOf(gamma.dtype))),
-                       2 * half, epsilon, false, platform, tiling);
+                       2 * half, 3, epsilon, false, platform, tiling);
 }
 
 // As RmsBackward, with dbeta besides dgamma.

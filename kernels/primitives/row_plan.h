@@ -40,6 +40,7 @@ struct RowPlan {
 inline RowPlan PlanRows(uint64_t rows, uint64_t cols, uint32_t elementBytes, const RowDemand& demand,
                         const Platform& platform)
 {
+    Size32(cols, "the elements of a row");
     const uint64_t stride = RoundUp(cols, BLOCK_BYTES / elementBytes);
     const uint64_t ub = platform.ubBytes - demand.fixed - STATES_PER_BLOCK * demand.state;
     const uint64_t rowState = demand.lanes + demand.state;

@@ -54,6 +54,12 @@ public:
 
     __aicore__ inline void Invert(uint32_t rows) { DivOf::Counter(values, ones_, values, rows, {1, 0, 1, 8, 0, 8}); }
 
+    // The same of the first value, spread already.
+    __aicore__ inline void InvertBlock()
+    {
+        AscendC::Div(blocks, ones_, blocks, static_cast<int32_t>(FLOATS_PER_BLOCK));
+    }
+
     __aicore__ inline void Spread(uint32_t rows) { BroadcastRows(blocks, values, rows); }
 
     AscendC::LocalTensor<float> lanes;   // 64 a row

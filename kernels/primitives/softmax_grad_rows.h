@@ -2,13 +2,15 @@
  * Gradient of a softmax of contiguous rows from its output: dx = scale * y * (dy - sum(dy * y)), all in float.
  *
  * Plan: as the forward, tile by tile with dy, y and dx double-buffered; the products of up to 128 columns are summed by
- * WholeReduceSum, more are folded to 64 lanes a row first. Rows longer than a tile are read twice.
+ * WholeReduceSum, more are folded to 64 lanes a row first. Rows longer than a tile are read twice, and shared by the
+ * cores piece by piece if they are few (row_pieces.h).
  * Bound: memory (dy and y once, dx once) as long as a row fits the Unified Buffer.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_GRAD_ROWS_H
 #define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_GRAD_ROWS_H
 
 #include "kernel_operator.h"
+#include "primitives/row_pieces.h"
 #include "primitives/row_values.h"
 #include "primitives/tile.h"
 
@@ -17,10 +19,11 @@ namespace ms_ascend_ops {
 template <typename T, class TILING>
 class SoftmaxGradRows {
 public:
-    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR y, GM_ADDR dx, const TILING& tiling, float scale,
+    __aicore__ inline void Init(GM_ADDR dy, GM_ADDR y, GM_ADDR dx, GM_ADDR workspace, const TILING& tiling, float scale,
                                 AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
+        pipe_ = &pipe;
         scale_ = scale;
         cols_ = tiling.cols;
         rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
@@ -35,6 +38,9 @@ public:
         pipe.InitBuffer(productBuf_, elements * sizeof(float));
         product_ = productBuf_.template Get<float>();
         rows_.Init(tiling.tileRows, pipe);
+        if (tiling.pieces != 0) {
+            pieces_.Init(workspace, tiling, 1, 1, pipe);
+        }
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(dyBuf_, elements * sizeof(float));
             pipe.InitBuffer(yBuf_, elements * sizeof(float));
@@ -45,6 +51,10 @@ public:
 
     __aicore__ inline void Process()
     {
+        if (tiling_.pieces != 0) {
+            RunPieces(*this, tiling_, *pipe_);
+            return;
+        }
         for (uint64_t row = rowBegin_; row < rowEnd_; row += tiling_.tileRows) {
             const uint64_t left = rowEnd_ - row;
             const uint32_t rows = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
@@ -57,23 +67,59 @@ public:
                 Combine(row * cols_, shape, tiling_.stepRows);
                 continue;
             }
-            rows_.template Start<AddOf>(1, cols_);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const Rows shape = ColumnsAt(column);
-                CopyIn(row * cols_ + column, shape);
-                Products(shape, 1);
-                Free();
+            SumColumnTiles({row, 0, 0, cols_});
+            CombineColumnTiles({row, 0, 0, cols_});
+        }
+    }
+
+    // Sums of pieces.
+    __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            SumColumnTiles(piece);
+            const AscendC::LocalTensor<float> values = pieces_.New();
+            AscendC::Muls(values, rows_.blocks, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            pieces_.Put(values, piece.row, piece.piece);
+        }
+    }
+
+    __aicore__ inline void ApplyPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            if (index == begin || piece.piece == 0) {
+                pieces_.Load(piece.row);
+                pieces_.Sum(rows_.blocks, 0);
+                pieces_.Free();
             }
-            FinishSums(1);
-            for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-                const Rows shape = ColumnsAt(column);
-                CopyIn(row * cols_ + column, shape);
-                Combine(row * cols_ + column, shape, 1);
-            }
+            CombineColumnTiles(piece);
         }
     }
 
 private:
+    // The sum over a row that does not fit, or over a piece, in rows_.blocks.
+    __aicore__ inline void SumColumnTiles(const RowPiece& piece)
+    {
+        rows_.template Start<AddOf>(1, cols_);
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const Rows shape = ColumnsAt(column, piece.end);
+            CopyIn(piece.row * cols_ + column, shape);
+            Products(shape, 1);
+            Free();
+        }
+        FinishSums(1);
+    }
+
+    __aicore__ inline void CombineColumnTiles(const RowPiece& piece)
+    {
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const Rows shape = ColumnsAt(column, piece.end);
+            CopyIn(piece.row * cols_ + column, shape);
+            Combine(piece.row * cols_ + column, shape, 1);
+        }
+    }
+
     __aicore__ inline void CopyIn(uint64_t offset, const Rows& shape)
     {
         dyLocal_ = inQueueDy_.template AllocTensor<T>();
@@ -151,14 +197,15 @@ private:
         return {left < step ? left : step, shape.cols, shape.ubStride};
     }
 
-    __aicore__ inline Rows ColumnsAt(uint32_t column) const
+    __aicore__ inline Rows ColumnsAt(uint32_t column, uint32_t end) const
     {
-        const uint32_t left = cols_ - column;
+        const uint32_t left = end - column;
         const uint32_t cols = left < tiling_.tileCols ? left : tiling_.tileCols;
         return {1, cols, tiling_.stride, cols};
     }
 
     TILING tiling_;
+    AscendC::TPipe* pipe_ = nullptr;
     float scale_ = 1.0f;
     uint32_t cols_ = 0;
     uint64_t rowBegin_ = 0;
@@ -173,6 +220,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> dyBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> yBuf_;
     RowValues rows_;
+    PieceValues<1> pieces_;
     AscendC::LocalTensor<float> product_;
     AscendC::LocalTensor<float> dyFloat_;  // for 16-bit T
     AscendC::LocalTensor<float> yFloat_;

@@ -4,11 +4,15 @@
  * A row's maximum is at least the lowest float, not -inf, so that z - max is -inf and not NaN where a whole row is
  * -inf. Its sum is then 0: `floor`, the least sum, turns its outputs into zeros if it is positive; otherwise 0 * inf
  * makes them NaN. Other sums are at least 1.
+ *
+ * A few long rows are shared by the cores piece by piece (row_pieces.h): first the maximum and the sum of each piece,
+ * then, with those of the row, y.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_H
 #define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_H
 
 #include "kernel_operator.h"
+#include "primitives/row_pieces.h"
 #include "primitives/row_values.h"
 #include "primitives/tile.h"
 
@@ -29,9 +33,11 @@ struct PlainLogits {
 template <typename T, class LOGITS, class TILING>
 class SoftmaxRows {
 public:
-    __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, const TILING& tiling, float floor, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, const TILING& tiling, float floor,
+                                AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
+        pipe_ = &pipe;
         floor_ = floor;
         cols_ = tiling.cols;
         rowBegin_ = tiling.rowsPerCore * AscendC::GetBlockIdx();
@@ -42,6 +48,9 @@ public:
         pipe.InitBuffer(inQueueX_, 2, elements * sizeof(T));
         pipe.InitBuffer(outQueueY_, 2, elements * sizeof(T));
         rows_.Init(tiling.tileRows, pipe);
+        if (tiling.pieces != 0) {
+            pieces_.Init(workspace, tiling, 1, 1, pipe);
+        }
         pipe.InitBuffer(shiftBuf_, 3 * AscendC::ONE_BLK_SIZE + FLOAT_LANES * sizeof(float));
         shift_ = shiftBuf_.template Get<float>();
         if constexpr (!IS_FLOAT<T>) {
@@ -52,6 +61,11 @@ public:
 
     __aicore__ inline void Process(LOGITS& logits)
     {
+        if (tiling_.pieces != 0) {
+            logits_ = &logits;
+            RunPieces(*this, tiling_, *pipe_);
+            return;
+        }
         for (uint64_t row = rowBegin_; row < rowEnd_;) {
             const uint64_t left = rowEnd_ - row;
             const uint64_t alike = logits.RowsFrom(row);
@@ -63,6 +77,41 @@ public:
                 SplitRow(logits, row);
             }
             row += rows;
+        }
+    }
+
+    // Maximum and sum of pieces.
+    __aicore__ inline void SumPieces(uint64_t begin, uint64_t end)
+    {
+        if (begin == end) {
+            return;
+        }
+        AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            const AscendC::LocalTensor<float> maximum = Accumulate(*logits_, piece, yLocal);
+            const AscendC::LocalTensor<float> values = pieces_.New();
+            rows_.Sums(1, cols_);
+            rows_.Spread(1);
+            AscendC::Muls(values, maximum, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            AscendC::Muls(values[FLOATS_PER_BLOCK], rows_.blocks, 1.0f, static_cast<int32_t>(FLOATS_PER_BLOCK));
+            pieces_.Put(values, piece.row, piece.piece);
+        }
+        outQueueY_.FreeTensor(yLocal);
+    }
+
+    __aicore__ inline void ApplyPieces(uint64_t begin, uint64_t end)
+    {
+        for (uint64_t index = begin; index < end; ++index) {
+            const RowPiece piece = PieceAt(tiling_, index);
+            if (index == begin || piece.piece == 0) {
+                pieces_.Load(piece.row);
+                pieces_.SumExponentials(shift_, rows_.blocks);
+                pieces_.Free();
+                AscendC::Maxs(rows_.blocks, rows_.blocks, floor_, static_cast<int32_t>(FLOATS_PER_BLOCK));
+                rows_.InvertBlock();
+            }
+            Apply(*logits_, piece, shift_, outQueueY_.template AllocTensor<T>());
         }
     }
 
@@ -99,19 +148,30 @@ private:
         CopyOut(yLocal, row * cols_, shape);
     }
 
-    // A row that does not fit: the maximum and the sum so far go from tile to tile; then the row is read again.
+    // A row that does not fit is read twice.
     __aicore__ inline void SplitRow(LOGITS& logits, uint64_t row)
+    {
+        const AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
+        const RowPiece whole{row, 0, 0, cols_};
+        const AscendC::LocalTensor<float> maximum = Accumulate(logits, whole, yLocal);
+        FinishSums(1);
+        Apply(logits, whole, maximum, yLocal);
+    }
+
+    // The maximum and the sum so far go from tile to tile of a row or piece: returns the one as a block, leaves the
+    // other in the lanes. `yLocal` is scratch.
+    __aicore__ inline AscendC::LocalTensor<float> Accumulate(LOGITS& logits, const RowPiece& piece,
+                                                             const AscendC::LocalTensor<T>& yLocal)
     {
         AscendC::LocalTensor<float> before = shift_;
         AscendC::LocalTensor<float> now = shift_[FLOATS_PER_BLOCK];
         const AscendC::LocalTensor<float> factor = shift_[2 * FLOATS_PER_BLOCK];
-        AscendC::LocalTensor<T> yLocal = outQueueY_.template AllocTensor<T>();
         AscendC::Duplicate(before, LOWEST_FLOAT, static_cast<int32_t>(FLOATS_PER_BLOCK));
         rows_.template Start<AddOf>(1, cols_);
-        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-            const Rows shape = ColumnsAt(column);
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const Rows shape = ColumnsAt(column, piece.end);
             const RowBlock block{1, shape.cols, tiling_.stride};
-            CopyIn(logits, row, column, shape);
+            CopyIn(logits, piece.row, column, shape);
             const AscendC::LocalTensor<T> xLocal = Take(logits);
             const AscendC::LocalTensor<float> work = Work(yLocal);
             Maximum(now, before, Logits(logits, work, xLocal, 0, block), block);
@@ -125,21 +185,28 @@ private:
             before = now;
             now = other;
         }
-        FinishSums(1);
-        for (uint32_t column = 0; column < cols_; column += tiling_.tileCols) {
-            const Rows shape = ColumnsAt(column);
+        return before;
+    }
+
+    // y of a row or piece, from `maximum` and the inverse of the sum in rows_.blocks. `yLocal` is that of the first
+    // tile.
+    __aicore__ inline void Apply(LOGITS& logits, const RowPiece& piece, const AscendC::LocalTensor<float>& maximum,
+                                 AscendC::LocalTensor<T> yLocal)
+    {
+        for (uint32_t column = piece.begin; column < piece.end; column += tiling_.tileCols) {
+            const Rows shape = ColumnsAt(column, piece.end);
             const RowBlock block{1, shape.cols, tiling_.stride};
-            CopyIn(logits, row, column, shape);
+            CopyIn(logits, piece.row, column, shape);
             const AscendC::LocalTensor<T> xLocal = Take(logits);
-            if (column > 0) {
+            if (column > piece.begin) {
                 yLocal = outQueueY_.template AllocTensor<T>();
             }
             const AscendC::LocalTensor<float> work = Work(yLocal);
-            Exponentials(work, Logits(logits, work, xLocal, 0, block), before, block);
+            Exponentials(work, Logits(logits, work, xLocal, 0, block), maximum, block);
             Free(logits, xLocal);
             WithRows<MulOf>(work, work, rows_.blocks, block);
             FromFloat(yLocal, work, shape.cols);
-            CopyOut(yLocal, row * cols_ + column, shape);
+            CopyOut(yLocal, piece.row * cols_ + column, shape);
         }
     }
 
@@ -241,14 +308,16 @@ private:
         return {left < tiling_.stepRows ? left : tiling_.stepRows, cols_, tiling_.stride};
     }
 
-    __aicore__ inline Rows ColumnsAt(uint32_t column) const
+    __aicore__ inline Rows ColumnsAt(uint32_t column, uint32_t end) const
     {
-        const uint32_t left = cols_ - column;
+        const uint32_t left = end - column;
         const uint32_t cols = left < tiling_.tileCols ? left : tiling_.tileCols;
         return {1, cols, tiling_.stride, cols};
     }
 
     TILING tiling_;
+    AscendC::TPipe* pipe_ = nullptr;
+    LOGITS* logits_ = nullptr;  // of RunPieces
     float floor_ = 0.0f;
     uint32_t cols_ = 0;
     uint64_t rowBegin_ = 0;
@@ -260,6 +329,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> shiftBuf_;
     RowValues rows_;
+    PieceValues<2> pieces_;
     AscendC::LocalTensor<float> float_;  // for 16-bit T
     AscendC::LocalTensor<float> shift_;
 };

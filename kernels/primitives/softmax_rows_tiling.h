@@ -4,7 +4,7 @@
 #ifndef MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_SOFTMAX_ROWS_TILING_H
 
-#include "primitives/row_plan.h"
+#include "primitives/row_pieces_tiling.h"
 
 namespace ms_ascend_ops::softmax {
 
@@ -13,25 +13,28 @@ constexpr uint32_t ROW_STATE_BYTES = 5 * 4 + 2 * 32;  // and scalars and broadca
 constexpr uint32_t FIXED_BYTES = 2048;                // rounding of the small buffers to blocks
 
 // Fills the fields of `tiling` that say where rows lie. `bytesPerElement`: Unified Buffer for each element of a tile;
-// `bytesMoved`: global memory read and written for each element.
+// `bytesMoved`: global memory read and written for each element; `values`: of a piece of a shared row.
 template <class TILING>
 LaunchConfig PlanRowTiles(uint64_t rows, uint64_t cols, uint32_t elementBytes, uint32_t bytesPerElement,
-                          uint32_t bytesMoved, const Platform& platform, TILING& tiling)
+                          uint32_t bytesMoved, uint32_t values, const Platform& platform, TILING& tiling)
 {
-    const RowPlan plan =
-        PlanRows(rows, cols, elementBytes, {0, 0, bytesPerElement, 0, 0, ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES},
-                 platform);
+    const RowDemand demand{0, 0, bytesPerElement, 0, 0, ROW_LANE_BYTES, ROW_STATE_BYTES, FIXED_BYTES};
+    RowPlan plan = PlanRows(rows, cols, elementBytes, demand, platform);
+    RowPieces cut;
+    if (SharesRows(rows, cols * bytesMoved, platform)) {
+        cut = CutPlan(plan, rows, cols, elementBytes, cols * bytesMoved, demand, values, platform);
+    }
     tiling.rows = rows;
     tiling.cols = static_cast<uint32_t>(cols);
     tiling.tileRows = plan.tileRows;
     tiling.stepRows = plan.stepRows;
     tiling.tileCols = plan.tileCols;
     tiling.stride = plan.stride;
-    LaunchConfig config;
-    config.blockDim = CoresFor(rows, rows * cols * bytesMoved, platform);
-    tiling.rowsPerCore = SplitRows(rows, cols * elementBytes, elementBytes, config);
-    return config;
+    return ShareRows(cut, rows, cols * bytesMoved, cols * elementBytes, elementBytes, values, platform, tiling);
 }
+
+constexpr uint32_t FORWARD_VALUES = 2;  // of a piece: maximum and sum
+constexpr uint32_t GRADIENT_VALUES = 1;
 
 // Forward: x and y in two buffers each; one float copy unless they are float, when y itself is the work area.
 inline uint32_t ForwardBytes(uint32_t elementBytes)

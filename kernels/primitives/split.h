@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 
-#include "primitives/launch_config.h"
+#include "interface/launch_config.h"
 
 namespace ms_ascend_ops {
 
 constexpr uint32_t BLOCK_BYTES = 32;        // alignment of the Unified Buffer
 constexpr uint32_t MAX_REPEAT_TIMES = 255;  // of one vector instruction
+constexpr uint32_t MAX_COPY_ROWS = 4095;    // of one DataCopyPad
+constexpr uint32_t LINE_BYTES = 512;        // alignment of global memory at which copies run at full rate
 constexpr uint32_t FLOATS_PER_REPEAT = 64;
 
 constexpr uint64_t CeilDiv(uint64_t a, uint64_t b)
@@ -23,6 +27,15 @@ constexpr uint64_t CeilDiv(uint64_t a, uint64_t b)
 constexpr uint64_t RoundUp(uint64_t a, uint64_t multiple)
 {
     return CeilDiv(a, multiple) * multiple;
+}
+
+// A size that a kernel counts in 32 bits: loops over it step beyond its end, so that 31 must do. `what` is a plural.
+inline uint32_t Size32(uint64_t size, const char* what)
+{
+    if (size > INT32_MAX) {
+        throw std::invalid_argument(std::string(what) + " must be fewer than 2^31, got " + std::to_string(size));
+    }
+    return static_cast<uint32_t>(size);
 }
 
 // Cores worth starting for `pieces` independent pieces of work that move `bytes` in all.

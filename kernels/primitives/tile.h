@@ -75,6 +75,41 @@ __aicore__ inline AscendC::LocalTensor<float> ToFloat(const AscendC::LocalTensor
     }
 }
 
+// Float copies of a tile of T, in a buffer of their own; of a tile that is float already there are none.
+template <typename T>
+class FloatCopies {
+public:
+    __aicore__ inline void Init(uint32_t elements, AscendC::TPipe& pipe)
+    {
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(buffer_, elements * sizeof(float));
+            copies_ = buffer_.template Get<float>();
+        }
+    }
+
+    // `count` elements of `tile` from element `at` on, in float.
+    __aicore__ inline AscendC::LocalTensor<float> Take(const AscendC::LocalTensor<T>& tile, uint32_t at,
+                                                       uint32_t count) const
+    {
+        const AscendC::LocalTensor<float> taken = Taken(tile, at);
+        return ToFloat(tile[at], taken, count);
+    }
+
+    // What Take() gives for this place.
+    __aicore__ inline AscendC::LocalTensor<float> Taken(const AscendC::LocalTensor<T>& tile, uint32_t at) const
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return tile[at];
+        } else {
+            return copies_[at];
+        }
+    }
+
+private:
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    AscendC::LocalTensor<float> copies_;
+};
+
 // Where float values for dst are calculated: dst itself if it is float, else `work`; FromFloat then finishes it.
 template <typename T>
 __aicore__ inline AscendC::LocalTensor<float> FloatTarget(const AscendC::LocalTensor<T>& dst,

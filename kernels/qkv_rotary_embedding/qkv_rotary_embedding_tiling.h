@@ -48,7 +48,6 @@ using QkvRotaryEmbeddingGradTilingData = QkvRotaryEmbeddingTilingData;
 
 namespace qkv_rotary {
 
-using rotary::MAX_ROWS;
 using rotary::Need;
 using rotary::TILE_BYTES;
 using rotary::Walk;
@@ -59,6 +58,16 @@ inline bool Packed(const QkvRotaryEmbeddingTilingData& tiling)
     return tiling.stride == tiling.dim && (tiling.interleave != 0 || tiling.halfStride == tiling.half);
 }
 
+inline void SetHeads(uint64_t q, uint64_t k, uint64_t v, QkvRotaryEmbeddingTilingData& tiling)
+{
+    for (const uint64_t heads : {q, k, v, q + k + v}) {
+        Size32(heads, "the heads of a position");
+    }
+    tiling.qHeads = static_cast<uint32_t>(q);
+    tiling.kHeads = static_cast<uint32_t>(k);
+    tiling.vHeads = static_cast<uint32_t>(v);
+}
+
 // Positions and heads of a tile.
 inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRotaryEmbeddingTilingData& tiling)
 {
@@ -67,12 +76,12 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
     // Between rows of a copy there are less than 2^32 bytes.
     const bool steps = heads * tiling.dim * bytes <= UINT32_MAX;
     const auto fitting = [&](uint64_t tileHeads) {
-        return std::min<uint64_t>(ub / (tileHeads * need.perHead + need.perPosition), MAX_ROWS / tileHeads);
+        return std::min<uint64_t>(ub / (tileHeads * need.perHead + need.perPosition), MAX_COPY_ROWS / tileHeads);
     };
     const auto wanted = [&](uint64_t count) {
         return std::max<uint64_t>(1, TILE_BYTES / (count * tiling.stride * bytes));
     };
-    const uint64_t room = std::min<uint64_t>((ub - need.perPosition) / need.perHead, MAX_ROWS);
+    const uint64_t room = std::min<uint64_t>((ub - need.perPosition) / need.perHead, MAX_COPY_ROWS);
     uint64_t tileHeads = 1;
     uint64_t most = 1;
     if (tiling.headsFirst == 0) {
@@ -88,7 +97,7 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
         if (Packed(tiling) && walk.length <= std::min(most, wanted(walk.length))) {
             const uint64_t left = ub - walk.length * need.perPosition;
             tileHeads = std::min<uint64_t>(
-                {widest, left / (walk.length * need.perHead), MAX_ROWS / walk.length, wanted(walk.length)});
+                {widest, left / (walk.length * need.perHead), MAX_COPY_ROWS / walk.length, wanted(walk.length)});
         }
     }
     tiling.tileHeads = static_cast<uint32_t>(tileHeads);
@@ -99,15 +108,14 @@ inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType
                          const TensorDesc& sin, bool headsFirst, bool interleave, int64_t rotaryDim,
                          const Platform& platform, QkvRotaryEmbeddingTilingData& tiling)
 {
-    const std::string op = "qkv_rotary_embedding";
     const uint32_t bytes = SizeOf(dtype);
-    Need need = rotary::Heads(op, dim, dtype, cos, sin, interleave, rotaryDim, tiling);
+    Need need = rotary::Heads(dim, QkvRotaryEmbeddingLimits::HEAD_SIZE, dtype, cos, sin, interleave, rotaryDim, tiling);
     // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
     tiling.copyBuffers = interleave ? 1 : 2;
     need.perHead += static_cast<uint64_t>(tiling.copyBuffers) * bytes * tiling.stride;
     const uint64_t ub = platform.ubBytes - rotary::FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
-        throw std::invalid_argument(op + ": the heads are too large for the Unified Buffer");
+        throw std::invalid_argument("the heads are too large for the Unified Buffer");
     }
     const uint64_t tables = cos.rank > 2 ? cos.dims[0] : 1;
     Walk walk = {batch, length, tables, tables == 1 ? batch : 1, length};
@@ -140,9 +148,7 @@ inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType
 inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& params, const Platform& platform,
                                              QkvRotaryEmbeddingTilingData& tiling)
 {
-    tiling.qHeads = static_cast<uint32_t>(params.q_heads);
-    tiling.kHeads = static_cast<uint32_t>(params.k_heads);
-    tiling.vHeads = static_cast<uint32_t>(params.v_heads);
+    qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& qkv = params.qkv;
     return qkv_rotary::Plan(qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
                             params.layout == QkvRotaryEmbeddingLayout::BNSD,
@@ -152,9 +158,7 @@ inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& par
 inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradParams& params, const Platform& platform,
                                                  QkvRotaryEmbeddingGradTilingData& tiling)
 {
-    tiling.qHeads = static_cast<uint32_t>(params.q_heads);
-    tiling.kHeads = static_cast<uint32_t>(params.k_heads);
-    tiling.vHeads = static_cast<uint32_t>(params.v_heads);
+    qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& dq = params.dq;
     const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
     return qkv_rotary::Plan(dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin,

@@ -12,12 +12,12 @@
 namespace ms_ascend_ops {
 
 template <typename T, typename G>
-__aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd,
-                                     [[maybe_unused]] GM_ADDR workspace, const RmsNormTilingData& tiling)
+__aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd, GM_ADDR workspace,
+                                     const RmsNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
     RmsNormForward<T, G, false> kernel;
-    kernel.Init(x, nullptr, gamma, y, rstd, nullptr, tiling, pipe);
+    kernel.Init(x, nullptr, gamma, y, rstd, nullptr, workspace, tiling, pipe);
     kernel.Process();
 }
 

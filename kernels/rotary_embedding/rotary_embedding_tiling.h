@@ -9,8 +9,6 @@
 #ifndef MS_ASCEND_OPS_ROTARY_EMBEDDING_TILING_H
 #define MS_ASCEND_OPS_ROTARY_EMBEDDING_TILING_H
 
-#include <stdexcept>
-
 #include "primitives/rotary_tiling.h"
 #include "rotary_embedding_params.h"
 
@@ -49,10 +47,10 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 {
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
-    const Need need = Heads("rotary_embedding", dim, x.dtype, cos, sin, interleave, rotaryDim, tiling);
+    const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, interleave, rotaryDim, tiling);
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t heads = x.Product(axis + 1, x.rank - 1);
-    tiling.heads = static_cast<uint32_t>(heads);
+    tiling.heads = Size32(heads, "the heads of a position");
     const uint64_t length = x.dims[axis];
     Walk walk = {static_cast<uint64_t>(x.Product(0, axis)), length, 1, 1, length};
 
@@ -66,7 +64,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
         } else if (tableDim != 1) {
             const uint64_t below = x.Product(axis - i + 1, axis);
             if (walk.sequences != 0 && walk.tables * walk.tableInner != below) {
-                throw std::invalid_argument("rotary_embedding: cos may not broadcast between dims that it has");
+                throw std::invalid_argument("cos may not broadcast between dims that it has");
             }
             walk.tables *= tableDim;
         }
@@ -75,16 +73,16 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const Tenso
 
     const uint64_t ub = platform.ubBytes - FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
-        throw std::invalid_argument("rotary_embedding: x.shape[-1] is too large for the Unified Buffer");
+        throw std::invalid_argument("x.shape[-1] is too large for the Unified Buffer");
     }
     const uint64_t total = walk.sequences * walk.length;
     const uint64_t perRow = heads * need.perHead + need.perPosition;
-    if (perRow > ub || heads > MAX_ROWS) {
+    if (perRow > ub || heads > MAX_COPY_ROWS) {
         tiling.tileHeads = static_cast<uint32_t>(
-            std::min<uint64_t>({(ub - need.perPosition) / need.perHead, heads, uint64_t{MAX_ROWS}}));
+            std::min<uint64_t>({(ub - need.perPosition) / need.perHead, heads, uint64_t{MAX_COPY_ROWS}}));
         tiling.tilePositions = 1;
     } else {
-        const uint64_t fits = std::min<uint64_t>(ub / perRow, MAX_ROWS / heads);
+        const uint64_t fits = std::min<uint64_t>(ub / perRow, MAX_COPY_ROWS / heads);
         const uint64_t target = std::max<uint64_t>(1, TILE_BYTES / (heads * tiling.stride * bytes));
         const uint64_t most = std::min<uint64_t>(fits, target);
         tiling.tileHeads = tiling.heads;

@@ -97,26 +97,25 @@ private:
 };
 
 template <typename T, typename M>
-__aicore__ inline void ScaledMaskedSoftmaxKernel(GM_ADDR x, GM_ADDR mask, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
+__aicore__ inline void ScaledMaskedSoftmaxKernel(GM_ADDR x, GM_ADDR mask, GM_ADDR y, GM_ADDR workspace,
                                                  const ScaledMaskedSoftmaxTilingData& tiling)
 {
     constexpr float SMALLEST_SUM = 1.0e-30f;  // other sums are at least 1
     AscendC::TPipe pipe;
     SoftmaxRows<T, MaskedLogits<M>, ScaledMaskedSoftmaxTilingData> kernel;
     MaskedLogits<M> logits;
-    kernel.Init(x, y, tiling, SMALLEST_SUM, pipe);
+    kernel.Init(x, y, workspace, tiling, SMALLEST_SUM, pipe);
     logits.Init(mask, tiling, pipe);
     kernel.Process(logits);
 }
 
 template <typename T>
-__aicore__ inline void ScaledMaskedSoftmaxGradKernel(GM_ADDR dy, GM_ADDR y, GM_ADDR dx,
-                                                     [[maybe_unused]] GM_ADDR workspace,
+__aicore__ inline void ScaledMaskedSoftmaxGradKernel(GM_ADDR dy, GM_ADDR y, GM_ADDR dx, GM_ADDR workspace,
                                                      const ScaledMaskedSoftmaxGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     SoftmaxGradRows<T, ScaledMaskedSoftmaxGradTilingData> kernel;
-    kernel.Init(dy, y, dx, tiling, tiling.scale, pipe);
+    kernel.Init(dy, y, dx, workspace, tiling, tiling.scale, pipe);
     kernel.Process();
 }
 

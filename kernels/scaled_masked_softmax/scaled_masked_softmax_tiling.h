@@ -22,6 +22,9 @@ struct ScaledMaskedSoftmaxTilingData {
     uint32_t tileCols;
     uint32_t stride;
     float scale;
+    uint64_t piecesPerCore;  // 0: a core takes whole rows
+    uint32_t pieces;         // of a row that cores may share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
     uint64_t dim0;
     uint64_t dim1;
     uint64_t dim2;
@@ -47,6 +50,9 @@ struct ScaledMaskedSoftmaxGradTilingData {
     uint32_t tileCols;
     uint32_t stride;
     float scale;
+    uint64_t piecesPerCore;  // 0: a core takes whole rows
+    uint32_t pieces;         // of a row that cores may share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
 };
 
 namespace softmax {
@@ -110,7 +116,7 @@ inline LaunchConfig ScaledMaskedSoftmaxTiling(const ScaledMaskedSoftmaxParams& p
     // The mask in two buffers, and a float copy of it unless it is float.
     const uint32_t perElement = softmax::ForwardBytes(bytes) + 2 * maskBytes + (maskBytes == 4 ? 0 : 4);
     return softmax::PlanRowTiles(params.x.Product(0, params.x.rank - 1), params.x.LastDim(), bytes, perElement,
-                                 3 * bytes, platform, tiling);
+                                 3 * bytes, softmax::FORWARD_VALUES, platform, tiling);
 }
 
 inline LaunchConfig ScaledMaskedSoftmaxGradTiling(const ScaledMaskedSoftmaxGradParams& params, const Platform& platform,
@@ -119,7 +125,7 @@ inline LaunchConfig ScaledMaskedSoftmaxGradTiling(const ScaledMaskedSoftmaxGradP
     const uint32_t bytes = SizeOf(params.y.dtype);
     tiling.scale = params.scale;
     return softmax::PlanRowTiles(params.y.Product(0, params.y.rank - 1), params.y.LastDim(), bytes,
-                                 softmax::GradientBytes(bytes), 3 * bytes, platform, tiling);
+                                 softmax::GradientBytes(bytes), 3 * bytes, softmax::GRADIENT_VALUES, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

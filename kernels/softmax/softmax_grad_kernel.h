@@ -137,13 +137,13 @@ private:
 };
 
 template <typename T>
-__aicore__ inline void SoftmaxGradKernel(GM_ADDR dy, GM_ADDR y, GM_ADDR dx, [[maybe_unused]] GM_ADDR workspace,
+__aicore__ inline void SoftmaxGradKernel(GM_ADDR dy, GM_ADDR y, GM_ADDR dx, GM_ADDR workspace,
                                          const SoftmaxGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     if (tiling.inner == 1) {
         SoftmaxGradRows<T, SoftmaxGradTilingData> kernel;
-        kernel.Init(dy, y, dx, tiling, 1.0f, pipe);
+        kernel.Init(dy, y, dx, workspace, tiling, 1.0f, pipe);
         kernel.Process();
     } else {
         SoftmaxGradColumns<T> kernel;

@@ -157,14 +157,13 @@ private:
 };
 
 template <typename T>
-__aicore__ inline void SoftmaxKernel(GM_ADDR x, GM_ADDR y, [[maybe_unused]] GM_ADDR workspace,
-                                     const SoftmaxTilingData& tiling)
+__aicore__ inline void SoftmaxKernel(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, const SoftmaxTilingData& tiling)
 {
     AscendC::TPipe pipe;
     if (tiling.inner == 1) {
         SoftmaxRows<T, PlainLogits, SoftmaxTilingData> kernel;
         PlainLogits logits;
-        kernel.Init(x, y, tiling, 0.0f, pipe);
+        kernel.Init(x, y, workspace, tiling, 0.0f, pipe);
         kernel.Process(logits);
     } else {
         SoftmaxColumns<T> kernel;

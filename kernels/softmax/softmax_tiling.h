@@ -21,6 +21,9 @@ struct SoftmaxTilingData {
     uint32_t stepRows;
     uint32_t tileCols;
     uint32_t stride;
+    uint64_t piecesPerCore;  // 0: a core takes whole rows
+    uint32_t pieces;         // of a row that cores may share (row_pieces_tiling.h), or 0
+    uint32_t pieceCols;
     // Columns.
     uint32_t n;
     uint64_t inner;
@@ -38,7 +41,7 @@ namespace softmax {
 constexpr uint32_t MAX_WIDTH = 512;  // columns: 1 KiB of half in a row, and few enough for dozens of rows
 
 inline LaunchConfig Plan(const TensorDesc& x, int64_t axisArgument, uint32_t bytesPerElement, uint32_t bytesMoved,
-                         const Platform& platform, SoftmaxTilingData& tiling)
+                         uint32_t values, const Platform& platform, SoftmaxTilingData& tiling)
 {
     const auto axis = static_cast<int32_t>(axisArgument < 0 ? axisArgument + x.rank : axisArgument);
     const uint64_t outer = x.Product(0, axis);
@@ -47,7 +50,7 @@ inline LaunchConfig Plan(const TensorDesc& x, int64_t axisArgument, uint32_t byt
     const uint32_t bytes = SizeOf(x.dtype);
     tiling.inner = inner;
     if (inner == 1) {
-        return PlanRowTiles(outer, n, bytes, bytesPerElement, bytesMoved, platform, tiling);
+        return PlanRowTiles(outer, n, bytes, bytesPerElement, bytesMoved, values, platform, tiling);
     }
     LaunchConfig config;
     config.blockDim = CoresFor(outer * inner, outer * n * inner * bytesMoved, platform);
@@ -60,7 +63,7 @@ inline LaunchConfig Plan(const TensorDesc& x, int64_t axisArgument, uint32_t byt
     while (width > 2 * FLOATS_PER_REPEAT && outer * CeilDiv(inner, width) < config.blockDim) {
         width = RoundUp(width / 2, align);
     }
-    tiling.n = static_cast<uint32_t>(n);
+    tiling.n = Size32(n, "the elements along the axis");
     tiling.tileWidth = static_cast<uint32_t>(width);
     tiling.chunkRows = static_cast<uint32_t>(std::min<uint64_t>({n, capacity, MAX_REPEAT_TIMES}));
     tiling.tilesPerOuter = CeilDiv(inner, width);
@@ -75,14 +78,16 @@ inline LaunchConfig Plan(const TensorDesc& x, int64_t axisArgument, uint32_t byt
 inline LaunchConfig SoftmaxTiling(const SoftmaxParams& params, const Platform& platform, SoftmaxTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(params.x.dtype);
-    return softmax::Plan(params.x, params.axis, softmax::ForwardBytes(bytes), 2 * bytes, platform, tiling);
+    return softmax::Plan(params.x, params.axis, softmax::ForwardBytes(bytes), 2 * bytes, softmax::FORWARD_VALUES,
+                         platform, tiling);
 }
 
 inline LaunchConfig SoftmaxGradTiling(const SoftmaxGradParams& params, const Platform& platform,
                                       SoftmaxGradTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(params.y.dtype);
-    return softmax::Plan(params.y, params.axis, softmax::GradientBytes(bytes), 3 * bytes, platform, tiling);
+    return softmax::Plan(params.y, params.axis, softmax::GradientBytes(bytes), 3 * bytes, softmax::GRADIENT_VALUES,
+                         platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ms_ascend_ops.commands.errors import reported
+from ms_ascend_ops.commands.errors import need_extra, reported
 from ms_ascend_ops.commands.measuring import measuring, warn_if_busy
 
 __all__ = ["bench"]
@@ -72,7 +72,7 @@ def bench(
 ) -> None:
     """Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.
 
-    All providers run in this process and take turns, on the same inputs and in the same buffers every time: what fits
+    All providers run in this process and alternate, on the same inputs and in the same buffers every time: what fits
     the cache stays there. Before anything is timed its results are compared with ours. `<operator>_grad` is what a
     training step does: forward, then gradient. The process keeps to as many CPUs as there are threads. Figures of a
     busy machine mean nothing.
@@ -83,6 +83,7 @@ def bench(
 
     On Ctrl-C or SIGTERM, what was measured until then is shown and written.
     """
+    need_extra("bench")
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -95,11 +96,11 @@ def bench(
         return
     from ms_ascend_ops.benchmarks import compare as comparison
     from ms_ascend_ops.benchmarks import report
-    from ms_ascend_ops.benchmarks.cases import all_cases
     from ms_ascend_ops.benchmarks.harness import Effort
-    from ms_ascend_ops.benchmarks.operators import names as operator_names
-    from ms_ascend_ops.benchmarks.operators import operator, unmeasured
     from ms_ascend_ops.benchmarks.providers import PROVIDERS
+    from ms_ascend_ops.samples.cases import all_cases
+    from ms_ascend_ops.samples.operators import names as operator_names
+    from ms_ascend_ops.samples.operators import operator, unmeasured
 
     measured = [name + "_grad" * gradient for name in operator_names() for gradient in operator(name).passes]
     chosen = chosen_of("--ops", ops, measured)
@@ -115,7 +116,7 @@ def bench(
         old = comparison.read(compare) if compare else None
     console = terminal()
     if not ops and (missing := unmeasured()):
-        console.print(f"not measured: {', '.join(missing)} (no file in benchmarks/ops/)", style="yellow")
+        console.print(f"not measured: {', '.join(missing)} (no file in samples/ops/)", style="yellow")
     for name in without:
         console.print(f"{name} is left out: it has shapes of another number of sizes", style="yellow")
     warn_if_busy(console)
@@ -142,7 +143,7 @@ def _calls(ops: list[str], quick: bool, console: Any) -> None:
     from rich.table import Table
 
     from ms_ascend_ops.benchmarks.calls import measure, start_up
-    from ms_ascend_ops.benchmarks.operators import names
+    from ms_ascend_ops.samples.operators import names
 
     chosen = chosen_of("--ops", ops, list(names()))
     imported, first = start_up(1 if quick else 5)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ms_ascend_ops.commands.bench import CPUS, chosen_of, names_of
-from ms_ascend_ops.commands.errors import reported
+from ms_ascend_ops.commands.errors import need_extra, reported
 from ms_ascend_ops.commands.measuring import measuring, warn_if_busy
 
 __all__ = ["bench_networks"]
@@ -72,7 +72,7 @@ def bench_networks(
 
     Prefill, decoding and forward passes are MindIR files that are loaded: the exported network, what `optimize` makes
     of it at levels O2 and O3, and the network without what O2 replaces, which is the ceiling. A training step is that
-    of the Python network. All run in this process and take turns; the outputs are compared before anything is timed.
+    of the Python network. All run in this process and alternate; the outputs are compared before anything is timed.
     Networks that are not installed are skipped with a line that says so. Figures of a busy machine mean nothing.
 
     The seconds of a network are shared out evenly to its phases and what is asked of each (times, memory, profile). A
@@ -82,6 +82,7 @@ def bench_networks(
     On Ctrl-C or SIGTERM, what was measured until then is shown and written, with the names of what is missing. The call
     of a network that is running comes to its end before, which for a large one may be minutes.
     """
+    need_extra("bench-networks")
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)

@@ -20,8 +20,8 @@ def bundle(mindir: Path, output: Path | None, chip: str | None) -> None:
     SHA-256 of every file. Loading checks all of it.
     """
     from ms_ascend_ops.commands.errors import reported
-    from ms_ascend_ops.export.bundle import bundle as pack
-    from ms_ascend_ops.export.bundle import read_manifest
+    from ms_ascend_ops.export.files.bundle import bundle as pack
+    from ms_ascend_ops.export.files.bundle import read_manifest
 
     with reported():
         path = pack(mindir, output or mindir.with_suffix(".msbundle"), chip)

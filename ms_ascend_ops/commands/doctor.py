@@ -31,7 +31,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
             continue
         mark, color = _MARKS[check.status]
         click.echo(f"{click.style(mark, fg=color)}  {check.part:<21} {check.found}")
-        if check.remedy and check.status in ("warning", "error"):
+        if check.remedy:
             click.echo(textwrap.fill(check.remedy, 110, initial_indent=" " * 26 + "-> ", subsequent_indent=" " * 29))
     errors = [check for check in checks if check.status == "error"]
     if as_json:

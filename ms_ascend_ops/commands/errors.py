@@ -1,4 +1,4 @@
-"""Errors of the package as a command shows them: the message, and exit code 1 without a traceback."""
+"""Errors of the package as a command shows them: the message and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -7,12 +7,30 @@ from contextlib import contextmanager
 
 import click
 
-__all__ = ["reported"]
+from ms_ascend_ops import extras
+
+__all__ = ["MissingExtra", "need_extra", "reported"]
+
+
+class MissingExtra(click.ClickException):
+    """A command needs packages that are not installed."""
+
+    exit_code = 2
+
+
+def need_extra(command: str) -> None:
+    """The first line of a command that has an extra.
+
+    Raises:
+        MissingExtra: a package of the extra is not installed.
+    """
+    if packages := extras.missing(command):
+        raise MissingExtra(f"{command} needs {', '.join(packages)}: {extras.advice(command)}")
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn an error that the package raised on purpose into a message."""
+    """Turn an error that the package raised on purpose into a message, with exit code 1."""
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:

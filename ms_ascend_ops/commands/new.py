@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import keyword
 import re
+import shutil
+import subprocess
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 import click
 
+from ms_ascend_ops import registry
+
 __all__ = ["new"]
 
-# What is written, from which template. The list of names is the one file of those that exist which changes.
+# What is written, from which template. Of the files that exist, only lists of names change.
 FILES = {
     "ms_ascend_ops/ops/{name}.yaml": "definition.yaml",
     "kernels/{name}/{name}_tiling.h": "tiling.h",
     "kernels/{name}/{name}_kernel.h": "kernel.h",
     "ms_ascend_ops/ops/{name}.py": "function.py.txt",
     "tests/reference/{name}.py": "reference.py.txt",
-    "tests/ops/test_{name}.py": "test.py.txt",
+    "tests/kernels/test_{name}.py": "kernel_test.py.txt",
+    "tests/ops/test_{name}.py": "function_test.py.txt",
+    "samples/ops/{name}.py": "samples.py.txt",
 }
-LIST_OF_NAMES = "ms_ascend_ops/ops/__init__.py"
+# With --like these are copies of the operator's own. One that has a layer gets one, too.
+LAYER_FILES = {"cells/{name}.py": "layer.py.txt", "tests/cells/test_{name}.py": "layer_test.py.txt"}
+FUNCTIONS, LAYERS, PACKAGE = "ms_ascend_ops/ops/__init__.py", "cells/__init__.py", "ms_ascend_ops/__init__.py"
+
+# Operators whose files make sense, and compile, under another name.
+MODELS = {
+    "silu_mul": "two tensors, element by element",
+    "gelu_mul": "the same with an attribute",
+    "geglu": "two halves of one tensor",
+    "add_layer_norm": "rows, parameters and several outputs",
+}
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SOURCE_TREE = Path(__file__).resolve().parents[2]
@@ -31,10 +48,18 @@ _CPP_KEYWORDS = """
     inline int long mutable namespace new operator private protected public register short signed sizeof static
     struct switch template this throw typedef typename union unsigned using virtual void volatile
 """
+_LIST_ENTRY = re.compile(r'    "(\w+)"')
 
 
 @click.command()
 @click.argument("name")
+@click.option(
+    "--like",
+    "model",
+    type=click.Choice(list(MODELS)),
+    help=f"Take the files of this operator: {', '.join(f'{name}: {form}' for name, form in MODELS.items())}. "
+    "Without it: one tensor, element by element, in few lines.",
+)
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
@@ -42,27 +67,29 @@ _CPP_KEYWORDS = """
     show_default="the tree this package runs from",
     help="The source tree.",
 )
-def new(name: str, into: Path) -> None:
-    """Write the six files of a new operator NAME, e.g. my_op: a working example with a gradient and tests.
+def new(name: str, model: str | None, into: Path) -> None:
+    """Write the files of a new operator NAME, e.g. my_op: a working example with a gradient, samples and tests.
 
-    Build it, run its test, then change it into what you need: docs/new_operator.md goes through the files.
+    Build it, run its tests, then change it into what you need: docs/new_operator.md goes through the files.
     """
     _check_name(name)
     _check_tree(into)
-    paths = {into / path.format(name=name): template for path, template in FILES.items()}
-    if existing := [path.relative_to(into) for path in paths if path.exists()]:
+    texts = dict(_from_templates(name) if model is None else _like(name, model, into))
+    if existing := [path for path in texts if (into / path).exists()]:
         raise click.ClickException(
             f"the operator '{name}' exists already: {existing[0]}. Take another name, or delete its files first."
         )
-    words = {"name": name, "Name": "".join(word.capitalize() for word in name.split("_")), "NAME": name.upper()}
-    for path, template in paths.items():
-        text = (files("ms_ascend_ops") / "templates" / template).read_text(encoding="utf-8")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(Template(text).substitute(words), encoding="utf-8")
-        click.echo(f"wrote    {path.relative_to(into)}")
-    _add_to_list(into / LIST_OF_NAMES, name)
-    click.echo(f"changed  {LIST_OF_NAMES}")
-    click.echo(f"\nNow:  cd {into}\n      bash build.sh host\n      python -m pytest tests/ops/test_{name}.py")
+    for path, text in texts.items():
+        (into / path).parent.mkdir(parents=True, exist_ok=True)
+        (into / path).write_text(text, encoding="utf-8")
+        click.echo(f"wrote    {path}")
+    changed = _add_to_lists(into, name, has_layer=LAYERS.replace("__init__", name) in texts)
+    for path in changed:
+        click.echo(f"changed  {path}")
+    _format([into / path for path in texts])
+    click.echo(f"\nNow:  cd {into}\n      bash build.sh host")
+    click.echo(f"      python -m pytest tests/kernels/test_{name}.py tests/ops/test_{name}.py")
+    click.echo("      python -m ms_ascend_ops operators --write README.md")
     click.echo("Then change it into what you need: docs/new_operator.md goes through the files.")
 
 
@@ -73,12 +100,12 @@ def _check_name(name: str) -> None:
         raise click.BadParameter(f"must be no keyword of Python or C++, got '{name}'", param_hint="NAME")
     if name.endswith("_grad"):
         raise click.BadParameter(f"'{name}': the ending _grad is that of gradient kernels", param_hint="NAME")
-    if name in ("primitives", "host", "codegen", "binding", "ascend"):
+    if name in ("primitives", "interface", "host", "codegen", "binding", "ascend"):
         raise click.BadParameter(f"'{name}' is the name of a folder of kernels/ already", param_hint="NAME")
 
 
 def _check_tree(into: Path) -> None:
-    for needed in (LIST_OF_NAMES, "kernels/primitives/flat.h", "tests/reference/__init__.py"):
+    for needed in (FUNCTIONS, "kernels/primitives/flat.h", "tests/reference/__init__.py"):
         if not (into / needed).is_file():
             raise click.BadParameter(
                 f"{into} is no source tree of ms_ascend_ops: there is no {needed}. Clone the project, and name its "
@@ -87,15 +114,118 @@ def _check_tree(into: Path) -> None:
             )
 
 
-def _add_to_list(path: Path, name: str) -> None:
-    """Add the import and the name, both in alphabetical order."""
+def _pascal(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _from_templates(name: str) -> Iterator[tuple[str, str]]:
+    words = {"name": name, "Name": _pascal(name), "NAME": name.upper()}
+    for path, template in FILES.items():
+        yield path.format(name=name), _template(template).substitute(words)
+
+
+def _template(name: str) -> Template:
+    return Template((files("ms_ascend_ops") / "templates" / name).read_text(encoding="utf-8"))
+
+
+def _like(name: str, model: str, tree: Path) -> Iterator[tuple[str, str]]:
+    """The files of the model under another name."""
+    spec = registry.load(tree / f"ms_ascend_ops/ops/{model}.yaml")
+    paths = [path.format(name=model) for path in FILES if not path.startswith("kernels/")]
+    paths += [path.relative_to(tree).as_posix() for path in sorted((tree / "kernels" / model).glob("*.h"))]
+    for path in paths:
+        text = (tree / path).read_text(encoding="utf-8")
+        if path.endswith(".yaml"):
+            text = text.replace(f"\nlayer: {spec.layer}\n", f"\nlayer: {_pascal(name)}\n")
+        yield _renamed(path, model, name), _renamed(text, model, name)
+    if spec.layer:
+        words = _words_of_layer(name, spec)
+        for path, template in LAYER_FILES.items():
+            yield path.format(name=name), _template(template).substitute(words)
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    for before, after in ((old, new), (old.upper(), new.upper())):
+        text = re.sub(rf"(?<![a-zA-Z0-9]){before}(?![a-zA-Z0-9])", after, text)
+    return re.sub(rf"(?<![a-z]){_pascal(old)}(?![a-z])", _pascal(new), text)
+
+
+def _words_of_layer(name: str, spec: registry.OpSpec) -> dict[str, object]:
+    """For layer.py.txt and layer_test.py.txt: a layer that takes the attributes, and calls the function."""
+    layer, inputs, attributes = _pascal(name), [t.name for t in spec.forward.inputs], spec.forward.attributes
+    types = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
+    imports, described, methods = [f"from ms_ascend_ops.ops.{name} import {name}"], [], []
+    if attributes:
+        imports.insert(0, "from ms_ascend_ops import registry")
+        described += ["    Args:", *[f"        {a.name}: that of the function." for a in attributes], ""]
+        taken = ", ".join(f"{a.name}: {types[a.type]} = {a.default!r}" for a in attributes)
+        methods += ["", f"    def __init__(self, {taken}):", "        super().__init__()"]
+        methods += [f'        signature = registry.signature("{name}")']
+        methods += [
+            f'        self.{a.name} = signature.attribute("{a.name}").check("{layer}", {a.name})' for a in attributes
+        ]
+    described += ["    Inputs:", *[f"        {tensor}: that of the function." for tensor in inputs]]
+    described += ["", "    Outputs:", "        Tensor, that of the function."]
+    arguments = [*inputs, *[f"self.{a.name}" for a in attributes]]
+    methods += ["", f"    def construct(self, {', '.join(f'{tensor}: Tensor' for tensor in inputs)}) -> Tensor:"]
+    methods += [f"        return {name}({', '.join(arguments)})"]
+    if attributes:
+        shown = ", ".join(f"{a.name}={{self.{a.name}!r}}" for a in attributes)
+        methods += ["", "    def extend_repr(self) -> str:", f'        return f"{shown}"']
+    return {
+        "name": name,
+        "Name": layer,
+        "summary": spec.summary,
+        "imports": "\n".join(imports),
+        "described": "\n".join(described),
+        "methods": "\n".join(methods),
+        "count": len(inputs),
+        "repr": f"{layer}({', '.join(f'{a.name}={a.default!r}' for a in attributes)})",
+    }
+
+
+def _add_to_lists(into: Path, name: str, has_layer: bool) -> list[str]:
+    """Make the function, and the layer, public names. Returns the files that were changed."""
+    _add_import(into / FUNCTIONS, f"from ms_ascend_ops.ops.{name} import {name}")
+    if not has_layer:
+        return [FUNCTIONS]
+    layer = _pascal(name)
+    _add_import(into / LAYERS, f"from ms_ascend_ops.cells.{name} import {layer}")
+    package = (into / PACKAGE).read_text(encoding="utf-8")
+    package = _with_entry(package, "_ORIGINS = {\n", f'    "{layer}": "ms_ascend_ops.cells",\n')
+    package = _with_entry(package, "__all__ = [\n", f'    "{layer}",\n')
+    (into / PACKAGE).write_text(package, encoding="utf-8")
+    return [FUNCTIONS, LAYERS, PACKAGE]
+
+
+def _add_import(path: Path, line: str) -> None:
+    """Add the import and the name that it imports, both in the order of the others."""
     text = path.read_text(encoding="utf-8")
-    imports = sorted({*re.findall(r"^from \S+ import .+$", text, re.MULTILINE), _import(name)})
-    names = sorted(each for line in imports for each in line.partition(" import ")[2].split(", "))
-    head = text[: text.index("\nfrom ")]
-    listed = "".join(f'    "{each}",\n' for each in names)
-    path.write_text(f"{head}\n" + "\n".join(imports) + f"\n\n__all__ = [\n{listed}]\n", encoding="utf-8")
+    imports = re.findall(r"^from \S+ import .+$", text, re.MULTILINE)
+    text = text.replace("\n".join(imports), "\n".join(sorted({*imports, line})))
+    path.write_text(_with_entry(text, "__all__ = [\n", f'    "{line.rpartition(" ")[2]}",\n'), encoding="utf-8")
 
 
-def _import(name: str) -> str:
-    return f"from ms_ascend_ops.ops.{name} import {name}"
+def _with_entry(text: str, opening: str, entry: str) -> str:
+    """The text with a line more in a list or dict: in front of the first that stands behind it."""
+
+    def order(line: str) -> tuple[int, str]:  # as ruff sorts names: CONSTANTS, Classes, functions
+        found = _LIST_ENTRY.match(line)
+        name = found[1] if found else ""
+        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name) if name else (3, "")
+
+    start = text.index(opening) + len(opening)
+    lines = text[start:].splitlines(keepends=True)
+    if entry in lines:
+        return text
+    place = next(i for i, line in enumerate(lines) if order(line) > order(entry))
+    return text[:start] + "".join([*lines[:place], entry, *lines[place:]])
+
+
+def _format(paths: list[Path]) -> None:
+    """Lay out what was written: another length of a name breaks other lines. Only where the tools are installed."""
+    headers = [path for path in paths if path.suffix == ".h"]
+    modules = [path for path in paths if path.suffix == ".py"]
+    for command, written in ((["clang-format", "-i"], headers), (["ruff", "format", "--quiet"], modules)):
+        if shutil.which(command[0]):
+            subprocess.run([*command, *map(str, written)], check=False)

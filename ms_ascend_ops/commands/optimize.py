@@ -29,8 +29,8 @@ def optimize(mindir: Path, output: Path | None, level: str, page: Path | None, v
     but stays, with the reason. With --verify the exit code is 2, and no file is left, if the outputs differ too much.
     """
     from ms_ascend_ops.commands.errors import reported
-    from ms_ascend_ops.export.mindir_engine import optimize_mindir, verify_mindir
-    from ms_ascend_ops.export.page import write_page
+    from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir, verify_mindir
+    from ms_ascend_ops.export.reports.page import write_page
 
     target = output or mindir.with_suffix(".fused.mindir")
     with reported():

@@ -90,7 +90,16 @@ def profile(op: str | None, **options: Any) -> None:
     profile swiglu --shape 4096,8192 --sweep auto
     profile --survey
     """
-    from ms_ascend_ops.commands.errors import reported
+    from ms_ascend_ops.commands.errors import MissingExtra, need_extra, reported
+    from ms_ascend_ops.profiler.record import RecordError, need_sources
+
+    try:
+        if not options["chips"]:
+            need_sources()  # before the extra: its advice includes that
+    except RecordError as error:
+        raise MissingExtra(str(error)) from error
+    need_extra("profile")
+
     from ms_ascend_ops.profiler.report import console as terminal
 
     console = terminal()
@@ -163,6 +172,8 @@ def _attribute(forward: Any, name: str, text: str) -> Any:
 def _recorder(console: Any) -> Recorder:
     from ms_ascend_ops.profiler.record import Recorder, build
 
+    if not console.is_terminal:
+        return Recorder(build(lambda text: click.echo(text, err=True)))
     with console.status("looking for the traced library") as status:
         library = build(status.update)
     return Recorder(library)

@@ -4,12 +4,14 @@ from ms_ascend_ops.ops.add import add
 from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
+from ms_ascend_ops.ops.flash_attention import flash_attention
 from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
 from ms_ascend_ops.ops.group_norm import group_norm
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
+from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
@@ -24,6 +26,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "flash_attention",
     "geglu",
     "gelu",
     "gelu_mul",
@@ -31,6 +34,7 @@ __all__ = [
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
+    "matmul",
     "qkv_rotary_embedding",
     "rms_norm",
     "rotary_embedding",

@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.custom import Selector, by_python
 
 __all__ = ["kv_cache_append", "kv_cache_update"]
@@ -16,8 +17,9 @@ __all__ = ["kv_cache_append", "kv_cache_update"]
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
     cache = shapes[2]
-    if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] >= 2**31:
-        raise ValueError(f"kv_cache_update: the cache must have fewer than 2^31 slots, got key_cache of shape {cache}")
+    most = registry.op_spec("kv_cache_update").limits["slots"]
+    if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] > most:
+        raise ValueError(f"kv_cache_update: the cache must have at most {most} slots, got key_cache of shape {cache}")
 
 
 # Runs in Python while a graph is compiled, if the dims are known then. (A `raise` in a graph does not survive export.)

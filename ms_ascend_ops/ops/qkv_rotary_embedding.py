@@ -15,8 +15,6 @@ from ms_ascend_ops.ops.rotary_embedding import check_turned, table_gradients
 
 __all__ = ["qkv_rotary_embedding"]
 
-_MAX_DIM = 2048  # a head and its tables, with all temporaries, fit the Unified Buffer
-
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     attributes = grad.attributes
@@ -40,7 +38,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
     qkv, cos, sin = shapes[:3]
-    check_turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes["rotary_dim"], _MAX_DIM)
+    check_turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes["rotary_dim"])
 
 
 _select = Selector("qkv_rotary_embedding", _bprop, _check)

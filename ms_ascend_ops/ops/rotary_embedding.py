@@ -9,12 +9,11 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient
 
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
-
-_MAX_DIM = 3072  # a head and its tables, with all temporaries, fit the Unified Buffer
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
@@ -66,7 +65,7 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., 
 
 def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
     x, cos, sin = shapes[:3]
-    check_turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"], _MAX_DIM)
+    check_turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"])
     if -2 not in (*x, *cos):
         _check_tables(x[: attributes["seq_axis"]], cos[:-2], cos)
 
@@ -78,9 +77,9 @@ def check_turned(
     cos: tuple[int, ...],
     sin: tuple[int, ...],
     rotary_dim: int,
-    most: int,
 ) -> None:
-    """Whether heads of x can be turned by tables of these shapes. `most`: elements of a head."""
+    """Whether heads of x can be turned by tables of these shapes."""
+    most = registry.op_spec(op).limits["head_size"]
     if rotary_dim < 0 or rotary_dim % 2:
         raise ValueError(f"{op}: rotary_dim must be even and at least 0, got {rotary_dim}")
     if (-2,) not in (cos, sin) and (

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
 from ms_ascend_ops.profiler.chip import Chip, load_chip
 from ms_ascend_ops.profiler.prediction import Prediction, predict
 from ms_ascend_ops.profiler.record import Recorder, request
 from ms_ascend_ops.profiler.simulator import Run
 from ms_ascend_ops.profiler.trace import Trace
 from ms_ascend_ops.profiler.worker import Request
-from ms_ascend_ops.shapes import complete_shapes, infer_shapes, infer_types
 
 __all__ = ["Case", "Profile", "profile"]
 
@@ -77,14 +77,14 @@ class Case:
             tiling=dict(self.tiling),
         )
 
-    def _inputs(self) -> tuple[list[Shape], list[str], dict[str, Any]]:
+    def _inputs(self) -> tuple[list[MaybeShape], list[str], dict[str, Any]]:
         spec = registry.op_spec(self.operator)
         forward = spec.forward
         values = forward.check_attributes(self.attributes)
         names = [tensor.name for tensor in forward.inputs]
         if unknown := sorted({*self.shapes, *self.dtypes} - set(names)):
             raise ValueError(f"{self.operator}: there is no input {unknown[0]}; the inputs are {', '.join(names)}")
-        shapes = [self.shape]
+        shapes: list[MaybeShape] = [self.shape]
         for tensor in forward.inputs[1:]:
             given = self.shapes.get(tensor.name)
             # What stands before a given one has to be known as well.
@@ -94,7 +94,8 @@ class Case:
         dtypes = self._dtypes(forward)
         known_shapes = dict(zip(names, shapes, strict=True))
         known_dtypes = dict(zip(names, dtypes, strict=True))
-        outputs = zip(forward.outputs, infer_shapes(forward, shapes, values), infer_types(forward, dtypes), strict=True)
+        types = infer_types(forward, given_types(shapes, dtypes))
+        outputs = zip(forward.outputs, infer_shapes(forward, shapes, values), types, strict=True)
         for tensor, shape, dtype in outputs:
             for name in (tensor.name, f"d{tensor.name}"):
                 known_shapes.setdefault(name, shape)
@@ -117,10 +118,10 @@ class Case:
 
 def _gradient_inputs(
     gradient: registry.Signature,
-    known_shapes: Mapping[str, Shape],
+    known_shapes: Mapping[str, MaybeShape],
     known_dtypes: Mapping[str, str],
     values: Mapping[str, Any],
-) -> tuple[list[Shape], list[str]]:
+) -> tuple[list[MaybeShape], list[str]]:
     """By name what the forward has, `d...` of its outputs; of the rest what follows from the definition."""
     same_rule = {t.rule.text: known_shapes[t.name] for t in gradient.inputs if t.name in known_shapes}
     known_shapes = {t.name: same_rule[t.rule.text] for t in gradient.inputs if t.rule.text in same_rule} | dict(
@@ -172,6 +173,6 @@ def profile(case: Case, recorder: Recorder, executes: bool = False, is_reference
 
 
 def default_path(case: Case, ending: str) -> Path:
-    """Where a file of this case goes if nobody says."""
+    """Where a file of this case goes by default."""
     shape = "x".join(map(str, case.shape))
     return Path(f"{case.kernel}_{shape}_{case.dtype}_{Path(case.chip).stem}{ending}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,15 +15,18 @@ from types import TracebackType
 from typing import IO, Any
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.extras import source_tree
+from ms_ascend_ops.inference import MaybeShape, given_types, infer_shapes, infer_types
 from ms_ascend_ops.profiler.trace import Trace
 from ms_ascend_ops.profiler.worker import Request
-from ms_ascend_ops.shapes import infer_shapes, infer_types
 from ms_ascend_ops.version import __version__
 
-__all__ = ["RecordError", "Recorder", "build", "request"]
+__all__ = ["RecordError", "Recorder", "build", "need_sources", "request"]
 
 # Of a library built elsewhere, e.g. by CI.
 _VARIABLE = "MS_ASCEND_OPS_TRACED_LIBRARY"
+
+_TOLD_PERCENT = 10  # of a build, between two lines
 
 
 class RecordError(RuntimeError):
@@ -31,7 +35,7 @@ class RecordError(RuntimeError):
 
 def request(
     kernel: str,
-    shapes: Sequence[tuple[int, ...]],
+    shapes: Sequence[MaybeShape],
     dtypes: Sequence[str],
     attributes: Mapping[str, Any],
     cores: int,
@@ -50,7 +54,7 @@ def request(
     return Request(
         kernel=kernel,
         shapes=[*shapes, *outputs],
-        dtypes=[*dtypes, *infer_types(signature, list(dtypes))],
+        dtypes=[*dtypes, *infer_types(signature, given_types(shapes, dtypes))],
         input_count=len(shapes),
         attributes=values,
         cores=cores,
@@ -135,14 +139,29 @@ class Recorder:
         return text.splitlines()[-1] if text else f"exit status {self._process.returncode}"
 
 
-def _sources() -> Path | None:
-    """The source tree that this package runs from, if it does."""
-    root = Path(registry.__file__).resolve().parent.parent
-    return root if (root / "CMakeLists.txt").is_file() and (root / "kernels" / "host" / "traced").is_dir() else None
+def need_sources() -> None:
+    """Check that there is a traced library, or the sources to build one from.
+
+    Raises:
+        RecordError: there is neither.
+    """
+    if not os.environ.get(_VARIABLE):
+        _sources_or_raise()
+
+
+def _sources_or_raise() -> Path:
+    root = source_tree()
+    if root is None:
+        raise RecordError(
+            "a profile needs the traced build of the kernels, which is made from their sources; this is an installed "
+            f"package without them. Clone the repository at version {__version__}, run `pip install -e '.[profile]'` "
+            f"there and profile from that environment, or set {_VARIABLE} to a traced libms_ascend_ops.so."
+        )
+    return root
 
 
 def build(tell: Callable[[str], None], observer: str = "traced", target: str = "ms_ascend_ops") -> Path:
-    """The traced library, built if need be; `tell` gets a line of text when that takes time.
+    """The traced library, built if need be; `tell` gets lines of text while that goes on.
 
     `observer` names another observed build ("checked"), `target` another library of CMakeLists.txt.
 
@@ -154,13 +173,7 @@ def build(tell: Callable[[str], None], observer: str = "traced", target: str = "
         if not Path(given).is_file():
             raise RecordError(f"{_VARIABLE} names {given}, which is no file")
         return Path(given)
-    root = _sources()
-    if root is None:
-        raise RecordError(
-            "a profile needs the traced build of the kernels, which is made from their sources; this is an installed "
-            f"package without them. Clone the repository at version {__version__}, run `pip install -e .` there and "
-            f"profile from that environment, or set {_VARIABLE} to a traced libms_ascend_ops.so."
-        )
+    root = _sources_or_raise()
     folder = root / "build" / ("check" if observer == "checked" else observer)  # build.sh check has the same
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -171,32 +184,47 @@ def build(tell: Callable[[str], None], observer: str = "traced", target: str = "
 def _build(root: Path, folder: Path, tell: Callable[[str], None], observer: str, target: str) -> Path:
     library = folder / f"lib{target}.so"
     if not library.is_file():
-        tell(f"building the {observer} library (once; a few minutes)")
+        doing = f"building the {observer} library, once"
     elif _newest_source(root) > library.stat().st_mtime:
-        tell(f"the kernels have changed: building the {observer} library again")
+        doing = f"the kernels have changed: building the {observer} library again"
     else:
         return library
-    commands: list[list[str | Path]] = [
-        [
-            "cmake",
-            "-S",
-            root,
-            "-B",
-            folder,
-            f"-DPython_EXECUTABLE={sys.executable}",
-            f"-DMS_ASCEND_OPS_OBSERVER={observer}",
-        ],
-        ["cmake", "--build", folder, "--target", target, "--parallel", str(os.cpu_count() or 1)],
+    tell(doing)
+    configure: list[str | Path] = [
+        "cmake",
+        "-S",
+        root,
+        "-B",
+        folder,
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DMS_ASCEND_OPS_OBSERVER={observer}",
     ]
-    for command in commands:
+    compiling: list[str | Path] = ["cmake", "--build", folder, "--target", target]
+    compiling += ["--parallel", str(os.cpu_count() or 1)]
+    for command in (configure, compiling):
+        output = []
+        told = 0
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         except FileNotFoundError as error:
             raise RecordError("building the traced library needs CMake: pip install 'cmake>=3.19'") from error
-        if done.returncode != 0:
-            raise RecordError(f"the {observer} library does not build:\n{(done.stdout + done.stderr)[-2000:]}")
+        with running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                output.append(line)
+                if (done := _share(line)) >= told + _TOLD_PERCENT:
+                    told = done
+                    tell(f"{doing}: {done} %")
+        if running.returncode != 0:
+            raise RecordError(f"the {observer} library does not build:\n{''.join(output)[-2000:]}")
     library.touch()  # newer than the sources also if nothing had to be compiled
     return library
+
+
+def _share(line: str) -> int:
+    """The percentage that a line of `cmake --build` begins with, of Make or of Ninja; 0 without one."""
+    found = re.match(r"\[ *(\d+)(?:%|/(\d+))\]", line)
+    return 0 if found is None else int(found[1]) * 100 // int(found[2] or 100)
 
 
 def _newest_source(root: Path) -> float:

@@ -16,8 +16,8 @@ from ms_ascend_ops.benchmarks.networks.ablation import ablate_mindir, without_op
 from ms_ascend_ops.benchmarks.networks.measure import Row, Series, Task
 from ms_ascend_ops.benchmarks.networks.sharing import Budget, Machine
 from ms_ascend_ops.benchmarks.networks.worker import by_operator
-from ms_ascend_ops.export.mindir_graph import graphs_of
-from ms_ascend_ops.export.model import read_model
+from ms_ascend_ops.export.files.model import read_model
+from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from ms_ascend_ops import export_mindir, load, ops
 from ms_ascend_ops.__main__ import main

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from matplotlib import image
-from ms_ascend_ops.benchmarks.cases import Case
 from ms_ascend_ops.benchmarks.harness import Outcome, Result
 from ms_ascend_ops.benchmarks.plots import bars, peak_flops, roofline
+from ms_ascend_ops.samples.cases import Case
 
 WHERE = {"cpu": "a CPU", "threads": 2}
 

@@ -52,9 +52,9 @@ def test_training_moves_the_parameters_like_the_reference(mode):
 
 
 def test_names_and_repr():
-    layer = GroupNorm(2, 8, eps=1e-4, dtype=ms.float16, activation="silu")
+    layer = GroupNorm(2, 8, epsilon=1e-4, dtype=ms.float16, activation="silu")
     assert (layer.gamma.name, layer.beta.name, layer.gamma.dtype) == ("gamma", "beta", ms.float16)
-    assert repr(layer) == "GroupNorm(2, 8, eps=0.0001, activation='silu', data_format='NCHW')"
+    assert repr(layer) == "GroupNorm(2, 8, epsilon=0.0001, activation='silu', data_format='NCHW')"
     parameter = Parameter(Tensor(np.ones(8), ms.float32), name="block.gamma")
     assert GroupNorm(2, 8, gamma_init=parameter).gamma is parameter
 
@@ -66,7 +66,7 @@ def test_names_and_repr():
         ((0, 8), ValueError, "num_groups must be > 0, got 0"),
         ((2.0, 8), TypeError, "num_groups must be an int, got float"),
         ((2, 0), ValueError, "num_channels must be >= 1, got 0"),
-        ((2, 8, 0.0), ValueError, "eps must be > 0 in float32, got 0.0"),
+        ((2, 8, 0.0), ValueError, "epsilon must be > 0 in float32, got 0.0"),
         ((2, 8, 1e-5, 1), TypeError, "affine must be a bool, got int"),
         ((2, 8, 1e-5, True, "ones", "zeros", ms.float32, "relu"), ValueError, "activation must be 'none' or 'silu'"),
     ],

@@ -17,7 +17,7 @@ from tests.tensors import numpy, tensor
 @pytest.mark.parametrize("scheme", ["llama", "gemma"])
 def test_values(mode, scheme):
     x = tensor(draw(np.random.default_rng(0), (2, 3, 16)), "float32")
-    norm = RMSNorm(16, eps=1e-5, scheme=scheme, param_init="normal")
+    norm = RMSNorm(16, epsilon=1e-5, scheme=scheme, param_init="normal")
     assert_accurate(
         numpy(run(mode, norm, (x,))), reference.forward(numpy(x), numpy(norm.weight), 1e-5, scheme)[0], "float32"
     )
@@ -66,7 +66,7 @@ def test_deepcopy_has_a_weight_of_its_own():
 
 
 def test_repr():
-    assert repr(RMSNorm(8, eps=1e-5)) == "RMSNorm(8, eps=1e-05, scheme='llama')"
+    assert repr(RMSNorm(8, epsilon=1e-5)) == "RMSNorm(8, epsilon=1e-05, scheme='llama')"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_repr():
             r"RMSNorm: hidden_size must be an int or a shape of one int, got \(2, 8\)",
         ),
         ({"hidden_size": 0}, ValueError, "RMSNorm: hidden_size must be >= 1, got 0"),
-        ({"hidden_size": 8, "eps": 0.0}, ValueError, "RMSNorm: eps must be > 0 in float32, got 0.0"),
-        ({"hidden_size": 8, "eps": "a"}, TypeError, "RMSNorm: eps must be a float, got str"),
+        ({"hidden_size": 8, "epsilon": 0.0}, ValueError, "RMSNorm: epsilon must be > 0 in float32, got 0.0"),
+        ({"hidden_size": 8, "epsilon": "a"}, TypeError, "RMSNorm: epsilon must be a float, got str"),
         ({"hidden_size": 8, "scheme": "t5"}, ValueError, "RMSNorm: scheme must be 'llama' or 'gemma', got 't5'"),
         (
             {"hidden_size": 8, "param_init": Parameter(Tensor(np.ones(7, np.float32)), name="w")},

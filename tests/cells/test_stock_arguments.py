@@ -7,11 +7,19 @@ from mindspore import nn
 
 from ms_ascend_ops import cells
 
+NORMS = {
+    "AddRMSNorm": (8,),
+    "GroupNorm": (2, 8),
+    "LayerNorm": ((8,),),
+    "RMSNorm": (8,),
+}
+
 
 @pytest.mark.parametrize("name", [name for name in cells.__all__ if hasattr(nn, name)])
 def test_arguments(name):
     ours, stock = (inspect.signature(getattr(module, name)).parameters.values() for module in (cells, nn))
-    arguments = [[(p.name, p.default) for p in parameters] for parameters in (ours, stock)]
+    renamed = {"eps": "epsilon"}  # which our norms take, too
+    arguments = [[(renamed.get(p.name, p.name), p.default) for p in parameters] for parameters in (ours, stock)]
     more = arguments[0][len(arguments[1]) :]
     assert arguments[0][: len(arguments[1])] == arguments[1]
     assert all(default is not inspect.Parameter.empty for _, default in more)
@@ -19,3 +27,21 @@ def test_arguments(name):
 
 def test_which_are_compared():
     assert {"GELU", "GroupNorm", "LayerNorm"} <= {name for name in cells.__all__ if hasattr(nn, name)}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_eps_is_another_name_of_epsilon(name):
+    layer, sizes = getattr(cells, name), NORMS[name]
+    assert layer(*sizes, eps=0.25).epsilon == layer(*sizes, epsilon=0.25).epsilon == 0.25
+    assert "epsilon=0.25" in repr(layer(*sizes, eps=0.25))
+    with pytest.raises(TypeError, match=f"^{name}: eps is another name of epsilon, got both$"):
+        layer(*sizes, eps=0.25, epsilon=0.25)
+    position = list(inspect.signature(layer).parameters).index("epsilon")
+    defaults = [p.default for p in inspect.signature(layer).parameters.values()]
+    with pytest.raises(TypeError, match=f"^{name}: eps is another name of epsilon, got both$"):
+        layer(*sizes, *defaults[len(sizes) : position], 0.5, eps=0.25)
+
+
+def test_every_norm_is_here():
+    layers = {name: inspect.signature(getattr(cells, name)).parameters for name in cells.__all__}
+    assert set(NORMS) == {name for name, parameters in layers.items() if "epsilon" in parameters}

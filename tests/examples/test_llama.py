@@ -8,15 +8,7 @@ from mindspore import Tensor
 
 from examples import llama
 from ms_ascend_ops import optimize
-
-CONFIG = llama.LlamaConfig(
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=32,
-)
+from tests.small_llama import CONFIG
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -11,8 +12,7 @@ from tests.reference import add as reference
 SHAPES = [(), (1,), (31,), (4097,), (3, 65537), (2, 3, 5, 256)]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS)
 def test_forward(shape, dtype):
     rng = np.random.default_rng(len(shape))
     (z,), rounded = launch("add", [draw(rng, shape), draw(rng, shape)], [dtype] * 2)

@@ -1,10 +1,10 @@
 """The addition; what LayerNorm does is tested in test_layer_norm.py."""
 
 import numpy as np
-import pytest
 
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import decode, encode
 from tests.inputs import draw
 from tests.native import launch
@@ -19,10 +19,10 @@ SHAPES = [
     (2, 65537),  # a row larger than the Unified Buffer
     (257, 129),  # many short rows
 ]
+SINGLE_BUFFERS = [((5, 5120), ("float32", "float32"))]
 
 
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
 def test_it_is_layer_norm_of_the_sum(shape, types):
     """Bit for bit, as long as a row is one tile; and the sum is one addition, rounded once.
 
@@ -45,8 +45,7 @@ def test_it_is_layer_norm_of_the_sum(shape, types):
         assert_accurate(output, golden, dtype, sums)
 
 
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
 def test_gradient(shape, types):
     rng = np.random.default_rng(shape[-1])
     x, dy, dresidual, gamma = draw(rng, shape), draw(rng, shape), draw(rng, shape), draw(rng, shape[-1:])

@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import add_rms_norm as reference
@@ -19,11 +20,10 @@ SHAPES = [
     (257, 129),  # many short rows that no number of cores divides
     (2, 3, 5, 96),
 ]
+SINGLE_BUFFERS = [((5, 5120), ("float32", "float32"), "llama")]
 
 
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, also=SINGLE_BUFFERS, types=TYPES, scheme=["llama", "gemma"])
 def test_forward(shape, types, scheme):
     rng = np.random.default_rng(len(shape) + shape[-1])
     inputs = [draw(rng, shape), draw(rng, shape), draw(rng, shape[-1:], 2)]
@@ -34,9 +34,7 @@ def test_forward(shape, types, scheme):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, also=SINGLE_BUFFERS, types=TYPES, scheme=["llama", "gemma"])
 def test_gradient(shape, types, scheme):
     rng = np.random.default_rng(len(shape) + shape[-1])
     x, gamma, dy, dresidual = draw(rng, shape), draw(rng, shape[-1:], 2), draw(rng, shape), draw(rng, shape)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -31,8 +32,7 @@ def draw_labels(rng, shape):
     return np.where(rng.random(shape[:-1]) < 0.2, -100, labels)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS)
 def test_forward_and_gradient(shape, dtype):
     rng = np.random.default_rng(shape[-1])
     labels, dloss = draw_labels(rng, shape), draw(rng, shape[:-1])

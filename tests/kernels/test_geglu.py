@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -20,20 +21,14 @@ CASES = [
 FORMS = ["none", "tanh"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("activate_left", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS, activate_left=[False, True], form=FORMS)
 def test_forward(shape, axis, dtype, activate_left, form):
     attributes = {"axis": axis, "activate_left": activate_left, "approximate": form}
     (y,), (x,) = launch("geglu", [draw(np.random.default_rng(len(shape)), shape)], [dtype], **attributes)
     assert_accurate(y, reference.forward(x, axis, activate_left, form), dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("activate_left", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS, activate_left=[False, True], form=FORMS)
 def test_gradient(shape, axis, dtype, activate_left, form):
     rng = np.random.default_rng(len(shape))
     x = draw(rng, shape)

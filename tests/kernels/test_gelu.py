@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -14,17 +15,13 @@ FORMS = ["none", "tanh"]
 SHAPES = [(), (1,), (31,), (4097,), (127, 129), (3, 65537), (2, 1, 3, 5, 64), (1024, 1023)]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS, form=FORMS)
 def test_forward(shape, dtype, form):
     (y,), (x,) = launch("gelu", [draw(np.random.default_rng(len(shape)), shape)], [dtype], approximate=form)
     assert_accurate(y, reference.forward(x, form), dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS, form=FORMS)
 def test_gradient(shape, dtype, form):
     rng = np.random.default_rng(len(shape))
     (dx,), rounded = launch("gelu_grad", [draw(rng, shape), draw(rng, shape)], [dtype] * 2, approximate=form)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -12,18 +13,14 @@ FORMS = ["none", "tanh"]
 SHAPES = [(), (1,), (31,), (4097,), (127, 129), (3, 65537), (2, 3, 5, 256)]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS, form=FORMS)
 def test_forward(shape, dtype, form):
     rng = np.random.default_rng(len(shape))
     (y,), rounded = launch("gelu_mul", [draw(rng, shape), draw(rng, shape)], [dtype] * 2, approximate=form)
     assert_accurate(y, reference.forward(*rounded, form), dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS, form=FORMS)
 def test_gradient(shape, dtype, form):
     rng = np.random.default_rng(len(shape))
     outputs, exact = launch("gelu_mul_grad", [draw(rng, shape) for _ in range(3)], [dtype] * 3, approximate=form)

@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import group_norm as reference
@@ -36,10 +39,7 @@ def put(x, data_format):
     return np.moveaxis(x, 1, -1) if data_format == "NHWC" else x
 
 
-@pytest.mark.parametrize("activation", ["none", "silu"])
-@pytest.mark.parametrize("data_format", FORMATS)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
+@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu"])
 def test_forward(shape, groups, types, data_format, activation):
     rng = np.random.default_rng(sum(shape))
     inputs = [put(draw(rng, shape), data_format), draw(rng, shape[1], 2), draw(rng, shape[1], 2)]
@@ -51,10 +51,7 @@ def test_forward(shape, groups, types, data_format, activation):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@pytest.mark.parametrize("activation", ["none", "silu"])
-@pytest.mark.parametrize("data_format", FORMATS)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
+@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu"])
 def test_gradient(shape, groups, types, data_format, activation):
     rng = np.random.default_rng(sum(shape))
     x, dy = (put(draw(rng, shape), data_format) for _ in range(2))
@@ -146,6 +143,37 @@ def test_first_elements_unlike_the_others(shape, groups, which):
     _, golden_mean, golden_rstd = reference.forward(*rounded, num_groups=groups)
     assert_accurate(mean, golden_mean, "float32", np.abs(x).max())
     assert_accurate(rstd, golden_rstd, "float32")
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_first_positions_unlike_the_others(data_format):
+    """A shift from these alone would be as far from the others as their mean is from 0."""
+    x = np.random.default_rng(1).normal(1e4, 1, (1, 4, 150, 150))
+    x[:, :, 0] = 0
+    inputs = [put(x, data_format), np.ones(4), np.zeros(4)]
+    (_, mean, rstd), rounded = launch("group_norm", inputs, ["float32"] * 3, num_groups=2, data_format=data_format)
+    _, golden_mean, golden_rstd = reference.forward(*rounded, num_groups=2, data_format=data_format)
+    assert_accurate(mean, golden_mean, "float32", np.abs(x).max())
+    assert np.abs(rstd / golden_rstd - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+@given(
+    offset=st.floats(-1e4, 1e4),
+    level=st.floats(-1e4, 1e4),
+    begin=st.integers(0, 2999),
+    length=st.integers(1, 3000),
+    channels=st.integers(1, 6),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_the_variance_of_positions_with_levels(data_format, offset, level, begin, length, channels):
+    """Some positions, wherever they are, at a level of their own, as large as the mean or not."""
+    x = np.random.default_rng(length).normal(offset, 1, (1, channels, 3000))
+    x[:, :, begin : begin + length] += level
+    inputs = [put(x, data_format), np.ones(channels), np.zeros(channels)]
+    (_, _, rstd), rounded = launch("group_norm", inputs, ["float32"] * 3, num_groups=1, data_format=data_format)
+    _, _, golden_rstd = reference.forward(*rounded, num_groups=1, data_format=data_format)
+    assert np.abs(rstd / golden_rstd - 1).max() < 4e-6
 
 
 @pytest.mark.parametrize("spatial", [(), (5,), (70, 70)], ids=str)

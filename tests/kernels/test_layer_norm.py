@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import layer_norm as reference
@@ -25,10 +26,10 @@ SHAPES = [
     ((3, 5, 7, 9), 3),  # several trailing axes
     ((1023, 256), 1),
 ]
+SINGLE_BUFFERS = [(((5, 5120), 1), ("float32", "float32"))]
 
 
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
 def test_forward(shape, axes, types):
     rng = np.random.default_rng(len(shape) + shape[-1])
     inputs = [draw(rng, shape), draw(rng, shape[-axes:], 2), draw(rng, shape[-axes:], 2)]
@@ -39,8 +40,7 @@ def test_forward(shape, axes, types):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
 def test_gradient(shape, axes, types):
     rng = np.random.default_rng(len(shape) + shape[-1])
     batch = (*shape[:-axes], *[1] * axes)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import qkv_rotary_embedding as reference
@@ -80,11 +81,7 @@ def check(rng, shape, heads, lead, types, full=False, **others):
     assert np.array_equal(*(reference.split(x, *heads)[2] for x in (dqkv, reference.backward(*exact, **attributes))))
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "heads", "lead", "rotary_dim"), CASES, ids=str)
+@cover("shape, heads, lead, rotary_dim", CASES, types=TYPES, mode=MODES, layout=LAYOUTS, full=[False, True])
 def test_forward_and_gradient(shape, heads, lead, rotary_dim, types, mode, layout, full):
     rng = np.random.default_rng(sum(shape))
     check(rng, shape, heads, lead, types, full, mode=mode, layout=layout, rotary_dim=rotary_dim)
@@ -159,7 +156,7 @@ def test_empty(shape, mode, layout):
     [
         ((2, 5, 3, 8), (5, 4), (1, 5, 4), "sin.shape must be cos.shape"),
         ((2, 5, 3, 8), (5, 3), (5, 3), "cos.shape.-1. must be the rotated size or half of it"),
-        ((1, 1, 3, 2**18), (1, 2**17), (1, 2**17), "the heads are too large for the Unified Buffer"),
+        ((1, 1, 3, 2**18), (1, 2**17), (1, 2**17), "the elements of a head must be at most 2048"),
     ],
 )
 def test_what_a_graph_learns_only_when_it_runs(qkv, cos, sin, message):

@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import rms_norm as reference
@@ -25,11 +26,11 @@ SHAPES = [
     (1, 8192),
     (1023, 256),
 ]
+# Gradients of gamma in chunks, each longer than a row of them.
+MANY_CHUNKS = [((257, 129), ("float16", "float16"), "llama")]
 
 
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, types=TYPES, scheme=["llama", "gemma"])
 def test_forward(shape, types, scheme):
     rng = np.random.default_rng(len(shape) + shape[-1])
     inputs = [draw(rng, shape), draw(rng, shape[-1:], 2)]
@@ -39,9 +40,7 @@ def test_forward(shape, types, scheme):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@pytest.mark.parametrize("scheme", ["llama", "gemma"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, also=MANY_CHUNKS, types=TYPES, scheme=["llama", "gemma"])
 def test_gradient(shape, types, scheme):
     rng = np.random.default_rng(len(shape) + shape[-1])
     x, gamma, dy = draw(rng, shape), draw(rng, shape[-1:], 2), draw(rng, shape)

@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import rotary_embedding as reference
@@ -41,10 +42,7 @@ def width_of(table, mode, full):
     return np.concatenate([table, table], axis=-1) if mode == "half" else np.repeat(table, 2, axis=-1)
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("shape", "axis", "lead", "rotary_dim"), CASES, ids=str)
+@cover("shape, axis, lead, rotary_dim", CASES, types=TYPES, mode=MODES, full=[False, True])
 def test_forward_and_gradient(shape, axis, lead, rotary_dim, types, mode, full):
     rng = np.random.default_rng(len(shape) + shape[-1])
     cos, sin = tables(rng, shape, axis, lead, (rotary_dim or shape[-1]) // 2)

@@ -3,6 +3,7 @@ import pytest
 
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -32,16 +33,14 @@ def causal(rng, x_shape, mask_shape):
     return draw(rng, x_shape), mask
 
 
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize(("x_shape", "mask_shape"), CASES, ids=str)
+@cover("x_shape, mask_shape", CASES, types=TYPES)
 def test_forward(x_shape, mask_shape, types):
     inputs = causal(np.random.default_rng(len(x_shape)), x_shape, mask_shape)
     (y,), rounded = launch("scaled_masked_softmax", inputs, types, scale=0.125)
     assert_accurate(y, reference.forward(*rounded, 0.125), types[0])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(31,), (2, 3, 7, 65), (2, 4097), (1, 65537)], ids=str)
+@cover("shape", [(31,), (2, 3, 7, 65), (2, 4097), (1, 65537)], dtype=FLOATS)
 def test_gradient(shape, dtype):
     rng = np.random.default_rng(shape[-1])
     y, dy = reference.forward(*causal(rng, shape, shape), 0.125), draw(rng, shape)

@@ -1,8 +1,10 @@
 """Rows of one repeat, of two and of a little more: each length is reduced in a way of its own, whatever the tile."""
 
-import numpy as np
-import pytest
+from itertools import product
 
+import numpy as np
+
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.native import launch
 
@@ -32,9 +34,7 @@ def inputs_of(columns):
     }
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("columns", COLUMNS)
-@pytest.mark.parametrize("name", inputs_of(1))
+@cover("name, columns", product(inputs_of(1), COLUMNS), dtype=FLOATS)
 def test_a_row_does_not_depend_on_those_beside_it(name, columns, dtype):
     inputs, dtypes = inputs_of(columns)[name]
     dtypes = [dtype if kind == "T" else kind for kind in dtypes]

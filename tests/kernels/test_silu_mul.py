@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.acceptance import assert_accurate
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -11,16 +12,14 @@ from tests.reference import silu_mul as reference
 SHAPES = [(), (1,), (31,), (4097,), (127, 129), (3, 65537), (2, 3, 5, 256), (1024, 1023)]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS)
 def test_forward(shape, dtype):
     rng = np.random.default_rng(len(shape))
     (y,), rounded = launch("silu_mul", [draw(rng, shape), draw(rng, shape)], [dtype] * 2)
     assert_accurate(y, reference.forward(*rounded), dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@cover("shape", SHAPES, dtype=FLOATS)
 def test_gradient(shape, dtype):
     rng = np.random.default_rng(len(shape))
     outputs, rounded = launch("silu_mul_grad", [draw(rng, shape) for _ in range(3)], [dtype] * 3)

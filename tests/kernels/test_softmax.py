@@ -4,6 +4,7 @@ import pytest
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -31,16 +32,14 @@ CASES = [  # shape, axis
 ]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS)
 def test_forward(shape, axis, dtype):
     x = draw(np.random.default_rng(len(shape) + shape[-1]), shape)
     (y,), (rounded,) = launch("softmax", [x], [dtype], axis=axis)
     assert_accurate(y, reference.forward(rounded, axis), dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS)
 def test_gradient(shape, axis, dtype):
     rng = np.random.default_rng(len(shape) + shape[-1])
     y, dy = reference.forward(draw(rng, shape), axis), draw(rng, shape)

@@ -3,6 +3,7 @@ import pytest
 
 from tests.acceptance import assert_accurate
 from tests.cann_bench import cases, draw_range
+from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.native import launch
@@ -21,18 +22,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS, interleaved=[False, True])
 def test_forward(shape, axis, dtype, interleaved):
     x = draw(np.random.default_rng(len(shape)), shape)
     (y,), (rounded,) = launch("swiglu", [x], [dtype], axis=axis, interleaved=interleaved)
     assert_accurate(y, reference.forward(rounded, axis, interleaved), dtype)
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+@cover("shape, axis", CASES, dtype=FLOATS, interleaved=[False, True])
 def test_gradient(shape, axis, dtype, interleaved):
     rng = np.random.default_rng(len(shape))
     x = draw(rng, shape)

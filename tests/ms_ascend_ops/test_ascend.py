@@ -65,6 +65,17 @@ def test_the_callback_takes_attributes_after_the_tensors(package, tmp_path):
     assert (tmp_path / "kernel_meta/aclnnMsAscendOpsRmsNorm_callback.cc.so").is_file()  # MindSpore compiled it
 
 
+def test_the_callback_takes_what_is_changed_in_place_once(package, tmp_path):
+    """The aclnn function has one parameter for an input that is an output of the same name."""
+    made = primitive("kv_cache_update")
+    assert [tensor["name"] for tensor in made.reg_info["outputs"]] == ["status"]
+    source = (
+        tmp_path / "kernel_meta/aclnnMsAscendOpsKvCacheUpdate/aclnnMsAscendOpsKvCacheUpdate_callback.cc"
+    ).read_text()
+    assert f"int (*)({'aclTensor*, ' * 6}uint64_t *, aclOpExecutor **)" in source
+    assert "func(input0, input1, input2, input3, input4, output0, workspace_size, executor)" in source
+
+
 def test_what_the_graph_reads_of_the_primitive(package):
     attributes = primitive("rms_norm", epsilon=1e-3, scheme="gemma").get_attr_dict()
     assert attributes["func_name"].endswith("libms_ascend_ops.so:aclnnMsAscendOpsRmsNorm")
@@ -107,9 +118,13 @@ def test_the_device_target_of_the_moment_decides(operands, request):
 class _TakesConstants(FusedPrimitive):
     """A primitive of the CPU that is called as one of Ascend is."""
 
-    def __init__(self, signature, attributes, bprop, check=None):
-        super().__init__(signature, attributes, bprop and custom._with_constants(bprop, signature), check)
-        self.constants = custom._constants(signature, attributes)
+    def __init__(self, signature, attributes, bprop, *checks):
+        constants = custom._constants(signature, attributes)
+        takes = [tensor.name for tensor in signature.inputs]
+        if bprop is not None:
+            bprop = custom._bprop_of_node(bprop, signature, signature.inputs, takes, len(constants))
+        super().__init__(signature, attributes, bprop, *checks)
+        self.constants = constants
 
 
 class _Network(nn.Cell):

@@ -1,4 +1,4 @@
-"""The short road of a call in PyNative, against MindSpore's own: the same results, to the bit."""
+"""The fast path of a call in PyNative, against MindSpore's own: the same results, to the bit."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn
 from mindspore import ops as stock
-from ms_ascend_ops.benchmarks.providers.mindspore import flat
+from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import custom, direct, ops
 from tests.inputs import draw
@@ -19,7 +19,7 @@ from tests.tensors import numpy, tensor
 
 @pytest.fixture
 def through_mindspore(monkeypatch):
-    """Calls a function with the short road closed."""
+    """Calls a function with the fast path closed."""
 
     def call(function, *arguments):
         with monkeypatch.context() as patch:
@@ -30,8 +30,8 @@ def through_mindspore(monkeypatch):
 
 
 @pytest.fixture
-def roads(monkeypatch):
-    """The results of the calls that took the short road."""
+def paths(monkeypatch):
+    """The results of the calls that took the fast path."""
     taken = []
 
     def remember(function):
@@ -69,7 +69,7 @@ CASES = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
-def test_both_roads_agree(through_mindspore, case, dtype):
+def test_both_paths_agree(through_mindspore, case, dtype):
     function, make = CASES[case]
     inputs = make(dtype)
     assert_same(function(*inputs), through_mindspore(function, *inputs))
@@ -111,13 +111,13 @@ def test_no_operator_makes_zeros_for_results_that_are_not_used(monkeypatch):
     assert [dout is None for dout in given[0]] == [False, True]
 
 
-def test_the_short_road_is_taken(roads):
+def test_the_fast_path_is_taken(paths):
     x, gamma = random(4, 8), random(8)
     select = custom.Selector("rms_norm", lambda grad: lambda x, gamma, out, dout: grad(*dout, x, out[1], gamma))
     select(x, gamma, 1e-3, "llama")(x, gamma)
-    assert len(roads) == 1
+    assert len(paths) == 1
     ms.grad(lambda x: select(x, gamma, 1e-3, "llama")(x, gamma)[0])(x)
-    assert len(roads) == 3  # forward, and its gradient
+    assert len(paths) == 3  # forward, and its gradient
 
 
 def test_through_a_network():
@@ -191,7 +191,7 @@ def test_writes_into_the_callers_tensors():
 
 @pytest.mark.parametrize("kind", [Tensor, lambda tensor: Parameter(tensor, name="cache")])
 @pytest.mark.parametrize("position", [[0], [3], [2, 0], [1, 3], [[2], [1]], 2])
-def test_slots_of_both_roads_agree(through_mindspore, kind, position):
+def test_slots_of_both_paths_agree(through_mindspore, kind, position):
     """Those of tokens from a position on: of every sequence its own, or of all the same."""
     key, value = random(2, 2, 3, 4), random(2, 2, 3, 5, seed=1)
     where = Tensor(position, ms.int32)
@@ -319,3 +319,18 @@ def test_a_forked_process():
         finally:
             os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_bprop_with_a_wrong_number_of_gradients_names_the_operator(count):
+    def make(grad):
+        def bprop(gate, up, out, dout):
+            return (*grad(dout, gate, up), dout)[:count]
+
+        return bprop
+
+    select = custom.Selector("silu_mul", make)
+    x = random(2, 8)
+    message = f"silu_mul: its bprop must return a gradient for each of the 2 inputs, got {count}"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        ms.grad(lambda gate, up: select(gate, up)(gate, up), (0, 1))(x, x)

@@ -1,3 +1,5 @@
+import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ms_ascend_ops
-from ms_ascend_ops import __version__, library
+from ms_ascend_ops import __version__, library, registry
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,36 @@ def test_another_version(monkeypatch):
         library.native()
 
 
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"attributes": ()}, "is not the one that the library was built from"),
+        ({"name": "new_op"}, "is not in the library"),
+    ],
+)
+def test_a_definition_that_was_changed_after_the_build(changed, difference):
+    signature = registry.signature("rms_norm")
+    library.check_built(signature)
+    with pytest.raises(RuntimeError) as error:
+        library.check_built(dataclasses.replace(signature, **changed))
+    name = changed.get("name", "rms_norm")
+    assert str(error.value).startswith(f"{name}: the definition of this kernel {difference}, {library.library_path()}.")
+    assert "Run `bash build.sh host` in the source tree" in str(error.value)
+
+
+def test_an_operator_is_compared_with_the_library_when_it_is_first_called(monkeypatch):
+    code = (
+        "import dataclasses, mindspore as ms; from ms_ascend_ops import ops, registry\n"
+        "spec = registry.op_spec('silu_mul')\n"
+        "changed = dataclasses.replace(spec.forward, types=spec.forward.types[1:])\n"
+        "registry.op_spec = lambda name: dataclasses.replace(spec, forward=changed)\n"
+        "x = ms.Tensor([1.0], ms.float32)\n"
+        "ops.silu_mul(x, x)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "silu_mul: the definition of this kernel is not the one" in done.stderr.splitlines()[-1]
+
+
 def test_the_module_needs_no_mindspore():
     code = "import sys; from ms_ascend_ops import _C; _C.signatures(); assert 'mindspore' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -57,3 +89,13 @@ def test_number_of_threads():
     finally:
         ms_ascend_ops.set_num_threads(0)
     assert ms_ascend_ops.get_num_threads() == usual
+
+
+@pytest.mark.parametrize("count", ["1.5", "0", "257", "-1", " 1", "2x", ""])
+def test_a_variable_that_is_no_number_of_threads_is_ignored(count):
+    code = "from ms_ascend_ops import _C; print(_C.get_thread_num())"
+    command = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-c", code]
+    environment = {**os.environ, "MS_ASCEND_OPS_NUM_THREADS": count}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "1\n"
+    assert done.stderr == f"ms_ascend_ops: MS_ASCEND_OPS_NUM_THREADS must be 1 to 256, got '{count}'; it is ignored\n"

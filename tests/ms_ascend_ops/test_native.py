@@ -176,18 +176,12 @@ def test_a_prepared_launch_in_several_threads():
 )
 def test_bad_attributes(attributes, error, message):
     with pytest.raises(error, match=f"^{message}"):
-        _C.infer("rms_norm", [(2, 8), (8,)], ["float32", "float32"], attributes)
+        _C.tiling("rms_norm", [(2, 8), (8,)], ["float32", "float32"], attributes)
 
 
 def test_unknown_operator():
     with pytest.raises(ValueError, match=r"^the library has no operator 'sotfmax'"):
-        _C.infer("sotfmax", [], [])
-
-
-def test_infer():
-    shapes, dtypes = _C.infer("rms_norm", [(-1, 5, 8), (8,)], ["bfloat16", "float32"])
-    assert shapes == [(-1, 5, 8), (-1, 5, 1)]
-    assert dtypes == ["bfloat16", "float32"]
+        _C.tiling("sotfmax", [], [])
 
 
 def test_tiling():

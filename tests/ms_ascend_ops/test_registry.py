@@ -37,6 +37,34 @@ def test_load(tmp_path):
     assert spec.forward.check_attributes({}) == {"factor": 2.0}
 
 
+GRADIENT = """
+gradient:
+  inputs:
+    dy: T[*b d]
+  outputs:
+    dx: T[*b d]
+"""
+
+
+def test_an_output_of_a_gradient_that_is_the_gradient_of_nothing(tmp_path):
+    assert load(tmp_path, DEFINITION + GRADIENT).differentiable == ("x",)
+    wrong = DEFINITION + GRADIENT.replace("dx:", "dfoo:")
+    with pytest.raises(ValueError, match=r"scale.yaml: gradient: the output 'dfoo' must be the gradient of an input, "):
+        load(tmp_path, wrong)
+    assert load(tmp_path, wrong + "differentiable: [x]\n").differentiable == ("x",)  # the function makes dx of it
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("x: T[*b d]", "x: T[*b e]"), ("default: 2.0", "default: 3.0"), ("minimum: 0", "minimum: 1"), ("x:", "z:")],
+)
+def test_the_fingerprint_changes_with_what_is_built(tmp_path, old, new):
+    text = DEFINITION.replace("y: T[*b d]", "y: T[*b]")
+    before, after = load(tmp_path, text), load(tmp_path, text.replace(old, new))
+    assert before.forward.fingerprint != after.forward.fingerprint
+    assert before.forward.fingerprint == load(tmp_path, text.replace("Scales", "Multiplies")).forward.fingerprint
+
+
 def test_entries_of_the_gradient():
     assert registry.signature("rms_norm_grad").entry == "RmsNormGrad"
     assert registry.signature("rms_norm_grad").variables == ("T", "G")
@@ -63,6 +91,7 @@ def test_entries_of_the_gradient():
         ),
         ("type: float,", "type: double,", "attribute 'factor': type must be 'int', 'float', 'bool' or 'string'"),
         ("types:", "writes: [y]\ntypes:", "'writes' must name inputs, got ['y']"),
+        ("types:", "limits: {d: 0}\ntypes:", "'limits' must be whole numbers from 1 on, got {'d': 0}"),
         ("default: 2.0", "default: 0.0", "scale: factor must be > 0 in float32, got 0.0"),
         ("x: T[*b d]", "x: T[*b *d]", "scale: no other input tells the lengths of the '*' tokens of x"),
         ("y: T[*b d]", "y: T[*b =factor]", "scale: '=factor' must name an int attribute"),

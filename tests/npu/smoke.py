@@ -21,7 +21,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from ms_ascend_ops.benchmarks.operators import DTYPES, Draw, Operator, operator
+from ms_ascend_ops.samples.operators import DTYPES, Draw, Operator, operator
 
 from ms_ascend_ops import ascend, export_mindir, load, registry
 from ms_ascend_ops.version import __version__

@@ -11,6 +11,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, ops
 from mindspore.common import initializer
+from numpy.typing import NDArray
 
 __all__ = ["install"]
 
@@ -33,13 +34,13 @@ def _zeros(*size: Any, dtype: Any = None) -> Tensor:
     return ops.zeros(size[0] if isinstance(size[0], (tuple, list)) else size, dtype or ms.float32)
 
 
-def _conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def _conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):  # type: ignore[no-untyped-def]
     sides = (padding, padding) if isinstance(padding, int) else tuple(padding)
     y = ops.conv2d(x, weight, None, stride, "pad", sides, dilation, groups)
     return y if bias is None else y + bias.reshape(1, -1, 1, 1)
 
 
-def _interpolate(x, size=None, scale_factor=None, mode="nearest", **_):
+def _interpolate(x, size=None, scale_factor=None, mode="nearest", **_):  # type: ignore[no-untyped-def]
     batch, channels, height, width = x.shape
     if size is None:
         size = (int(height * scale_factor), int(width * scale_factor))
@@ -59,7 +60,7 @@ def _drawn(low_or_mean: float, width: float, normal: bool) -> Any:
     return fill
 
 
-def _normal(self: Any, array: np.ndarray) -> np.ndarray:
+def _normal(self: Any, array: NDArray[Any]) -> NDArray[Any]:
     array[:] = np.random.default_rng(array.size).normal(self.mean, self.sigma, array.shape)
     return array
 
@@ -87,7 +88,7 @@ def install() -> None:
     functional.pad = lambda x, pad, mode="constant", value=0.0: ops.pad(x, list(pad), mode, value)
     mint.nn.Embedding.construct = lambda self, x: ops.gather(self.weight, x, 0)
     mint.nn.Dropout.construct = lambda self, x: ops.dropout(x, self.p) if self.training and self.p else x
-    mint.nn.Conv2d.construct = lambda self, x: _conv2d(
+    mint.nn.Conv2d.construct = lambda self, x: _conv2d(  # type: ignore[no-untyped-call]
         x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
     )
     # Initial values: the generators have no kernels.

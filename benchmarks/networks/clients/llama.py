@@ -36,14 +36,14 @@ def example() -> ModuleType:
     return sys.modules[name]
 
 
-class _Scores(nn.Cell):
+class _Scores(nn.Cell):  # type: ignore[misc]
     """Prefill: the scores of all positions, and the keys and values of all tokens."""
 
     def __init__(self, net: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.net = net
 
-    def construct(self, input_ids):
+    def construct(self, input_ids):  # type: ignore[no-untyped-def]
         return self.net(input_ids)
 
 
@@ -68,7 +68,7 @@ def build(size: dict[str, int], dtype: str) -> Subject:
     step = ids[:, :1]
     batch_ids = Tensor(random.integers(0, config.vocab_size, (batch, length + 1)).astype(np.int32))
 
-    def loss(ids):
+    def loss(ids):  # type: ignore[no-untyped-def]
         logits, _ = net(ids[:, :-1])
         return ops.cross_entropy(logits.reshape(-1, config.vocab_size).astype(ms.float32), ids[:, 1:].reshape(-1))
 

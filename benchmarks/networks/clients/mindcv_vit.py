@@ -29,7 +29,7 @@ def build(size: dict[str, int], dtype: str) -> Subject:
     images = Tensor(random.standard_normal((BATCH, 3, size["image_size"], size["image_size"]), np.float32))
     labels = Tensor(random.integers(0, 100, BATCH).astype(np.int32))
 
-    def loss(images, labels):
+    def loss(images, labels):  # type: ignore[no-untyped-def]
         return ops.cross_entropy(net(images), labels)
 
     phases = (Phase(f"forward {BATCH}x{size['image_size']}x{size['image_size']}", net, (images,), BATCH, "images"),)

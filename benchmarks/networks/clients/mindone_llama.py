@@ -17,12 +17,12 @@ SIZES = {
 VOCABULARY = 1024
 
 
-class _Scores(nn.Cell):
+class _Scores(nn.Cell):  # type: ignore[misc]
     def __init__(self, net: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.net = net
 
-    def construct(self, input_ids):
+    def construct(self, input_ids):  # type: ignore[no-untyped-def]
         return self.net(input_ids, use_cache=False, return_dict=False)[0]
 
 
@@ -53,7 +53,7 @@ def build(size: dict[str, int], dtype: str) -> Subject:
     ids = Tensor(random.integers(0, VOCABULARY, (1, length)).astype(np.int32))
     batch = Tensor(random.integers(0, VOCABULARY, (2, length + 1)).astype(np.int32))
 
-    def loss(ids):
+    def loss(ids):  # type: ignore[no-untyped-def]
         return ops.cross_entropy(net(ids[:, :-1]).reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
 
     phases = (

@@ -17,23 +17,23 @@ SIZES = {
 }
 
 
-class _Sample(nn.Cell):
+class _Sample(nn.Cell):  # type: ignore[misc]
     def __init__(self, net: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.net = net
 
-    def construct(self, sample, timestep):
+    def construct(self, sample, timestep):  # type: ignore[no-untyped-def]
         return self.net(sample, timestep, return_dict=False)[0]
 
 
-class _NormPart(nn.Cell):
+class _NormPart(nn.Cell):  # type: ignore[misc]
     """GroupNorm and SiLU of a residual block, both times that it has them."""
 
     def __init__(self, block: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.first, self.second = block.norm1, block.norm2
 
-    def construct(self, x):
+    def construct(self, x):  # type: ignore[no-untyped-def]
         return ops.silu(self.second(ops.silu(self.first(x))))
 
 
@@ -72,7 +72,7 @@ def build(size: dict[str, Any], dtype: str) -> Subject:
     sample, timestep = draw(2, 3, size["sample"], size["sample"]), Tensor(np.array([3, 7]), ms.int64)
     x, embedding, noise = draw(2, channels, side, side), draw(2, 128), draw(2, 3, size["sample"], size["sample"])
 
-    def loss(sample, timestep, noise):
+    def loss(sample, timestep, noise):  # type: ignore[no-untyped-def]
         return ((net(sample, timestep) - noise) ** 2).mean()
 
     phases = (

@@ -11,6 +11,7 @@ from codegen import cpp
 from codegen.ascend import names
 from codegen.ascend.project import Kernel
 from codegen.ascend.toolkit import Toolkit
+from codegen.tiling_header import cann_type
 
 __all__ = ["Outcome", "check"]
 
@@ -61,15 +62,16 @@ def check(
 
 def _unit(kernel: Kernel, row: dict[str, str], file: str) -> str:
     """The entry with what CANN's build puts in front of it: the tiling struct and the dtypes."""
-    fields = "".join(f"    {kind} {name};\n" for kind, name in kernel.fields)
+    fields = "".join(f"    {cann_type(kind)} {name};\n" for kind, name in kernel.fields)
     struct = f"{kernel.signature.cann_type}TilingData"
+    cube = '#include "lib/matmul_intf.h"\n' if kernel.multiplies else ""
     dtypes = "".join(
         f"#define DTYPE_{tensor.name.upper()} {cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]}\n"
         for tensor in kernel.signature.inputs
     )
     return f"""#include <cstring>
 #include "kernel_operator.h"
-struct {struct} {{
+{cube}struct {struct} {{
 {fields}}};
 #define GET_TILING_DATA(data, tiling) {struct} data; std::memcpy(&data, (const void*)(tiling), sizeof(data))
 {dtypes}#include "op_kernel/{file}"

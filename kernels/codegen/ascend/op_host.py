@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from codegen import cpp, host
 from codegen.ascend import names
 from codegen.ascend.chips import Chip, type_rows
+from codegen.tiling_header import CUBE_TILING
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.version import __version__
 
@@ -22,14 +23,16 @@ def generate(
     fields: list[tuple[str, str]],
     chips: Sequence[Chip],
     synchronizes: bool,
+    multiplies: bool,
 ) -> str:
     """C++ of one operator."""
     entry, operator = signature.entry, signature.cann_type
     constant = signature.name.upper()
     data = f"{operator}TilingData"
-    definitions = "".join(f"TILING_DATA_FIELD_DEF({kind}, {name});\n" for kind, name in fields)
-    setters = "".join(f"        data.set_{name}(tiling.{name});\n" for _, name in fields)
-    return f"""{cpp.banner(spec)}#include "ascend_op_host.h"
+    definitions = "".join(map(_field, fields))
+    setters = "".join(map(_setter, fields))
+    cube = '#include "ascend_cube_tiling_host.h"\n' if multiplies else ""
+    return f"""{cpp.banner(spec)}{cube}#include "ascend_op_host.h"
 #include "{spec.name}_tiling.h"
 
 // Read from the built package: which version of the operator it has.
@@ -49,20 +52,24 @@ namespace {{
 
 using binding::AttributeKind;
 using binding::AttributeValue;
+using binding::KernelDef;
 using binding::Op;
-using binding::OpDef;
+using binding::ShapeRule;
+using binding::SignatureDef;
 
 {host.make_params(spec, signature)}
-const Op& {constant} = binding::Register({host.op_def(signature, "nullptr", "nullptr")});
+const Op& {constant} = binding::Register({host.definition(signature, "nullptr", "nullptr")});
 
 ge::graphStatus Tile{entry}(gert::TilingContext* context)
 {{
-    return cann::Tile(context, {constant}, {"true" if synchronizes else "false"}, [context](
+    return cann::Tile(context, {constant}, {_cores(synchronizes, multiplies)}, [context](
         const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform, bool empty) {{
         {entry}TilingData tiling{{}};
         LaunchConfig config;
         if (!empty) {{
-            config = {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+            config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
+                return {entry}Tiling(Make{entry}Params(inputs, attributes), platform, tiling);
+            }});
         }}
         optiling::{data} data;
 {setters}        cann::Save(context, {constant}, data);
@@ -107,14 +114,39 @@ def _parameters(signature: Signature, rows: Sequence[Mapping[str, str]], target:
         for tensor in tensors:
             dtypes = ", ".join(f"ge::{names.CANN_TYPES[row.get(tensor.dtype, tensor.dtype)]}" for row in rows)
             formats = ", ".join(["ge::FORMAT_ND"] * len(rows))
-            # A view, as PyNative makes them, is copied by CANN before the kernel sees it.
+            # A view, as PyNative makes them, is copied by CANN before the kernel sees it, and after it if it is an
+            # output, too.
+            necessity = "OPTIONAL" if tensor.optional else "REQUIRED"
             contiguous = ".AutoContiguous()" if kind == "Input" else ""
-            text += f"""        {target}{kind}("{tensor.name}").ParamType(REQUIRED).DataType({{{dtypes}}})
+            text += f"""        {target}{kind}("{tensor.name}").ParamType({necessity}).DataType({{{dtypes}}})
             .Format({{{formats}}}){contiguous};
 """
         return text
 
-    return side("Input", signature.inputs) + side("Output", signature.outputs)
+    return side("Input", signature.inputs) + side("Output", signature.cann_outputs)
+
+
+def _cores(synchronizes: bool, multiplies: bool) -> str:
+    if multiplies:
+        return "cann::Cores::WITH_CUBES"
+    return "cann::Cores::SYNCHRONIZED" if synchronizes else "cann::Cores::INDEPENDENT"
+
+
+def _field(field: tuple[str, str]) -> str:
+    kind, name = field
+    if kind == CUBE_TILING:
+        return f"TILING_DATA_FIELD_DEF_STRUCT(TCubeTiling, {name});\n"
+    return f"TILING_DATA_FIELD_DEF({kind}, {name});\n"
+
+
+def _setter(field: tuple[str, str]) -> str:
+    kind, name = field
+    if kind == CUBE_TILING:
+        return f"""        if (!empty) {{
+            cann::ConvertCubeTiling(context, tiling.{name}, data.{name});
+        }}
+"""
+    return f"        data.set_{name}(tiling.{name});\n"
 
 
 def _attribute(attribute: AttributeSpec) -> str:

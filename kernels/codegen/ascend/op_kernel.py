@@ -10,18 +10,26 @@ __all__ = ["generate"]
 
 
 def generate(
-    spec: OpSpec, signature: Signature, kernels: list[str], fields: list[tuple[str, str]], synchronizes: bool
+    spec: OpSpec,
+    signature: Signature,
+    kernels: list[str],
+    fields: list[tuple[str, str]],
+    synchronizes: bool,
+    multiplies: bool,
 ) -> str:
-    """C++ of one entry. `synchronizes`: its cores meet at a barrier."""
-    arguments = cpp.arguments(signature)
+    """C++ of one entry. `synchronizes`: its cores meet at a barrier; `multiplies`: it has products of matrices."""
+    parameters, arguments = _parameters(signature)
     # A barrier of vector cores only: MIX_AIV_1_0, by the constraints of SyncAll.
     kind = "KERNEL_TYPE_MIX_AIV_1_0" if synchronizes else "KERNEL_TYPE_AIV_ONLY"
+    cube = '#include "lib/matmul_intf.h"\n' if multiplies else ""
+    if multiplies:  # groups of a cube core and two vector cores
+        kind = "KERNEL_TYPE_MIX_AIC_1_2"
     dtypes = [_dtype(signature, variable) for variable in signature.variables]
     copies = "".join(f"    tilingData.{name} = data.{name};\n" for _, name in fields)
     return f"""{cpp.banner(spec)}#include "kernel_operator.h"
-{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
+{cube}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(
-    {", ".join(f"GM_ADDR {name}" for name in arguments)}, GM_ADDR workspace, GM_ADDR tiling)
+    {", ".join(f"GM_ADDR {name}" for name in parameters)}, GM_ADDR workspace, GM_ADDR tiling)
 {{
     KERNEL_TASK_TYPE_DEFAULT({kind});
     GET_TILING_DATA(data, tiling);
@@ -32,6 +40,17 @@ extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(
     }}
 }}
 """
+
+
+def _parameters(signature: Signature) -> tuple[list[str], list[str]]:
+    """The tensors that CANN passes to the entry, and those that the entry passes to the kernel.
+
+    For an input that is changed in place CANN passes two: the same memory, of which the kernel gets the output.
+    """
+    outputs = {tensor.name: f"{tensor.name}_out" for tensor in signature.inputs if tensor.name in signature.writes}
+    inputs = [tensor.name for tensor in signature.inputs]
+    own = [tensor.name for tensor in signature.outputs]
+    return [*inputs, *outputs.values(), *own], [*(outputs.get(name, name) for name in inputs), *own]
 
 
 def _dtype(signature: Signature, variable: str) -> str:

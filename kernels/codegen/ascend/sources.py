@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from codegen.tiling_header import CUBE_TILING, cann_type
+
 __all__ = ["code_of", "device_files", "flat", "flat_name", "reachable", "tiling_structs"]
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 _TILING_STRUCT = re.compile(r"^struct \w+TilingData \{.*?^\};\n", re.MULTILINE | re.DOTALL)
 _TILING_ALIAS = re.compile(r"^using \w+TilingData = \w+;\n", re.MULTILINE)
 # Come from the toolkit, or belong to builds of the host layer only.
-_FOREIGN = frozenset({"kernel_operator.h", "observed/hooks.h"})
+_FOREIGN = frozenset({"kernel_operator.h", "lib/matmul_intf.h", "observed/hooks.h"})
+_CUBE_TILING = re.compile(rf"\b{CUBE_TILING}\b")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#(?:\\\n|[^\n])*", re.MULTILINE | re.DOTALL)
 # What a namespace holds ends in the first column; its lines that begin there name it.
 _END = re.compile(r"^\}[^\n]*\n", re.MULTILINE)
@@ -87,6 +90,7 @@ def tiling_structs(path: Path, folders: Sequence[Path]) -> str:
     found = [_locate(name, path.parent, folders) for name in _INCLUDE.findall(text) if name.endswith("_tiling.h")]
     includes = [f'#include "{flat_name(included)}"\n' for included in found if included is not None]
     structs = [match[0] for pattern in (_TILING_STRUCT, _TILING_ALIAS) for match in pattern.finditer(text)]
+    structs = [_CUBE_TILING.sub(cann_type(CUBE_TILING), struct) for struct in structs]
     return f"""// The structs of {path.name} of ms_ascend_ops, taken out by kernels/codegen. Changes here are lost.
 #ifndef {guard}
 #define {guard}

@@ -12,7 +12,7 @@
 #include "checked/pieces.h"
 #include "checked/queues.h"
 #include "checked/rules.h"
-#include "launch.h"
+#include "runtime/launch.h"
 
 namespace AscendC {
 namespace host {
@@ -25,9 +25,71 @@ struct CheckedCore {
     MaskRegister mask;
     bool atomicAdd = false;
     Dtype atomicDtype = Dtype::FLOAT;
-    Event atomicSet;  // SetAtomicAdd
-    Event last;       // the last call
+    Event atomicSet;        // SetAtomicAdd
+    Event last;             // the last call
+    uint32_t products = 0;  // that are still to be waited for
 };
+
+// The rows of a matrix in global memory.
+GlobalSpan SpanOf(const GlobalOperand& operand, const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t bytes)
+{
+    return {operand.offset, matrix.transposed ? cols : rows, (matrix.transposed ? rows : cols) * bytes,
+            matrix.stride * static_cast<int64_t>(bytes)};
+}
+
+// What Atlas A2 has for base blocks, of which it works on one while it loads the next.
+constexpr uint32_t L0A_BYTES = 64 * 1024;
+constexpr uint32_t L0B_BYTES = 64 * 1024;
+constexpr uint32_t L0C_BYTES = 128 * 1024;
+constexpr uint32_t L1_BYTES = 512 * 1024 - 256;
+
+void CheckProduct(const ProductEvent& event)
+{
+    const MatmulState& matmul = *event.matmul;
+    const MatmulLimits& limits = matmul.limits;
+    if (!limits.initialised) {
+        Violation(Rule::MATMUL_INIT, event, "the object has no tiling");
+    }
+    if (event.call == ProductCall::INIT) {
+        const uint32_t a = limits.baseM * limits.baseK * limits.elementBytes;
+        const uint32_t b = limits.baseK * limits.baseN * limits.elementBytes;
+        const uint32_t c = limits.baseM * limits.baseN * static_cast<uint32_t>(sizeof(float));
+        if (2 * a > L0A_BYTES || 2 * b > L0B_BYTES || c > L0C_BYTES || 2 * (a + b) > L1_BYTES) {
+            Violation(Rule::MATMUL_CAPACITY, event, "base blocks of %u x %u x %u take %u, %u and %u bytes",
+                      limits.baseM, limits.baseN, limits.baseK, a, b, c);
+        }
+        return;
+    }
+    if (event.call == ProductCall::WAIT) {
+        if (matmul.waits == 0) {
+            Violation(Rule::MATMUL_WAIT, event, "no product of this object is to be waited for");
+        }
+        return;
+    }
+    if (event.call != ProductCall::ITERATE_ALL) {
+        return;
+    }
+    const Product& product = event.product;
+    if (product.m > limits.singleM || product.n > limits.singleN || product.k > limits.singleK) {
+        Violation(Rule::MATMUL_SHAPE, event, "%u x %u x %u, the tiling has %u x %u x %u", product.m, product.n,
+                  product.k, limits.singleM, limits.singleN, limits.singleK);
+    }
+    const auto fits = [](const Matrix& matrix, uint32_t rows, uint32_t cols) {
+        return static_cast<int64_t>(matrix.transposed ? rows : cols) <= matrix.stride;
+    };
+    if (!fits(product.a, product.m, product.k) || !fits(product.b, product.k, product.n) ||
+        !fits(product.c, product.m, product.n)) {
+        Violation(Rule::MATMUL_STRIDE, event, "%u x %u x %u with rows of %ld, %ld and %ld elements", product.m,
+                  product.n, product.k, static_cast<long>(product.a.stride), static_cast<long>(product.b.stride),
+                  static_cast<long>(product.c.stride));
+    }
+    if (matmul.transposed) {
+        Violation(Rule::MATMUL_TRANSPOSE, event, "ISTRANS of its MatmulType is false");
+    }
+    if (product.bias != nullptr && !limits.biased) {
+        Violation(Rule::MATMUL_BIAS, event, "isBias of the tiling is 0");
+    }
+}
 
 class Checker : public Observer {
 public:
@@ -65,6 +127,9 @@ public:
         Event event = self.last;
         event.core = core;
         self.queues.End(event);
+        if (self.products > 0) {
+            Violation(Rule::MATMUL_WAIT, event, "%u products are not waited for when the kernel ends", self.products);
+        }
         if (self.atomicAdd) {
             Violation(Rule::ATOMIC_LEFT, self.atomicSet, "atomic addition is on when the kernel ends");
         }
@@ -165,6 +230,37 @@ public:
         }
     }
 
+    void OnProduct(const ProductEvent& event) override
+    {
+        CheckedCore& core = Begin(event);
+        CheckProduct(event);
+        if (event.call == ProductCall::ITERATE_ALL) {
+            const Product& product = event.product;
+            const MatmulState& matmul = *event.matmul;
+            core.order.StartProduct();
+            const uint32_t number = core.order.Number(event);
+            const uint32_t bytes = matmul.limits.elementBytes;
+            core.products += !event.sync && event.willWait ? 1 : 0;
+            global_.Read(event, number, core.order, matmul.a, SpanOf(matmul.a, product.a, product.m, product.k, bytes));
+            global_.Read(event, number, core.order, matmul.b, SpanOf(matmul.b, product.b, product.k, product.n, bytes));
+            if (product.bias != nullptr) {
+                global_.Read(event, number, core.order, matmul.bias,
+                             {matmul.bias.offset, 1, product.n * static_cast<uint32_t>(sizeof(float)), 0});
+            }
+            const GlobalSpan result = SpanOf(event.result, product.c, product.m, product.n, SizeOf(event.result.dtype));
+            if (product.accumulate) {
+                global_.Read(event, number, core.order, event.result, result);
+            }
+            global_.Write(event, number, core.order, event.result, result, false, false);
+            if (event.sync) {
+                core.order.WaitForProducts();
+            }
+        } else if (event.call == ProductCall::WAIT) {
+            --core.products;
+            core.order.WaitForProducts();
+        }
+    }
+
     void OnScalar(const ScalarEvent& event) override
     {
         CheckedCore& core = Begin(event);
@@ -188,6 +284,11 @@ public:
             core.order.Scalar();
             global_.Read(event, number, core.order, event.global, span);
         }
+    }
+
+    void OnUnassigned(const Event& event) override
+    {
+        Violation(Rule::UB_UNASSIGNED, event, "a LocalTensor to which none was assigned");
     }
 
     void OnQueue(const QueueEvent& event) override
@@ -240,7 +341,7 @@ private:
         return core;
     }
 
-    // By element of the destination: does what it comes from hold no value? Lanes between rows may, as long as nobody
+    // By element of the destination: does its source hold no value? Lanes between rows may, as long as no instruction
     // uses the result.
     static std::vector<bool> Undefined(const VectorEvent& event, const LocalMemory& memory)
     {

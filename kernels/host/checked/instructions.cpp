@@ -5,7 +5,7 @@
 
 #include "checked/pieces.h"
 #include "checked/rules.h"
-#include "core.h"
+#include "runtime/core.h"
 
 namespace AscendC {
 namespace host {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checked/order.h"
-#include "core.h"
+#include "runtime/core.h"
 
 namespace AscendC {
 namespace host {

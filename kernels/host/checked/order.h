@@ -7,6 +7,7 @@
 #ifndef ASCENDC_HOST_CHECKED_ORDER_H
 #define ASCENDC_HOST_CHECKED_ORDER_H
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -16,15 +17,15 @@
 namespace AscendC {
 namespace host {
 
-constexpr uint32_t PIPES = 4;  // S, V, MTE2, MTE3
+constexpr uint32_t PIPES = 5;  // S, V, MTE2, MTE3, M (the cube)
 
 constexpr uint32_t IndexOf(pipe_t pipe)
 {
-    return pipe == PIPE_V ? 1 : (pipe == PIPE_MTE2 ? 2 : (pipe == PIPE_MTE3 ? 3 : 0));
+    return pipe == PIPE_V ? 1 : (pipe == PIPE_MTE2 ? 2 : (pipe == PIPE_MTE3 ? 3 : (pipe == PIPE_M ? 4 : 0)));
 }
 constexpr pipe_t PipeOf(uint32_t index)
 {
-    constexpr pipe_t pipes[] = {PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3};
+    constexpr pipe_t pipes[] = {PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M};
     return pipes[index];
 }
 
@@ -75,12 +76,20 @@ public:
             knows_[p][0] = Now();
         }
     }
-    // Up to which call of `pipe` both copy pipes know.
+    // Up to which call of `pipe` both copy pipes and the cube know.
     uint32_t KnownToCopies(pipe_t pipe) const
     {
-        const uint32_t in = knows_[IndexOf(PIPE_MTE2)][IndexOf(pipe)];
-        const uint32_t out = knows_[IndexOf(PIPE_MTE3)][IndexOf(pipe)];
-        return in < out ? in : out;
+        const uint32_t q = IndexOf(pipe);
+        return std::min({knows_[IndexOf(PIPE_MTE2)][q], knows_[IndexOf(PIPE_MTE3)][q], knows_[IndexOf(PIPE_M)][q]});
+    }
+    // The cube begins: the message that starts it follows all copies to global memory.
+    void StartProduct() { Wait(PIPE_M, Arrive(PIPE_MTE3)); }
+    // The scalar unit waits for the cube, and everything issued after it follows it.
+    void WaitForProducts()
+    {
+        for (uint32_t p = 0; p < PIPES; ++p) {
+            Wait(PipeOf(p), Arrive(PIPE_M));
+        }
     }
 
 private:

@@ -23,6 +23,7 @@ enum class Rule : uint32_t {
     QUEUE_BUFFERS,
     UB_BOUNDS,
     UB_FREED,
+    UB_UNASSIGNED,
     UB_UNINITIALIZED,
     ALIGNMENT,
     // vector instructions
@@ -61,6 +62,14 @@ enum class Rule : uint32_t {
     ATOMIC_DTYPE,
     ATOMIC_ORDER,
     ATOMIC_LEFT,
+    // products
+    MATMUL_INIT,
+    MATMUL_SHAPE,
+    MATMUL_STRIDE,
+    MATMUL_TRANSPOSE,
+    MATMUL_CAPACITY,
+    MATMUL_BIAS,
+    MATMUL_WAIT,
     // notes
     NOTE_AUTO_SYNC,
     NOTE_SHARED_BLOCK,

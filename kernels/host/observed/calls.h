@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "types.h"
+#include "api/types.h"
 
 namespace AscendC {
 namespace host {
@@ -91,6 +91,8 @@ enum class SyncCall : uint8_t { SET_FLAG, WAIT_FLAG, PIPE_BARRIER, SYNC_ALL };
 enum class EventCall : uint8_t { FETCH, ALLOC, RELEASE };
 enum class SettingCall : uint8_t { MASK_NORM, MASK_COUNT, VECTOR_MASK, RESET_MASK, ATOMIC_ADD, ATOMIC_NONE };
 
+enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END };
+
 // The call of an API function in a kernel.
 struct Where {
     const char* file = "";
@@ -99,6 +101,15 @@ struct Where {
     {
         return {file, line};
     }
+};
+
+// What an operator[] takes, and where it is called.
+struct Index {
+    Index(uint32_t offset, Where from = Where::Here()) : value(offset), where(from) {}
+    operator uint32_t() const { return value; }
+
+    uint32_t value;
+    Where where;
 };
 
 // Who copies, as the API function hands it to what all copies share.

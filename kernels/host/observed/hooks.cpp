@@ -6,7 +6,7 @@ namespace AscendC {
 namespace host {
 namespace {
 
-// What the hooks know of the core on this thread.
+// The state of the hooks for the core on this thread.
 ObservedCore& Self()
 {
     return CoreState(Core::Current().BlockIdx());
@@ -169,6 +169,30 @@ void ReportScalar(Where where, const char* name, bool written, const LocalOperan
         event.global = *global;
     }
     TheObserver().OnScalar(event);
+}
+
+void ReportUnassigned(Where where)
+{
+    TheObserver().OnUnassigned(Begin<Event>(where, "operator[]", PIPE_S));
+}
+
+void ReportProduct(Where where, ProductCall call, MatmulState& matmul, const Product* product,
+                   const GlobalOperand* result, bool sync, bool willWait)
+{
+    constexpr const char* names[] = {"REGIST_MATMUL_OBJ", "IterateAll", "WaitIterateAll", "End"};
+    const bool runs = call == ProductCall::ITERATE_ALL;
+    ProductEvent event = Begin<ProductEvent>(where, names[static_cast<uint32_t>(call)], runs ? PIPE_M : PIPE_S);
+    event.call = call;
+    event.matmul = &matmul;
+    event.sync = sync;
+    event.willWait = willWait;
+    if (runs) {
+        event.product = *product;
+        event.result = *result;
+    }
+    TheObserver().OnProduct(event);
+    matmul.waits += runs && !sync && willWait ? 1 : 0;
+    matmul.waits -= call == ProductCall::WAIT && matmul.waits > 0 ? 1 : 0;
 }
 
 void ObserveSetting(Where where, const char* name, SettingCall call, Dtype dtype, uint64_t high, uint64_t low,

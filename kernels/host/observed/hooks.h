@@ -4,9 +4,9 @@
 #ifndef ASCENDC_HOST_OBSERVED_HOOKS_H
 #define ASCENDC_HOST_OBSERVED_HOOKS_H
 
-#include "core.h"
 #include "observed/observer.h"
 #include "observed/settings.h"
+#include "runtime/core.h"
 
 namespace AscendC {
 
@@ -25,9 +25,13 @@ void ReportVector(Where where, const char* name, const Request& request, Access*
 void ReportCopy(const CopySite& site, bool toLocal, const LocalOperand& local, const GlobalOperand& global,
                 const CopyShape& shape);
 void ReportScalar(Where where, const char* name, bool written, const LocalOperand* local, const GlobalOperand* global);
+void ReportUnassigned(Where where);
 Origin ReportQueue(Where where, QueueCall call, Tag tag, const LocalOperand& local);
 Tag ReportInit(Where where, const Buffer& kind, uint32_t count, uint32_t askedBytes, uint32_t offset);
 Origin GlobalOrigin(const void* address);
+
+void ReportProduct(Where where, ProductCall call, MatmulState& matmul, const Product* product = nullptr,
+                   const GlobalOperand* result = nullptr, bool sync = true, bool willWait = false);
 
 // ---- operands
 
@@ -122,10 +126,18 @@ void ObserveCopy(const CopySite& site, const GlobalTensor<T>& dst, const LocalTe
     ReportCopy(site, false, LocalOf(src), GlobalOf(dst), shape);
 }
 
+// A LocalTensor with this address is indexed.
+inline void ObserveIndex(Where where, const char* address)
+{
+    if (address == nullptr) {
+        ReportUnassigned(where);
+    }
+}
+
 template <typename T>
 void ObserveScalar(Where where, const char* name, const LocalTensor<T>& tensor, uint32_t index, bool written)
 {
-    const LocalOperand element = LocalOf(tensor[index]);
+    const LocalOperand element = LocalOf(tensor[Index(index, where)]);
     ReportScalar(where, name, written, &element, nullptr);
 }
 
@@ -172,6 +184,46 @@ Tag ObserveInit(Where where, const QUEUE&, uint32_t count, uint32_t askedBytes, 
 }
 
 void ObserveReset(Where where);
+
+template <class TILING>
+void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, uint32_t elementBytes, bool biased)
+{
+    const auto count = [](int32_t value) { return static_cast<uint32_t>(value); };
+    matmul.limits = {true,
+                     count(tiling.singleCoreM),
+                     count(tiling.singleCoreN),
+                     count(tiling.singleCoreK),
+                     count(tiling.baseM),
+                     count(tiling.baseN),
+                     count(tiling.baseK),
+                     elementBytes,
+                     biased && tiling.isBias != 0};
+    ReportProduct(where, ProductCall::INIT, matmul);
+}
+
+// SetTensorA, SetTensorB and SetBias: `forbidden`, if it is transposed and its MatmulType does not allow that.
+template <typename T>
+void ObserveMatmulOperand(MatmulState& matmul, GlobalOperand& operand, const GlobalTensor<T>& tensor, bool forbidden)
+{
+    operand = GlobalOf(tensor);
+    matmul.transposed = matmul.transposed || forbidden;
+}
+
+template <typename T>
+void ObserveProduct(Where where, MatmulState& matmul, const Product& product, const GlobalTensor<T>& result, bool sync,
+                    bool willWait)
+{
+    const GlobalOperand operand = GlobalOf(result);
+    ReportProduct(where, ProductCall::ITERATE_ALL, matmul, &product, &operand, sync, willWait);
+}
+inline void ObserveProductWait(Where where, MatmulState& matmul)
+{
+    ReportProduct(where, ProductCall::WAIT, matmul);
+}
+inline void ObserveMatmulEnd(Where where, MatmulState& matmul)
+{
+    ReportProduct(where, ProductCall::END, matmul);
+}
 
 inline Origin OriginOf(Tag tag)
 {

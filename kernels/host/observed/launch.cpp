@@ -1,14 +1,15 @@
 /*!
  * Launches of an observed build, in place of ../launch.cpp: the cores of the chip, one at a time.
  */
-#include "launch.h"
+#include "runtime/launch.h"
 
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -42,7 +43,7 @@ public:
         GiveAway(core);
         wake_[core].wait(lock, [&] { return turn_ == core; });
         if (trapped_) {  // a core will never be here
-            throw Trapped{};
+            throw Trapped("");
         }
     }
     void End(uint32_t core)
@@ -51,15 +52,18 @@ public:
         states_[core] = State::ENDED;
         GiveAway(core);
     }
-    void Trap(uint32_t core)
+    void Trap(uint32_t core, const char* reason)
     {
         {
             std::lock_guard<std::mutex> lock(mutex_);
-            trapped_ = true;
+            if (!std::exchange(trapped_, true)) {
+                reason_ = reason;
+            }
         }
         End(core);
     }
     bool HasTrapped() const { return trapped_; }
+    const std::string& Reason() const { return reason_; }  // of the first core that trapped
 
 private:
     enum class State : uint8_t { READY, WAITING, ENDED };
@@ -102,6 +106,7 @@ private:
     std::mutex mutex_;
     uint32_t turn_ = 0;
     bool trapped_ = false;
+    std::string reason_;
     std::vector<State> states_;
     std::vector<std::condition_variable> wake_;
 };
@@ -111,13 +116,15 @@ LaunchInfo g_launch;
 std::vector<ObservedCore> g_cores;
 Turns* g_turns = nullptr;
 uint32_t g_threadNum = 0;
-thread_local LaunchInfo t_next;  // what has been said of this thread's next launch
+thread_local LaunchInfo t_next;  // the description of this thread's next launch
 
 uint32_t DefaultCores()
 {
     const char* text = std::getenv("MS_ASCEND_OPS_NUM_THREADS");
-    const long count = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
-    return count >= 1 && count <= static_cast<long>(MAX_CORES) ? static_cast<uint32_t>(count) : CHIP_CORES;
+    char* end = nullptr;
+    const long count = text == nullptr ? 0 : std::strtol(text, &end, 10);
+    const bool isNumber = text != nullptr && *text >= '0' && *text <= '9' && *end == '\0';
+    return isNumber && count >= 1 && count <= static_cast<long>(MAX_CORES) ? static_cast<uint32_t>(count) : CHIP_CORES;
 }
 
 void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADDR workspace)
@@ -132,9 +139,9 @@ void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADD
         core.Settle();
         TheObserver().CoreEnd(index);
         g_turns->End(index);
-    } catch (const Trapped&) {
+    } catch (const Trapped& trap) {
         core.Settle();
-        g_turns->Trap(index);
+        g_turns->Trap(index, trap.what());
     }
 }
 
@@ -247,8 +254,8 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     for (std::thread& thread : threads) {
         thread.join();
     }
-    if (turns.HasTrapped()) {  // of what the kernel left undone nothing is said
-        throw std::runtime_error(TRAPPED);
+    if (turns.HasTrapped()) {  // nothing is reported of work that the kernel left undone
+        throw Trapped(turns.Reason());
     }
     TheObserver().LaunchEnd();
 }
@@ -260,7 +267,9 @@ void WaitForAllBlocks()
 
 void Observer::OnDeadlock(const std::vector<uint32_t>& waiting)
 {
-    Fail("SyncAll: %zu of %u cores wait for the others, which have ended", waiting.size(), g_launch.blockDim);
+    std::fprintf(stderr, "ms_ascend_ops: SyncAll: %zu of %u cores wait for the others, which have ended\n",
+                 waiting.size(), g_launch.blockDim);
+    std::abort();
 }
 
 }  // namespace host

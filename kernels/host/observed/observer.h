@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cube/product.h"
 #include "observed/calls.h"
 
 namespace AscendC {
@@ -157,6 +158,40 @@ struct CopyEvent : Event {
     uint32_t paddedBytes;
 };
 
+// The tiling of a Matmul object, as far as it limits what may be asked for.
+struct MatmulLimits {
+    bool initialised = false;
+    uint32_t singleM = 0;
+    uint32_t singleN = 0;
+    uint32_t singleK = 0;
+    uint32_t baseM = 0;
+    uint32_t baseN = 0;
+    uint32_t baseK = 0;
+    uint32_t elementBytes = 0;  // of the operands
+    bool biased = false;
+};
+
+// A Matmul object as the hooks know it.
+struct MatmulState {
+    MatmulLimits limits;
+    GlobalOperand a;
+    GlobalOperand b;
+    GlobalOperand bias;
+    bool transposed = false;  // an operand is, though its type does not say that it may be
+    uint32_t waits = 0;       // products whose WaitIterateAll is still to come
+};
+
+// A call of a Matmul object. ITERATE_ALL runs on the cube (PIPE_M), after all copies to global memory that the core has
+// made: the message that starts it goes their way. The scalar unit waits for it in the call itself (`sync`) or in WAIT.
+struct ProductEvent : Event {
+    ProductCall call;
+    const MatmulState* matmul;
+    Product product;
+    GlobalOperand result;
+    bool sync;
+    bool willWait;  // WaitIterateAll was announced
+};
+
 // GetValue and SetValue. `local` or `global` is the element.
 struct ScalarEvent : Event {
     bool isLocal;
@@ -219,6 +254,8 @@ public:
     virtual void OnVector(const VectorEvent&) {}
     virtual void OnCopy(const CopyEvent&) {}
     virtual void OnScalar(const ScalarEvent&) {}
+    virtual void OnUnassigned(const Event&) {}  // a LocalTensor without a buffer is indexed
+    virtual void OnProduct(const ProductEvent&) {}
     virtual void OnQueue(const QueueEvent&) {}
     virtual void OnSync(const SyncEvent&) {}
     virtual void OnEventId(const EventIdEvent&) {}

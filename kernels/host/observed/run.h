@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "core.h"
 #include "observed/observer.h"
+#include "runtime/core.h"
 
 namespace AscendC {
 namespace host {

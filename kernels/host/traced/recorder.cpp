@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "launch.h"
 #include "observed/execution.h"
 #include "observed/observer.h"
 #include "observed/settings.h"
+#include "runtime/launch.h"
 
 namespace AscendC {
 namespace host {
@@ -111,6 +111,7 @@ public:
     {
         cores_.assign(launch.blockDim, {});
         usedBytes_ = 0;
+        products_ = 0;
         json_ = "{\"kernel\":" + Quoted(launch.op) + ",\"workspace_bytes\":" + std::to_string(launch.workspaceBytes) +
                 ",\"arguments\":[";
         for (const Argument& argument : launch.arguments) {
@@ -122,6 +123,7 @@ public:
     }
     void LaunchEnd() override
     {
+        json_ += ",\"products\":" + std::to_string(products_);
         json_ += ",\"ub_used_bytes\":" + std::to_string(usedBytes_) + ",\"names\":" + List(names_.All()) +
                  ",\"places\":" + List(places_.All()) + "}";
     }
@@ -149,6 +151,7 @@ public:
         record.offset = event.global.offset;
         record.argument = event.global.argument;
     }
+    void OnProduct(const ProductEvent& event) override { products_ += event.call == ProductCall::ITERATE_ALL ? 1 : 0; }
     void OnScalar(const ScalarEvent& event) override
     {
         TraceRecord& record = Add(Kind::SCALAR, event);
@@ -159,7 +162,7 @@ public:
     void OnQueue(const QueueEvent& event) override
     {
         if (event.buffer == 0) {
-            return;  // the checked build says what is wrong
+            return;  // the checked build reports the error
         }
         const Buffer& buffer = BufferOf(event.core, event.buffer);
         TraceRecord& record = Add(Kind::QUEUE, event);
@@ -206,6 +209,7 @@ private:
 
     std::vector<std::vector<TraceRecord>> cores_;
     uint32_t usedBytes_ = 0;
+    uint64_t products_ = 0;  // of matrices, which the timing model does not know
     Texts names_;
     Texts places_;
     std::string json_;
@@ -227,7 +231,7 @@ Observer& TheObserver()
 #pragma GCC visibility push(default)
 extern "C" {
 
-// What tiling functions are told, and what they are overruled in. 0: as it is.
+// The platform that tiling functions see, and overruled values. 0: as it is.
 void MsAscendTraceSetPlatform(uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore, uint32_t queueBuffers)
 {
     AscendC::host::Settings& settings = AscendC::host::TheSettings();

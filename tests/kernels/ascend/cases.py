@@ -3,12 +3,14 @@
 from importlib import import_module
 
 import numpy as np
+from ms_ascend_ops._C import MAX_RANK
 
-from ms_ascend_ops.shapes import MAX_RANK, infer_shapes
+from ms_ascend_ops.inference import given_types, infer_shapes
 
 # What breaks tilings: nothing, one, less and more than a block or a repeat, tails, more than a tile.
 SIZES = (1, 2, 7, 8, 16, 31, 64, 65, 127, 128, 255, 256, 500, 1023, 1024, 1025, 2047, 4096, 4097, 8191)
 LARGE = (12288, 16384, 30000, 65537)
+HUGE = (2**31 - 1, 2**31, 2**32 - 1, 2**32 + 8, 2**33 + 1, 2**36 + 3, 2**40)  # what does not fit in 32 bits
 
 
 def _check(operator):
@@ -42,26 +44,66 @@ def _qkv(rng, shapes, attributes):
     return [(batch, n, positions, dim) if heads_first else (batch, positions, n, dim) for n in counts] + tables
 
 
-ARRANGED = {"rotary_embedding": _rotary_tables, "qkv_rotary_embedding": _qkv}
+def _attention(rng, shapes, attributes):
+    """Of the sizes that were drawn: heads that divide, a mask that fits, heads of a size that fits."""
+    shared, heads = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    batch, queries, keys = (int(rng.integers(1, 3)), *(min(shapes[i][2] % 700, 700) for i in (0, 1)))
+    head, value = (int(rng.integers(1, 257)) for _ in range(2))
+
+    def tensor(count, length, size):
+        return (batch, count, length, size) if attributes["layout"] == "BNSD" else (batch, length, count, size)
+
+    query, key = tensor(heads * shared, queries, head), tensor(heads, keys, head)
+    rows = (batch, heads * shared, queries)
+    mask = (*(1 if rng.integers(2) else size for size in rows), keys)
+    inputs = [query, key, tensor(heads, keys, value)]
+    if len(shapes) == 4:
+        return [*inputs, mask]
+    return [tensor(heads * shared, queries, value), *inputs, rows, rows, mask]
 
 
-def draw(rng, signature, largest):
-    """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor."""
+def _products(rng, shapes, attributes):
+    """One matrix of weights, or as many as x has."""
+    x, weight = shapes[0], shapes[1]
+    return [x, (x[:-2] if rng.integers(2) else ()) + weight[-2:], *shapes[2:]]
+
+
+ARRANGED = {
+    "flash_attention": _attention,
+    "matmul": _products,
+    "qkv_rotary_embedding": _qkv,
+    "rotary_embedding": _rotary_tables,
+}
+
+
+def draw(rng, signature, largest, sizes=LARGE):
+    """(shapes, dtypes, attributes) that the operator takes, with at most `largest` elements in a tensor.
+
+    `sizes`: of the few dims that are large. Of an optional input that is absent shape and dtype are None.
+    """
     name = signature.name.removesuffix("_grad")
     for _ in range(1000):
         attributes = {attribute.name: _attribute(rng, attribute) for attribute in signature.attributes}
         try:
-            shapes = _shapes(rng, signature, signature.check_attributes(attributes), largest)
+            shapes = _shapes(rng, signature, signature.check_attributes(attributes), largest, sizes)
             if name in ARRANGED:
                 shapes = ARRANGED[name](rng, shapes, attributes)
+            shapes = [
+                None if t.optional and rng.integers(2) else s for s, t in zip(shapes, signature.inputs, strict=True)
+            ]
             infer_shapes(signature, shapes, attributes)
             if name in RULES:
                 RULES[name](shapes, attributes)
         except ValueError:
             continue
         row = signature.types[rng.integers(len(signature.types))]
-        return shapes, [row.get(tensor.dtype, tensor.dtype) for tensor in signature.inputs], attributes
+        return shapes, given_types(shapes, types_of(signature, row)), attributes
     raise AssertionError(f"no valid shapes found for {signature.name}")
+
+
+def types_of(signature, row):
+    """The dtypes of all inputs in a row of the definition."""
+    return [row.get(tensor.dtype, tensor.dtype) for tensor in signature.inputs]
 
 
 def _attribute(rng, attribute):
@@ -74,7 +116,7 @@ def _attribute(rng, attribute):
     return float(attribute.default)
 
 
-def _shapes(rng, signature, attributes, largest):
+def _shapes(rng, signature, attributes, largest, large):
     """Sizes for every symbol, then the shapes of the rules. Few symbols are large at a time."""
     bound, room = {}, largest
     tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens if token.symbol]
@@ -86,13 +128,14 @@ def _shapes(rng, signature, attributes, largest):
         token = tokens[position]
         if token.symbol in bound:
             continue
-        dims, multiple = [], attributes[multiples[token.symbol]] if token.symbol in multiples else 1
+        dims, multiple = [], attributes.get(multiples.get(token.symbol), 1)
         for _ in range(1 if token.symbol in single else int(rng.integers(0, 4))):
-            choices = [size for size in (*SIZES, *(LARGE if rng.random() < 0.2 else ())) if size <= max(1, room)]
+            choices = [size for size in (*SIZES, *(large if rng.random() < 0.2 else ())) if size <= max(1, room)]
             dims.append(multiple * int(rng.choice(choices)) if rng.random() > 0.02 else 0)
             room //= max(1, abs(dims[-1]))
         bound[token.symbol] = dims
-    return [_shape(rng, tensor.rule, bound, attributes) for tensor in signature.inputs]
+    named = {a.name: a.axis(attributes[a.name]) for a in signature.attributes if a.axes or a.type == "int"}
+    return [_shape(rng, tensor.rule, bound, named) for tensor in signature.inputs]
 
 
 def _dims(rng, token, bound, attributes):
@@ -118,12 +161,11 @@ def _shape(rng, rule, bound, attributes):
 
     if rule.anchor is None:
         return tuple(dims(rule.before))[:MAX_RANK]
-    # The anchored dim stands where its attribute says, among those around it; one that is a text, at an end.
+    # The anchored dim stands where its attribute says, among those around it.
     around = dims(rule.before) + dims(rule.after)
     axis = attributes[rule.anchor.attribute]
     rank = len(around) + 1
-    place = (axis + rank if axis < 0 else axis) if isinstance(axis, int) else int(rng.integers(0, rank))
-    place = min(max(place, 0), rank - 1)
+    place = min(max(axis + rank if axis < 0 else axis, 0), rank - 1)
     return tuple(around[:place] + dims([rule.anchor]) + around[place:])
 
 

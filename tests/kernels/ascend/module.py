@@ -9,6 +9,7 @@ import fcntl
 import functools
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ import numpy as np
 from codegen import cpp
 from codegen.ascend import names, project
 from codegen.ascend.chips import CHIPS
+from codegen.tiling_header import CUBE_TILING, cann_type
 
 from ms_ascend_ops import registry
-from tests.kernels.host.module import BUILD, ROOT
+from tests.kernels.host.module import BUILD, ROOT, host_objects
 
 HERE = Path(__file__).parent
 FOLDER = BUILD / "ascend_stand_in"
@@ -29,7 +31,9 @@ LIBRARY_WORKSPACE = 512  # stand_in::LIBRARY_WORKSPACE
 UB_BYTES = 192 * 1024 - 256  # what CANN reports for Atlas A2
 KERNEL_UB_BYTES = UB_BYTES - 8 * 1024  # what it leaves to kernels
 CANN_DTYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "bfloat16": 27}
-REQUIRED = 2
+OPTIONAL, REQUIRED = 1, 2
+# Of the stand-in for TCubeTiling.
+CUBE_FIELDS = ("M", "N", "Ka", "Kb", "singleCoreM", "singleCoreN", "singleCoreK", "baseM", "baseN", "baseK", "isBias")
 
 # As the host layer's objects are compiled, which are linked in; nothing here needs to be fast.
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-D_GLIBCXX_USE_CXX11_ABI=0", "-ffp-contract=off"]
@@ -103,14 +107,9 @@ def _build():
     project.write(list(kernels().values()), SOURCE, fresh, None, own_cmake=True)
     (fresh / "op_host_all.cpp").write_text(_host_unit(fresh), encoding="utf-8")
     (fresh / "op_kernel_all.cpp").write_text(_kernel_unit(), encoding="utf-8")
-    objects = [
-        path
-        for folder in ("host_layer.dir", "vector_unit_*.dir")
-        for path in sorted(BUILD.glob(f"CMakeFiles/{folder}/kernels/host/*.o"))
-    ]
-    assert objects, f"no objects of the host layer in {BUILD}: install the package first"
+    objects = host_objects()
     digest = hashlib.sha256()
-    sources = [*fresh.rglob("*.*"), *HERE.rglob("*.h"), *HERE.glob("*.cpp"), *(ROOT / "kernels/host").glob("*.h")]
+    sources = [*fresh.rglob("*.*"), *HERE.rglob("*.h"), *HERE.glob("*.cpp"), *(ROOT / "kernels/host").rglob("*.h")]
     for path in [*sorted(sources), *objects]:
         digest.update(path.read_bytes())
     target = FOLDER / f"stand_in_{digest.hexdigest()[:16]}.so"
@@ -120,7 +119,7 @@ def _build():
     fresh.rename(out)
     kernels_folder = ROOT / "kernels"
     host = [f"-I{HERE / 'cann'}", f"-I{kernels_folder}", f"-I{kernels_folder / 'host'}"]
-    device = [f"-I{HERE / 'device'}", f"-I{kernels_folder}", f"-I{kernels_folder / 'host'}"]
+    device = [f"-I{HERE / 'device'}", f"-I{HERE / 'cann'}", f"-I{kernels_folder}", f"-I{kernels_folder / 'host'}"]
     units = [
         (out / "op_host_all.cpp", host),
         (out / "op_kernel_all.cpp", device),
@@ -144,18 +143,22 @@ def _build():
 
 
 def _host_unit(folder):
-    files = sorted(path.name for path in (folder / "op_host").glob("*.cpp"))
-    return "".join(f'#include "op_host/{name}"\n' for name in files) + f'#include "{HERE / "stand_in.cpp"}"\n'
+    """All files of op_host, behind what they include of the system: no cast of that is checked."""
+    files = sorted((folder / "op_host").glob("*.*"))
+    system = {name for path in files for name in re.findall(r"^#include (<\w+>)$", path.read_text(), re.MULTILINE)}
+    text = "".join(f"#include {name}\n" for name in sorted(system))
+    text += f'#include "{HERE / "stand_in.cpp"}"\n#include "{HERE / "checked_cast.h"}"\n'
+    return text + "".join(f'#include "op_host/{path.name}"\n' for path in files if path.suffix == ".cpp")
 
 
 def _kernel_unit():
     """The entries with what CANN's build puts in front of each, and a function that runs one by its name."""
-    text = '#include <cstring>\n#include "kernel_operator.h"\n#include "host/launch.h"\n'
+    text = '#include <cstring>\n#include "kernel_operator.h"\n#include "host/runtime/launch.h"\n'
     calls = ""
     for kernel in kernels().values():
         signature, entry = kernel.signature, names.snake(kernel.signature.cann_type)
         struct = f"{signature.cann_type}TilingData"
-        fields = "".join(f"    {kind} {name};\n" for kind, name in kernel.fields)
+        fields = "".join(f"    {cann_type(kind)} {name};\n" for kind, name in kernel.fields)
         row = run_types(signature.name)
         macros = {
             f"DTYPE_{tensor.name.upper()}": cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]
@@ -166,7 +169,8 @@ def _kernel_unit():
         text += "".join(f"#define {name} {value}\n" for name, value in macros.items())
         text += f'#include "op_kernel/{entry}.cpp"\n'
         text += "".join(f"#undef {name}\n" for name in ["GET_TILING_DATA", *macros])
-        arguments = ", ".join(f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature))))
+        tensors = len(signature.inputs) + len(signature.cann_outputs)
+        arguments = ", ".join(f"static_cast<GM_ADDR>(params[{i}])" for i in range(tensors))
         calls += f"""            if (std::strcmp(op, "{signature.cann_type}") == 0) {{
                 {entry}({arguments}, workspace, tiling);
             }}
@@ -246,12 +250,18 @@ def tile(name, shapes, dtypes, values, vector_cores, ub_bytes=UB_BYTES):
         "int32_t": np.int32,
         "uint64_t": np.uint64,
         "int64_t": np.int64,
+        CUBE_TILING: np.dtype([(name, np.int32) for name in CUBE_FIELDS]),
     }
     layout = np.dtype([(field, types[kind]) for kind, field in kernel.fields], align=True)
     fields = {}
     if status == 0:
         padded = data.ljust(layout.itemsize, b"\0")
-        fields = dict(zip(layout.names, np.frombuffer(padded, layout, 1)[0].item(), strict=True))
+        for field, value in zip(layout.names, np.frombuffer(padded, layout, 1)[0].item(), strict=True):
+            if isinstance(value, tuple):  # of a TCubeTiling, as the host library tells of its own
+                parts = dict(zip(CUBE_FIELDS, value, strict=True))
+                fields |= {f"{field}.{part}": parts[part] for part in parts if part.startswith(("single", "base"))}
+            else:
+                fields[field] = value
     return Tiling(
         status == 0,
         result.block_dim,
@@ -264,10 +274,10 @@ def tile(name, shapes, dtypes, values, vector_cores, ub_bytes=UB_BYTES):
 
 
 def infer(name, shapes, dtypes, values):
-    """Shapes and dtypes of the outputs by op_host, or None where it refuses."""
+    """Shapes and dtypes of the outputs of CANN's operator by op_host, or None where it refuses."""
     signature = kernels()[name].signature
     inputs = _inputs(signature, shapes, dtypes, values)
-    count = len(signature.outputs)
+    count = len(signature.cann_outputs)
     ranks, dims, codes = (ctypes.c_int32 * count)(), (ctypes.c_int64 * (8 * count))(), (ctypes.c_int32 * count)()
     op = signature.cann_type.encode()
     module = library()
@@ -302,7 +312,7 @@ def run(name, tiling, arrays, only=-1):
     op = kernels()[name].signature.cann_type.encode()
     return function(
         op,
-        tiling.block_dim,
+        tiling.block_dim * (2 if kernels()[name].multiplies else 1),  # a cube core has two vector cores
         only,
         tiling.tiling_key,
         tiling.workspace_bytes,

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "host/launch.h"
+#include "host/runtime/launch.h"
 #include "register/op_def_registry.h"
 
 namespace {

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "host/kernel_operator.h"
+#include "host/lib/matmul_intf.h"
+#include "primitives/cube_tiling.h"
 
 using namespace AscendC;
 
@@ -81,6 +83,42 @@ struct Kernel {
     GlobalTensor<float> workspace;
 };
 
+// A product of two blocks of 16 x 16 of x, which goes to the workspace.
+struct Products {
+    static constexpr int SIDE = 16;
+    static constexpr uint32_t BLOCK = SIDE * SIDE;
+    using Operand = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>;
+    using Transposed = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, true>;
+
+    explicit Products(Kernel& kernelIn) : kernel(kernelIn) {}
+    void Register(uint32_t baseK = SIDE, int isBias = 0)
+    {
+        ms_ascend_ops::CubeTiling tiling = ms_ascend_ops::PlanCube(SIDE, SIDE, SIDE, ms_ascend_ops::DataType::FLOAT32,
+                                                                   ms_ascend_ops::DataType::FLOAT32, false, true);
+        tiling.baseK = static_cast<int32_t>(baseK);
+        tiling.isBias = isBias;
+        REGIST_MATMUL_OBJ(&kernel.pipe, GetSysWorkSpacePtr(), product, &tiling, plain, &tiling);
+    }
+    void Start(bool waits = true)
+    {
+        product.SetTensorA(kernel.x);
+        product.SetTensorB(kernel.x[BLOCK], true);
+        product.IterateAll<false>(kernel.workspace, 0, false, waits);
+    }
+    // The whole of it, and then the kernel's own task.
+    void Run()
+    {
+        Start();
+        product.WaitIterateAll();
+        product.End();
+        kernel.Finish();
+    }
+
+    Kernel& kernel;
+    Matmul<Operand, Transposed, Operand> product;
+    Matmul<Operand, Operand, Operand> plain;
+};
+
 using Body = std::function<void(Kernel&)>;
 
 const std::map<std::string, Body>& OneCore()
@@ -141,6 +179,17 @@ const std::map<std::string, Body>& OneCore()
              TBuf<TPosition::VECCALC> after;
              k.pipe.InitBuffer(after, BYTES);
              Duplicate(k.wrong ? before : after.Get<float>(), 0.0f, 8);
+         }},
+        {"ub-unassigned",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 LocalTensor<float> scratch;
+                 if (!k.wrong) {
+                     scratch = k.calc.Get<float>();
+                 }
+                 [[maybe_unused]] const LocalTensor<float> unused = scratch[8];
+                 Adds(result, loaded, 1.0f, COUNT);
+             });
          }},
         {"ub-uninitialized",
          [](Kernel& k) {
@@ -519,6 +568,96 @@ const std::map<std::string, Body>& OneCore()
              DataCopy(y, local, COUNT);
              SetAtomicNone();
              k.out.FreeTensor(local);
+         }},
+        {"matmul-init",
+         [](Kernel& k) {
+             Products products(k);
+             if (!k.wrong) {
+                 products.Register();
+             }
+             products.Run();
+         }},
+        {"matmul-shape",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetSingleShape(Products::SIDE, Products::SIDE + (k.wrong ? 1 : 0), Products::SIDE);
+             products.Run();
+         }},
+        {"matmul-stride",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetOrgShape(Products::SIDE, Products::SIDE, Products::SIDE, k.wrong ? 8 : 16);
+             products.Run();
+         }},
+        {"matmul-transpose",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.plain.SetTensorA(k.x);
+             products.plain.SetTensorB(k.x, k.wrong);
+             products.plain.IterateAll(k.workspace);
+             products.Run();
+         }},
+        {"matmul-capacity",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register(k.wrong ? 1024 : 16);
+             products.Run();
+         }},
+        {"matmul-bias",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register(16, k.wrong ? 0 : 1);
+             products.product.SetBias(k.x);
+             products.Run();
+         }},
+        {"matmul-wait",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.Run();
+             if (k.wrong) {
+                 products.product.WaitIterateAll();
+             }
+         }},
+        {"matmul-wait that does not come",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.Start();
+             if (!k.wrong) {
+                 products.product.WaitIterateAll();
+             }
+             k.Finish();
+         }},
+        {"pipe-hazard of a result that is not there",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.Start();
+             if (!k.wrong) {
+                 products.product.WaitIterateAll();
+             }
+             LocalTensor<float> local = k.in.AllocTensor<float>();
+             DataCopy(local, k.workspace, Products::BLOCK);
+             k.in.EnQue(local);
+             local = k.in.DeQue<float>();
+             k.in.FreeTensor(local);
+             if (k.wrong) {
+                 products.product.WaitIterateAll();
+             }
+             k.Finish();
+         }},
+        {"gm-bounds of a product",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetTensorA(k.x);
+             products.product.SetTensorB(k.x[k.wrong ? COUNT - Products::BLOCK + 8 : 0], true);
+             products.product.IterateAll(k.workspace);
+             k.Finish();
          }},
         {"atomic-left",
          [](Kernel& k) {

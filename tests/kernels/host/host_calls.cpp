@@ -2,7 +2,7 @@
  * Ascend C calls of the host layer, for Python tests.
  *
  * A Program is a list of calls on byte offsets: into one Unified Buffer, and into one array that is global memory.
- * run() plays one program per core in one of four ways: as kernels run (deferred), with everything recorded carried
+ * run() plays one program per core in one of four variants: as kernels run (deferred), with everything recorded carried
  * out after every call (serial), with the recorded instructions run after some calls while views stay (flushed), or as
  * a launch that came before (replayed).
  */
@@ -23,10 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "host/jit/loop_code.h"
 #include "host/kernel_operator.h"
-#include "host/loop_code.h"
-#include "host/loop_tables.h"
-#include "host/streaming.h"
+#include "host/passes/lookups.h"
+#include "host/runtime/non_temporal.h"
 
 namespace py = pybind11;
 using namespace AscendC;
@@ -413,6 +413,29 @@ public:
     {
         calls.push_back([](Context&) { AscendC::Trap(); });
     }
+    // What a kernel may not do with its queues.
+    void Wrong(const std::string& what)
+    {
+        calls.push_back([=](Context&) {
+            TPipe pipe;
+            TQue<TPosition::VECIN, 1> queue;
+            if (what == "too large") {
+                pipe.InitBuffer(queue, 2, host::UB_BYTES);
+            } else if (what == "no buffers") {
+                queue.AllocTensor<float>();
+            } else if (what == "no tensor") {
+                const LocalTensor<float> tensor;
+                Adds(tensor, tensor, 1.0f, 8);
+                SyncAll();
+            } else {  // EnQue is forgotten the second time
+                pipe.InitBuffer(queue, 1, ONE_BLK_SIZE);
+                queue.EnQue(queue.AllocTensor<float>());
+                queue.DeQue<float>();
+                queue.AllocTensor<float>();
+                queue.DeQue<float>();
+            }
+        });
+    }
     void Fill(const std::string& dtype, uint32_t dst, uint32_t valueBits, int count)
     {
         WithAny(dtype, [&](auto type) {
@@ -744,6 +767,7 @@ PYBIND11_MODULE(host_calls, module)
         .def("reduce_max", &Program::ReduceMax)
         .def("bitwise", &Program::Bitwise)
         .def("trap", &Program::Trap)
+        .def("wrong", &Program::Wrong)
         .def("fill", &Program::Fill)
         .def("broadcast", &Program::Broadcast)
         .def("pattern", &Program::Pattern)
@@ -778,10 +802,10 @@ PYBIND11_MODULE(host_calls, module)
         host::SetLoop(number, reinterpret_cast<host::LoopFunction>(address));
     });
     module.def("set_loop_threshold", &host::SetLoopThreshold);
-    module.def("set_stream_bytes", &host::SetStreamBytes);
-    module.def("streams", &host::Streams);
-    module.def("set_look_ups", [](uint64_t bytes, bool byElement) {
-        host::SetLookUps(bytes, byElement ? host::LookUps::BY_ELEMENT : host::LookUps::GATHERED);
+    module.def("set_non_temporal_bytes", &host::SetNonTemporalBytes);
+    module.def("bypasses_caches", &host::BypassesCaches);
+    module.def("set_lookups", [](uint64_t bytes, bool byElement) {
+        host::SetLookups(bytes, byElement ? host::LookupMethod::BY_ELEMENT : host::LookupMethod::GATHERED);
     });
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);

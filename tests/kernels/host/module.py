@@ -28,6 +28,19 @@ def build():
     return path
 
 
+def host_objects():
+    """The object files of the host layer, as the installation built them."""
+    objects = [
+        path
+        for folder in ("host_layer.dir", "vector_unit_*.dir")
+        for path in sorted(BUILD.glob(f"CMakeFiles/{folder}/kernels/host/*/*.o"))
+        # An object stays where its source was renamed.
+        if (ROOT / "kernels" / "host" / path.parent.name / path.name.removesuffix(".o")).is_file()
+    ]
+    assert objects, f"no objects of the host layer in {BUILD}: install the package first"
+    return objects
+
+
 def _cmake(*arguments):
     done = subprocess.run(["cmake", *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,7 +1,7 @@
 """Deferred execution equals serial execution, bit for bit, in the Unified Buffer and in global memory.
 
 A program runs four ways: everything carried out after each call; as kernels run; with some flushes in between; as a
-launch that is replayed. As kernels run, it is planned the first time and followed the second, in global memory that
+launch that is replayed. As kernels run, it is scheduled the first time and followed the second, in global memory that
 lies elsewhere and, a third time, with prefetching. A replayed one does not run unless it looks at values. Program text
 comes from programs.py, a list that prints as it is called.
 """

@@ -47,6 +47,25 @@ def test_trap(cores):
     assert (gm == 1).all()
 
 
+@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("too large", r"TPipe::InitBuffer: \d+ bytes of Unified Buffer asked for, a core has \d+"),
+        ("no buffers", "TQue::AllocTensor: the queue has no buffers: TPipe::InitBuffer was not called"),
+        ("no tensor", "an operand is not in the Unified Buffer: its LocalTensor has no buffer, or ends before it"),
+        ("nothing", "TQue::DeQue: there is nothing in the queue: EnQue was not called"),
+    ],
+)
+def test_a_kernel_that_cannot_go_on(what, message, cores):
+    """It is an error with a message, not the end of the process, whose last words a captured stderr would hide."""
+    gm = np.zeros(cores * 8, np.float32)
+    with pytest.raises(RuntimeError, match=rf"^{message} \(`bash build.sh check` says where in the kernel\)$"):
+        launch(cores, lambda core: [("wrong", what)] if core == cores - 1 else [("sync",)], gm)
+    launch(cores, lambda core: [("fill", "float32", 0, ONE, 8), ("copy_out", "float32", core * 32, 0, 8)], gm)
+    assert (gm == 1).all()
+
+
 @pytest.mark.parametrize("execution", ["deferred", "replayed"])
 @pytest.mark.parametrize("cores", [1, 2, 5])
 def test_sync_all(cores, execution):
@@ -183,9 +202,9 @@ def test_result_is_independent_of_the_number_of_cores(length):
 
 def _streams(*sizes):
     """Whether launches that move so many bytes stream, as the environment is now."""
-    host_calls().set_stream_bytes(0)
-    found = [host_calls().streams(size) for size in sizes]
-    host_calls().set_stream_bytes(0)
+    host_calls().set_non_temporal_bytes(0)
+    found = [host_calls().bypasses_caches(size) for size in sizes]
+    host_calls().set_non_temporal_bytes(0)
     return found
 
 

@@ -13,8 +13,8 @@ import sys
 import numpy as np
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
-from ms_ascend_ops.shapes import infer_shapes, infer_types
 from tests.dtypes import encode
 from tests.kernels.instructions import FEW, LAUNCHES, MANY
 

@@ -89,6 +89,19 @@ def test_a_library_that_computes_wrong_values(monkeypatch):
     assert "computes wrong values" in examined()["kernel library"].found
 
 
+def test_products(monkeypatch):
+    only(monkeypatch, "products")
+    check = examined()["products"]
+    assert check.status == "ok", check
+    assert check.found.startswith("oneDNN 3.")
+    monkeypatch.setenv("MS_ASCEND_OPS_ONEDNN", "0")
+    check = examined()["products"]
+    assert (check.status, check.found) == (
+        "warning",
+        "plain loops, which are slower: switched off by MS_ASCEND_OPS_ONEDNN",
+    )
+
+
 def test_loops(monkeypatch):
     only(monkeypatch, "loops")
     check = examined()["loops"]

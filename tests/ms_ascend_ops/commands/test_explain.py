@@ -51,7 +51,7 @@ def test_who_computes_it_on_a_chip(name, monkeypatch):
 
 def test_cores():
     assert explained("rms_norm", (4096, 4096)).reasons[0] == "48 of 48 cores"
-    assert "no more independent pieces" in explained("rms_norm", (3, 65536)).reasons[0]
+    assert "no more independent pieces" in explained("rms_norm", (3, 8192)).reasons[0]
     assert "too little data" in explained("silu_mul", (1, 5000)).reasons[0]
     assert "even split" in explained("rms_norm", (50, 12800)).reasons[0]
     host = explained("rms_norm", (4096, 4096), target="cpu")

@@ -1,9 +1,10 @@
+import inspect
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from ms_ascend_ops import cells, registry
+from ms_ascend_ops import cells, ops, registry
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.operator_table import BEGIN, END, replace_table
 
@@ -24,6 +25,45 @@ def test_every_operator_says_what_it_replaces_and_names_a_layer_that_exists(name
     spec = registry.op_spec(name)
     assert spec.replaces, f"{name}.yaml needs `replaces`"
     assert not spec.layer or hasattr(cells, spec.layer)
+
+
+# Arguments of functions that stand for an attribute of another form.
+REQUIRED = {("group_norm", "num_groups"), ("qkv_rotary_embedding", "q_heads")}
+# None: as the argument before it, or by the size of a head.
+FOLLOW = {
+    ("qkv_rotary_embedding", "k_heads"),
+    ("qkv_rotary_embedding", "v_heads"),
+    ("flash_attention", "scale"),
+}
+OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
+# Defaults of the stock layer that ours takes the place of.
+STOCK = {("LayerNorm", "epsilon"): 1e-7, ("GELU", "approximate"): True}
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_definition_function_and_layer_have_the_same_defaults(name):
+    spec = registry.op_spec(name)
+    function = inspect.signature(getattr(ops, name)).parameters
+    layer = inspect.signature(getattr(cells, spec.layer)).parameters if spec.layer else {}
+    for attribute in spec.forward.attributes:
+        if (name, attribute.name) in OTHERWISE:
+            assert attribute.name not in function
+            continue
+        default = attribute.default
+        if (name, attribute.name) in REQUIRED:
+            default = inspect.Parameter.empty
+        if (name, attribute.name) in FOLLOW:
+            default = None
+        assert function[attribute.name].default == default
+        if attribute.name in layer:
+            assert layer[attribute.name].default == STOCK.get((spec.layer, attribute.name), default)
+
+
+def test_the_table_has_what_the_functions_have():
+    for name in registry.names():
+        row = next(line for line in operators().output.splitlines() if line.startswith(f"| `{name}("))
+        called = [part.partition("=")[0] for part in row.split("(", 1)[1].split(")`", 1)[0].split(", ")]
+        assert called == list(inspect.signature(getattr(ops, name)).parameters)
 
 
 def test_a_row_holds_the_definition():

@@ -105,10 +105,11 @@ def test_errors_say_what_is_wrong(arguments, code, message):
 
 
 def test_an_installed_package_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(record, "_sources", lambda: None)
+    monkeypatch.setattr(record, "source_tree", lambda: None)
     result = run(*RMS_NORM)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Clone the repository at version" in result.output
+    assert "`pip install -e '.[profile]'`" in result.output
 
 
 def test_a_library_that_is_named_but_missing(monkeypatch):

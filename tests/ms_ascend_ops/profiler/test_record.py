@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.profiler import record
 from ms_ascend_ops.profiler.chip import load_chip
 from ms_ascend_ops.profiler.launches import Case, profile
 from ms_ascend_ops.profiler.record import RecordError
@@ -93,7 +94,7 @@ def test_never_faster_than_memory_or_arithmetic(recorder, operator, gradient):
 
 
 def test_a_tile_that_does_not_fit_is_an_error_and_the_next_case_runs(recorder):
-    with pytest.raises(RecordError, match=r"InitBuffer.* bytes of Unified Buffer"):
+    with pytest.raises(ValueError, match=r"InitBuffer.* bytes of Unified Buffer"):
         profile(Case("rms_norm", SHAPE, tiling={"tileRows": 64}), recorder)
     assert profile(Case("silu_mul", SHAPE), recorder).prediction.us > 0
 
@@ -148,3 +149,32 @@ def test_a_kernel_with_scalar_writes_is_counted_alike(recorder):
     """The gradient of interleaved SwiGLU writes a few offsets by hand."""
     case = Case("swiglu", (48, 256), gradient=True, attributes={"interleaved": True})
     assert profile(case, recorder).prediction == profile(case, recorder, executes=True).prediction
+
+
+_FAKE_CMAKE = """#!/bin/sh
+[ "$1" = --build ] || exit 0
+echo "[  4%] Building"; echo "[ 50%] Building"; echo "[ 51%] Building"; echo "[9/10] Linking"
+{last}
+"""
+
+
+def fake_cmake(monkeypatch, folder, last):
+    script = folder / "cmake"
+    script.write_text(_FAKE_CMAKE.format(last=last))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_a_build_says_how_far_it_is(monkeypatch, tmp_path):
+    library = tmp_path / "libms_ascend_ops.so"
+    fake_cmake(monkeypatch, tmp_path, f"touch {library}")
+    told = []
+    assert record._build(tmp_path, tmp_path, told.append, "traced", "ms_ascend_ops") == library
+    doing = "building the traced library, once"
+    assert told == [doing, f"{doing}: 50 %", f"{doing}: 90 %"]
+
+
+def test_a_build_that_fails_shows_its_last_lines(monkeypatch, tmp_path):
+    fake_cmake(monkeypatch, tmp_path, "echo 'no such file' >&2; exit 1")
+    with pytest.raises(RecordError, match=r"^the traced library does not build:\n(.*\n)*no such file\n$"):
+        record._build(tmp_path, tmp_path, print, "traced", "ms_ascend_ops")

@@ -6,11 +6,12 @@
 #define STAND_IN_KERNEL_OPERATOR_H
 
 #include "host/kernel_operator.h"
+#include "tiling/cube_tiling_stand_in.h"
 
 #define __global__
 
 // The entry that runs notes its kernel type; the test gives the tiling key.
-enum KernelTypeStandIn { KERNEL_TYPE_AIV_ONLY = 1, KERNEL_TYPE_MIX_AIV_1_0 = 2 };
+enum KernelTypeStandIn { KERNEL_TYPE_AIV_ONLY = 1, KERNEL_TYPE_MIX_AIV_1_0 = 2, KERNEL_TYPE_MIX_AIC_1_2 = 3 };
 
 namespace stand_in {
 inline thread_local uint64_t tilingKey = 0;

@@ -21,6 +21,9 @@ public:
         }
         std::memset(data, 0, GetDataSize());
         std::memcpy(data, bytes_.data(), bytes_.size());
+        for (const Struct& nested : structs_) {
+            std::memcpy(static_cast<char*>(data) + nested.offset, nested.data, nested.size);
+        }
     }
     size_t GetDataSize() const { return (bytes_.size() + 7) / 8 * 8; }
 
@@ -31,10 +34,25 @@ protected:
         bytes_.resize(offset + size, 0xFF);  // a field that nobody sets shows
         return offset;
     }
+    // A struct of 32-bit fields, which lies in this object.
+    size_t AddStruct(const void* data, size_t size)
+    {
+        const size_t offset = (bytes_.size() + 3) / 4 * 4;
+        bytes_.resize(offset + size, 0xFF);
+        structs_.push_back({data, size, offset});
+        return offset;
+    }
     void Set(size_t offset, const void* value, size_t size) { std::memcpy(bytes_.data() + offset, value, size); }
 
 private:
+    struct Struct {
+        const void* data;
+        size_t size;
+        size_t offset;
+    };
+
     std::vector<uint8_t> bytes_;
+    std::vector<Struct> structs_;
 };
 
 }  // namespace optiling
@@ -48,6 +66,9 @@ private:
         Set(field##Offset_, &value, sizeof(type)); \
     }                                              \
     size_t field##Offset_ = Add(sizeof(type))
+#define TILING_DATA_FIELD_DEF_STRUCT(type, field) \
+    type field{};                                 \
+    size_t field##Offset_ = AddStruct(&field, sizeof(type))
 #define END_TILING_DATA_DEF \
     }                       \
     ;

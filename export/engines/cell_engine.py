@@ -1,0 +1,280 @@
+"""Engine 1: cells whose whole `construct` is a pattern, or a pattern between sub-cells, exchanged in place.
+
+The cell stays the object that it is, with its parameters and sub-cells, and gets a class with another construct. What
+that construct must be follows from watching the cell: in several shapes, in training and evaluation, in each dtype.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from mindspore import nn
+from ms_ascend_ops.export.engines.emit import NotPortableError, emit
+from ms_ascend_ops.export.engines.generated import load_source, subclass
+from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
+from ms_ascend_ops.export.graphs.trace import Spec, Trace, is_small, matrix_of, trace
+from ms_ascend_ops.export.matching.find import Found, Place, find
+from ms_ascend_ops.export.matching.patterns import Row
+
+__all__ = [
+    "TOLERANCES",
+    "Analysis",
+    "Subject",
+    "Swap",
+    "analyse",
+    "conditions_of",
+    "drawn",
+    "error_of",
+    "of_one_sub_cell",
+]
+
+_FLOATS = ("float32", "float16", "bfloat16")
+
+# How far the fused construct may be from the stock one, as a share of the largest magnitude of a row.
+# Stock formulas with tanh are 1e-4 off by themselves; GELU's two forms, say, are 5e-4 apart.
+TOLERANCES = {"float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+@dataclass
+class Swap:
+    """What is in another construct for a cell, and how to make a class with it from the class that the cell has."""
+
+    make: Callable[[type], type]
+    found: list[Found]
+    notes: list[str]
+
+
+@dataclass
+class Analysis:
+    """What an engine says about a cell: another construct for it, or places that stay, or nothing."""
+
+    swap: Swap | None = None
+    left: list[tuple[str, str]] = field(default_factory=list)  # pattern, reason
+    graph: Graph | None = None
+    found: list[Found] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A cell that an engine looks at, and what it is looked at for."""
+
+    cell: nn.Cell
+    patterns: Sequence[Row]
+    level: str
+    returns: Mapping[int, Any]  # of the sub-cells, as far as that was observed
+
+    @cached_property
+    def stored(self) -> str:
+        """The dtype in which the cell works: that of its first parameter."""
+        dtypes = [dtype_name(p.dtype) for p in self.cell.get_parameters()]
+        return next((d for d in dtypes if d in _FLOATS), "float32")
+
+
+@dataclass
+class _Version:
+    """What a cell does in one dtype: the statements with fused operators."""
+
+    statements: tuple[str, ...]
+    found: list[Found]
+    left: list[Place]
+    seen: Trace
+
+
+def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
+    """Look for the patterns in one cell. `calls` describe the inputs that it was called with, if they are known."""
+    names = _inputs(subject.cell)
+    if names is None or not names:
+        return Analysis()
+    best = Analysis()
+    candidates = list(calls) or list(_guesses(subject.cell, names, subject.stored))
+    versions: list[tuple[Mapping[str, Any], _Version]] = []
+    for inputs in candidates:
+        version = _version(subject, inputs)
+        if isinstance(version, _Version):
+            versions.append((inputs, version))
+        elif isinstance(version, Analysis) and not best.left:
+            best = version
+    if not versions:
+        return best
+    inputs, version = versions[0]
+    reason = _varies(subject, versions, best)
+    if reason:
+        return Analysis(left=[(f.row.name, reason) for f in version.found], graph=version.seen.graph)
+    return _in_every_dtype(subject, inputs, version)
+
+
+def _inputs(cell: nn.Cell) -> list[str] | None:
+    parameters = inspect.signature(inspect.unwrap(type(cell).construct)).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return None
+    return [p.name for p in parameters][1:]
+
+
+def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, Any]]:
+    """Inputs that the cell may take, from the shapes of its parameters."""
+    if any(
+        not is_small(c) and matrix_of(c) is None and not isinstance(c, nn.CellList) for c in sub_cells(cell).values()
+    ):
+        return  # sub-cells whose results are unknown
+    required = [
+        p.name
+        for p in inspect.signature(inspect.unwrap(type(cell).construct)).parameters.values()
+        if p.default is p.empty and p.name != "self"
+    ]
+    sizes = {p.shape[0] for p in cell.get_parameters() if p.ndim == 1}
+    sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
+    if any(p.ndim > 1 for p in cell._params.values() if p is not None):
+        return
+    for size in sorted(sizes or {8}):
+        for shape in ((2, 3, size), (6, size), (1, 2, 3, size), (2, size, 4, 6), (2, size, 5)):
+            yield {name: Spec(shape, dtype) for name in required}
+    if len(required) == 3 and not sizes:  # x, cos, sin
+        for tables in ((5, 8), (1, 1, 5, 8), (5, 4)):
+            yield {required[0]: Spec((2, 3, 5, 8), dtype), **{n: Spec(tables, dtype) for n in required[1:]}}
+
+
+def drawn(inputs: Mapping[str, Any], dtype: str, stored: str, seed: int = 1) -> dict[str, Any]:
+    """Values for described inputs, with `dtype` where the description has the dtype of the cell."""
+
+    def value(spec: Any, number: int) -> Any:
+        if isinstance(spec, Spec):
+            return replace(spec, dtype=dtype if spec.dtype == stored else spec.dtype).draw(number)
+        return tuple(value(s, number + 1 + i) for i, s in enumerate(spec)) if isinstance(spec, tuple) else spec
+
+    return {name: value(spec, 100 * seed + 10 * i) for i, (name, spec) in enumerate(inputs.items())}
+
+
+def _version(
+    subject: Subject, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
+) -> _Version | Analysis | str:
+    """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
+    if any(isinstance(value, tuple) for value in inputs.values()):
+        return "it takes tuples"
+    values = drawn(inputs, dtype or subject.stored, subject.stored)
+    seen = trace(subject.cell, values, training=training, returns=subject.returns)
+    if isinstance(seen, str):
+        return seen
+    found, left = find(seen.graph, subject.patterns, subject.level)
+    own = [f for f in found if not of_one_sub_cell(f)]
+    reasons = [(p.row.name, p.reason) for p in left if p.root.origin is None]
+    if not own:
+        return Analysis(left=reasons, graph=seen.graph)
+    try:
+        statements = tuple(emit(subject.cell, seen, own))
+    except NotPortableError as error:
+        return Analysis(left=[*((f.row.name, str(error)) for f in own), *reasons], graph=seen.graph, found=own)
+    return _Version(statements, own, left, seen)
+
+
+def of_one_sub_cell(found: Found) -> bool:
+    """Whether the place lies in one sub-cell as a whole: then it is replaced there."""
+    return found.root.origin is not None and all(n.origin is found.root.origin for n in found.inside)
+
+
+def _varies(subject: Subject, versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis) -> str:
+    """Why one construct does not do for all inputs, if so."""
+    inputs, version = versions[0]
+    if any(v.statements != version.statements for _, v in versions):
+        return "it does something else for inputs of another shape"
+    if other.left:
+        return f"for inputs of another shape {other.left[0][1]}"
+    larger = {
+        n: replace(s, shape=(s.shape[0] + 1, *s.shape[1:])) if _has_batch(s, inputs) else s for n, s in inputs.items()
+    }
+    again = _version(subject, larger)
+    if isinstance(again, _Version) and again.statements != version.statements:
+        return "it does something else for another batch"
+    trained = _version(subject, inputs, training=True)
+    if not isinstance(trained, _Version) or trained.statements != version.statements:
+        return "it does something else in training (dropout?)"
+    return ""
+
+
+def _has_batch(spec: Any, inputs: Mapping[str, Any]) -> bool:
+    first = next((s for s in inputs.values() if isinstance(s, Spec) and s.shape), None)
+    return isinstance(spec, Spec) and first is not None and spec.shape[:1] == first.shape[:1] and len(spec.shape) > 1
+
+
+def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Version) -> Analysis:
+    """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct."""
+    stored = subject.stored
+    construct = load_source(
+        type(subject.cell).__name__,
+        f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",
+    ).construct
+    accepted, notes = [], []
+    for dtype in dict.fromkeys((stored, *_FLOATS)):
+        same = version if dtype == stored else _version(subject, inputs, dtype)
+        if not isinstance(same, _Version) or same.statements != version.statements:
+            continue
+        error = error_of(subject, inputs, dtype, same.seen, construct)
+        if not error <= TOLERANCES[dtype]:
+            if dtype == stored:
+                text = f"its {dtype} result is {error:.1e} away from the fused operator's"
+                return Analysis(left=[(f.row.name, text) for f in version.found], graph=version.seen.graph)
+            continue
+        accepted.append(dtype)
+        if dtype != "float32" and error > 0:
+            notes.append(f"{dtype} within {error:.0e}")
+    if stored not in accepted:
+        return Analysis()
+    conditions = conditions_of(subject, inputs, accepted)
+    if len(accepted) < len(_FLOATS):
+        rest = " and ".join(d for d in _FLOATS if d not in accepted)
+        notes.append(f"{rest} input keeps the stock construct")
+    make = partial(subclass, statements=version.statements, conditions=conditions)
+    return Analysis(Swap(make, version.found, notes), graph=version.seen.graph, found=version.found)
+
+
+def error_of(
+    subject: Subject, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
+) -> float:
+    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row."""
+    values = drawn(inputs, dtype, subject.stored)
+    fused = trace(subject.cell, values, returns=subject.returns, construct=construct)
+    if isinstance(fused, str):
+        return float("inf")
+    if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:
+        return float("inf")
+    worst = 0.0
+    pairs = [(seen.values, fused.values), *((old, fused.passed.get(key)) for key, old in seen.passed.items())]
+    for old, new in ((a, b) for before, after in pairs for a, b in zip(_flat(before), _flat(after), strict=True)):
+        if not isinstance(old, np.ndarray):
+            continue
+        if not isinstance(new, np.ndarray) or old.shape != new.shape:
+            return float("inf")
+        scale = np.abs(old).max(-1, keepdims=True) if old.ndim else np.abs(old)
+        error = np.abs(new - old) / np.where(scale > 0, scale, 1.0)
+        worst = max(worst, float(error.max(initial=0.0)) if np.isfinite(error).all() else float("inf"))
+    return worst
+
+
+def _flat(values: Any) -> list[Any]:
+    return [leaf for v in values for leaf in _flat(v)] if isinstance(values, tuple) else [values]
+
+
+def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
+    """What must hold of the inputs for the construct that was derived from watching."""
+    conditions = []
+    defaults = inspect.signature(inspect.unwrap(type(subject.cell).construct)).parameters
+    for name, parameter in defaults.items():
+        if name == "self":
+            continue
+        value = inputs.get(name, parameter.default)
+        if isinstance(value, Spec):
+            if parameter.default is None:
+                conditions.append(f"{name} is not None")
+            if value.dtype == subject.stored and len(accepted) < len(_FLOATS):
+                dtypes = " or ".join(f"{name}.dtype == mindspore.{d}" for d in accepted)
+                conditions.append(f"({dtypes})" if len(accepted) > 1 else dtypes)
+        elif value is None:
+            conditions.append(f"{name} is None")
+        elif value is not parameter.empty:
+            conditions.append(f"{name} == {value!r}")
+    return conditions

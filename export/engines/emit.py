@@ -1,0 +1,168 @@
+"""A watched cell with fused operators as the source of a new `construct`.
+
+Only what holds for any batch and sequence is written: sub-cells, fused operators, sums, products, conversions and
+halves. A cell that does more of its own (reshapes to given sizes, say) has no place here: `NotPortableError` says what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore import nn
+from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Node
+from ms_ascend_ops.export.graphs.trace import Trace, unobserved
+from ms_ascend_ops.export.matching.expressions import Expressions
+from ms_ascend_ops.export.matching.find import Found
+
+from ms_ascend_ops import registry
+
+__all__ = ["NotPortableError", "emit"]
+
+_OPERATORS = {
+    **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
+    **dict.fromkeys(("Sub", "Subs", "SubExt"), "-"),
+    **dict.fromkeys(("Mul", "Muls"), "*"),
+    **dict.fromkeys(("Div", "Divs", "RealDiv"), "/"),
+}
+_HALVES = {"first": "ops.chunk({}, 2, {})[0]", "second": "ops.chunk({}, 2, {})[1]", "even": "{}[..., 0::2]",
+           "odd": "{}[..., 1::2]"}  # fmt: skip
+
+
+class NotPortableError(Exception):
+    """A cell that does something which cannot be written for all sizes."""
+
+
+def emit(cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> list[str]:
+    """The statements of a construct that does what was watched, with fused operators where they were found."""
+    writer = _Writer(cell, seen, found)
+    for node in seen.graph.nodes:  # sub-cells in the order in which they were called
+        if node.kind == CALL and id(node) in writer.needed:
+            writer.text(node)
+    result = writer.structure(seen.result)
+    return [*writer.lines, f"return {result}"]
+
+
+class _Writer:
+    def __init__(self, cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> None:
+        self.cell, self.seen = cell, seen
+        self.lines: list[str] = []
+        self._texts: dict[int, str] = {}
+        self._fused = {id(node): (item, index) for item in found for index, node in item.outputs.items()}
+        self._expressions = Expressions()
+        self._count = 0
+        self.needed = self._needed()
+
+    def _needed(self) -> set[int]:
+        seen: set[int] = set()
+        stack = list(self.seen.graph.outputs)
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            stack.extend(self._sources(node))
+        return seen
+
+    def _sources(self, node: Node) -> Sequence[Node]:
+        if id(node) in self._fused:
+            return list(self._fused[id(node)][0].inputs)
+        if id(node) in self.seen.calls:
+            return (self.seen.calls[id(node)][0],)
+        return list(node.inputs)
+
+    def structure(self, result: Any) -> str:
+        if isinstance(result, tuple):
+            items = [self.structure(item) for item in result]
+            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        return self.text(result)
+
+    def text(self, node: Node) -> str:
+        """What stands for a value, after the lines that compute it."""
+        if id(node) not in self._texts:
+            self._texts[id(node)] = self._write(node)
+        return self._texts[id(node)]
+
+    def _assigned(self, expression: str) -> str:
+        self._count += 1
+        self.lines.append(f"t{self._count} = {expression}")
+        return f"t{self._count}"
+
+    def _write(self, node: Node) -> str:  # noqa: PLR0911
+        if node.kind == INPUT:
+            return str(node.name)
+        if node.kind == PARAMETER:
+            return self._path(node.name)
+        if id(node) in self._fused:
+            return self._write_fused(*self._fused[id(node)])
+        if id(node) in self.seen.calls:
+            call, index = self.seen.calls[id(node)]
+            return self.text(call) if index is None else f"{self.text(call)}[{index}]"
+        if node.kind == CALL:
+            return self._write_call(node)
+        if node.kind == CONSTANT:
+            return self._write_constant(node)
+        return self._write_other(node)
+
+    def _write_fused(self, found: Found, index: int) -> str:
+        key = id(found)
+        if key not in self._texts:
+            for i in found.inputs:
+                if i.kind == CONSTANT:
+                    raise NotPortableError("a tensor that is no parameter goes into the operator")
+            arguments = [self.text(i) for i in found.inputs]
+            if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
+                raise NotPortableError("a gradient may be needed that the operator does not give")
+            keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
+            arguments += [f"{name}={value!r}" for name, value in keywords.items()]
+            self._texts[key] = self._assigned(f"fused.{found.fused.op}({', '.join(arguments)})")
+        outputs = registry.signature(found.fused.op).outputs
+        return self._texts[key] if len(outputs) == 1 else f"{self._texts[key]}[{index}]"
+
+    def _write_call(self, node: Node) -> str:
+        positional = node.attributes["positional"]
+        arguments = [self.text(i) for i in node.inputs]
+        named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
+        arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
+        return self._assigned(f"{self._path(node.name)}({', '.join(arguments)})")
+
+    def _write_constant(self, node: Node) -> str:
+        if node.shape is not None:
+            if unobserved(node) or node.value.size != 1 or node.dtype not in ("float32", "float16", "bfloat16"):
+                raise NotPortableError("it uses a tensor that is no parameter")
+            return repr(float(node.value.reshape(()))) if node.shape == () else f"Tensor({node.value.tolist()})"
+        if node.value is None or isinstance(node.value, (bool, int, float, str)):
+            return repr(node.value)
+        raise NotPortableError(f"it uses {node.value!r}")
+
+    def _write_other(self, node: Node) -> str:
+        if node.kind == "TupleGetItem":
+            source = node.inputs[0]
+            if source.kind == CALL:
+                return f"{self.text(source)}[{node.inputs[1].value}]"
+        expr = self._expressions(node)
+        if expr.op == "half" and expr.inputs[0].node is not None and expr.attributes["axis"] == -1:
+            return _HALVES[expr.attributes["which"]].format(self.text(expr.inputs[0].node), -1)
+        if node.kind in _OPERATORS:
+            a, b = (self.text(i) for i in node.inputs[:2])
+            return self._assigned(f"{a} {_OPERATORS[node.kind]} {b}")
+        if node.kind == "Neg":
+            return self._assigned(f"-{self.text(node.inputs[0])}")
+        if node.kind == "Cast":
+            return self._assigned(f"{self.text(node.inputs[0])}.astype(mindspore.{node.dtype})")
+        if node.kind == "MakeTuple":
+            return self.structure(tuple(node.inputs))
+        raise NotPortableError(f"it also executes {node.kind}, which is left to the rewrite engine")
+
+    def _path(self, path: str) -> str:
+        """How a sub-cell or a parameter is reached from the cell."""
+        text, owner = "self", self.cell
+        for name in path.split("."):
+            if isinstance(owner, nn.SequentialCell):
+                text += f".cell_list[{list(owner._cells).index(name)}]"
+            elif isinstance(owner, nn.CellList):
+                text += f"[{list(owner._cells).index(name)}]"
+            else:
+                text += f".{name}"
+            owner = owner._cells.get(name, owner)
+        return text

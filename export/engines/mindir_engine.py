@@ -1,0 +1,130 @@
+"""Engine 3: a MindIR file in, a MindIR file with fused operators out.
+
+Nothing is run, and the Python of the network is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+from mindspore.train.mind_ir_pb2 import ModelProto
+from ms_ascend_ops.export.files.load import InputSpec, load
+from ms_ascend_ops.export.files.model import MOST_BYTES, parameter_files, read_model, write_file
+from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of
+from ms_ascend_ops.export.matching.find import check_level, find
+from ms_ascend_ops.export.matching.patterns import PATTERNS, PRESENT, Row
+from ms_ascend_ops.export.passes.head_packing import pack_heads
+from ms_ascend_ops.export.passes.packing import pack
+from ms_ascend_ops.export.passes.simplify import simplify, tidy
+from ms_ascend_ops.export.reports.measure import measured
+from ms_ascend_ops.export.reports.report import Entry, Report
+
+__all__ = ["optimize_mindir", "verify_mindir"]
+
+
+def optimize_mindir(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    level: str = "O2",
+    patterns: Sequence[Row] = PATTERNS,
+) -> Report:
+    """Write a copy of a MindIR file in which fused operators stand where their formulas stood.
+
+    Args:
+        source: a file that `export_mindir` or `mindspore.export` wrote. It is not changed.
+        output: where to write, not `source` itself; files with the parameters of a large network are copied beside it.
+        level: as in `optimize`.
+        patterns: what to look for.
+
+    Returns:
+        A report that prints as a table.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no MindIR, it is cut short, `level` is none, or `output` is `source`.
+    """
+    check_level(level, "optimize_mindir")
+    path, target = Path(source), Path(output)
+    if not path.is_file():
+        raise FileNotFoundError(f"optimize_mindir: there is no file {path}")
+    if target.exists() and target.samefile(path):
+        raise ValueError(f"optimize_mindir: output must be another file than source, got {target} for both")
+    if not target.absolute().parent.is_dir():
+        raise ValueError(f"optimize_mindir: output must be in a folder that exists, got {target}")
+    model = read_model(path, "optimize_mindir")
+    files = parameter_files(model, path, "optimize_mindir")
+    report = Report(level=level)
+    if level != "O0":
+        report.entries += simplify(model)
+    for graph in graphs_of(model):
+        _substitute(model, graph, patterns, report)
+    if level != "O0":
+        tidy(model)
+    content = model.SerializeToString()
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"optimize_mindir: {target} would have {len(content)} bytes, more than a protobuf can have")
+    for location, file in files.items():
+        copy = target.absolute().parent / location
+        if copy.resolve() != file:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+    write_file(target.absolute(), content)
+    return report
+
+
+def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
+    """Put fused operators into one graph."""
+    found, left = find(graph.graph, patterns, report.level)
+    joins = report.level == "O3"
+    wanted = {row.op for row in patterns}
+    present, _ = find(graph.graph, [row for row in PRESENT if joins and row.op in wanted], report.level)
+    places = {id(item): graph.place_of(item) for item in [*found, *present]}
+    packed = pack(model, graph.proto, graph.graph, [*found, *present]) if joins else {}
+    found += [item for item in present if id(item) in packed]
+    for item in found:
+        notes = [item.fused.note, packed[id(item)].note if id(item) in packed else ""]
+        report.entries.append(Entry(places[id(item)], item.row.name, "mindir", True, "; ".join(n for n in notes if n)))
+    for place in left:
+        report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
+    entries, done = pack_heads(graph, [*found, *present]) if joins else ([], set())
+    report.entries += entries
+    report.add_graph(graph.name, graph.graph, [*found, *(item for item in present if id(item) in done)])
+    found = [item for item in found if id(item) not in done]
+    if found:
+        graph.replace(found, packed)
+
+
+def verify_mindir(source: str | os.PathLike[str], output: str | os.PathLike[str], report: Report) -> None:
+    """Run both files on the same random inputs, and enter the difference in the report.
+
+    A dim that the file leaves open is 3. Beyond the tolerance for the dtypes of the outputs, `output` is deleted and
+    the report says so.
+    """
+    before, after = load(source), load(output)
+    inputs = [_random(spec, number) for number, spec in enumerate(before.inputs)]
+    stock = measured(before(*inputs))
+    try:
+        fused = measured(after(*inputs))
+    except RuntimeError as error:
+        Path(output).unlink()
+        report.roll_back(f"the network fails with the fused operators: {error}")
+        return
+    report.outputs, _ = stock.difference(fused)
+    if not report.outputs.relative <= stock.tolerance:
+        Path(output).unlink()
+        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {stock.tolerance:g}")
+
+
+def _random(spec: InputSpec, seed: int) -> Tensor:
+    shape = tuple(3 if size < 0 else size for size in spec.shape)
+    random = np.random.default_rng(seed)
+    if spec.dtype in (ms.float32, ms.float16, ms.bfloat16, ms.float64):
+        return Tensor(random.standard_normal(shape), spec.dtype)
+    return Tensor(random.integers(0, 2, shape), spec.dtype)

@@ -1,0 +1,207 @@
+"""Engine 2: single statements inside a user's construct, and inside the functions that it calls.
+
+`mindspore.rewrite` brings the construct into a form where every statement does one thing. That form runs while it is
+watched, as in engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything
+else of the construct, its conditions and shapes included, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mindspore import nn
+from ms_ascend_ops.export.engines.cell_engine import (
+    TOLERANCES,
+    Analysis,
+    Subject,
+    Swap,
+    conditions_of,
+    drawn,
+    error_of,
+    of_one_sub_cell,
+)
+from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
+from ms_ascend_ops.export.engines.generated import guard, with_construct
+from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
+from ms_ascend_ops.export.graphs.trace import Trace, trace
+from ms_ascend_ops.export.matching.find import Found, find
+
+from ms_ascend_ops import registry
+
+__all__ = ["flat_source", "rewrite"]
+
+
+def flat_source(cell: nn.Cell) -> Flat | str:
+    """The construct of a cell in simple statements, or why there is none."""
+    try:
+        flat = flatten(cell)
+        flat.copy(cell)
+    except Exception as error:  # mindspore.rewrite raises anything for what it does not take
+        lines = str(error).strip().splitlines()
+        return f"mindspore.rewrite does not take its construct ({type(error).__name__}: {''.join(lines[:1])[:160]})"
+    return flat
+
+
+def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) -> Analysis | str:
+    """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
+
+    A text says why it cannot be looked at.
+    """
+    cell, stored = subject.cell, subject.stored
+    seen = trace(flat.copy(cell), drawn(calls[0], stored, stored), returns=subject.returns, locate=locator(flat))
+    if isinstance(seen, str):
+        return f"its construct as mindspore.rewrite writes it does not run ({seen})"
+    found, left = find(seen.graph, subject.patterns, subject.level)
+    result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
+    edits = _Edits(flat, seen)
+    for item in found:
+        if of_one_sub_cell(item):
+            continue
+        reason = edits.add(item)
+        if reason:
+            result.left.append((item.row.name, reason))
+        else:
+            result.found.append(item)
+    if not result.found:
+        return result
+    try:
+        edited = flat.edited(cell, edits.lines, edits.removable())
+        difference = max(_error(subject, inputs, edited) for inputs in calls)
+        reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
+    except (SyntaxError, NameError, ImportError) as error:
+        reason = f"the new source does not load ({error})"
+    if reason:
+        result.left += [(f.row.name, reason) for f in result.found]
+        result.found = []
+        return result
+    # What was watched is one dtype and one choice of optional inputs.
+    conditions = conditions_of(subject, calls[0], [stored])
+    result.swap = Swap(partial(_class, cell=cell, edited=edited, conditions=conditions), result.found, [])
+    return result
+
+
+def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
+    seen = trace(subject.cell, drawn(inputs, subject.stored, subject.stored), returns=subject.returns)
+    if isinstance(seen, str):
+        return float("inf")
+    error: float = error_of(subject, inputs, subject.stored, seen, edited.construct)
+    return error
+
+
+def _class(stock: type, cell: nn.Cell, edited: Flat, conditions: Sequence[str]) -> type:
+    """A class with the edited construct; where a condition fails, that of `stock` runs."""
+    lines = [line.replace("    ", "        ", 1) for line in guard(stock, conditions)]
+    guarded = edited.inserted(cell, edited.first_line_of_construct(), lines)
+    made: type = with_construct(stock, guarded.construct, "\n".join(guarded.lines))
+    return made
+
+
+class _Edits:
+    """Which lines of the flat source become what."""
+
+    def __init__(self, flat: Flat, seen: Trace) -> None:
+        self.flat, self.seen = flat, seen
+        self.lines: dict[int, str] = {}
+        self._inside: set[int] = set()
+
+    def add(self, found: Found) -> str:
+        """Edit the lines for one place; a text says why that cannot be."""
+        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
+        if any(not chain for chain in chains):
+            return "a part of it is not in the source of the construct"
+        depth = _common_depth(chains)
+        fused = found.fused
+        if any(_learned(found.inputs[i]) for i in fused.constant):
+            return "a gradient may be needed that the operator does not give"
+        outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
+        frames = sorted(outputs, key=lambda frame: frame.line)
+        names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
+        if any(not n for n in names) or any(frame.line in self.lines for frame in frames):
+            return "its statement assigns something else, too"
+        arguments, kept = [], {}
+        for i in found.inputs:
+            text = _name(i, frames[0].variables)
+            if text is None:
+                line = self._line_of(i, frames[0], depth)
+                if line is None:
+                    return "a value that it needs has no name there"
+                text = f"kept_{line}"
+                kept[line] = f"{self.flat.lines[line - 1].strip()}; {text} = {self.flat.targets(line)[0]}"
+            arguments.append(text)
+        self.lines.update(kept)
+        keywords = fused.attributes if fused.keywords is None else fused.keywords
+        arguments += [f"{name}={value!r}" for name, value in keywords.items()]
+        call = f"fused.{fused.op}({', '.join(arguments)})"
+        if len(registry.signature(fused.op).outputs) == 1:
+            self.lines[frames[0].line] = f"{names[0]} = {call}"
+        else:
+            result = f"fused_{frames[0].line}"
+            for frame, name in zip(frames, names, strict=True):
+                self.lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
+            self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
+        self._inside |= {id(n) for n in found.inside}
+        return ""
+
+    def _target(self, line: int, node: Node) -> str:
+        """The name that a statement gives to a value; none if it gives others to values that are needed."""
+        names = self.flat.targets(line)
+        if len(names) > 1 and node.kind == "TupleGetItem":  # y, mean, rstd = layer_norm(x, gamma, beta)
+            index = node.inputs[1].value
+            others = [name for i, name in enumerate(names) if i != index]
+            return "" if index >= len(names) or self.flat.is_read(line, others) else names[index]
+        return names[0] if len(names) == 1 else ""
+
+    def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
+        """The line before, of the same call, whose statement gave a value a name that has another value since."""
+        chain = self.seen.places.get(id(node), ())
+        if len(chain) <= depth or chain[depth].function != frame.function:
+            return None
+        line = chain[depth].line
+        names = self.flat.targets(line)
+        if not self.flat.always_before(line, frame.line) or line in self.lines or len(names) != 1:
+            return None
+        later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
+        named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
+        return line if named else None
+
+    def removable(self) -> set[int]:
+        """Lines under which nothing ran but what is replaced, and further results of it that are unused."""
+        ran: dict[int, bool] = {}
+        users = self.seen.graph.users()
+        for node in self.seen.graph.nodes:
+            if node.kind == "TupleGetItem" and not users[id(node)] and id(node.inputs[0]) in self._inside:
+                continue
+            for frame in self.seen.places.get(id(node), ()):
+                ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
+        return {line for line, only in ran.items() if only}
+
+
+def _name(node: Node, variables: dict[str, Node]) -> str | None:
+    """How a value is called in a function with these variables."""
+    if node.kind == PARAMETER:
+        return f"self.{node.name}"
+    return next((name for name, value in variables.items() if value is node), None)
+
+
+def _learned(node: Node) -> bool:
+    """Whether a value is computed from parameters, or in a sub-cell, which may have some."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.kind in (PARAMETER, CALL):
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(node.inputs)
+    return False
+
+
+def _common_depth(chains: Sequence[Any]) -> int:
+    """How deep the innermost function lies that all of the chains of calls go through."""
+    depth = 0
+    while all(len(c) > depth + 1 for c in chains) and len({(c[depth].function, c[depth].line) for c in chains}) == 1:
+        depth += 1
+    return depth

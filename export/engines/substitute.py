@@ -1,0 +1,350 @@
+"""Putting fused operators into a network in place of what its own cells compute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn
+from ms_ascend_ops.export.engines import rewrite_engine
+from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, analyse
+from ms_ascend_ops.export.engines.generated import is_generated
+from ms_ascend_ops.export.graphs.modes import pynative, quiet
+from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
+from ms_ascend_ops.export.graphs.probe import dtype_name, settle, sub_cells
+from ms_ascend_ops.export.matching.find import check_level
+from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
+from ms_ascend_ops.export.reports.measure import Measured, measure
+from ms_ascend_ops.export.reports.report import Difference, Entry, Report
+
+__all__ = ["optimize"]
+
+ENGINES = ("cell", "rewrite")
+
+
+def optimize(
+    net: nn.Cell,
+    *,
+    verify: Sequence[Tensor] | Sequence[Sequence[Tensor]] | None = None,
+    gradients: bool = False,
+    tolerance: float | None = None,
+    level: str = "O2",
+    engines: Sequence[str] | None = None,
+    patterns: Sequence[Row] = PATTERNS,
+) -> Report:
+    """Replace, in place, what the cells of `net` compute and a fused operator computes as well.
+
+    A cell is judged by what it computes, not by its class or name. Each stays the object that it is, with its
+    parameters, and gets a class with another `construct`: checkpoints, optimizers and gradients go on as before. Graphs
+    that MindSpore has compiled in this process are dropped and compiled again on their next call, since they may hold
+    the old constructs.
+
+    Args:
+        net: the network.
+        verify: inputs of `net`. When given, it runs on them before and after, in evaluation mode, and the report says
+            how much the outputs differ; beyond the tolerance everything is put back. They also show what its blocks are
+            called with, so that larger ones are looked at. A network that is called in several ways, with and without
+            a cache, say, takes a list for each: `[[ids], [ids, cache]]`.
+        gradients: compare also the gradients of the parameters for those inputs.
+        tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
+            float16 and 1e-1 for bfloat16.
+        level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
+            operator in place of several layers, as residual add and norm.
+        engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
+            single statements of a construct with `mindspore.rewrite`; it takes seconds per class, and needs `verify`.
+            By default all that can be used: both with `verify`, "cell" without.
+        patterns: what to look for.
+
+    Returns:
+        A report that prints as a table; `report.restore()` undoes everything.
+
+    Raises:
+        TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is asked for without `verify`.
+        ValueError: `level` or `engines` names something that there is not.
+    """
+    if not isinstance(net, nn.Cell):
+        raise TypeError(f"optimize: net must be a mindspore.nn.Cell, got {type(net).__name__}")
+    if gradients and verify is None:
+        raise TypeError("optimize: gradients=True needs the inputs to compare them for (verify=inputs)")
+    check_level(level, "optimize")
+    engines = _engines(engines, verify is not None)
+    calls = _calls(verify)
+    before = None if calls is None else measure(net, calls, gradients)
+    observed = Observed() if calls is None else observe_calls(net, calls)
+
+    def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
+        report = Report(level=level)
+        walk = _Walk(rows, level, observed, engines, report)
+        with quiet():
+            if level != "O0":
+                with pynative():
+                    walk.visit(net, "")
+            if report.undo:
+                report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
+                ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
+                if before is not None:
+                    return report, _prove(net, calls or (), gradients, tolerance, before, report, walk)
+            return report, set()
+
+    report, blocking = attempt(patterns)
+    if not blocking:
+        return report
+    left = [replace(e, replaced=False, text=_BLOCKED) for e in report.entries if e.replaced and e.pattern in blocking]
+    report, _ = attempt([row for row in patterns if row.name not in blocking])
+    report.entries.extend(left)
+    return report
+
+
+_BLOCKED = "a gradient goes through its mask, and the operator gives none"
+
+
+def _engines(asked: Sequence[str] | None, verify: bool) -> Sequence[str]:
+    if asked is None:
+        return ENGINES if verify else ("cell",)
+    for engine in asked:
+        if engine not in ENGINES:
+            raise ValueError(f"optimize: engines must be of {', '.join(ENGINES)}, got {engine!r}")
+    if "rewrite" in asked and not verify:
+        raise TypeError("optimize: the engine 'rewrite' needs inputs to prove its changes with (verify=inputs)")
+    return asked
+
+
+def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
+    """The inputs of each call."""
+    if verify is None:
+        return None
+    if not isinstance(verify, (list, tuple)):
+        raise TypeError(f"optimize: verify must be a list of the inputs of net, got {_kind(verify)}")
+    if not verify:
+        raise ValueError("optimize: verify must be a list of the inputs of net, got an empty one")
+    return list(verify) if all(isinstance(call, (list, tuple)) for call in verify) else [verify]
+
+
+def _kind(value: Any) -> str:
+    """A value as an error names it, without its content."""
+    if isinstance(value, Tensor):
+        return f"a Tensor of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _prove(
+    net: nn.Cell,
+    calls: Sequence[Sequence[Tensor]],
+    gradients: bool,
+    tolerance: float | None,
+    before: Measured,
+    report: Report,
+    walk: _Walk,
+) -> set[str]:
+    """Measure what has changed, and put everything back if that is too much.
+
+    Returns:
+        Names of the patterns in whose operators a gradient ended that the network needs, if this is why.
+    """
+    try:
+        after = measure(net, calls, gradients)
+    except Exception as error:
+        report.roll_back(f"the network fails with the fused operators: {error}")
+        return set()
+    report.outputs, report.gradients = before.difference(after)
+    limit = before.tolerance if tolerance is None else tolerance
+    if not report.outputs.relative <= limit:
+        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {limit:g}")
+        return set()
+    # The network may be trained later, even if no gradients were asked for.
+    found = report.gradients or (_gradients(net, calls, walk) if walk.blind else None)
+    if found is not None and not found.relative <= limit:
+        report.roll_back(f"the gradients differ by {found.relative:.2e}, more than {limit:g}")
+        return walk.blind
+    return set()
+
+
+def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> Difference | None:
+    """How far the gradients are from those of the stock constructs; None where they cannot be computed."""
+    if not net.trainable_params():
+        return None
+    try:
+        after = measure(net, calls, gradients=True)
+        with walk.stock():
+            return measure(net, calls, gradients=True).difference(after)[1]
+    except Exception:  # a network that is for inference only, or operators without a gradient on this machine
+        settle()
+        return None
+
+
+class _Walk:
+    """Goes through the tree of cells and exchanges what can be. Cells that are made alike are judged once."""
+
+    def __init__(
+        self, patterns: Sequence[Row], level: str, observed: Observed, engines: Sequence[str], report: Report
+    ) -> None:
+        self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
+        self.engines = engines
+        self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
+        self._swaps: list[tuple[nn.Cell, type, type]] = []
+        self._known: dict[Any, _Found] = {}
+        self._places: dict[int, str] = {}
+        self._contained: set[str] = set()
+
+    @contextmanager
+    def stock(self) -> Iterator[None]:
+        """The network with the classes that it had, within the block."""
+        self._give_classes(stock=True)
+        try:
+            yield
+        finally:
+            self._give_classes(stock=False)
+
+    def _give_classes(self, *, stock: bool) -> None:
+        for cell, before, after in self._swaps:
+            object.__setattr__(cell, "__class__", before if stock else after)
+        ms.ms_memory_recycle()
+
+    def visit(self, cell: nn.Cell, place: str) -> None:
+        if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
+            if id(cell) in self._places:  # a cell that is used in two places
+                known = [e for e in self.report.entries if e.place == self._places[id(cell)]]
+                self.report.entries.extend(Entry(place, e.pattern, e.engine, e.replaced, e.text) for e in known)
+            return
+        if id(cell) in self._places:
+            return
+        self._places[id(cell)] = place
+        self._contained |= {f"{place}.{name}" if place else name for name in self._exchange(cell, place)}
+        for name, child in sub_cells(cell).items():
+            path = f"{place}.{name}" if place else name
+            if path not in self._contained:  # in a fused operator, as an activation may be, or a norm
+                self.visit(child, path)
+
+    def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
+        """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
+        kinds = self.observed.kinds(cell)
+        key = _likeness(cell), repr(kinds)
+        if key not in self._known:
+            self._known[key] = self._search(cell, kinds)
+        return self._give(cell, place or "the network", self._known[key])
+
+    def _search(self, cell: nn.Cell, kinds: Sequence[Any]) -> _Found:
+        """Ask the engines about a cell: for each choice of optional inputs with which it was called."""
+        found = _Found()
+        flat: Any = None
+        subject = Subject(cell, self.patterns, self.level, self.observed.returns)
+        for calls in kinds or [[]]:
+            analysis, engine = analyse(subject, calls), "cell"
+            if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
+                flat = flat or rewrite_engine.flat_source(cell)
+                engine = "rewrite"
+                changed = flat
+                if not isinstance(flat, str):
+                    changed = rewrite_engine.rewrite(subject, flat, calls)
+                # Where the second engine cannot even look, its reason stands besides that of the first.
+                analysis = (
+                    Analysis(left=[(name, f"{text}; {changed}") for name, text in analysis.left])
+                    if isinstance(changed, str)
+                    else changed
+                )
+            if engine in self.engines:
+                found.analyses.append((engine, analysis))
+        # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
+        for _, analysis in found.analyses:
+            if analysis.swap is not None:
+                found.kind = analysis.swap.make(found.kind or type(cell))
+        return found
+
+    def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
+        """Give a cell the class that was made for it, and enter in the report what that changes."""
+        obstacle = _obstacle(cell) if found.kind else ""
+        self.report.entries.extend(found.entries(name, obstacle))
+        if found.kind is None or obstacle:
+            return set()
+        stock = type(cell)
+        object.__setattr__(cell, "__class__", found.kind)
+        self.report.undo.append(_class_setter(cell, stock))
+        self._swaps.append((cell, stock, found.kind))
+        for _, analysis in found.analyses:
+            if analysis.swap is not None:
+                self.report.add_graph(name, analysis.graph, analysis.swap.found)
+                self.blind |= {item.row.name for item in analysis.swap.found if item.fused.constant}
+        return found.contained()
+
+
+@dataclass
+class _Found:
+    """What the engines say about cells that are alike: one analysis for each choice of optional inputs."""
+
+    kind: type | None = None
+    analyses: list[tuple[str, Analysis]] = field(default_factory=list)
+
+    def entries(self, name: str, obstacle: str) -> list[Entry]:
+        """The lines of the report for one such cell. What is there for every choice of inputs is one line."""
+        lines: Counter[Entry] = Counter()
+        for engine, analysis in self.analyses:
+            own: Counter[Entry] = Counter(
+                {Entry(name, pattern, engine, False, text): 1 for pattern, text in analysis.left}
+            )
+            if analysis.swap is not None:
+                for item in analysis.swap.found:
+                    notes = [*([item.fused.note] if item.fused.note else []), *analysis.swap.notes]
+                    text = obstacle or "; ".join(notes)
+                    own[Entry(name, item.row.name, engine, not obstacle, text)] += 1
+            lines |= own
+        return sorted(lines.elements(), key=lambda entry: not entry.replaced)
+
+    def contained(self) -> set[str]:
+        """The sub-cells that are part of a fused operator, whatever the inputs."""
+        inside = [
+            {n.origin.name for item in a.swap.found for n in item.inside if n.origin is not None} if a.swap else set()
+            for _, a in self.analyses
+        ]
+        return set.intersection(*inside) if inside else set()
+
+
+def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
+    return lambda: object.__setattr__(cell, "__class__", kind)
+
+
+_INTERNAL = frozenset(nn.Cell().__dict__)
+
+
+def _likeness(cell: nn.Cell) -> Any:
+    """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
+    own: list[Any] = []
+    for name, value in cell.__dict__.items():
+        if name in _INTERNAL:
+            continue
+        if isinstance(value, (int, float, str, bool, type(None))):
+            own.append((name, type(value).__name__, value))
+        elif isinstance(value, dict) and all(isinstance(v, (int, float, str, bool)) for v in value.values()):
+            own.append((name, "dict", tuple(sorted(value.items()))))
+        elif isinstance(value, ms.ops.Primitive):
+            own.append((name, type(value).__name__, str(value)))
+        elif isinstance(value, (nn.Cell, Parameter)):
+            continue
+        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
+            own.append((name, "sequence", tuple(value)))
+        elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):
+            own.append((name, "cells", len(value)))
+        else:
+            own.append((name, "object", id(value)))
+    parameters = [(n, p.shape, dtype_name(p.dtype)) for n, p in cell._params.items() if p is not None]
+    children = [(n, _likeness(c)) for n, c in sub_cells(cell).items()]
+    return type(cell), tuple(own), tuple(parameters), tuple(children)
+
+
+def _obstacle(cell: nn.Cell) -> str:
+    """Why a cell that computes a pattern must stay all the same."""
+    hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
+    inside = [c for c in sub_cells(cell).values() if not list(c.get_parameters())]
+    if any(getattr(c, name) for c in (cell, *inside) for name in hooks):
+        return "a hook is registered on it"
+    if cell._shard_fn or cell._in_strategy or cell._out_strategy:
+        return "it has a parallel strategy"
+    flags = getattr(cell, "_func_graph_flags", None) or {}
+    if "output_recompute" in flags:  # on a cell around it, it does no harm
+        return "recompute is set on it"
+    if cell.mixed_precision_type or any(flags.get(name) for name in ("fp16", "bf16", "fp32")):
+        return "it casts its inputs (to_float or automatic mixed precision)"
+    return ""

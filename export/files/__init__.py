@@ -1,0 +1,1 @@
+"""MindIR files and bundles: writing, checking, loading, another target."""

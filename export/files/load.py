@@ -1,0 +1,130 @@
+"""Running a MindIR, or a bundle of one, wherever this package is installed.
+
+A file is input from outside. What it may run is decided here, before MindSpore sees it; the file stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+from mindspore.train.mind_ir_pb2 import ModelProto
+from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, unpack
+from ms_ascend_ops.export.files.model import DTYPES, parameter_files, read_model
+from ms_ascend_ops.export.files.retarget import retarget
+
+__all__ = ["InputSpec", "MindIRNetwork", "load"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of a loaded network. A dimension of -1 takes any size."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __str__(self) -> str:
+        sizes = ", ".join("any" if size < 0 else str(size) for size in self.shape)
+        return f"{self.name}: {str(self.dtype).lower()} ({sizes})"
+
+
+class MindIRNetwork:
+    """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`."""
+
+    def __init__(self, graph: Any, inputs: tuple[InputSpec, ...]) -> None:
+        self.inputs = inputs
+        self._cell = nn.GraphCell(graph)
+        if any(size < 0 for spec in inputs for size in spec.shape):
+            # Without this MindSpore compiles the graph anew for every shape that it meets.
+            self._cell.set_inputs(
+                *(Tensor(shape=[None if s < 0 else s for s in i.shape], dtype=i.dtype) for i in inputs)
+            )
+
+    def __call__(self, *values: Tensor | np.ndarray[Any, Any]) -> Any:
+        if len(values) != len(self.inputs):
+            known = "; ".join(map(str, self.inputs))
+            raise TypeError(f"MindIRNetwork: it takes {len(self.inputs)} inputs ({known}), got {len(values)}")
+        return self._cell(*(_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)))
+
+
+def load(path: str | os.PathLike[str]) -> MindIRNetwork:
+    """Load a MindIR file or a bundle, with the kernels of this installation wherever the file was written.
+
+    Fused operators get the form of this machine's `device_target`: a MindIR that was exported on a CPU runs on an
+    Ascend NPU, and back.
+
+    Args:
+        path: a file that `export_mindir`, `bundle` or `mindspore.export` wrote. It is not changed.
+
+    Returns:
+        A callable network.
+
+    Raises:
+        TypeError: `path` is neither a str nor a path.
+        FileNotFoundError: there is no such file, or the parameters beside it are missing.
+        ValueError: it is no MindIR and no bundle, it is cut short or was changed, or it names a library other than this
+            package's, an operator that this package does not have in this version, or a primitive that runs code.
+        RuntimeError: the kernel library of this installation is missing or has another version, or the file is for
+            another chip or a later MindSpore.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"load: path must be a str or a path, got {type(path).__name__}")
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"load: there is no file {source}")
+    with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-") as folder:
+        label = str(source)
+        if is_bundle(source):
+            source = unpack(source, Path(folder, "bundle"))
+        model = read_model(source, "load", label)
+        check_mindspore(model.model_version, label)
+        retarget(model, label)
+        inputs = tuple(_input_spec(value, label) for value in model.graph.input)
+        _link_parameters(model, source, Path(folder), label)
+        file = Path(folder, "model.mindir")
+        file.write_bytes(model.SerializeToString())
+        try:
+            graph = ms.load(str(file))
+        except RuntimeError as error:
+            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise ValueError(f"load: MindSpore cannot read {label} ({reason})") from error
+        return MindIRNetwork(graph, inputs)
+
+
+def _input_spec(value: Any, label: str) -> InputSpec:
+    tensor = value.tensor[0] if len(value.tensor) == 1 else None
+    name = value.name.rpartition(":")[2]
+    dtype = None if tensor is None else DTYPES.get(tensor.data_type)
+    if tensor is None or dtype is None:
+        raise ValueError(f"load: {label}: input {name} is not one tensor of real numbers, which is not supported")
+    return InputSpec(name, tuple(tensor.dims), dtype)
+
+
+def _checked_input(value: Tensor | np.ndarray[Any, Any], spec: InputSpec) -> Tensor:
+    tensor = Tensor(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"MindIRNetwork: {spec.name} must be a Tensor or a NumPy array, got {type(value).__name__}")
+    if tensor.dtype != spec.dtype:
+        raise TypeError(f"MindIRNetwork: input must be {spec}, got {str(tensor.dtype).lower()}")
+    sizes = list(zip(spec.shape, tensor.shape, strict=False))
+    if len(tensor.shape) != len(spec.shape) or any(size not in (-1, got) for size, got in sizes):
+        raise ValueError(f"MindIRNetwork: input must be {spec}, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _link_parameters(model: ModelProto, source: Path, folder: Path, label: str) -> None:
+    """Make parameters in files of their own reachable from `folder`. MindSpore refuses a symbolic link."""
+    for location, file in parameter_files(model, source, "load", label).items():
+        (folder / location).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file, folder / location)
+        except OSError:  # another file system
+            shutil.copyfile(file, folder / location)

@@ -1,0 +1,471 @@
+"""The graphs of a MindIR file as `Graph`, and fused operators put into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from mindspore.train.mind_ir_pb2 import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    PrimitiveProto,
+    TensorProto,
+)
+from ms_ascend_ops.export.files.model import graphs
+from ms_ascend_ops.export.files.retarget import read_fused, write_fused
+from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.graphs.writes import Writes
+from ms_ascend_ops.export.matching.find import Found, Place
+from ms_ascend_ops.export.passes.packing import PACKED_OPS, Packed
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.custom import FusedPrimitive
+from ms_ascend_ops.inference import infer_shapes, infer_types
+
+__all__ = ["MindIRGraph", "graphs_of", "name_of"]
+
+_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
+_NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
+_NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+
+# How many nodes around a place are looked at for the name of its layer.
+_NEAR = 300
+
+# Nodes that keep their inputs alive though their output is unused.
+_SIDE_EFFECTS = frozenset({"UpdateState", "Assign", "AssignAdd", "AssignSub", "Print"})
+
+
+def _dtype(data_type: int) -> str:
+    name = TensorProto.DataType.Name(data_type)
+    return str(_DTYPES.get(name, name.lower()))
+
+
+def _decode(attribute: AttributeProto) -> Any:
+    """A constant or an attribute as a Python object; None for what is no data."""
+    kind = AttributeProto.AttributeType.Name(attribute.type)
+    if kind in ("TUPLE", "LIST"):
+        return tuple(_decode(value) for value in attribute.values)
+    if kind == "TENSORS" and len(attribute.tensors) == 1:
+        tensor = attribute.tensors[0]
+        dtype = _NUMPY.get(TensorProto.DataType.Name(tensor.data_type))
+        if dtype is None or len(tensor.raw_data) != prod(tensor.dims) * np.dtype(dtype).itemsize:
+            return None
+        return np.frombuffer(tensor.raw_data, dtype).reshape(tuple(tensor.dims))
+    if kind in ("FLOAT", "DOUBLE"):  # inside a tuple, a number stands in a list of one
+        return next(iter([*attribute.floats, *attribute.doubles]), attribute.f if kind == "FLOAT" else attribute.d)
+    if kind == "BOOL" or kind.startswith(("INT", "UINT")):
+        value = attribute.ints[0] if attribute.ints else attribute.i
+        return bool(value) if kind == "BOOL" else int(value)
+    return attribute.s.decode(errors="replace") if kind == "STRING" else None
+
+
+def _constant(proto: NodeProto) -> Node:
+    """A Constant of the file as a node."""
+    value = _decode(proto.attribute[0]) if proto.attribute else None
+    made = Node(CONSTANT, (), proto.output[0], value=value, origin=proto)
+    if isinstance(value, np.ndarray):
+        made.shape, made.dtype = value.shape, str(value.dtype)
+    return made
+
+
+def _table(parameter: TensorProto) -> Any:
+    """The values of a parameter that may be a table of angles: it has rows of a few hundred numbers."""
+    dims = tuple(parameter.dims)
+    if (
+        not 2 <= len(dims) <= 4
+        or dims[-1] > 512
+        or parameter.data_type != TensorProto.FLOAT
+        or parameter.ByteSize() > 2**24
+    ):
+        return None
+    values = np.frombuffer(parameter.raw_data, np.float32)
+    return values.reshape(dims) if values.size == prod(dims) else None
+
+
+def _described(proto: NodeProto) -> tuple[tuple[int, ...] | None, str]:
+    """Shape and dtype of a node with one output, as MindSpore has inferred them."""
+    for attribute in proto.attribute:
+        if attribute.name == "shape" and len(attribute.tensors) == 1:
+            dims = tuple(attribute.tensors[0].dims)
+            return (None if -2 in dims else dims), _dtype(attribute.tensors[0].data_type)
+    return None, ""
+
+
+def _attributes(primitive: PrimitiveProto) -> dict[str, Any]:
+    """The attributes of a primitive. An operator of this package has its name and its own; others have no such name."""
+    if primitive.op_type != "Custom":
+        return {attribute.name: _decode(attribute) for attribute in primitive.attribute}
+    try:
+        signature, attributes = read_fused(primitive)
+    except ValueError:
+        return {}
+    return {"reg_op_name": signature.entry, **attributes}
+
+
+def _layer(parameter: Node) -> str:
+    return str(parameter.name.rpartition(".")[0] or parameter.name)
+
+
+def name_of(node: Node) -> str:
+    """What a value is called in the file."""
+    return str(node.origin.output[0] if isinstance(node.origin, NodeProto) else node.origin or node.name)
+
+
+def graphs_of(model: ModelProto) -> list[MindIRGraph]:
+    """The main graph and those that it calls, each for itself: what one uses of another is an input to it."""
+    file = _File(model)
+    outside = {n.output[0]: _constant(n) for proto in graphs(model) for n in proto.node if n.op_type == "Constant"}
+    made = []
+    for proto in graphs(model):
+        made.append(MindIRGraph(proto, file, outside))
+        outside.update(
+            {name: Node(INPUT, (), name, n.shape, n.dtype) for name, n in made[-1].nodes.items() if n.kind != CONSTANT}
+        )
+    return made
+
+
+def _uses(node: NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and the function that it calls where that is a value."""
+    return [*node.input, node.op_type.removeprefix("REF::")] if node.op_type.startswith("REF::") else list(node.input)
+
+
+def _used_by_several(protos: Iterable[GraphProto]) -> set[str]:
+    """Values that another graph than their own uses: of those there is one user more than their graph shows."""
+    outside = set()
+    for proto in protos:
+        own = _own(proto)
+        outside |= {name for node in proto.node for name in _uses(node) if name not in own}
+    return outside
+
+
+def _own(proto: GraphProto) -> set[str]:
+    """The values of a graph."""
+    return {node.output[0] for node in proto.node} | {i.name for i in proto.input} | {p.name for p in proto.parameter}
+
+
+class _File:
+    """What the graphs of a MindIR have in common."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.primitives = {p.name: p for p in model.primitives}
+        self.attributes = {p.name: _attributes(p) for p in model.primitives}
+        self.shared = _used_by_several(graphs(model))
+        self.writes = Writes(model)
+        self.names = {name for proto in graphs(model) for name in _own(proto)}
+
+
+class MindIRGraph:
+    """One graph of a MindIR, and what is needed to change it."""
+
+    def __init__(self, proto: GraphProto, file: _File, outside: Mapping[str, Node]) -> None:
+        self.proto, self.model, self._file = proto, file.model, file
+        self._fused: dict[tuple[Any, ...], str] = {}
+        self._flags: dict[bool, NodeProto] = {}
+        nodes: dict[str, Node] = {}
+        self.nodes = nodes
+
+        def known(name: str) -> Node:
+            return nodes.setdefault(name, outside.get(name) or Node(INPUT, name=name))
+
+        for value in proto.input:
+            tensor = value.tensor[0] if len(value.tensor) == 1 else None
+            shape = tuple(tensor.dims) if tensor is not None else None
+            shape = None if shape is None or -2 in shape else shape
+            nodes[value.name] = Node(INPUT, (), value.name, shape, _dtype(tensor.data_type) if tensor else "")
+        for parameter in proto.parameter:
+            name = parameter.ref_key or parameter.name.rpartition(":")[2]
+            nodes[parameter.name] = Node(
+                PARAMETER,
+                (),
+                name,
+                tuple(parameter.dims),
+                _dtype(parameter.data_type),
+                value=_table(parameter),
+                origin=parameter.name,
+            )
+        order = []
+        for node in proto.node:
+            name = node.output[0]
+            if node.op_type == "Constant":
+                made = outside[name]
+            else:
+                reference = node.op_type.removeprefix("REF::")
+                primitive = file.primitives.get(reference)
+                shape, dtype = _described(node)
+                kind = primitive.op_type if primitive else node.op_type
+                called = [reference] if reference in nodes else []
+                inputs = tuple(known(i) for i in [*node.input, *called])
+                attributes = file.attributes.get(reference, {})
+                made = Node(kind, inputs, name, shape, dtype, attributes=attributes, origin=node)
+            nodes[name] = made
+            order.append(made)
+        outputs = [known(o.name) for o in proto.output] + [nodes[name] for name in file.shared if name in nodes]
+        self.graph = Graph(order, outputs)
+
+    @property
+    def name(self) -> str:
+        """The name of the graph without the numbers that MindSpore puts around it."""
+        return str(self.proto.name).strip("_0123456789").removesuffix("_construct") or str(self.proto.name)
+
+    def may_be_written(self, node: Node) -> bool:
+        """Whether the output of a node may be written while the graph runs (writes.py): its readers stay then."""
+        return name_of(node) in self._file.writes
+
+    def unused(self, name: str) -> str:
+        """A name that no value of the file has, from now on taken."""
+        while name in self._file.names:
+            name += "_"
+        self._file.names.add(name)
+        return name
+
+    def flag(self, value: bool) -> NodeProto:
+        """A constant True or False."""
+        made = self._flags.get(value)
+        if made is None:
+            name = self.unused(f"{self.proto.name}:{value}")
+            made = self._flags[value] = NodeProto(op_type="Constant", name=name, output=[name])
+            made.attribute.add(name="value", type=AttributeProto.BOOL, i=int(value))
+        return made
+
+    def place_of(self, found: Found | Place) -> str:
+        """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
+        if isinstance(found, Found):
+            for node in found.inputs:
+                while node.kind in ("Load", "Cast", "Reshape") and node.inputs:
+                    node = node.inputs[0]  # noqa: PLW2901
+                if node.kind == PARAMETER and len(node.shape or ()) <= 1:
+                    return _layer(node)
+        stack: list[Node] = [found.root]
+        seen: set[int] = set()
+        while stack and len(seen) < _NEAR:  # level by level: what is nearest comes first
+            node = stack.pop(0)
+            if id(node) in seen or node.kind == "UpdateState":
+                continue
+            seen.add(id(node))
+            if node.kind == PARAMETER:
+                return f"after {_layer(node)}"
+            # Of a layer, its weights come before what it is computed from.
+            loaded = [i.inputs[0] if i.kind == "Load" else i for i in node.inputs]
+            stack = [*(i for i in loaded if i.kind == PARAMETER), *stack, *node.inputs]
+        return str(found.root.name.rpartition("_construct_")[2] or found.root.name)
+
+    def replace(self, found: Iterable[Found], packed: Mapping[int, Packed] | None = None) -> None:
+        """Put the fused operators in, and eliminate dead nodes."""
+        made: list[NodeProto] = []
+        for number, item in enumerate(found):
+            join = (packed or {}).get(id(item))
+            made += self._packed_nodes(item, join, number) if join else self._nodes_for(item, number)
+        self.put(made)
+
+    def redirect(self, instead: Mapping[int, Node]) -> None:
+        """Let those that use a node, given by its id, use another one, and eliminate dead nodes."""
+        if not instead:
+            return
+        last: dict[int, Node] = {}  # what is used instead may not be used itself
+        for node in self.graph.nodes:
+            inputs = tuple(last.get(id(taken), taken) for taken in node.inputs)
+            for place, now in enumerate(inputs):
+                if now is not node.inputs[place]:
+                    self._use(node.origin, place, now)
+            node.inputs = inputs
+            if id(node) in instead:
+                now = instead[id(node)]
+                last[id(node)] = last.get(id(now), now)
+        self.put([])
+
+    @staticmethod
+    def _use(proto: NodeProto, place: int, value: Node) -> None:
+        """Let a node take another value; behind its inputs is the function that it calls."""
+        if place < len(proto.input):
+            proto.input[place] = name_of(value)
+        else:
+            proto.op_type = f"REF::{name_of(value)}"
+
+    def put(self, made: Iterable[NodeProto]) -> None:
+        """Put nodes in, each in the place of the one that had its output, and eliminate dead nodes."""
+        protos = {node.output[0]: node for node in self.proto.node}
+        protos |= {node.output[0]: node for node in made}
+        ordered = self._ordered(protos)
+        del self.proto.node[:]
+        self.proto.node.extend(ordered)
+
+    def _nodes_for(self, found: Found, number: int) -> list[NodeProto]:
+        fused = found.fused
+        shapes, dtypes = [e.shape for e in fused.inputs if e.shape is not None], [e.dtype for e in fused.inputs]
+        described = self.described(fused.op, fused.attributes, shapes, dtypes)
+        inputs = [name_of(i) for i in found.inputs]
+        return self.operator(fused.op, fused.attributes, inputs, described, found.outputs, found.root.origin, number)
+
+    def operator(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[str],
+        described: Sequence[TensorProto],
+        outputs: Mapping[int, Node],
+        like: NodeProto,
+        number: int,
+    ) -> list[NodeProto]:
+        """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
+        name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
+        made = NodeProto(
+            op_type=f"REF::{self._primitive(op, registry.signature(op).check_attributes(attributes))}",
+            input=inputs,
+            output=[name],
+            name=name,
+            domain=f"{like.domain.rpartition('/')[0]}/Custom-{op}{number}",
+            node_attr=like.node_attr,
+        )
+        shape = made.attribute.add(name="shape")
+        if len(described) == 1:
+            shape.type = AttributeProto.TENSORS
+            shape.tensors.append(described[0])
+            return [made]
+        shape.type = AttributeProto.TUPLE
+        shape.seq_info.is_dyn_len = False
+        for tensor in described:
+            shape.values.add(type=AttributeProto.TENSORS).tensors.append(tensor)
+        return [made, *self.items(made, outputs)]
+
+    def _packed_nodes(self, found: Found, join: Packed, number: int) -> list[NodeProto]:
+        """The operator right behind the joined product, and then the reshape that each of the two had."""
+        op, attributes = PACKED_OPS[found.fused.op]
+        attributes = registry.signature(op).check_attributes({**attributes, **found.fused.attributes})
+        root, product = found.root.origin, join.product
+        name = self.unused(f"{self.proto.name}:{op}_{number}") if join.reshape else root.output[0]
+        made = NodeProto(
+            op_type=f"REF::{self._primitive(op, attributes)}",
+            input=[product.origin.output[0]],
+            output=[name],
+            name=name,
+            domain=f"{root.domain.rpartition('/')[0]}/Custom-{op}{number}",
+            node_attr=root.node_attr,
+        )
+        described = made.attribute.add(name="shape", type=AttributeProto.TENSORS)
+        described.tensors.append(TensorProto(dims=product.shape, data_type=_NAMES[product.dtype]))
+        if join.reshape is None:
+            return [made]
+        reshape = NodeProto()
+        reshape.CopyFrom(join.reshape.origin)
+        reshape.input[0] = name
+        reshape.output[0] = reshape.name = root.output[0]
+        return [made, reshape]
+
+    def items(self, tuple_node: NodeProto, values: Mapping[int, Node]) -> Iterable[NodeProto]:
+        """TupleGetItem nodes under the names of the values that they replace."""
+        getter = self.by_type("TupleGetItem")
+        for index, value in values.items():
+            position = NodeProto(op_type="Constant", name=self.unused(f"{tuple_node.name}_index_{index}"))
+            position.output.append(position.name)
+            position.attribute.add(name="value", i=index, type=AttributeProto.INT64)
+            yield position
+            old = value.origin
+            item = NodeProto(
+                op_type=f"REF::{getter}",
+                input=[tuple_node.output[0], position.name],
+                output=old.output,
+                name=old.name,
+                domain=f"{old.domain.rpartition('/')[0]}/TupleGetItem-{old.name}",
+                node_attr=old.node_attr,
+            )
+            item.attribute.extend(a for a in old.attribute if a.name == "shape")
+            yield item
+
+    def depend(self, value: Node, kept: Node, others: Iterable[Node]) -> list[NodeProto]:
+        """Nodes that give `kept` the name of `value`, after `others` have been computed."""
+        old = value.origin
+        name = self.unused(f"{old.output[0]}_after")
+        after = NodeProto(
+            op_type=f"REF::{self.by_type('MakeTuple')}",
+            input=[name_of(i) for i in [kept, *others]],
+            output=[name],
+            name=name,
+            domain=old.domain,
+        )
+        made = NodeProto(
+            op_type=f"REF::{self.by_type('Depend')}",
+            input=[name_of(kept), after.output[0]],
+            output=old.output,
+            name=old.name,
+            domain=old.domain,
+            node_attr=old.node_attr,
+        )
+        made.attribute.extend(a for a in old.attribute if a.name == "shape")
+        return [after, made]
+
+    @staticmethod
+    def described(
+        op: str, attributes: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+    ) -> list[TensorProto]:
+        """What an operator gives for inputs of these shapes and dtypes.
+
+        Raises:
+            TypeError: it has no kernel for the dtypes.
+            ValueError: it does not take the shapes.
+        """
+        signature = registry.signature(op)
+        sizes = infer_shapes(signature, shapes, signature.check_attributes(attributes))
+        names = infer_types(signature, dtypes)
+        return [TensorProto(dims=s, data_type=_NAMES[n]) for s, n in zip(sizes, names, strict=True)]
+
+    def _primitive(self, op: str, attributes: Mapping[str, Any]) -> str:
+        """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export."""
+        key = (op, *attributes.items())
+        if key not in self._fused:
+            signature = registry.signature(op)
+            live = FusedPrimitive(signature, dict(attributes), None)
+            primitive = self.model.primitives.add(
+                name=f"Custom:{op}:{len(self.model.primitives)}", op_type="Custom", prim_type=1, instance_name=""
+            )
+            write_fused(primitive, live)
+            self._fused[key] = primitive.name
+        return self._fused[key]
+
+    def by_type(self, op_type: str, *, function: bool = False) -> str:
+        """The name of a primitive without attributes. `function`: its arguments are all inputs, as MindSpore has it."""
+        kind = PrimitiveProto.PRIMITIVE_FUNCTION if function else PrimitiveProto.PRIMITIVE
+        for primitive in self.model.primitives:
+            if primitive.op_type == op_type and primitive.prim_type == kind and not primitive.attribute:
+                return str(primitive.name)
+        name = f"{op_type}:{len(self.model.primitives)}"
+        self.model.primitives.add(name=name, op_type=op_type, prim_type=kind, instance_name="")
+        return name
+
+    def _ordered(self, protos: Mapping[str, NodeProto]) -> list[NodeProto]:
+        """The nodes that are needed, each after its inputs, otherwise in the order in which they were."""
+        kinds = {p.name: p.op_type for p in self.model.primitives}
+        roots = [o.name for o in self.proto.output] + sorted(self._file.shared & set(protos))
+        roots += [n for n, p in protos.items() if kinds.get(p.op_type.removeprefix("REF::"), "") in _SIDE_EFFECTS]
+        done: dict[str, NodeProto] = {}
+        begun: set[str] = set()
+        needed = _reachable(roots, protos)
+        for start in protos:
+            stack = [start] if start in needed else []
+            while stack:
+                name = stack[-1]
+                missing = [i for i in _uses(protos[name]) if i in protos and i not in done] if name not in done else []
+                if missing and name in begun:
+                    raise ValueError(f"optimize_mindir: in the graph {self.proto.name} {name} needs itself")
+                if missing:
+                    begun.add(name)
+                    stack.extend(missing)
+                    continue
+                stack.pop()
+                done.setdefault(name, protos[name])
+        return list(done.values())
+
+
+def _reachable(roots: Iterable[str], protos: Mapping[str, NodeProto]) -> set[str]:
+    seen: set[str] = set()
+    stack = [name for name in roots if name in protos]
+    while stack:
+        name = stack.pop()
+        if name not in seen:
+            seen.add(name)
+            stack.extend(i for i in _uses(protos[name]) if i in protos)
+    return seen

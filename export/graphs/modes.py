@@ -1,0 +1,91 @@
+"""Context managers over MindSpore's modes and its log."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import mindspore as ms
+from mindspore import log, nn
+
+__all__ = ["evaluating", "pynative", "quiet"]
+
+_FATAL = 3  # the level of glog above ERROR
+
+
+@contextmanager
+def evaluating(net: nn.Cell) -> Iterator[None]:
+    """Evaluation mode within the block, in which dropout does nothing; then each cell's own mode again."""
+    state = [(cell, cell.training, cell._phase) for _, cell in net.cells_and_names()]
+    net.set_train(False)
+    try:
+        yield
+    finally:
+        for cell, training, phase in state:
+            cell.add_flags(training=training)
+            cell._phase = phase
+
+
+@contextmanager
+def pynative() -> Iterator[None]:
+    """Run operators one by one within the block, whatever mode the user has set."""
+    mode = ms.get_context("mode")
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        yield
+    finally:
+        ms.set_context(mode=mode)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """MindSpore logs nothing within the block: for trials whose failure is an answer, and the caller's to report.
+
+    The level is that of the process, so MindSpore is also quiet in other threads. What is written by anybody else is
+    not touched.
+    """
+    _QUIET.enter()
+    try:
+        yield
+    finally:
+        _QUIET.leave()
+
+
+class _Quiet:
+    """The levels of MindSpore's two logs, kept while at least one thread wants them quiet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._before = (0, logging.NOTSET)
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._count == 0:
+                level, logger = _glog_level(), log._get_logger()
+                self._before = level.value, logger.level
+                level.value = max(level.value, _FATAL)
+                logger.setLevel(logging.CRITICAL)
+            self._count += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                _glog_level().value = self._before[0]
+                log._get_logger().setLevel(self._before[1])
+
+
+_QUIET = _Quiet()
+
+
+@cache
+def _glog_level() -> ctypes.c_int32:
+    """`FLAGS_minloglevel` of the glog that MindSpore's C++ part logs with, which it reads at every message."""
+    library = ctypes.CDLL(str(Path(ms.__file__).parent / "lib" / "libglog.so.2"))
+    return ctypes.c_int32.in_dll(library, "_ZN3fLI17FLAGS_minloglevelE")

@@ -1,0 +1,167 @@
+"""Looking for the patterns of the table in a graph.
+
+What is found, and what of it may be replaced, is decided here for all engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.matching.expressions import Expr, Expressions
+from ms_ascend_ops.export.matching.match import matches, roots
+from ms_ascend_ops.export.matching.patterns import LEVELS, Fused, Match, Row, Skip
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.inference import infer_shapes, infer_types
+
+__all__ = ["Found", "Place", "check_level", "find"]
+
+
+@dataclass(eq=False)
+class Found:
+    """A place for a fused operator. `inputs` are the nodes to feed it, `outputs` those that its outputs replace."""
+
+    row: Row
+    fused: Fused
+    root: Node
+    inputs: tuple[Node, ...]
+    outputs: dict[int, Node]
+    inside: list[Node] = field(repr=False)
+
+
+@dataclass(eq=False)
+class Place:
+    """A place that was recognised and must stay."""
+
+    row: Row
+    root: Node
+    reason: str
+
+
+def check_level(level: str, caller: str) -> str:
+    """The level, if it is one."""
+    if level not in LEVELS:
+        raise ValueError(f"{caller}: level must be one of {', '.join(LEVELS)}, got {level!r}")
+    return level
+
+
+def find(graph: Graph, patterns: Sequence[Row], level: str) -> tuple[list[Found], list[Place]]:
+    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first."""
+    search = _Search(graph, level)
+    present = set(registry.names())
+    rows = [(row, roots(row.pattern)) for row in patterns if row.op in present]
+    if level != "O0":
+        for node in reversed(graph.nodes):
+            if node.kind not in (INPUT, PARAMETER, CONSTANT):
+                search.at(node, rows)
+    # A place that only a conversion of its result keeps from being replaced may have been replaced without it.
+    left = [p for p in search.left[::-1] if not search.taken & {id(p.root), *(id(i) for i in p.root.inputs)}]
+    return search.found[::-1], left
+
+
+class _Search:
+    def __init__(self, graph: Graph, level: str) -> None:
+        self.level = level
+        self.users = graph.users()
+        self.expressions = Expressions()
+        self.found: list[Found] = []
+        self.left: list[Place] = []
+        self.taken: set[int] = set()
+
+    def at(self, node: Node, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> None:
+        """Try every row on one node; the first that may be replaced is, and otherwise the first reason is kept."""
+        expr = self.expressions(node)
+        if expr.node is not node or id(node) in self.taken:
+            return
+        place = None
+        for row, outcome in _outcomes(expr, rows):
+            checked = self._checked(node, row, outcome) if isinstance(outcome, Fused) else outcome
+            if isinstance(checked, Found):
+                self.found.append(checked)
+                self.taken.update(id(n) for n in checked.inside)
+                return
+            if place is None and checked is not None:
+                place = Place(row, node, checked.reason)
+        if place is not None:
+            self.left.append(place)
+
+    def _checked(self, node: Node, row: Row, fused: Fused) -> Found | Skip | None:
+        boundary: dict[int, Node] = {}
+        wanted = {id(e) for e in fused.inputs}
+        outputs = {k: e.node for k, e in fused.outputs.items() if e.node is not None}
+        inside = _inside(outputs.values(), wanted, self.expressions, boundary)
+        if any(id(n) in self.taken for n in inside) or len(boundary) < len(wanted):
+            return None
+        reason = _breaks_definition(fused) or self._used_elsewhere(inside, outputs.values())
+        if reason:
+            return Skip(reason)
+        half = any(e.dtype != "float32" for e in fused.inputs)
+        needed = max(row.level, "O2" if half and not fused.exact else "O1")
+        if needed > self.level:
+            return Skip(f"level {needed} would replace it ({LEVELS[needed]})")
+        return Found(row, fused, node, tuple(boundary[id(e)] for e in fused.inputs), outputs, inside)
+
+    def _used_elsewhere(self, inside: list[Node], outputs: Iterable[Node]) -> str:
+        uses = {id(n): 0 for n in inside}
+        for n in inside:
+            for i in n.inputs:
+                if id(i) in uses:
+                    uses[id(i)] += 1
+        free = {id(n) for n in outputs}
+        if any(self.users[key] > count for key, count in uses.items() if key not in free):
+            return "an intermediate result of it is used elsewhere, too"
+        return ""
+
+
+def _outcomes(expr: Expr, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> Iterator[tuple[Row, Fused | Skip]]:
+    for row, ops in rows:
+        if ops is not None and expr.op not in ops:
+            continue
+        for bound in matches(row.pattern, expr):
+            outcome = row.build(Match(expr, bound))
+            if outcome is not None:
+                yield row, outcome
+
+
+def _inside(roots: Iterable[Node], leaves: set[int], expressions: Expressions, boundary: dict[int, Node]) -> list[Node]:
+    """The nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to `boundary`."""
+    seen: set[int] = set()
+    inside = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        expr = expressions(node)
+        if id(expr) in leaves:
+            boundary.setdefault(id(expr), node)
+            continue
+        if id(node) in seen or node.kind in (INPUT, PARAMETER, CONSTANT):
+            continue
+        seen.add(id(node))
+        inside.append(node)
+        stack.extend(node.inputs)
+    return inside
+
+
+def _breaks_definition(fused: Fused) -> str:
+    """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
+    signature = registry.signature(fused.op)
+    if any(e.shape is None or not e.dtype for e in fused.inputs):
+        return "the shape or the dtype of an input is not known"
+    try:
+        attributes = signature.check_attributes(fused.attributes)
+        results = infer_types(signature, [e.dtype for e in fused.inputs])
+        sizes = infer_shapes(signature, [e.shape for e in fused.inputs if e.shape is not None], attributes)
+    except (TypeError, ValueError) as error:
+        return f"the operator does not take it ({error})"
+    for index, value in fused.outputs.items():
+        if value.dtype and results[index] != value.dtype:
+            return f"it returns {value.dtype} where the operator returns {results[index]}"
+        if value.shape is not None and not _agree(sizes[index], value.shape):
+            return f"it returns the shape {value.shape} where the operator returns {tuple(sizes[index])}"
+    return ""
+
+
+def _agree(a: Sequence[int], b: Sequence[int]) -> bool:
+    return len(a) == len(b) and all(x == y or -1 in (x, y) for x, y in zip(a, b, strict=True))

@@ -1,0 +1,1 @@
+"""Rewrites of a MindIR besides the patterns: what is constant, products of matrices, layers of one input."""

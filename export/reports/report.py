@@ -1,0 +1,107 @@
+"""What a substitution did, as an object that prints as a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.matching.find import Found
+
+__all__ = ["Difference", "Entry", "Report"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place that was recognised."""
+
+    place: str
+    pattern: str
+    engine: str
+    replaced: bool
+    text: str  # how it was replaced, or why not
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Largest difference between the network before and after, and the same as a share of the largest magnitude."""
+
+    absolute: float
+    relative: float
+
+    def __str__(self) -> str:
+        return f"{self.absolute:.2e} ({self.relative:.2e} of the largest magnitude)"
+
+
+@dataclass
+class Report:
+    """The result of `optimize`: what was replaced, what was recognised but left, and what that changed."""
+
+    level: str = "O2"
+    entries: list[Entry] = field(default_factory=list)
+    outputs: Difference | None = None
+    gradients: Difference | None = None
+    rolled_back: str = ""
+    undone: bool = False
+    undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    graphs: list[tuple[str, Graph, list[Found]]] = field(default_factory=list, repr=False)
+
+    @property
+    def replaced(self) -> list[Entry]:
+        """The places that hold a fused cell now."""
+        return [] if self.undone else [entry for entry in self.entries if entry.replaced]
+
+    @property
+    def skipped(self) -> list[Entry]:
+        """The places that were recognised and left, each with the reason."""
+        return [entry for entry in self.entries if not entry.replaced]
+
+    def add_graph(self, place: str, graph: Graph | None, found: list[Found]) -> None:
+        """Keep the graph of a place, and what was replaced in it, for the page."""
+        if graph is not None:
+            self.graphs.append((place, graph, found))
+
+    def restore(self) -> None:
+        """Give every cell its own construct back. Trained parameters stay as they are."""
+        for step in reversed(self.undo):
+            step()
+        self.undo.clear()
+        self.undone = True
+
+    def roll_back(self, reason: str) -> None:
+        """Undo everything for a reason that the report then tells."""
+        self.rolled_back = reason
+        self.restore()
+
+    def __str__(self) -> str:
+        header = ("place", "pattern", "engine", "result")
+        rows = [header, *((e.place, e.pattern, e.engine, self.result(e)) for e in self.grouped())]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        lines = ["  ".join([*(text.ljust(w) for text, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
+        lines.insert(1, "-" * max(map(len, lines)))
+        if not self.entries:
+            lines.append("nothing recognised")
+        if self.outputs:
+            lines.append(f"largest difference of an output: {self.outputs}")
+        if self.gradients:
+            lines.append(f"largest difference of a gradient: {self.gradients}")
+        if self.rolled_back:
+            lines.append(f"rolled back: {self.rolled_back}")
+        return "\n".join(lines)
+
+    def result(self, entry: Entry) -> str:
+        """What became of a place, in words."""
+        if not entry.replaced:
+            return f"left: {entry.text}"
+        word = "replaced, then restored" if self.undone else "replaced"
+        return f"{word} ({entry.text})" if entry.text else word
+
+    def grouped(self) -> Iterator[Entry]:
+        """Places that differ in a number only, as the layers of a decoder do, become one: layers.*.mlp x4."""
+        groups: dict[tuple[str, str, str, bool, str], list[Entry]] = {}
+        for entry in self.entries:
+            place = re.sub(r"\b\d+\b", "*", entry.place)
+            groups.setdefault((place, entry.pattern, entry.engine, entry.replaced, entry.text), []).append(entry)
+        for (place, *rest), members in groups.items():
+            yield members[0] if len(members) == 1 else Entry(f"{place} x{len(members)}", *rest)  # type: ignore[arg-type]

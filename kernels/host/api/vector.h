@@ -1,0 +1,562 @@
+/*!
+ * Vector instructions. Each call brings its operands into one form (instruction.h) and hands it to the core.
+ */
+#ifndef ASCENDC_HOST_API_VECTOR_H
+#define ASCENDC_HOST_API_VECTOR_H
+
+#include <initializer_list>
+
+#include "api/tensor.h"
+#include "observed/observe.h"
+
+namespace AscendC {
+namespace host {
+
+// One operand of a call: where it starts and its strides in blocks of 32 bytes.
+struct Source {
+    char* base;
+    uint32_t blkStride;
+    uint32_t repStride;
+    uint32_t elementBytes;
+};
+
+// The iteration a call asks for: `full` repeats of `lanes` elements, then one of `tail` elements.
+struct Iteration {
+    uint32_t full;
+    uint32_t lanes;
+    uint32_t tail;
+};
+
+// Elements in a repeat: the widest operand fills 256 bytes.
+template <typename... T>
+constexpr uint32_t RepeatLanes()
+{
+    uint32_t widest = 1;
+    for (const uint32_t bytes : {static_cast<uint32_t>(sizeof(T))...}) {
+        widest = bytes > widest ? bytes : widest;
+    }
+    return ONE_REPEAT_BYTE_SIZE / widest;
+}
+
+// Without isSetMask the mask register decides: in counter mode it holds the number of elements and repeatTimes is
+// ignored, in normal mode the active lanes of each repeat.
+inline Iteration IterationOf(bool isSetMask, uint64_t mask, uint32_t repeatTimes, uint32_t repeatLanes)
+{
+    const MaskState& state = Core::Current().mask;
+    if (!isSetMask && state.mode == MaskMode::COUNTER) {
+        return {state.count / repeatLanes, repeatLanes, state.count % repeatLanes};
+    }
+    return {repeatTimes, isSetMask ? static_cast<uint32_t>(mask) : state.count, 0};
+}
+
+// Runs of whole repeats, gaps between the blocks of a repeat, or one block for all of them.
+enum class Walk { GAPLESS, REPEATS, ONE_BLOCK, BLOCK_A_REPEAT, ONE_REPEAT, BLOCKS };
+
+inline Walk WalkOf(const Source& source, uint32_t lanes, uint32_t repeatLanes)
+{
+    const bool oneBlock = lanes * source.elementBytes <= ONE_BLK_SIZE;
+    if (source.blkStride == 0 && !oneBlock) {
+        return source.repStride == 0 ? Walk::ONE_BLOCK : Walk::BLOCK_A_REPEAT;
+    }
+    if (source.blkStride != 1 && !oneBlock) {
+        return Walk::BLOCKS;
+    }
+    if (source.repStride == 0) {
+        return Walk::ONE_REPEAT;
+    }
+    const bool gapless = lanes == repeatLanes && source.repStride * ONE_BLK_SIZE == repeatLanes * source.elementBytes;
+    return gapless ? Walk::GAPLESS : Walk::REPEATS;
+}
+
+inline Operand ByElement(const Source& source)
+{
+    return {source.base, static_cast<int64_t>(source.elementBytes), source.elementBytes};
+}
+
+inline Operand ByRepeat(const Source& source, uint32_t lanes)
+{
+    return {source.base, static_cast<int64_t>(source.repStride) * ONE_BLK_SIZE, lanes * source.elementBytes};
+}
+
+inline Operand ByBlock(const Source& source)
+{
+    return {source.base, static_cast<int64_t>(source.repStride) * ONE_BLK_SIZE, ONE_BLK_SIZE};
+}
+
+// Records an instruction given by its strides; `runs` holds its loops by layout (instruction.h).
+void IssueStrided(const RunFn* runs, const Source* sources, uint32_t count, const Iteration& iteration,
+                  uint32_t repeatLanes, float scalar, uint32_t option);
+
+// Records an instruction on `elements` contiguous elements.
+inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, uint32_t elements, float scalar,
+                            uint32_t option)
+{
+    if (elements == 0) {
+        return;
+    }
+    Core& core = Core::Current();
+    Instruction& instruction = core.Next();
+    instruction.run = run;
+    instruction.units = elements;
+    instruction.operandCount = count;
+    instruction.scalar = scalar;
+    instruction.option = option;
+    for (uint32_t i = 0; i < count; ++i) {
+        instruction.operands[i] = ByElement(sources[i]);
+    }
+    core.Issue();
+}
+
+// What A2 has: float and half for everything, int32 for what needs no rounding, no arithmetic on bfloat16.
+template <typename T, Opcode OPCODE>
+constexpr bool HAS_INSTRUCTION =
+    std::is_same<T, float>::value || std::is_same<T, half>::value ||
+    (std::is_same<T, int32_t>::value && (OPCODE == Opcode::ADD || OPCODE == Opcode::SUB || OPCODE == Opcode::MUL ||
+                                         OPCODE == Opcode::MAX || OPCODE == Opcode::MIN || OPCODE == Opcode::ADDS ||
+                                         OPCODE == Opcode::MULS || OPCODE == Opcode::MAXS || OPCODE == Opcode::MINS));
+
+template <typename T, Opcode OPCODE>
+const RunFn* Loops()
+{
+    static_assert(HAS_INSTRUCTION<T, OPCODE>, "A2 has no such instruction for this type: Cast to float first");
+    return g_vectorUnit->arithmetic[static_cast<uint32_t>(OPCODE)][static_cast<uint32_t>(ElementTypeOf<T>::value)];
+}
+
+template <typename T>
+Source SourceOf(const LocalTensor<T>& tensor, uint32_t blkStride = 1, uint32_t repStride = DEFAULT_REPEAT_STRIDE)
+{
+    return {tensor.Address(), blkStride, repStride, static_cast<uint32_t>(sizeof(T))};
+}
+
+// A scalar operand as an instruction carries it: an integer by its bits.
+inline float ScalarOf(float value)
+{
+    return value;
+}
+inline float ScalarOf(int32_t value)
+{
+    float bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+}  // namespace host
+
+// ---- mask register
+
+inline void SetMaskNorm(HOST_WHERE_ONLY)
+{
+    HOST_OBSERVED(host::ObserveSetting(where, "SetMaskNorm", host::SettingCall::MASK_NORM));
+    host::Core::Current().mask.mode = MaskMode::NORMAL;
+}
+
+inline void SetMaskCount(HOST_WHERE_ONLY)
+{
+    HOST_OBSERVED(host::ObserveSetting(where, "SetMaskCount", host::SettingCall::MASK_COUNT));
+    host::Core::Current().mask.mode = MaskMode::COUNTER;
+}
+
+// Counter mode: maskLow elements. Normal mode: the lanes from 0 on that the two words name.
+template <typename T, MaskMode MODE = MaskMode::NORMAL>
+void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveSetting(where, "SetVectorMask", host::SettingCall::VECTOR_MASK, host::DtypeOf<T>(),
+                                       maskHigh, maskLow, MODE == MaskMode::COUNTER));
+    host::Core::Current().mask.count =
+        MODE == MaskMode::COUNTER
+            ? static_cast<uint32_t>(maskLow)
+            : static_cast<uint32_t>(__builtin_popcountll(maskHigh) + __builtin_popcountll(maskLow));
+}
+
+template <typename T, MaskMode MODE = MaskMode::NORMAL>
+void SetVectorMask(int32_t len HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveSetting(where, "SetVectorMask", host::SettingCall::VECTOR_MASK, host::DtypeOf<T>(), 0,
+                                       static_cast<uint64_t>(len), MODE == MaskMode::COUNTER));
+    host::Core::Current().mask.count = static_cast<uint32_t>(len);
+}
+
+inline void ResetMask(HOST_WHERE_ONLY)
+{
+    HOST_OBSERVED(host::ObserveSetting(where, "ResetMask", host::SettingCall::RESET_MASK));
+    host::Core::Current().mask.count = ONE_REPEAT_BYTE_SIZE / 2;
+}
+
+// ---- dst = src0 op src1
+
+#define ASCENDC_HOST_BINARY(NAME, OPCODE)                                                                       \
+    template <typename T>                                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
+              const int32_t& count HOST_WHERE)                                                                  \
+    {                                                                                                           \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                  \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};       \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);           \
+    }                                                                                                           \
+    template <typename T, bool isSetMask = true>                                                                \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask, \
+              const uint8_t repeatTimes, const BinaryRepeatParams& params HOST_WHERE)                           \
+    {                                                                                                           \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),            \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),         \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),      \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride)));    \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                      \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),          \
+                                        host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),       \
+                                        host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};      \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                  \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);             \
+    }
+
+ASCENDC_HOST_BINARY(Add, ADD)
+ASCENDC_HOST_BINARY(Sub, SUB)
+ASCENDC_HOST_BINARY(Mul, MUL)
+ASCENDC_HOST_BINARY(Div, DIV)
+ASCENDC_HOST_BINARY(Max, MAX)
+ASCENDC_HOST_BINARY(Min, MIN)
+#undef ASCENDC_HOST_BINARY
+
+// ---- dst = src op scalar
+
+namespace host {
+
+// A scalar NaN gives NaN, as adding it does.
+template <typename T, Opcode OPCODE>
+const RunFn* ScalarLoops(float scalar)
+{
+    const bool isNan = !std::is_same<T, int32_t>::value && scalar != scalar;
+    return isNan ? Loops<T, Opcode::ADDS>() : Loops<T, OPCODE>();
+}
+
+}  // namespace host
+
+#define ASCENDC_HOST_SCALAR(NAME, OPCODE)                                                                              \
+    template <typename T>                                                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,                              \
+              const int32_t& count HOST_WHERE)                                                                         \
+    {                                                                                                                  \
+        HOST_OBSERVED(                                                                                                 \
+            host::ObserveVector(where, #NAME, host::First(count, host::ScalarValue(scalarValue)), dst, src));          \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
+        host::IssueContiguous(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue))[0], sources, 2,  \
+                              count, host::ScalarOf(scalarValue), 0);                                                  \
+    }                                                                                                                  \
+    template <typename T, bool isSetMask = true>                                                                       \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
+              const uint8_t repeatTimes, const UnaryRepeatParams& params HOST_WHERE)                                   \
+    {                                                                                                                  \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME,                                                                \
+                                          host::Repeats(isSetMask, mask, repeatTimes, host::ScalarValue(scalarValue)), \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),                \
+                                          host::Strided(src, params.srcBlkStride, params.srcRepStride)));              \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
+        host::IssueStrided(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue)), sources, 2,        \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
+                           0);                                                                                         \
+    }
+
+ASCENDC_HOST_SCALAR(Adds, ADDS)
+ASCENDC_HOST_SCALAR(Muls, MULS)
+ASCENDC_HOST_SCALAR(Maxs, MAXS)
+ASCENDC_HOST_SCALAR(Mins, MINS)
+#undef ASCENDC_HOST_SCALAR
+
+// ---- dst += src * scalar
+
+template <typename T, typename U>
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, const int32_t& count HOST_WHERE)
+{
+    static_assert(std::is_same<T, float>::value && std::is_same<U, float>::value,
+                  "Axpy: the host layer has it for float");
+    HOST_OBSERVED(
+        host::ObserveVector(where, "Axpy", host::First(count, host::ScalarValue(scalarValue)), dst, src, dst));
+    const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src), host::SourceOf(dst)};
+    host::IssueContiguous(host::Loops<T, host::Opcode::AXPY>()[0], sources, 3, count, host::ScalarOf(scalarValue), 0);
+}
+
+// ---- dst = op(src)
+
+#define ASCENDC_HOST_UNARY(NAME, OPCODE)                                                                      \
+    template <typename T>                                                                                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count HOST_WHERE)          \
+    {                                                                                                         \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src));                       \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
+        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);         \
+    }                                                                                                         \
+    template <typename T, bool isSetMask = true>                                                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
+              const UnaryRepeatParams& params HOST_WHERE)                                                     \
+    {                                                                                                         \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),          \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),       \
+                                          host::Strided(src, params.srcBlkStride, params.srcRepStride)));     \
+        constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
+        const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
+                                        host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
+        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                \
+                           host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
+    }
+
+ASCENDC_HOST_UNARY(Exp, EXP)
+ASCENDC_HOST_UNARY(Ln, LN)
+ASCENDC_HOST_UNARY(Sqrt, SQRT)
+ASCENDC_HOST_UNARY(Abs, ABS)
+ASCENDC_HOST_UNARY(Relu, RELU)
+#undef ASCENDC_HOST_UNARY
+
+// ---- Cast
+
+template <typename T, typename U>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "Cast", host::First(count, 0, static_cast<uint32_t>(mode)), dst, src));
+    const host::RunFn run = host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
+                                                    [static_cast<uint32_t>(host::ElementTypeOf<T>::value)][0];
+    const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};
+    host::IssueContiguous(run, sources, 2, count, 0.0f, static_cast<uint32_t>(mode));
+}
+
+template <typename T, typename U, bool isSetMask = true>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint64_t mask,
+          const uint8_t repeatTimes, const UnaryRepeatParams& params HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "Cast",
+                                      host::Repeats(isSetMask, mask, repeatTimes, 0, static_cast<uint32_t>(mode)),
+                                      host::Strided(dst, params.dstBlkStride, params.dstRepStride),
+                                      host::Strided(src, params.srcBlkStride, params.srcRepStride)));
+    constexpr uint32_t lanes = host::RepeatLanes<T, U>();
+    const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),
+                                    host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};
+    host::IssueStrided(host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
+                                               [static_cast<uint32_t>(host::ElementTypeOf<T>::value)],
+                       sources, 2, host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f,
+                       static_cast<uint32_t>(mode));
+}
+
+// ---- reductions within a repeat: one result a repeat, dstRepStride elements apart
+
+namespace host {
+
+template <typename T>
+void IssueReduction(const char* name, RunFn run, const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
+                    int32_t repeatTimes, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride)
+{
+    static_assert(std::is_same<T, float>::value, "the reductions of the host layer take float");
+    if (srcBlkStride != 1) {
+        Fail("%s: srcBlkStride must be 1 in the host layer, got %d", name, srcBlkStride);
+    }
+    if (repeatTimes <= 0) {
+        return;
+    }
+    Instruction& instruction = Core::Current().Next();
+    instruction.run = run;
+    instruction.units = static_cast<uint32_t>(repeatTimes);
+    instruction.lanes = static_cast<uint32_t>(mask);
+    instruction.operandCount = 2;
+    instruction.operands[0] = {dst.Address(), dstRepStride * int64_t{sizeof(T)}, sizeof(T)};
+    instruction.operands[1] = {src.Address(), srcRepStride * int64_t{ONE_BLK_SIZE},
+                               static_cast<uint32_t>(mask * sizeof(T))};
+    Core::Current().Issue();
+}
+
+}  // namespace host
+
+template <typename T, bool isSetMask = true>
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "WholeReduceSum", host::Repeats(isSetMask, mask, repeatTimes),
+                                      host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
+                                      host::Strided(src, srcBlkStride, srcRepStride)));
+    host::IssueReduction("WholeReduceSum", host::g_vectorUnit->reduceSum, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// The values alone: ORDER_ONLY_VALUE.
+template <typename T, bool isSetMask = true>
+void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTimes,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                    ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "WholeReduceMax", host::Repeats(isSetMask, mask, repeatTimes),
+                                      host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
+                                      host::Strided(src, srcBlkStride, srcRepStride)));
+    if (order != ReduceOrder::ORDER_ONLY_VALUE) {
+        host::Fail("WholeReduceMax: the order must be ORDER_ONLY_VALUE in the host layer");
+    }
+    host::IssueReduction("WholeReduceMax", host::g_vectorUnit->reduceMax, dst, src, mask, repeatTimes, dstRepStride,
+                         srcBlkStride, srcRepStride);
+}
+
+// ---- And, Or: 16-bit integers
+
+namespace host {
+
+// Of two elements at once, as bits of a float, so that fused sequences and loops may take part in it.
+template <typename T>
+void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t count)
+{
+    static_assert(std::is_same<T, uint16_t>::value || std::is_same<T, int16_t>::value, "And, Or: 16-bit integers only");
+    if (count == 0) {
+        return;
+    }
+    const bool pairs = count % 2 == 0;
+    const uint32_t size = pairs ? sizeof(float) : sizeof(T);
+    const uint32_t layout = static_cast<uint32_t>(block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
+    Instruction& instruction = Core::Current().Next();
+    instruction.run =
+        pairs
+            ? g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementType::FLOAT)][layout]
+            : g_vectorUnit->bitwise[opcode == Opcode::OR][block];
+    instruction.units = count * sizeof(T) / size;
+    instruction.granule = block ? ONE_REPEAT_BYTE_SIZE / size : 1;
+    instruction.operandCount = 3;
+    for (uint32_t i = 0; i < 3; ++i) {
+        instruction.operands[i] = {sources[i].base, size, size};
+    }
+    if (block) {
+        instruction.operands[2] = {sources[2].base, 0, ONE_BLK_SIZE};
+    }
+    Core::Current().Issue();
+}
+
+// Strided forms: counter mode, everything contiguous but for a src1 of one DataBlock (strides 0).
+inline void CheckBitwise(const char* name, bool isSetMask, const BinaryRepeatParams& params)
+{
+    const bool gapless = params.dstBlkStride == 1 && params.dstRepStride == DEFAULT_REPEAT_STRIDE &&
+                         params.src0BlkStride == 1 && params.src0RepStride == DEFAULT_REPEAT_STRIDE;
+    if (isSetMask || Core::Current().mask.mode != MaskMode::COUNTER || !gapless || params.src1BlkStride != 0 ||
+        params.src1RepStride != 0) {
+        Fail("%s: the host layer has it contiguous, or in counter mode with a src1 of one block", name);
+    }
+}
+
+}  // namespace host
+
+#define ASCENDC_HOST_BITWISE(NAME, OPCODE)                                                                   \
+    template <typename T>                                                                                    \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,             \
+              const int32_t& count HOST_WHERE)                                                               \
+    {                                                                                                        \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));               \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};    \
+        host::IssueBitwise<T>(host::Opcode::OPCODE, sources, false, static_cast<uint32_t>(count));           \
+    }                                                                                                        \
+    template <typename T, bool isSetMask = true>                                                             \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,             \
+              [[maybe_unused]] uint64_t mask, [[maybe_unused]] const uint8_t repeatTimes,                    \
+              const BinaryRepeatParams& params HOST_WHERE)                                                   \
+    {                                                                                                        \
+        HOST_OBSERVED(host::ObserveVector(where, #NAME, host::Repeats(isSetMask, mask, repeatTimes),         \
+                                          host::Strided(dst, params.dstBlkStride, params.dstRepStride),      \
+                                          host::Strided(src0, params.src0BlkStride, params.src0RepStride),   \
+                                          host::Strided(src1, params.src1BlkStride, params.src1RepStride))); \
+        host::CheckBitwise(#NAME, isSetMask, params);                                                        \
+        const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};    \
+        host::IssueBitwise<T>(host::Opcode::OPCODE, sources, true, host::Core::Current().mask.count);        \
+    }
+
+ASCENDC_HOST_BITWISE(And, AND)
+ASCENDC_HOST_BITWISE(Or, OR)
+#undef ASCENDC_HOST_BITWISE
+
+// ---- fill and rearrange
+
+template <typename T>
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count HOST_WHERE)
+{
+    HOST_OBSERVED(host::ObserveVector(where, "Duplicate", host::First(count, host::ScalarValue(scalarValue)), dst));
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Duplicate: 16- and 32-bit types only");
+    uint32_t bits = 0;
+    memcpy(&bits, &scalarValue, sizeof(T));
+    const host::Source sources[] = {host::SourceOf(dst)};
+    host::IssueContiguous(host::g_vectorUnit->fill[sizeof(T) / 4], sources, 1, count, 0.0f, bits);
+}
+
+// Each of 8 elements a repeat fills one block of dst.
+template <typename T>
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTimes,
+          const BrcbRepeatParams& params HOST_WHERE)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Brcb: 16- and 32-bit types only");
+    constexpr uint32_t BLOCKS = 8;
+    HOST_OBSERVED(host::ObserveVector(
+        where, "Brcb", host::Repeats(true, BLOCKS * ONE_BLK_SIZE / sizeof(T), repeatTimes),
+        host::PerRepeat(dst, BLOCKS * ONE_BLK_SIZE / sizeof(T), params.dstRepStride * int64_t{ONE_BLK_SIZE},
+                        params.dstRepStride, params.dstBlkStride),
+        host::PerRepeat(src, BLOCKS, BLOCKS * sizeof(T), 0)));
+    const bool even = params.dstRepStride == BLOCKS * params.dstBlkStride;
+    for (uint32_t repeat = 0; repeat < (even ? 1u : repeatTimes); ++repeat) {
+        host::Instruction& instruction = host::Core::Current().Next();
+        instruction.run = host::g_vectorUnit->broadcastBlock[sizeof(T) / 4];
+        instruction.units = even ? BLOCKS * repeatTimes : BLOCKS;
+        instruction.lanes = ONE_BLK_SIZE / sizeof(T);
+        instruction.operandCount = 2;
+        instruction.operands[0] = {dst.Address() + repeat * params.dstRepStride * ONE_BLK_SIZE,
+                                   params.dstBlkStride * int64_t{ONE_BLK_SIZE}, ONE_BLK_SIZE};
+        instruction.operands[1] = {src.Address() + repeat * BLOCKS * sizeof(T), sizeof(T), sizeof(T)};
+        if (instruction.units > 0) {
+            host::Core::Current().Issue();
+        }
+    }
+}
+
+// Keeps the elements a fixed pattern names: 1 the even, 2 the odd ones. In reduce mode `mask` elements are read.
+template <typename T>
+void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uint8_t src1Pattern, const bool reduceMode,
+                const uint32_t mask, const GatherMaskParams& params, uint64_t& rsvdCnt HOST_WHERE)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: 16- and 32-bit types only");
+    const bool gapless = params.repeatTimes == 1 || params.src0RepeatStride == DEFAULT_REPEAT_STRIDE;
+    if ((src1Pattern != 1 && src1Pattern != 2) || !gapless || params.src0BlockStride != 1) {
+        host::Fail("GatherMask: the host layer has patterns 1 and 2 on contiguous data, got pattern %u", src1Pattern);
+    }
+    const uint32_t read = reduceMode ? mask : params.repeatTimes * host::RepeatLanes<T>();
+    const uint32_t skipped = src1Pattern - 1u;
+    const uint32_t kept = (read + 1 - skipped) / 2;
+    HOST_OBSERVED(
+        host::ObserveVector(where, "GatherMask", host::First(read, 0, src1Pattern), host::Elements(dst, kept), src0));
+    rsvdCnt = kept;
+    if (kept == 0) {
+        return;
+    }
+    host::Instruction& instruction = host::Core::Current().Next();
+    instruction.run = host::g_vectorUnit->gatherPattern[sizeof(T) / 4];
+    instruction.units = kept;
+    instruction.operandCount = 2;
+    instruction.option = skipped;
+    instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
+    // The last element read lies within the data although a unit spans a pair.
+    instruction.operands[1] = {src0.Address(), 2 * sizeof(T), static_cast<uint32_t>((1 + skipped) * sizeof(T))};
+    host::Core::Current().Issue();
+}
+
+// dst[i] = the element srcBaseAddr + srcOffset[i] bytes into src.
+template <typename T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint32_t count HOST_WHERE)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Gather: 16- and 32-bit types only");
+    HOST_OBSERVED(
+        host::ObserveVector(where, "Gather", host::First(count, srcBaseAddr), dst, host::Elements(src, 0), srcOffset));
+    if (count == 0) {
+        return;
+    }
+    host::Instruction& instruction = host::Core::Current().Next();
+    instruction.run = host::g_vectorUnit->gather[sizeof(T) / 4];
+    instruction.units = count;
+    instruction.operandCount = 3;
+    instruction.option = srcBaseAddr;
+    instruction.operands[0] = {dst.Address(), sizeof(T), sizeof(T)};
+    instruction.operands[1] = {src.Address(), 0, src.GetSize() * static_cast<uint32_t>(sizeof(T))};
+    instruction.operands[2] = {srcOffset.Address(), sizeof(uint32_t), sizeof(uint32_t)};
+    host::Core::Current().Issue();
+}
+
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_API_VECTOR_H

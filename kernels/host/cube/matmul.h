@@ -1,0 +1,176 @@
+/*!
+ * Matmul objects: the cube unit of the chip.
+ *
+ * On Atlas A2 a vector core hands products to the cube core of its group by messages, and both share global memory
+ * only. So operands and results are in global memory here, too: CANN's form with tensors of the Unified Buffer copies
+ * them through global memory on that chip. A product is carried out when the kernel waits for it, in the thread of the
+ * core: what the vector unit then does to the result finds it in the cache.
+ */
+#ifndef ASCENDC_HOST_CUBE_MATMUL_H
+#define ASCENDC_HOST_CUBE_MATMUL_H
+
+#include <cstdint>
+#include <type_traits>
+
+#include "api/pipe.h"
+#include "api/tensor.h"
+#include "api/types.h"
+#include "cube/product.h"
+#include "observed/observe.h"
+#include "runtime/core.h"
+
+enum class CubeFormat { ND = 0 };  // global, as with CANN
+
+namespace AscendC {
+
+template <TPosition POSITION, CubeFormat FORMAT, typename TYPE, bool ISTRANS = false>
+struct MatmulType {
+    static constexpr TPosition pos = POSITION;
+    static constexpr CubeFormat format = FORMAT;
+    static constexpr bool isTrans = ISTRANS;
+    using T = TYPE;
+};
+
+template <class A_TYPE, class B_TYPE, class C_TYPE, class BIAS_TYPE = C_TYPE>
+class Matmul {
+    static_assert(A_TYPE::pos == TPosition::GM && B_TYPE::pos == TPosition::GM && C_TYPE::pos == TPosition::GM,
+                  "operands and results of a product are in global memory (cube/matmul.h)");
+    using SrcAT = typename A_TYPE::T;
+    using SrcBT = typename B_TYPE::T;
+    using DstT = typename C_TYPE::T;
+    using BiasT = typename BIAS_TYPE::T;
+    static_assert(std::is_same<SrcAT, SrcBT>::value, "both operands of a product have one type");
+    static_assert(std::is_same<DstT, float>::value || std::is_same<DstT, SrcAT>::value,
+                  "a result is float, or of its operands' type");
+
+public:
+    // TILING is TCubeTiling with CANN, and has the fields below.
+    template <class TILING>
+    void Init(const TILING* tiling, [[maybe_unused]] TPipe* pipe = nullptr HOST_WHERE)
+    {
+        orgM_ = static_cast<uint32_t>(tiling->M);
+        orgN_ = static_cast<uint32_t>(tiling->N);
+        orgKa_ = static_cast<uint32_t>(tiling->Ka);
+        orgKb_ = static_cast<uint32_t>(tiling->Kb);
+        orgKc_ = orgN_;
+        product_.m = static_cast<uint32_t>(tiling->singleCoreM);
+        product_.n = static_cast<uint32_t>(tiling->singleCoreN);
+        product_.k = static_cast<uint32_t>(tiling->singleCoreK);
+        product_.type = host::ElementTypeOf<SrcAT>::value;
+        product_.resultType = host::ElementTypeOf<DstT>::value;
+        HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling, sizeof(SrcAT), BIASED));
+    }
+
+    void SetOrgShape(int orgM, int orgN, int orgK) { SetOrgShape(orgM, orgN, orgK, orgK); }
+    // Before the operands. orgKc: columns of C, if they are not those of B.
+    void SetOrgShape(int orgM, int orgN, int orgKa, int orgKb, int orgKc = 0)
+    {
+        orgM_ = static_cast<uint32_t>(orgM);
+        orgN_ = static_cast<uint32_t>(orgN);
+        orgKa_ = static_cast<uint32_t>(orgKa);
+        orgKb_ = static_cast<uint32_t>(orgKb);
+        orgKc_ = orgKc == 0 ? orgN_ : static_cast<uint32_t>(orgKc);
+    }
+    void SetSingleShape(int singleM, int singleN, int singleK) { SetTail(singleM, singleN, singleK); }
+    void SetTail(int tailM = -1, int tailN = -1, int tailK = -1)
+    {
+        product_.m = tailM == -1 ? product_.m : static_cast<uint32_t>(tailM);
+        product_.n = tailN == -1 ? product_.n : static_cast<uint32_t>(tailN);
+        product_.k = tailK == -1 ? product_.k : static_cast<uint32_t>(tailK);
+    }
+    void SetTensorA(const GlobalTensor<SrcAT>& gm, bool isTransposeA = false)
+    {
+        product_.a = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), isTransposeA ? orgM_ : orgKa_, isTransposeA};
+        HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.a, gm, isTransposeA && !A_TYPE::isTrans));
+    }
+    void SetTensorB(const GlobalTensor<SrcBT>& gm, bool isTransposeB = false)
+    {
+        product_.b = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), isTransposeB ? orgKb_ : orgN_, isTransposeB};
+        HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.b, gm, isTransposeB && !B_TYPE::isTrans));
+    }
+    void SetBias(const GlobalTensor<BiasT>& bias)
+    {
+        static_assert(BIASED, "the host layer adds a bias of floats");
+        if constexpr (BIASED) {
+            product_.bias = reinterpret_cast<const float*>(bias.GetPhyAddr());
+            HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.bias, bias, false));
+        }
+    }
+    void DisableBias() { product_.bias = nullptr; }
+
+    // The whole of singleM x singleN. Without `sync` the result is there after WaitIterateAll, which the chip allows if
+    // waitIterateAll says that it will come. enAtomic 1: adds to C.
+    template <bool sync = true>
+    void IterateAll(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, [[maybe_unused]] bool enSequentialWrite = false,
+                    [[maybe_unused]] bool waitIterateAll = false HOST_WHERE)
+    {
+        Finish();  // products are carried out in order
+        product_.c = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), orgKc_, false};
+        product_.accumulate = enAtomic != 0;
+        HOST_OBSERVED(host::ObserveProduct(where, state_, product_, gm, sync, waitIterateAll));
+        asked_ = product_;
+        pending_ = true;
+        if constexpr (sync) {
+            Finish();
+        }
+    }
+    void WaitIterateAll(HOST_WHERE_ONLY)
+    {
+        HOST_OBSERVED(host::ObserveProductWait(where, state_));
+        Finish();
+    }
+    void End(HOST_WHERE_ONLY)
+    {
+        HOST_OBSERVED(host::ObserveMatmulEnd(where, state_));
+        Finish();
+    }
+
+private:
+    static constexpr bool BIASED = std::is_same<BiasT, float>::value;
+
+    void Finish()
+    {
+        if (pending_) {
+            pending_ = false;
+            host::Core::Current().Multiply(asked_);
+        }
+    }
+
+    host::Product product_;  // as it is being described
+    host::Product asked_;    // the one that is to be carried out
+    uint32_t orgM_ = 0;
+    uint32_t orgN_ = 0;
+    uint32_t orgKa_ = 0;
+    uint32_t orgKb_ = 0;
+    uint32_t orgKc_ = 0;
+    bool pending_ = false;
+    HOST_OBSERVED(host::MatmulState state_;)
+};
+
+// The system workspace, in which cores and cubes talk on a chip.
+inline GM_ADDR GetSysWorkSpacePtr()
+{
+    return nullptr;
+}
+
+namespace host {
+
+template <class MATMUL, class TILING, class... REST>
+void RegisterMatmuls(TPipe* pipe, MATMUL& matmul, const TILING* tiling, REST&&... rest)
+{
+    matmul.Init(tiling, pipe);
+    if constexpr (sizeof...(rest) > 0) {
+        RegisterMatmuls(pipe, rest...);
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC
+
+namespace matmul = AscendC;
+
+// In the kernel's entry function, before InitBuffer: on a chip the cube core leaves the function here.
+#define REGIST_MATMUL_OBJ(tpipe, workspace, ...) \
+    (static_cast<void>(workspace), AscendC::host::RegisterMatmuls(tpipe, __VA_ARGS__))
+
+#endif  // ASCENDC_HOST_CUBE_MATMUL_H

@@ -1,0 +1,43 @@
+/*!
+ * The few functions of oneDNN that products need, found at run time: MindSpore's wheel brings the library, and no
+ * header.
+ *
+ * They are of oneDNN's C API of major version 3 (oneapi/dnnl/dnnl.h), which is stable. Without a thread pool a call
+ * runs in the thread that makes it.
+ */
+#ifndef ASCENDC_HOST_CUBE_ONEDNN_H
+#define ASCENDC_HOST_CUBE_ONEDNN_H
+
+#include <cstdint>
+
+namespace AscendC {
+namespace host {
+
+struct Product;
+
+class OneDnn {
+public:
+    // Null: it was not found, or is of another major version.
+    static const OneDnn* Get();
+    // "3.10.1", and the path, or why there is none.
+    static const char* Version();
+    static const char* Path();
+
+    // Whether products of these bfloat16 matrices are faster here than those of floats made of them.
+    bool MultipliesBFloat16() const { return multipliesBFloat16_; }
+    // Of floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN refused.
+    bool Multiply(const Product& product) const;
+
+private:
+    friend class OneDnnLoader;
+
+    bool Gemm(const Product& product) const;
+    bool Primitive(const Product& product) const;
+
+    bool multipliesBFloat16_ = false;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_CUBE_ONEDNN_H

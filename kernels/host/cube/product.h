@@ -1,0 +1,58 @@
+/*!
+ * A product of matrices, as Matmul (matmul.h) asks a core for it: C = A B + bias, accumulated in float.
+ *
+ * The arithmetic is a library's (onednn.h), called in the thread of the core; without that library it is a plain loop
+ * (product.cpp). Which of them and which kernel of the library follows from the sizes and types alone, so the bits do
+ * not depend on how tiles are dealt to cores.
+ */
+#ifndef ASCENDC_HOST_CUBE_PRODUCT_H
+#define ASCENDC_HOST_CUBE_PRODUCT_H
+
+#include <cstdint>
+
+#include "ir/instruction.h"
+
+namespace AscendC {
+namespace host {
+
+// A matrix in row-major order, or the transpose of one.
+struct Matrix {
+    char* data = nullptr;
+    int64_t stride = 0;  // elements from a row to the next, as it lies in memory
+    bool transposed = false;
+};
+
+struct Product {
+    uint32_t m = 0;
+    uint32_t n = 0;
+    uint32_t k = 0;
+    ElementType type = ElementType::FLOAT;        // of a and b
+    ElementType resultType = ElementType::FLOAT;  // of c
+    Matrix a;                                     // (m, k)
+    Matrix b;                                     // (k, n)
+    Matrix c;                                     // (m, n); never transposed
+    const float* bias = nullptr;                  // n values, or null
+    bool accumulate = false;                      // adds to c, which is float
+};
+
+void Multiply(const Product& product);
+
+// What multiplies: "oneDNN 3.10.1" or "plain loops", and where the library is, or why there is none.
+const char* ProductLibrary();
+const char* ProductLibraryPath();
+
+// For tests: plain loops although there is a library.
+void SetProductLibrary(bool enabled);
+
+// Bytes from the first to behind the last element of a matrix of so many rows and columns.
+constexpr uint64_t ExtentOf(const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t elementBytes)
+{
+    const uint64_t lines = matrix.transposed ? cols : rows;
+    const uint64_t length = matrix.transposed ? rows : cols;
+    return lines == 0 || length == 0 ? 0 : ((lines - 1) * static_cast<uint64_t>(matrix.stride) + length) * elementBytes;
+}
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_CUBE_PRODUCT_H

@@ -1,0 +1,216 @@
+/*!
+ * The recorded form of an instruction or a copy.
+ *
+ * An instruction is a loop over `units`. A unit is an element when all operands are contiguous, otherwise a repeat
+ * or a row of `lanes` elements. Each operand advances by a fixed number of bytes a unit, so any range of units can be
+ * run by itself: that lets a core run a whole list of instructions strip by strip.
+ */
+#ifndef ASCENDC_HOST_IR_INSTRUCTION_H
+#define ASCENDC_HOST_IR_INSTRUCTION_H
+
+#include <cstdint>
+
+namespace AscendC {
+namespace host {
+
+using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
+
+constexpr int32_t NO_ORIGIN = -1;
+
+struct Operand {
+    char* base = nullptr;        // first byte of unit 0
+    int64_t stride = 0;          // bytes from a unit to the next; 0: every unit touches the same bytes
+    uint32_t extent = 0;         // bytes one unit touches
+    int32_t origin = NO_ORIGIN;  // the copy whose global memory this is in; the scheduler fills in this and `end`
+    char* end = nullptr;         // past the last byte of the last unit
+};
+
+constexpr uint32_t MAX_OPERANDS = 3;
+
+// An instruction of the vector unit, or one of the others, which only have operands,
+// `units` rows of `extent` bytes.
+enum class InstructionKind : uint8_t {
+    VECTOR,
+    COPY_IN,       // operand 0 in UB from operand 1 in global memory
+    COPY_OUT,      // operand 0 in global memory from operand 1 in UB
+    COPY_OUT_ADD,  // the same, adding floats
+    DISCARD,       // the bytes of operand 0 are not needed any more
+    OVERWRITE,     // the bytes of operand 0 are about to be written by a scalar
+    SETTLE         // global memory may change now: nothing may be read from there any more
+};
+
+struct Instruction {
+    RunFn run = nullptr;  // runs units [begin, end)
+    InstructionKind kind = InstructionKind::VECTOR;
+    // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
+    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
+    // source 0 advances while the other operands collect its sums.
+    bool widen = false;
+    uint8_t blockOperand = 0;
+    RunFn fold = nullptr;
+    uint32_t units = 0;
+    uint32_t lanes = 1;    // elements in one unit
+    uint32_t granule = 1;  // a strip may only begin at a multiple of this many units
+    uint32_t operandCount = 0;
+    Operand operands[MAX_OPERANDS];  // [0] is the destination
+    float scalar = 0.0f;
+    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
+};
+
+enum class Opcode : uint32_t {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX,
+    MIN,
+    AND,
+    OR,  // binary; these two on the bits of floats
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,  // with a scalar
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,  // unary
+    AXPY,  // operand 0 = operand 2 += scalar * operand 1
+    COUNT
+};
+
+enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, COUNT };
+
+// How the operands of a unit lie in memory.
+enum class Layout : uint32_t {
+    CONTIGUOUS,         // unit = element
+    REPEAT,             // unit = repeat of `lanes` contiguous elements
+    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
+    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    COUNT
+};
+
+constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
+constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
+constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
+
+// A fused sequence: element-wise instructions on floats, each of which takes the result of the one before. It runs in
+// one pass with that value in registers. Each instruction is a node or two.
+enum class NodeKind : uint8_t {
+    LOAD_FLOAT,
+    LOAD_HALF,
+    LOAD_BFLOAT16,
+    STORE_FLOAT,
+    STORE_HALF,
+    STORE_BFLOAT16,  // of a value that was rounded
+    CAST_BFLOAT16,   // rounds and stores; the value is not needed any more
+    ROUND_HALF,
+    ROUND_BFLOAT16,
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,
+    AXPY,  // adds scalar * elements
+    SUM,   // operand 0, one repeat, collects the values
+    LARGEST,
+    SMALLEST,
+    END,
+    BINARY  // and those behind it: see BinaryNode
+};
+
+constexpr uint32_t BINARY_OPCODES = 8;  // the first of Opcode
+
+// The second operand: elements (of 16 bits: cast to float), a DataBlock, or the value itself.
+enum class Other : uint32_t { STREAM, STREAM_HALF, STREAM_BFLOAT16, BLOCK, SELF, COUNT };
+
+// The value is the first operand, or with `swapped` the second.
+constexpr NodeKind BinaryNode(Opcode opcode, Other other, bool swapped)
+{
+    return static_cast<NodeKind>(
+        static_cast<uint32_t>(NodeKind::BINARY) +
+        (static_cast<uint32_t>(opcode) * static_cast<uint32_t>(Other::COUNT) + static_cast<uint32_t>(other)) * 2 +
+        (swapped ? 1 : 0));
+}
+
+constexpr uint32_t OrdinalOf(NodeKind binary)
+{
+    return static_cast<uint32_t>(binary) - static_cast<uint32_t>(NodeKind::BINARY);
+}
+constexpr Opcode OpcodeOf(NodeKind binary)
+{
+    return static_cast<Opcode>(OrdinalOf(binary) / 2 / static_cast<uint32_t>(Other::COUNT));
+}
+constexpr Other OtherOf(NodeKind binary)
+{
+    return static_cast<Other>(OrdinalOf(binary) / 2 % static_cast<uint32_t>(Other::COUNT));
+}
+constexpr bool IsSwapped(NodeKind binary)
+{
+    return OrdinalOf(binary) % 2 == 1;
+}
+
+constexpr uint32_t MAX_NODES = 64;
+
+// While a schedule is made.
+struct SequenceNode {
+    NodeKind kind;
+    float scalar;
+    const Operand* operand;  // in memory, if the node has one
+};
+
+// When it runs: the last one is END.
+struct BoundNode {
+    NodeKind kind;
+    float scalar;
+    char* base;  // of the operand
+};
+
+// How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
+// one after the other, the numbers of their entries from memory.
+enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
+
+// The vector unit of one instruction set: null where Ascend C has no such instruction.
+struct VectorUnit {
+    const char* name;
+    uint32_t lanes;         // floats in a vector of the CPU
+    bool convertsHalf;      // with an instruction of the CPU
+    bool convertsBFloat16;  // the same; but only compiled loops use it
+    // Uses that instruction to round floats that are not stored, too, rather than integer arithmetic: the same bits.
+    bool roundsByConverting;
+    LookupMethod lookupMethod;  // only compiled loops use them
+    RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
+    RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
+    RunFn reduceSum;              // unit = repeat of float
+    RunFn reduceMax;
+    RunFn reduceMin;
+    // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
+    // number: otherwise two are the bits of a float, and `arithmetic` has it.
+    RunFn bitwise[2][2];
+    RunFn fill[2];            // by element size 2, 4; unit = element
+    RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
+    RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
+    RunFn gather[2];          // by element size 2, 4; unit = destination element
+    RunFn transpose[2];       // by element size; unit = 16 blocks; option = blocks between those of dst, of src
+    RunFn copy;               // unit = byte range of `lanes` bytes
+    RunFn copyAdd;            // the same, adding floats atomically
+    void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
+};
+
+// The best vector unit of this library for this CPU.
+const VectorUnit& SelectVectorUnit();
+extern const VectorUnit* const g_vectorUnit;
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_IR_INSTRUCTION_H

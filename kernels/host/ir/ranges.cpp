@@ -1,0 +1,47 @@
+#include "ir/ranges.h"
+
+#include <algorithm>
+
+namespace AscendC {
+namespace host {
+
+void Ranges::Add(const Span& span)
+{
+    if (span.begin >= span.end) {
+        return;
+    }
+    Span whole = span;
+    const auto first = std::find_if(spans_.begin(), spans_.end(), [&](const Span& s) { return s.end >= span.begin; });
+    auto last = first;
+    for (; last != spans_.end() && last->begin <= span.end; ++last) {
+        whole.begin = std::min(whole.begin, last->begin);
+        whole.end = std::max(whole.end, last->end);
+    }
+    spans_.insert(spans_.erase(first, last), whole);
+}
+
+void Ranges::Remove(const Span& span)
+{
+    std::vector<Span> kept;
+    for (const Span& s : spans_) {
+        if (!s.Overlaps(span)) {
+            kept.push_back(s);
+            continue;
+        }
+        if (s.begin < span.begin) {
+            kept.push_back({s.begin, span.begin});
+        }
+        if (span.end < s.end) {
+            kept.push_back({span.end, s.end});
+        }
+    }
+    spans_.swap(kept);
+}
+
+bool Ranges::Overlaps(const Span& span) const
+{
+    return std::any_of(spans_.begin(), spans_.end(), [&](const Span& s) { return s.Overlaps(span); });
+}
+
+}  // namespace host
+}  // namespace AscendC

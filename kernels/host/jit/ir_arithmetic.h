@@ -1,0 +1,86 @@
+/*!
+ * The operations of arithmetic.h and simd.h as LLVM IR, in the same order.
+ */
+#ifndef ASCENDC_HOST_JIT_IR_ARITHMETIC_H
+#define ASCENDC_HOST_JIT_IR_ARITHMETIC_H
+
+#include <string>
+#include <unordered_map>
+
+#include "ir/instruction.h"
+#include "jit/ir_builder.h"
+#include "passes/lookup_tables.h"
+
+namespace AscendC {
+namespace host {
+
+class IrArithmetic : public IrBuilder {
+public:
+    using IrBuilder::IrBuilder;
+
+    // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
+    std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
+    std::string OfNumbers(Opcode opcode, const std::string& a, const std::string& b);  // MAX or MIN, a not NaN
+    std::string Scalar(Opcode opcode, const std::string& a, float scalar);
+    std::string Axpy(const std::string& a, float scalar, const std::string& sum);
+    std::string Unary(Opcode opcode, const std::string& a);
+    Vectors Exp(const Vectors& x);
+    std::string HaveNan(const Vectors& x);  // an i1
+
+    // To bfloat16, the bits in the upper halves; below them anything, or with `clear` zeros.
+    Vectors RoundToBFloat16(const Vectors& x, bool clear);
+    // To bfloat16 with zeros below, of an even number of vectors, where the CPU has an instruction for it.
+    Vectors RoundByConverting(const Vectors& x);
+    std::string Cleared(const std::string& bits, bool clear);
+    // To bfloat16, and two vectors of floats in one: one after the other, or interleaved. With `converts` the
+    // CPU has an instruction for it.
+    Vectors PackAsBFloat16(const Vectors& x, bool interleaved, bool converts);
+    Vectors PackRounded(const Vectors& rounded, bool interleaved);  // what RoundToBFloat16 made
+    // The other way round.
+    std::string FromPacked(const std::string& pair, uint32_t second, bool interleaved);
+    // The entries of a table (lookup_tables.h) for these numbers.
+    std::string FromTable(const LookupTable& table, const std::string& index);
+    // 16 bits, and those of one of two interleaved vectors, as integers of 32.
+    std::string Widened(const std::string& bits);
+    std::string WidenedOfPacked(const std::string& pair, uint32_t second);
+    // Between 16 bits, as integers, and floats.
+    std::string FromHalf(const std::string& bits);
+    std::string ToHalf(const std::string& x);
+    std::string FromBFloat16(const std::string& bits);
+    std::string UpperHalves(const std::string& x);
+
+private:
+    // Bounds of a value that is not NaN.
+    struct Range {
+        float least = -__builtin_inff();
+        float most = __builtin_inff();
+
+        float Magnitude() const;
+    };
+    struct ExpParts {
+        std::string p;        // exp of the rest
+        std::string shifted;  // has the integer in its low bits
+    };
+
+    Range RangeOf(const std::string& value) const;
+    std::string WithRange(const std::string& value, const Range& range);
+    std::string Larger(const std::string& a, const std::string& b);
+    std::string Smaller(const std::string& a, const std::string& b);
+    std::string Scaled(const std::string& a, float scalar);
+    ExpParts SplitExp(const std::string& x);
+    std::string ExpByTable(const std::string& x);
+    std::string ExpOfAny(const std::string& x);
+    std::string ExpOfSmall(const std::string& x);
+    std::string PowerOfTwo(const std::string& n);
+    std::string Ln(const std::string& x);
+    std::string AreSubnormal(const Vectors& x);
+    std::string RoundNumber(const std::string& x, bool clear);
+    std::string RoundAny(const std::string& x, bool clear);
+
+    std::unordered_map<std::string, Range> ranges_;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_JIT_IR_ARITHMETIC_H

@@ -1,0 +1,72 @@
+/*!
+ * The code of loops (fused_loops.h) and straight-line pieces (straight_line.h): one function for all of the same form,
+ * compiled while the program runs.
+ *
+ * The host layer does not compile. It queues the forms that are worth it, with their IR; LLVM in
+ * ms_ascend_ops/loop_compiler.py returns an address. Until then, or without a compiler, fused sequences are
+ * interpreted.
+ */
+#ifndef ASCENDC_HOST_JIT_LOOP_CODE_H
+#define ASCENDC_HOST_JIT_LOOP_CODE_H
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "passes/fused_loops.h"
+#include "runtime/prefetch.h"
+
+namespace AscendC {
+namespace host {
+
+// See WriteLoop (loop_ir.h).
+using LoopFunction = void (*)(const BoundNode* nodes, uint64_t begin, uint64_t end, LoopAhead* ahead);
+
+class LoopCode {
+public:
+    LoopCode(const LoopForm& form, uint32_t number);
+
+    // Null: not yet, or never.
+    LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
+    // The best variant that is compiled and that these nodes allow; or Function().
+    LoopFunction Function(LoopVariant variant, const BoundNode* nodes) const;
+    // Requests the code, and its variant as far as these nodes allow, if that is not done yet.
+    void Request(LoopVariant variant, const BoundNode* nodes);
+
+private:
+    friend struct LoopRequests;
+
+    bool Suits(const BoundNode* nodes) const;
+
+    const LoopForm form_;
+    const uint32_t number_;
+    // For the variant of the form: nodes whose stores must be aligned, and whose DataBlocks must be ones.
+    std::vector<uint16_t> nonTemporal_;
+    std::vector<uint16_t> ones_;
+    bool requested_ = false;
+    std::atomic<LoopFunction> function_{nullptr};
+    std::array<std::atomic<LoopCode*>, LoopVariant::COUNT> others_{};  // by variant: the same form otherwise
+};
+
+// The code of this form, which lives as long as the process; null: there is no compiler, or there are too many.
+LoopCode* FindLoopCode(const LoopForm& form);
+
+// How much a schedule must have done before the code of its loops is requested, in strips of an instruction.
+uint64_t LoopThreshold();
+void SetLoopThreshold(uint64_t strips);
+
+// For the compiler: `visit` gets the next form that was requested, as IR with a function `name`. With `wait` not before
+// there is one. False: there is none, or StopLoops was called.
+using LoopVisitor = void (*)(void* context, uint32_t number, const char* name, const char* text);
+bool NextLoop(bool wait, LoopVisitor visit, void* context);
+// `function`: where the code of that number is; null: it could not be compiled.
+void SetLoop(uint32_t number, LoopFunction function);
+// How many loops were requested and have no address yet.
+uint32_t PendingLoops();
+// Nothing is handed out any more.
+void StopLoops();
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_JIT_LOOP_CODE_H

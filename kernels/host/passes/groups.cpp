@@ -1,0 +1,489 @@
+#include "passes/groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/types.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+// Instructions on so few elements gain nothing from company, unless they are columns of rows, which others go over,
+// too.
+constexpr uint32_t TINY_ELEMENTS = 256;
+constexpr uint32_t TINY_COLUMNS = 255;
+
+bool IsTiny(const Instruction& instruction)
+{
+    const Operand& to = instruction.operands[0];
+    const bool columns = instruction.lanes > 1 && to.stride > static_cast<int64_t>(to.extent);
+    return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
+}
+
+bool Overlap(const Operand& a, const Operand& b)
+{
+    return a.base < b.end && b.base < a.end;
+}
+
+bool Gapless(const Operand& operand)
+{
+    return operand.stride == static_cast<int64_t>(operand.extent);
+}
+
+bool ShareMemory(const Instruction& a, const Instruction& b)
+{
+    for (uint32_t i = 0; i < a.operandCount; ++i) {
+        for (uint32_t k = 0; k < b.operandCount; ++k) {
+            if (Overlap(a.operands[i], b.operands[k])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// May strips of the instruction not begin at every one of so many units?
+bool IsGranular(const Instruction& instruction, uint32_t units)
+{
+    return instruction.granule > 1 && instruction.units / units % instruction.granule != 0;
+}
+
+// May `later` run strip by strip beside `earlier`? At the end of every strip, all that `later` has touched must lie
+// before bytes that `earlier` has still to touch. Both walk evenly, so the first and the last strip decide.
+bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& later, uint32_t laterRatio, uint32_t units)
+{
+    const int64_t earlierStep = earlier.stride * earlierRatio;
+    const int64_t laterStep = later.stride * laterRatio;
+    if (earlier.stride == later.stride && earlierRatio == laterRatio && earlier.stride > 0) {
+        if (earlier.base == later.base && later.extent <= later.stride) {
+            return true;
+        }
+        // Columns of the same rows that never meet.
+        int64_t distance = later.base - earlier.base;
+        if (distance <= -earlier.stride || distance >= earlier.stride) {
+            distance %= earlier.stride;
+        }
+        distance += distance < 0 ? earlier.stride : 0;
+        if (distance >= earlier.extent && distance + later.extent <= earlier.stride) {
+            return true;
+        }
+    }
+    const char* firstTouched = later.base + laterStep - later.stride + later.extent;
+    return firstTouched <= earlier.base + earlierStep && later.end <= earlier.base + earlierStep * units;
+}
+
+bool KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t units)
+{
+    const uint32_t earlierRatio = earlier.units == units ? 1 : earlier.units / units;
+    const uint32_t laterRatio = later.units == units ? 1 : later.units / units;
+    const Operand& written = earlier.operands[0];
+    for (uint32_t i = 0; i < later.operandCount; ++i) {
+        const Operand& operand = later.operands[i];
+        if (Overlap(operand, written) && !KeepsStep(written, earlierRatio, operand, laterRatio, units)) {
+            return false;
+        }
+    }
+    const Operand& writes = later.operands[0];
+    for (uint32_t i = 1; i < earlier.operandCount; ++i) {
+        const Operand& operand = earlier.operands[i];
+        if (Overlap(writes, operand) && !KeepsStep(operand, earlierRatio, writes, laterRatio, units)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Does `later` go over what `earlier` goes over, and one of them writes it? Not if it reads the same in every unit.
+bool WalksWith(const Instruction& earlier, const Instruction& later)
+{
+    for (uint32_t a = 0; a < earlier.operandCount; ++a) {
+        for (uint32_t b = 0; b < later.operandCount; ++b) {
+            const bool writes = a == 0 || b == 0;
+            const bool stays = b > 0 && later.operands[b].stride == 0;
+            if (writes && !stays && Overlap(earlier.operands[a], later.operands[b])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+void SetEnds(Instruction& instruction)
+{
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        Operand& operand = instruction.operands[i];
+        operand.end = operand.base + operand.stride * (instruction.units - 1) + operand.extent;
+    }
+}
+
+void Groups::Clear()
+{
+    instructions_.clear();
+    groups_.clear();
+    copiesOut_.clear();
+    lastUses_.clear();
+    frozen_ = 0;
+}
+
+void Groups::Add(const Instruction& instruction)
+{
+    if (!instruction.widen || !Widens(instruction)) {
+        Append(instruction);
+    }
+}
+
+void Groups::AddCopyOut(const Instruction& copy)
+{
+    if (!SinkCopy(copy)) {
+        if (copy.kind == InstructionKind::COPY_OUT) {
+            copiesOut_.push_back(static_cast<uint32_t>(instructions_.size()));
+        }
+        Append(copy);
+    }
+}
+
+void Groups::AddTo(Group& group, uint32_t index)
+{
+    const Instruction& instruction = instructions_[index];
+    group.members.push_back(index);
+    uint32_t ratio = 1;
+    if (instruction.units < group.units) {
+        group.elements *= group.units / instruction.units;
+        group.units = instruction.units;
+    } else if (instruction.units > group.units) {
+        ratio = instruction.units / group.units;
+    }
+    const uint32_t elements = instruction.lanes * ratio;
+    group.elements = elements > group.elements ? elements : group.elements;
+    group.granular = std::any_of(group.members.begin(), group.members.end(),
+                                 [&](uint32_t member) { return IsGranular(instructions_[member], group.units); });
+}
+
+void Groups::Append(const Instruction& instruction)
+{
+    const uint32_t index = static_cast<uint32_t>(instructions_.size());
+    instructions_.push_back(instruction);
+    if (!groups_.empty() && !IsTiny(instruction)) {
+        const Group& group = groups_.back();
+        if (!IsTiny(instructions_[group.members.front()]) && (Joins(group, instruction) || SplitsFor(instruction))) {
+            AddTo(groups_.back(), index);
+            return;
+        }
+    }
+    groups_.push_back({{index}, instruction.units, instruction.lanes, IsGranular(instruction, instruction.units)});
+}
+
+// May the last group come apart, so that the instruction joins the later part? Only if that has nothing to do with the
+// earlier part but to read, as a whole in every unit, what it has made: such as a table, and its uses.
+bool Groups::SplitsFor(const Instruction& later)
+{
+    Group& group = groups_.back();
+    const auto member = [&](size_t i) -> const Instruction& { return instructions_[group.members[i]]; };
+    const size_t count = group.members.size();
+    const uint32_t units = std::min(group.units, later.units);
+    size_t cut = 0;
+    for (size_t i = 0; i < count; ++i) {
+        cut = KeepsStep(member(i), later, units) ? cut : i + 1;
+    }
+    for (size_t i = cut; i < count && cut > 0; ++i) {
+        for (size_t k = 0; k < cut; ++k) {
+            cut = WalksWith(member(k), member(i)) ? i + 1 : cut;
+        }
+    }
+    if (cut == 0 || cut == count) {
+        return false;
+    }
+    Group parts[2];
+    for (size_t i = 0; i < count; ++i) {
+        Group& part = parts[i < cut ? 0 : 1];
+        part.units = group.units;  // of which all of them have a multiple
+        AddTo(part, group.members[i]);
+    }
+    if (!Joins(parts[1], later)) {
+        return false;
+    }
+    group = std::move(parts[0]);
+    groups_.push_back(std::move(parts[1]));
+    return true;
+}
+
+bool Groups::Joins(const Group& group, const Instruction& later) const
+{
+    uint32_t units = group.units;
+    if (later.units != units) {
+        // It would only go by coarser units.
+        const auto shares = [&](uint32_t member) { return ShareMemory(instructions_[member], later); };
+        if (std::none_of(group.members.begin(), group.members.end(), shares)) {
+            return false;
+        }
+        // Strips of whole units of the coarsest member must stay short.
+        const uint32_t coarsest = std::min(units, later.units);
+        const auto granular = [&](uint32_t member) { return IsGranular(instructions_[member], coarsest); };
+        if (IsGranular(later, coarsest) || std::any_of(group.members.begin(), group.members.end(), granular)) {
+            return false;
+        }
+        if (later.units > units) {
+            const uint32_t ratio = later.units / units;
+            if (later.lanes * ratio > STRIP_ELEMENTS || ratio * units != later.units) {
+                return false;
+            }
+        } else {
+            if (group.elements * (units / later.units) > STRIP_ELEMENTS) {
+                return false;
+            }
+            units = later.units;  // it must divide every member
+            for (const uint32_t i : group.members) {
+                if (instructions_[i].units % units != 0) {
+                    return false;
+                }
+            }
+        }
+    }
+    // A buffer written again, from data that no instruction of the group has made, and some that none has touched: the
+    // next row or tile begins, and so does a group.
+    bool rewrites = false;
+    bool continues = false;
+    uint32_t touched = 1;  // a bit for each operand; the destination's does not matter
+    for (const uint32_t i : group.members) {
+        const Instruction& earlier = instructions_[i];
+        if (!KeepsStep(earlier, later, units)) {
+            return false;
+        }
+        rewrites = rewrites || earlier.operands[0].base == later.operands[0].base;
+        for (uint32_t b = 1; b < later.operandCount; ++b) {
+            for (uint32_t a = 0; a < earlier.operandCount; ++a) {
+                if (later.operands[b].base == earlier.operands[a].base) {
+                    continues = continues || a == 0;
+                    touched |= 1u << b;
+                }
+            }
+        }
+    }
+    continues = continues || touched == (1u << later.operandCount) - 1;
+    return continues || !rewrites;
+}
+
+// Several rows take an instruction for every 64 columns: the next 64 columns become part of the last instruction.
+bool Groups::Widens(const Instruction& later)
+{
+    if (groups_.empty() || groups_.back().members.back() + 1 != instructions_.size() ||
+        instructions_.size() == frozen_) {
+        return false;
+    }
+    Group& group = groups_.back();
+    Instruction wider = instructions_.back();
+    if (wider.units != later.units || wider.scalar != later.scalar || wider.option != later.option ||
+        wider.operandCount != later.operandCount || !wider.widen) {
+        return false;
+    }
+    const bool folds =
+        later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
+        wider.operands[2].base == later.operands[2].base && wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
+        wider.operands[1].extent % ONE_REPEAT_BYTE_SIZE == 0 && (wider.run == later.run || wider.run == later.fold);
+    if (!folds && wider.run != later.run) {
+        return false;
+    }
+    for (uint32_t i = 0; i < wider.operandCount; ++i) {
+        Operand& operand = wider.operands[i];
+        const Operand& next = later.operands[i];
+        const bool stays = folds ? i != 1 : (i == wider.blockOperand && i != 0);
+        if (operand.stride != next.stride || operand.origin != next.origin ||
+            next.base != operand.base + (stays ? 0 : operand.extent)) {
+            return false;
+        }
+        if (!stays) {
+            operand.extent += next.extent;
+            operand.end += next.extent;
+        }
+        // A source is the destination, column by column, or has nothing to do with it.
+        const Operand& to = wider.operands[0];
+        if (i > 0 && operand.base != to.base && Overlap(operand, to)) {
+            return false;
+        }
+    }
+    wider.lanes += later.lanes;
+    wider.run = folds ? later.fold : wider.run;
+    for (const uint32_t i : group.members) {
+        if (i + 1 != instructions_.size() && !KeepsStep(instructions_[i], wider, group.units)) {
+            return false;
+        }
+    }
+    instructions_.back() = wider;
+    const uint32_t elements = wider.lanes * (wider.units / group.units);
+    group.elements = elements > group.elements ? elements : group.elements;
+    return true;
+}
+
+// A copy out of results of earlier groups, such as several rows, each made by a group of its own: every group takes its
+// part of the copy along, while the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order,
+// and nothing after them touches either side.
+bool Groups::SinkCopy(const Instruction& copy)
+{
+    const Operand& to = copy.operands[0];
+    const Operand& from = copy.operands[1];
+    if (groups_.empty()) {
+        return false;
+    }
+    const Operand& latest = instructions_[groups_.back().members.back()].operands[0];
+    if (latest.base == from.base && latest.end == from.end) {
+        return false;  // one group made it all: the copy joins that in the ordinary way
+    }
+    // The last instruction that writes each part of the source, in the order of the parts.
+    struct Maker {
+        uint32_t group;
+        uint32_t instruction;
+    };
+    std::vector<Maker> makers;
+    const auto made = [this](const Maker& maker) -> const Operand& {
+        return instructions_[maker.instruction].operands[0];
+    };
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+        for (const uint32_t i : groups_[g].members) {
+            const Operand& to = instructions_[i].operands[0];
+            if (!Overlap(to, from)) {
+                continue;
+            }
+            // Bytes that it overwrites as a whole were not made for the copy.
+            makers.erase(std::remove_if(makers.begin(), makers.end(),
+                                        [&](const Maker& maker) {
+                                            return to.base <= made(maker).base && made(maker).end <= to.end;
+                                        }),
+                         makers.end());
+            makers.push_back({g, i});
+        }
+    }
+    std::sort(makers.begin(), makers.end(),
+              [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
+    const bool rows = !Gapless(from) || !Gapless(to);
+    if (makers.empty() || (rows && makers.size() != copy.units)) {
+        return false;
+    }
+    const char* expected = from.base;
+    for (const Maker& maker : makers) {
+        const Operand& part = made(maker);
+        const bool halves = copy.kind == InstructionKind::COPY_OUT_ADD && part.extent % sizeof(float) != 0;
+        if (!Gapless(part) || part.base != expected || (rows && part.end != part.base + from.extent) || halves) {
+            return false;
+        }
+        expected = rows ? part.base + from.stride : part.end;
+    }
+    if (!rows && expected != from.end) {
+        return false;
+    }
+    for (const Group& group : groups_) {
+        for (const uint32_t i : group.members) {
+            for (uint32_t a = 0; a < instructions_[i].operandCount; ++a) {
+                if (Overlap(instructions_[i].operands[a], to)) {
+                    return false;
+                }
+            }
+        }
+    }
+    for (uint32_t k = 0; k < makers.size(); ++k) {
+        const Instruction& maker = instructions_[makers[k].instruction];
+        Instruction part = copy;
+        part.units = maker.units;
+        part.lanes = maker.lanes;
+        part.operands[1] = maker.operands[0];
+        const int64_t offset = rows ? to.stride * k : maker.operands[0].base - from.base;
+        part.operands[0] = {to.base + offset, maker.operands[0].stride, maker.operands[0].extent, to.origin};
+        SetEnds(part);
+        const uint32_t index = static_cast<uint32_t>(instructions_.size());
+        instructions_.push_back(part);
+        if (copy.kind == InstructionKind::COPY_OUT) {
+            copiesOut_.push_back(index);
+        }
+        AddTo(groups_[makers[k].group], index);
+    }
+    return true;
+}
+
+// ---- writing through
+
+void Groups::Discard(const char* begin, const char* end)
+{
+    frozen_ = static_cast<uint32_t>(instructions_.size());
+    uint32_t kept = 0;
+    for (const uint32_t copy : copiesOut_) {
+        const Operand& from = instructions_[copy].operands[1];
+        if (begin <= from.base && from.end <= end) {
+            lastUses_.push_back(copy);
+        } else {
+            copiesOut_[kept++] = copy;
+        }
+    }
+    copiesOut_.resize(kept);
+}
+
+// Is the source of this copy made anew in its group, by walks that keep their form at the destination, and used nowhere
+// else?
+bool Groups::OnlyUse(uint32_t copy, const Group& group) const
+{
+    const Instruction& out = instructions_[copy];
+    const Operand& from = out.operands[1];
+    const Operand& to = out.operands[0];
+    if (out.units != 1 && (!Gapless(from) || !Gapless(to))) {
+        return false;
+    }
+    bool made = false;
+    for (const Group& other : groups_) {
+        for (const uint32_t i : other.members) {
+            const Instruction& user = instructions_[i];
+            if (i == copy) {
+                continue;
+            }
+            for (uint32_t a = user.operandCount; a-- > 0;) {  // sources first
+                const Operand& operand = user.operands[a];
+                if (Overlap(operand, to)) {
+                    return false;
+                }
+                if (!Overlap(operand, from)) {
+                    continue;
+                }
+                const bool inside = from.base <= operand.base && operand.end <= from.end;
+                const bool makes = a == 0 && operand.base == from.base && operand.end == from.end && Gapless(operand);
+                if (&other != &group || i > copy || !inside || (!made && !makes)) {
+                    return false;
+                }
+                made = true;
+            }
+        }
+    }
+    return made;
+}
+
+void Groups::WriteThrough()
+{
+    for (const uint32_t copy : lastUses_) {
+        for (Group& group : groups_) {
+            const Instruction& out = instructions_[copy];
+            uint32_t place = 0;
+            while (place < group.members.size() && group.members[place] != copy) {
+                ++place;
+            }
+            if (place == group.members.size() || place == 0 || !OnlyUse(copy, group)) {
+                continue;
+            }
+            const Operand from = out.operands[1];
+            const Operand to = out.operands[0];
+            for (const uint32_t i : group.members) {
+                for (uint32_t a = 0; a < instructions_[i].operandCount && i != copy; ++a) {
+                    Operand& operand = instructions_[i].operands[a];
+                    if (Overlap(operand, from)) {
+                        operand.base += to.base - from.base;
+                        operand.end += to.base - from.base;
+                        operand.origin = to.origin;
+                    }
+                }
+            }
+            group.members.erase(group.members.begin() + place);
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,55 @@
+/*!
+ * Takes instructions on several rows apart, so that each row goes through all that is done to it in one pass
+ * (fused_sequences.h).
+ */
+#ifndef ASCENDC_HOST_PASSES_ROW_FORMS_H
+#define ASCENDC_HOST_PASSES_ROW_FORMS_H
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/instruction.h"
+#include "runtime/prefetch.h"
+
+namespace AscendC {
+namespace host {
+
+// The rows of a copy, operand `ub` of it in the Unified Buffer. Those that follow each other without a gap are one row.
+Rows RowsOf(const Instruction& copy, uint32_t ub, int64_t& gmStride);
+
+// Requests that do the same to neighbouring columns of the same rows, as tiles of many rows are worked on.
+struct Sweep {
+    uint32_t length = 0;  // instructions; 0: there is none
+    uint32_t columns = 0;
+    bool folds = false;  // the columns are collected in operand 0
+
+    // The same for one of the rows.
+    Instruction Row(const Instruction& first, uint32_t row) const;
+};
+
+class RowForms {
+public:
+    // Of a program. An instruction on the elements of several rows is taken apart where its rows lie apart in global
+    // memory and side by side in the Unified Buffer, and where the kernel does something to row after row; and with it
+    // all instructions on as many elements.
+    void Find(const Instruction* instructions, uint32_t count);
+    // How many of its units make up a row, if it is to be taken apart; else all of them.
+    uint32_t RowUnits(const Instruction& instruction) const;
+    // The sweep that begins with the first instruction, if its rows are to be worked on one by one.
+    static Sweep SweepFrom(const Instruction* instructions, uint32_t count);
+
+private:
+    struct Form {
+        uint32_t units;
+        uint32_t rowUnits;
+    };
+
+    void Add(uint32_t rows, uint32_t rowUnits, uint32_t least);
+
+    std::vector<Form> forms_;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_PASSES_ROW_FORMS_H

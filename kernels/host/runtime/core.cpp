@@ -1,0 +1,488 @@
+#include "runtime/core.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "observed/execution.h"
+#include "observed/observe.h"
+#include "runtime/launch.h"
+
+namespace AscendC {
+namespace host {
+
+void Fail(const char* format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    throw Trapped(std::string(text) + " (`bash build.sh check` says where in the kernel)");
+}
+
+Core::Core() : programs_(MAX_PROGRAMS)
+{
+    ub_ = static_cast<char*>(std::aligned_alloc(4096, (UB_BYTES + 4095) / 4096 * 4096));
+    if (ub_ == nullptr) {
+        throw std::bad_alloc();
+    }
+}
+
+Core::~Core()
+{
+    std::free(ub_);
+}
+
+thread_local Core* Core::t_current = nullptr;
+
+Core& Core::Create()
+{
+    static thread_local std::unique_ptr<Core> owner = std::make_unique<Core>();
+    t_current = owner.get();
+    return *t_current;
+}
+
+void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopVariant variant)
+{
+    blockIdx_ = blockIdx;
+    blockNum_ = blockNum;
+    large_ = large;
+    variant_ = variant;
+    mask = MaskState{};
+    atomicAdd = false;
+    views_.clear();
+    prefetcher_.Reset();
+    count_ = 0;
+    known_ = nullptr;
+    waiting_ = nullptr;
+    wrote_ = false;
+    goesOn_ = false;
+    traceCache_.Drop();
+}
+
+// ---- recording
+
+namespace {
+
+// Which operand of an instruction lies in global memory, where every tile has another address.
+uint32_t GmOperand(const Instruction& instruction)
+{
+    switch (instruction.kind) {
+        case InstructionKind::COPY_IN:
+            return 1;
+        case InstructionKind::COPY_OUT:
+        case InstructionKind::COPY_OUT_ADD:
+            return 0;
+        default:
+            return MAX_OPERANDS;
+    }
+}
+
+uint64_t Differ(const Operand& a, const Operand& b)
+{
+    return (reinterpret_cast<uint64_t>(a.base) ^ reinterpret_cast<uint64_t>(b.base)) |
+           static_cast<uint64_t>(a.stride ^ b.stride) | (a.extent ^ b.extent);
+}
+
+uint32_t Bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+// Fields that follow from the operands and `run` are not compared.
+bool SameInstruction(const Instruction& a, const Instruction& b)
+{
+    if (a.run != b.run || a.kind != b.kind || a.operandCount != b.operandCount) {
+        return false;
+    }
+    uint64_t different = (a.units ^ b.units) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
+                         (a.option ^ b.option) | (a.granule ^ b.granule);
+    if (a.kind == InstructionKind::VECTOR) {
+        different |= Differ(a.operands[0], b.operands[0]);
+        if (a.operandCount > 1) {
+            different |= Differ(a.operands[1], b.operands[1]);
+        }
+        if (a.operandCount > 2) {
+            different |= Differ(a.operands[2], b.operands[2]);
+        }
+        return different == 0;
+    }
+    const uint32_t gm = GmOperand(a);
+    for (uint32_t i = 0; i < a.operandCount; ++i) {
+        different |= i == gm ? static_cast<uint64_t>(a.operands[i].stride ^ b.operands[i].stride)
+                             : Differ(a.operands[i], b.operands[i]);
+    }
+    return different == 0;
+}
+
+bool SameForm(const View& a, const View& b)
+{
+    return a.ub.begin == b.ub.begin && a.ub.end == b.ub.end && a.rows.rows == b.rows.rows &&
+           a.rows.rowBytes == b.rows.rowBytes && a.rows.stride == b.rows.stride && a.gmStride == b.gmStride;
+}
+
+}  // namespace
+
+Instruction& Core::Next()
+{
+    Instruction& next = incoming_;
+    next.kind = InstructionKind::VECTOR;
+    next.widen = false;
+    next.blockOperand = 0;
+    next.fold = nullptr;
+    next.lanes = 1;
+    next.granule = 1;
+    return next;
+}
+
+bool Core::SameViews(const Program& program) const
+{
+    return std::equal(program.views.begin(), program.views.end(), views_.begin(), views_.end(), SameForm);
+}
+
+bool Core::Starts(const Program& program) const
+{
+    return !program.instructions.empty() && SameInstruction(program.instructions[0], incoming_) && SameViews(program);
+}
+
+// A known program that begins like the current one. The one that came here the last time is tried first.
+bool Core::Follow()
+{
+    const uint32_t likely = next_[beforeLast_][last_];
+    for (uint32_t i = 0; i < MAX_PROGRAMS; ++i) {
+        Program& program = programs_[(likely + i) % MAX_PROGRAMS];
+        if (Starts(program)) {
+            known_ = &program;
+            for (uint32_t v = 0; v < views_.size(); ++v) {
+                gm_[v] = views_[v].gm;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+// The current program has left the known one. Another one that begins like it, and continues with `next` or, if that is
+// null, has no more instructions?
+bool Core::Rejoin(const Instruction* next)
+{
+    for (Program& program : programs_) {
+        if (next == nullptr ? program.instructions.size() != count_ : program.instructions.size() <= count_) {
+            continue;
+        }
+        bool same = SameViews(program) && (next == nullptr || SameInstruction(program.instructions[count_], *next));
+        for (uint32_t i = 0; i < count_ && same; ++i) {
+            same = SameInstruction(program.instructions[i], log_[i]);
+        }
+        if (same) {
+            known_ = &program;
+            return true;
+        }
+    }
+    return false;
+}
+
+// The current program is not the known one: their common part goes to the log.
+void Core::Leave()
+{
+    for (uint32_t i = 0; i < count_; ++i) {
+        log_[i] = known_->instructions[i];
+        const uint32_t gm = GmOperand(log_[i]);
+        if (gm < MAX_OPERANDS) {
+            log_[i].operands[gm].base = const_cast<char*>(gm_[views_.size() + i]);
+        }
+    }
+    known_ = nullptr;
+}
+
+void Core::Take()
+{
+    HOST_OBSERVED(if (!Executes()) { return; })
+    if (count_ == MAX_INSTRUCTIONS) {
+        EndProgram(NOBODY);
+        goesOn_ = true;
+    }
+    if (known_ == nullptr) {
+        if (count_ > 0 || !Follow()) {
+            log_[count_++] = incoming_;
+            return;
+        }
+    } else if (count_ == known_->instructions.size() || !SameInstruction(known_->instructions[count_], incoming_)) {
+        Leave();
+        if (!Rejoin(&incoming_)) {
+            Take();
+            return;
+        }
+    }
+    const uint32_t gm = GmOperand(incoming_);
+    if (gm < MAX_OPERANDS) {
+        gm_[views_.size() + count_] = incoming_.operands[gm].base;
+    }
+    ++count_;
+}
+
+void Core::BeforeCopyIn()
+{
+    // The rest of a run that was too long for one program, however short: or each tile would be cut somewhere else.
+    if (wrote_ || count_ >= LONG_PROGRAM || goesOn_) {
+        EndProgram(NOBODY);
+        goesOn_ = false;
+    }
+}
+
+void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stream)
+{
+    BeforeCopyIn();
+    Instruction& copy = Next();
+    copy.run = nullptr;
+    copy.kind = InstructionKind::COPY_IN;
+    copy.units = shape.rows;
+    copy.lanes = shape.elementBytes;
+    copy.operandCount = 2;
+    copy.operands[0] = {ub, shape.dstStride, shape.rowBytes};
+    copy.operands[1] = {const_cast<char*>(gm), shape.srcStride, shape.rowBytes};
+    Take();
+    if (stream != nullptr && large_) {
+        prefetcher_.LookAhead(gm, {shape.rows, shape.rowBytes, shape.srcStride}, *stream);
+    }
+}
+
+void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
+{
+    Instruction& copy = Next();
+    copy.run = nullptr;
+    copy.kind = atomicAdd ? InstructionKind::COPY_OUT_ADD : InstructionKind::COPY_OUT;
+    copy.units = shape.rows;
+    copy.lanes = shape.elementBytes;
+    copy.operandCount = 2;
+    copy.operands[0] = {gm, shape.dstStride, shape.rowBytes};
+    copy.operands[1] = {const_cast<char*>(ub), shape.srcStride, shape.rowBytes};
+    Take();
+    wrote_ = true;
+}
+
+void Core::Discard(const char* ub, uint32_t bytes)
+{
+    Instruction& instruction = Next();
+    instruction.run = nullptr;
+    instruction.kind = InstructionKind::DISCARD;
+    instruction.units = 1;
+    instruction.operandCount = 1;
+    instruction.operands[0] = {const_cast<char*>(ub), 0, bytes};
+    Take();
+}
+
+// ---- carrying out
+
+// The current program, in the log, is a new one.
+// Kernels that keep the rules have no other operands; those of a tensor that no InitBuffer gave a buffer are at null.
+void Core::CheckOperands() const
+{
+    for (uint32_t i = 0; i < count_; ++i) {
+        const uint32_t gm = GmOperand(log_[i]);
+        for (uint32_t k = 0; k < log_[i].operandCount; ++k) {
+            const char* const base = log_[i].operands[k].base;
+            if (k != gm && log_[i].units > 0 && (base < ub_ || base >= ub_ + UB_BYTES)) {
+                Fail("an operand is not in the Unified Buffer: its LocalTensor has no buffer, or ends before it");
+            }
+        }
+    }
+}
+
+void Core::Learn()
+{
+    CheckOperands();
+    oldest_ += &programs_[oldest_] == waiting_ ? 1 : 0;
+    Program& program = programs_[oldest_ % MAX_PROGRAMS];
+    oldest_ = (oldest_ + 1) % MAX_PROGRAMS;
+    program = Program{};
+    program.number = number_++;
+    program.instructions.assign(log_, log_ + count_);
+    program.views = views_;
+    program.writtenFirst = WrittenFirst(log_, count_);
+    for (uint32_t v = 0; v < views_.size(); ++v) {
+        gm_[v] = views_[v].gm;
+    }
+    for (uint32_t i = 0; i < count_; ++i) {
+        const uint32_t gm = GmOperand(log_[i]);
+        gm_[views_.size() + i] = gm < MAX_OPERANDS ? log_[i].operands[gm].base : nullptr;
+    }
+    known_ = &program;
+}
+
+// The schedule of a program that is followed by `follower`, or, if that is null, by an unknown one or the end.
+const std::shared_ptr<Schedule>& Core::ScheduleFor(Program& program, uint64_t number, const Program* follower)
+{
+    for (Variant& variant : program.variants) {
+        if (variant.follower == number) {
+            return variant.schedule;
+        }
+    }
+    if (program.variants.size() < MAX_VARIANTS) {
+        program.variants.emplace_back();
+    } else {  // not the first, which holds their common part
+        std::rotate(program.variants.begin() + 1, program.variants.begin() + 2, program.variants.end());
+    }
+    Variant& variant = program.variants.back();
+    variant.follower = number;
+    Ranges needed;
+    if (number != END) {
+        needed.Add({ub_, ub_ + UB_BYTES});
+    }
+    if (follower != nullptr) {
+        for (const Span& span : follower->writtenFirst.Spans()) {
+            needed.Remove(span);
+        }
+    }
+    const uint32_t count = static_cast<uint32_t>(program.instructions.size());
+    variant.schedule = std::make_shared<Schedule>();
+    scheduler_.Make(program.views, program.instructions.data(), count, needed, *variant.schedule);
+    return variant.schedule;
+}
+
+// The current program is complete, and waits for the next. `follower`: the next program, as far as it is known.
+void Core::EndProgram(uint64_t follower)
+{
+    if (count_ == 0) {
+        return;
+    }
+    if (known_ != nullptr && count_ != known_->instructions.size()) {
+        Leave();
+        Rejoin(nullptr);
+    }
+    if (known_ != nullptr && !known_->variants.front().schedule->Fits(gm_)) {
+        Leave();
+    }
+    if (known_ == nullptr) {
+        Learn();
+    }
+    RunWaiting(known_->number, known_);
+    if (known_->variants.empty()) {
+        ScheduleFor(*known_, follower, nullptr);
+    }
+    memcpy(waitingGm_, gm_, (views_.size() + count_) * sizeof(gm_[0]));
+    known_->variants.front().schedule->EndViews(gm_, views_);
+    waiting_ = known_;
+    waitingPrefetcher_ = prefetcher_;
+    prefetcher_.Reset();
+    const uint32_t index = static_cast<uint32_t>(known_ - programs_.data());
+    next_[beforeLast_][last_] = static_cast<uint8_t>(index);
+    beforeLast_ = last_;
+    last_ = index;
+    known_ = nullptr;
+    count_ = 0;
+    wrote_ = false;
+}
+
+// Runs the program that waits. A schedule for a follower is worth making when it follows a second time.
+void Core::RunWaiting(uint64_t number, const Program* follower)
+{
+    if (waiting_ == nullptr) {
+        return;
+    }
+    Program& program = *waiting_;
+    waiting_ = nullptr;
+    std::vector<uint64_t>& once = program.followers;
+    const bool again = number == END || std::find(once.begin(), once.end(), number) != once.end();
+    if (!again) {
+        once.insert(once.begin(), number);
+        once.resize(std::min<size_t>(once.size(), MAX_VARIANTS));
+    }
+    const std::shared_ptr<Schedule>& schedule =
+        ScheduleFor(program, again ? number : NOBODY, again ? follower : nullptr);
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Ran(schedule, waitingGm_, waitingPrefetcher_);
+    }
+    schedule->Run(waitingGm_, waitingPrefetcher_, variant_);
+}
+
+// Carries out everything recorded.
+void Core::Complete()
+{
+    EndProgram(NOBODY);
+    RunWaiting(NOBODY, nullptr);
+}
+
+void Core::Flush()
+{
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Spoil();
+    }
+    Complete();
+}
+
+void Core::Finish()
+{
+    EndProgram(END);
+    RunWaiting(END, nullptr);
+    traceCache_.Keep();
+}
+
+void Core::Settle()
+{
+    Instruction& instruction = Next();
+    instruction.run = nullptr;
+    instruction.kind = InstructionKind::SETTLE;
+    instruction.units = 1;
+    instruction.operandCount = 0;
+    Take();
+    Complete();
+}
+
+void Core::Synchronize()
+{
+    Settle();
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Waited();
+    }
+    WaitForAllBlocks();
+}
+
+void Core::Multiply(const Product& product)
+{
+    Settle();
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Multiplied(product);
+    }
+    HOST_OBSERVED(if (!Executes()) { return; })
+    host::Multiply(product);
+}
+
+const char* Core::Read(const char* ub)
+{
+    Flush();
+    for (const View& view : views_) {
+        const int64_t offset = ub - view.ub.begin;
+        if (offset >= 0 && ub < view.ub.end && offset % view.rows.stride < view.rows.rowBytes) {
+            return view.gm + offset / view.rows.stride * view.gmStride + offset % view.rows.stride;
+        }
+    }
+    return ub;
+}
+
+void Core::Write(char* ub, const void* value, uint32_t bytes)
+{
+    Instruction& instruction = Next();
+    instruction.run = nullptr;
+    instruction.kind = InstructionKind::OVERWRITE;
+    instruction.units = 1;
+    instruction.operandCount = 1;
+    instruction.operands[0] = {ub, 0, bytes};
+    Take();
+    Complete();
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Wrote(ub, value, bytes);
+    }
+    memcpy(ub, value, bytes);
+}
+
+}  // namespace host
+}  // namespace AscendC

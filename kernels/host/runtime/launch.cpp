@@ -1,0 +1,360 @@
+#include "runtime/launch.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "passes/lookups.h"
+#include "runtime/core.h"
+#include "runtime/non_temporal.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+constexpr uint32_t MAX_THREADS = 256;
+// About 20 us: kernels of one network follow each other within that, and waking a sleeping thread costs as much.
+constexpr uint32_t SPINS = 2000;
+// Waking a thread costs about as much as moving this many bytes.
+constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
+// Two threads with as many bytes each.
+constexpr uint32_t MIN_SHARED_ROW_BYTES = 2 * MIN_BYTES_PER_CORE;
+// The longest row of a loop over rows (fused_loops.cpp). Of longer rows with padding between them every instruction is
+// a pass.
+constexpr uint32_t MAX_PADDED_ROW = 256;
+// Tiles that fit the L1 data cache: of two buffers, one is in use at a time.
+constexpr uint32_t CACHED_TILE_BYTES = 56 * 1024;
+// From so many bytes of outputs on, the next tile is prefetched: smaller launches lie in the caches of the cores.
+constexpr uint64_t LARGE_BYTES = 6ull << 20;
+
+void Pause()
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+uint32_t DefaultThreadNum()
+{
+    if (const char* text = std::getenv("MS_ASCEND_OPS_NUM_THREADS")) {
+        char* end = nullptr;
+        const long count = std::strtol(text, &end, 10);
+        const bool isNumber = *text >= '0' && *text <= '9' && *end == '\0';
+        if (isNumber && count >= 1 && count <= static_cast<long>(MAX_THREADS)) {
+            return static_cast<uint32_t>(count);
+        }
+        std::fprintf(stderr, "ms_ascend_ops: MS_ASCEND_OPS_NUM_THREADS must be 1 to %u, got '%s'; it is ignored\n",
+                     MAX_THREADS, text);
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        const int count = CPU_COUNT(&set);
+        return count < 1 ? 1 : (count > static_cast<int>(MAX_THREADS) ? MAX_THREADS : static_cast<uint32_t>(count));
+    }
+    return 1;
+}
+
+// All that a launch's blocks share.
+struct Job {
+    BlockFn block;
+    void* kernel;
+    GM_ADDR workspace;
+    uint32_t blockDim;
+    bool large;
+    LoopVariant variant;
+    const LaunchForm* form;            // null: not to be replayed
+    std::atomic<uint32_t> arrived{0};  // at the barrier
+    std::atomic<uint32_t> phase{0};
+    std::atomic<bool> trapped{false};
+    std::string reason;  // of the first core that trapped
+};
+
+thread_local Job* t_job = nullptr;
+
+void RunBlock(Job& job, uint32_t blockIdx)
+{
+    Core& core = Core::Current();
+    core.Begin(blockIdx, job.blockDim, job.large, job.variant);
+    Job* outer = t_job;
+    t_job = &job;
+    try {
+        if (!core.Replay(job.form)) {
+            job.block(job.kernel, job.workspace);
+            core.Finish();
+        }
+    } catch (const Trapped& trap) {  // instructions recorded since are dropped when its next block begins
+        if (!job.trapped.exchange(true, std::memory_order_acq_rel)) {
+            job.reason = trap.what();
+        }
+    }
+    if (job.variant.nonTemporal) {
+        FenceNonTemporalStores();
+    }
+    t_job = outer;
+}
+
+// Worker i plays block i + 1 of a job, the calling thread plays block 0, and then those that no worker has begun yet:
+// beside MindSpore's threads one may wake late. One job at a time: all blocks of a job are running at once, which is
+// what barriers between them need. Behind the last barrier of block 0 every block has begun, so none of those is left.
+class Pool {
+public:
+    void Run(Job& job)
+    {
+        std::lock_guard<std::mutex> launch(launchMutex_);
+        while (workerCount_ < job.blockDim - 1) {
+            std::thread([this, index = workerCount_, seen = epoch_.load()] { Work(index, seen); }).detach();
+            ++workerCount_;
+        }
+        pending_.store(job.blockDim - 1, std::memory_order_relaxed);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            std::fill_n(begun_, job.blockDim, false);
+            job_ = &job;
+            blockDim_ = job.blockDim;
+            epoch_.fetch_add(1, std::memory_order_release);
+        }
+        wake_.notify_all();
+        RunBlock(job, 0);
+        for (uint32_t blockIdx = job.blockDim - 1; blockIdx > 0; --blockIdx) {
+            if (Begin(blockIdx)) {
+                RunBlock(job, blockIdx);
+                pending_.fetch_sub(1, std::memory_order_relaxed);
+            }
+        }
+        for (uint32_t spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
+            if (spins < SPINS) {
+                Pause();
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+private:
+    // Whether the block is the caller's to run.
+    bool Begin(uint32_t blockIdx)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return !std::exchange(begun_[blockIdx], true);
+    }
+
+    void Work(uint32_t index, uint64_t seen)
+    {
+        for (;;) {
+            for (uint32_t spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < SPINS; ++spins) {
+                Pause();
+            }
+            Job* job = nullptr;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                wake_.wait(lock, [&] { return epoch_.load(std::memory_order_relaxed) != seen; });
+                seen = epoch_.load(std::memory_order_relaxed);
+                // A job without a block for this worker may have ended already: only its size is looked at.
+                const bool mine = index + 1 < blockDim_ && !std::exchange(begun_[index + 1], true);
+                job = mine ? job_ : nullptr;
+            }
+            if (job != nullptr) {
+                RunBlock(*job, index + 1);
+                pending_.fetch_sub(1, std::memory_order_acq_rel);
+            }
+        }
+    }
+
+    std::mutex launchMutex_;
+    std::mutex mutex_;  // job_, blockDim_, begun_ and the growth of epoch_
+    std::condition_variable wake_;
+    std::atomic<uint64_t> epoch_{0};
+    std::atomic<uint32_t> pending_{0};
+    Job* job_ = nullptr;
+    uint32_t blockDim_ = 0;
+    bool begun_[MAX_THREADS] = {};  // by block
+    uint32_t workerCount_ = 0;
+};
+
+// Never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
+Pool* g_pool = nullptr;
+std::once_flag g_poolOnce;
+
+Pool& ThePool()
+{
+    std::call_once(g_poolOnce, [] {
+        g_pool = new Pool;
+        pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool; });
+    });
+    return *g_pool;
+}
+
+// The form of a launch, and the data that it points to.
+class FormedLaunch {
+public:
+    FormedLaunch(const Job& job, uint64_t workspaceBytes, const ms_ascend_ops::LaunchMemory& memory,
+                 std::string_view tiling)
+        : isReplayable_(!tiling.empty())
+    {
+        key_.clear();
+        Append(job.block);
+        Append(job.blockDim);
+        Append(job.large);
+        Append(workspaceBytes);
+        key_.append(tiling);
+        const uint32_t count = static_cast<uint32_t>(memory.tensorCount);
+        for (uint32_t i = 0; i < count; ++i) {
+            spans_[i] = {memory.tensors[i].begin, memory.tensors[i].end};
+            Append(spans_[i].end - spans_[i].begin);
+        }
+        const char* const workspace = reinterpret_cast<const char*>(job.workspace);
+        spans_[count] = {workspace, workspace + workspaceBytes};
+        form_ = {key_, spans_, count + 1, job.variant};
+    }
+    const LaunchForm* Form() const { return isReplayable_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
+
+private:
+    template <typename T>
+    void Append(const T& value)
+    {
+        key_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+
+    static thread_local std::string key_;  // one launch at a time; it keeps its memory
+    const bool isReplayable_;
+    Span spans_[ms_ascend_ops::MAX_TENSORS + 1];
+    LaunchForm form_{};
+};
+
+thread_local std::string FormedLaunch::key_;
+
+std::atomic<uint32_t> g_threadNum{0};
+std::atomic<uint32_t> g_ubBytes{0};
+
+// Of all tensors.
+uint64_t BytesOf(const ms_ascend_ops::LaunchMemory& memory)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < memory.tensorCount; ++i) {
+        bytes += static_cast<uint64_t>(memory.tensors[i].end - memory.tensors[i].begin);
+    }
+    return bytes;
+}
+
+// Kept from launch to launch; the calling thread's own.
+GM_ADDR Workspace(uint64_t bytes)
+{
+    constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
+    struct Buffer {
+        ~Buffer() { std::free(data); }
+        void* data = nullptr;
+        uint64_t bytes = 0;
+    };
+    static thread_local Buffer buffer;
+    if (buffer.bytes < bytes) {
+        std::free(buffer.data);
+        buffer.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        buffer.data = std::aligned_alloc(ALIGNMENT, buffer.bytes);
+        if (buffer.data == nullptr) {
+            buffer.bytes = 0;
+            throw std::bad_alloc();
+        }
+    }
+    return static_cast<GM_ADDR>(buffer.data);
+}
+
+}  // namespace
+
+uint32_t GetThreadNum()
+{
+    uint32_t count = g_threadNum.load(std::memory_order_relaxed);
+    if (count == 0) {
+        count = DefaultThreadNum();
+        g_threadNum.store(count, std::memory_order_relaxed);
+    }
+    return count;
+}
+
+void SetThreadNum(uint32_t count)
+{
+    g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
+}
+
+void SetUbBytes(uint32_t bytes)
+{
+    g_ubBytes.store(bytes >= UB_BYTES ? 0 : bytes, std::memory_order_relaxed);  // 0: all of it
+}
+
+ms_ascend_ops::Platform HostPlatform()
+{
+    ms_ascend_ops::Platform platform;
+    platform.coreNum = GetThreadNum();
+    const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
+    platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
+    platform.minBytesPerCore = MIN_BYTES_PER_CORE;
+    // With the tiles of a chip, also in this respect.
+    platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
+    platform.tileBytes = ubBytes == 0 ? CACHED_TILE_BYTES : platform.tileBytes;
+    platform.minSharedRowBytes = ubBytes == 0 ? MIN_SHARED_ROW_BYTES : platform.minSharedRowBytes;
+    platform.minPieceBytes = ubBytes == 0 ? MIN_BYTES_PER_CORE : platform.minPieceBytes;
+    return platform;
+}
+
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+                  std::string_view tiling, BlockFn block, void* kernel)
+{
+    Job job;
+    job.block = block;
+    job.kernel = kernel;
+    job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
+    job.blockDim = config.blockDim;
+    job.large = memory.outputBytes >= LARGE_BYTES;
+    const uint64_t bytes = BytesOf(memory);
+    job.variant = {BypassesCaches(bytes), UsesLookups(bytes)};
+    FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
+    job.form = formed.Form();
+    if (job.blockDim == 1) {
+        RunBlock(job, 0);
+    } else {
+        ThePool().Run(job);
+    }
+    if (job.trapped.load(std::memory_order_acquire)) {
+        throw Trapped(job.reason);
+    }
+}
+
+void WaitForAllBlocks()
+{
+    Job& job = *t_job;
+    if (job.variant.nonTemporal) {
+        FenceNonTemporalStores();
+    }
+    const uint32_t phase = job.phase.load(std::memory_order_acquire);
+    if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
+        job.arrived.store(0, std::memory_order_relaxed);
+        job.phase.store(phase + 1, std::memory_order_release);
+        return;
+    }
+    for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
+        if (job.trapped.load(std::memory_order_acquire)) {
+            throw Trapped("");  // that core will never be here
+        }
+        if (spins < SPINS) {
+            Pause();
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

@@ -1,0 +1,70 @@
+/*!
+ * Launches: the cores of a kernel on a persistent pool of threads.
+ */
+#ifndef ASCENDC_HOST_RUNTIME_LAUNCH_H
+#define ASCENDC_HOST_RUNTIME_LAUNCH_H
+
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+#include <type_traits>
+
+#include "api/types.h"
+#include "interface/launch_config.h"
+#include "observed/observe.h"
+
+namespace AscendC {
+namespace host {
+
+// This machine as tiling functions see it: one core for each thread, and its Unified Buffer (core.h).
+ms_ascend_ops::Platform HostPlatform();
+
+// How much of the Unified Buffer tiling functions are told of; 0: all. With as much as the chip has, rows that need
+// several tiles are summed up in the same pieces as there, to the bit.
+void SetUbBytes(uint32_t bytes);
+
+// Threads that play cores, the calling one included. Initially MS_ASCEND_OPS_NUM_THREADS or the number of CPUs this
+// process may use. Setting 0 restores that.
+uint32_t GetThreadNum();
+void SetThreadNum(uint32_t count);
+
+// The vector unit of this library that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
+const char* VectorUnitName();
+
+using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
+
+// Ends the kernel on this core, and with it the launch: thrown by Trap and by Fail.
+struct Trapped : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+constexpr const char* TRAPPED = "the kernel stopped itself (Trap): an input has a value that is not allowed";
+
+// Runs `block` once for each of config.blockDim cores and returns when all have ended. Inputs of launches with large
+// outputs are prefetched. `tiling`: all that the kernel goes by besides its tensors, as bytes: launches with the same
+// may be replayed (trace_cache.h), those without any never are. Throws Trapped when a core did.
+void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+                  std::string_view tiling, BlockFn block, void* kernel);
+
+template <class KERNEL>
+void Launch(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+            std::string_view tiling, KERNEL&& kernel)
+{
+    LaunchBlocks(
+        config, memory, tiling,
+        [](void* self, GM_ADDR workspace) { (*static_cast<std::remove_reference_t<KERNEL>*>(self))(workspace); },
+        &kernel);
+}
+
+template <class TILING>
+std::string_view BytesOf(const TILING& tiling)
+{
+    return {reinterpret_cast<const char*>(&tiling), sizeof(tiling)};
+}
+
+// Barrier between the cores of the running launch.
+void WaitForAllBlocks();
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_RUNTIME_LAUNCH_H

@@ -1,0 +1,89 @@
+/*!
+ * Software prefetch of the next tile while this one is calculated with, as double buffering does on the chip. Compiled
+ * loops prefetch it line by line as they run, if it lies in stretches of one length (LoopAhead); otherwise, or where no
+ * loop can be compiled, Prefetcher::Fetch does between steps, or FetchBegins where there is one pass. The later lines
+ * of this tile a loop prefetches itself (loop_ir.cpp).
+ */
+#ifndef ASCENDC_HOST_RUNTIME_PREFETCH_H
+#define ASCENDC_HOST_RUNTIME_PREFETCH_H
+
+#include <cstdint>
+
+#include "ir/instruction.h"
+
+namespace AscendC {
+namespace host {
+
+// A line of the cache.
+constexpr uint32_t LINE_BYTES = 64;
+
+// Rows in memory: the first, their length, and the distance from one to the next.
+struct Rows {
+    uint32_t rows;
+    uint32_t rowBytes;
+    int64_t stride;
+
+    uint64_t Bytes() const { return static_cast<uint64_t>(rows) * rowBytes; }
+    bool IsStretch() const { return rows == 1 || stride == rowBytes; }
+};
+
+// The prefetches of the loops of a schedule: stretches of memory, all of the same length and at the same rate. A core
+// has few fill buffers: lines that are prefetched together wait for each other, and the core for them.
+struct LoopAhead {
+    static constexpr uint32_t MAX_STRETCHES = 4;
+
+    uint64_t done = 0;   // bytes of each
+    uint64_t bytes = 0;  // of each
+    uint64_t rate = 0;   // bytes for what costs 1 (LoopForm::Cost), times 2^RATE_BITS
+    const char* stretches[MAX_STRETCHES];
+
+    static constexpr uint32_t RATE_BITS = 16;
+
+    // The prefetches of code of this cost.
+    void Prefetch(uint64_t cost, uint32_t count);
+};
+
+// The copies into one queue: where the last one came from tells where the next will.
+struct Stream {
+    const char* last = nullptr;
+};
+
+class Prefetcher {
+public:
+    // The rest of a tile that is not yet fetched.
+    struct Ahead {
+        const char* next;
+        Rows rows;      // from the current one on
+        uint32_t left;  // bytes of the current row
+        uint32_t linesPerIteration;
+        int64_t step;  // how far behind this tile's
+    };
+
+    void Reset() { count_ = 0; }
+    bool Idle() const { return count_ == 0; }
+    // A queue was filled from `gm`: the next tile will lie as far on as this one from the last.
+    void LookAhead(const char* gm, const Rows& rows, Stream& stream);
+    void Add(const char* gm, const Rows& rows, int64_t step) { ahead_[count_++] = {gm, rows, rows.rowBytes, 0, step}; }
+    const Ahead* begin() const { return ahead_; }
+    const Ahead* end() const { return ahead_ + count_; }
+    // Is it a stretch each, all of the same length?
+    bool InStretches() const;
+    // Spreads the prefetches over so many iterations, and does those of some.
+    void Spread(uint32_t iterations);
+    void Fetch(uint32_t iterations);
+    // Only where the rows begin: for schedules whose one loop prefetches the rest itself, but not past the end of a
+    // row.
+    void FetchBegins() const;
+
+private:
+    static constexpr uint32_t MAX_AHEAD = LoopAhead::MAX_STRETCHES;
+    static constexpr uint32_t BEGIN_BYTES = 512;  // 1024 gain no more
+    static constexpr uint32_t MIN_BYTES = 4096;
+    uint32_t count_ = 0;
+    Ahead ahead_[MAX_AHEAD];
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_RUNTIME_PREFETCH_H

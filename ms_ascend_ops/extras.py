@@ -1,0 +1,40 @@
+"""The commands that need more than a plain installation has: packages of an extra, or the sources of the kernels."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
+
+# A command of `python -m ms_ascend_ops`, and its extra. Commands that are not here need none.
+EXTRA_OF = {"bench": "bench", "bench-networks": "bench", "profile": "profile"}
+
+# The packages of an extra, each of which is imported under its own name; pyproject.toml has their versions.
+PACKAGES = {
+    "bench": ("matplotlib", "ml_dtypes", "rich"),
+    "profile": ("cmake", "matplotlib", "pybind11", "rich"),
+}
+
+
+def missing(command: str) -> list[str]:
+    """The packages that the command needs and that are not installed."""
+    extra = EXTRA_OF.get(command)
+    return [name for name in PACKAGES[extra] if not _is_installed(name)] if extra else []
+
+
+def advice(command: str) -> str:
+    """The command line that installs what the command needs."""
+    return f"pip install 'ms_ascend_ops[{EXTRA_OF[command]}]'"
+
+
+def source_tree() -> Path | None:
+    """The source tree that this package runs from, if it does."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "CMakeLists.txt").is_file() and (root / "kernels" / "host" / "traced").is_dir() else None
+
+
+def _is_installed(name: str) -> bool:
+    # CMake may also come from the system.
+    return find_spec(name) is not None or (name == "cmake" and shutil.which("cmake") is not None)

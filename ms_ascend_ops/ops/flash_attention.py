@@ -1,0 +1,97 @@
+"""Attention without the matrix of scores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.custom import FusedPrimitive, Selector
+
+__all__ = ["flash_attention"]
+
+
+def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+    most = registry.op_spec("flash_attention").limits["head_size"]
+    for name, shape in zip(("query", "key", "value"), shapes, strict=False):
+        if shape[-1] > most:
+            raise ValueError(f"flash_attention: {name}.shape[-1] must be at most {most}, got {shape}")
+    if attributes["window"] < 0:
+        raise ValueError(f"flash_attention: window must be 0 (all keys) or more, got {attributes['window']}")
+
+
+# Behind every logarithm of a sum of exponentials. A query that sees no key has -inf; with a number above all scores in
+# its place, the probabilities that the gradient calculates again are 0.
+_HUGE = 3.0e38
+
+
+def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
+    heads_first = grad.attributes["layout"] == "BNSD"
+
+    def bprop(query, key, value, mask, out, dout):  # type: ignore[no-untyped-def]
+        lse = stock.select(out[1] > -_HUGE, out[1], stock.full_like(out[1], _HUGE))
+        # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
+        delta = (out[0].astype(ms.float32) * dout[0].astype(ms.float32)).sum(-1)
+        delta = (delta if heads_first else delta.swapaxes(1, 2)) - dout[1]
+        # MindSpore wants a gradient for each input; the mask has none.
+        return (*grad(dout[0], query, key, value, lse, delta, mask), mask)
+
+    return bprop
+
+
+_select = Selector("flash_attention", _bprop, _check)
+
+
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int = 0,
+    layout: str = "BNSD",
+) -> tuple[Tensor, Tensor]:
+    r"""Attention with an online softmax: the scores are never in memory as a whole.
+
+    .. math::
+        out = softmax(scale \cdot query \, key^T + mask) \, value
+
+    Args:
+        query: Tensor[float16 | bfloat16 | float32], shape (batch, heads, s, d), or with the layout BSND
+            (batch, s, heads, d).
+        key: Tensor[dtype of query], shape (batch, key heads, t, d) or (batch, t, key heads, d). The number of heads of
+            query is a multiple of that of key: consecutive heads share one.
+        value: Tensor[dtype of query], shape of key, but for its last dim e.
+        mask: Tensor[dtype of query | float32], shape (batch or 1, heads or 1, s or 1, t), is added to the scores; -inf
+            hides a key. Differentiable is everything else: a mask has no gradient.
+        scale: what scores are multiplied by; without it 1 / sqrt(d).
+        causal: a query sees the keys up to its own position only. The last query stands at the last key, as with a
+            cache of keys: query i sees keys 0 to i + t - s.
+        window: a query sees as many keys at most, the last of them at its own position; 0: all.
+        layout: "BNSD" or "BSND", of query, key, value and out.
+
+    Returns:
+        out: Tensor[dtype of query], shape of query, but for its last dim e.
+        lse: Tensor[float32], shape (batch, heads, s): the logarithm of the sum of the exponentials of the scores.
+        A query that sees no key, none with a score above -1e38, has zeros and -inf.
+
+    Raises:
+        TypeError: an input is no tensor, or has another dtype.
+        ValueError: shapes that do not fit each other, heads that do not divide or have more than 256 elements, a window
+            below 0.
+
+    NaN in a query, or in a key that it sees, gives NaN for that query; NaN in a value gives NaN in that column for all
+    queries of the tile, as 0 * NaN is NaN. An empty query gives empty results.
+
+    Scores, probabilities and sums are float32; probabilities are rounded to the dtype of query before they are
+    multiplied by value, as FlashAttention does (Dao et al., arXiv:2205.14135).
+    """
+    if scale is None:
+        scale = float(query.shape[-1]) ** -0.5
+    select = _select(query, key, value, mask, scale, causal, window, layout)
+    return select(query, key, value, mask)  # type: ignore[no-any-return]

@@ -1,0 +1,112 @@
+"""Product of matrices, with bias and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops.custom import Selector, kernel
+
+__all__ = ["matmul"]
+
+
+def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+    """What the shape rules cannot say. Unknown dims are -1, unknown ranks (-2,)."""
+    x, weight = shapes[0][:-2], shapes[1][:-2]
+    if weight and weight != x and (-2,) not in (shapes[0], shapes[1]) and -1 not in (*x, *weight):
+        raise ValueError(
+            f"matmul: weight.shape[:-2] must be that of x {x}, or be empty: one matrix for all, got {shapes[1]}"
+        )
+
+
+def _rows(x: Tensor) -> Tensor:
+    """As one matrix. Stock MindSpore does not reshape bfloat16 in graphs on a CPU."""
+    if x.ndim == 2:
+        return x
+    if x.dtype == ms.bfloat16:
+        return x.astype(ms.float32).reshape(-1, x.shape[-1]).astype(ms.bfloat16)
+    return x.reshape(-1, x.shape[-1])
+
+
+def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
+    activation, transpose_x = attributes["activation"], attributes["transpose_x"]
+    transpose_weight = attributes["transpose_weight"]
+    before = kernel(
+        "matmul", transpose_x=transpose_x, transpose_weight=transpose_weight, has_bias=attributes["has_bias"]
+    )
+    of_x = kernel("matmul", transpose_weight=not transpose_weight, has_bias=False)
+    of_weight = kernel("matmul", transpose_x=True, has_bias=False)
+    of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")
+    of_silu = kernel("silu_mul_grad")
+
+    def bprop(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
+        dz = dout
+        if activation == "relu":
+            # In float32: stock operators have no bfloat16 here.
+            passes = stock.select(out.astype(ms.float32) > 0, 1.0, 0.0)
+            dz = (dout.astype(ms.float32) * passes).astype(dout.dtype)
+        elif activation != "none":  # of the product again: keeping it would take as much memory as the output
+            z = before(x, weight, bias)
+            if activation == "silu":
+                dz = of_silu(dout, z, stock.ones_like(z.astype(ms.float32)).astype(z.dtype))[0]
+            else:
+                dz = of_gelu(dout, z)
+        dx = of_x(dz, weight, None)
+        rows = x.swapaxes(-1, -2) if transpose_x else x
+        if transpose_x:
+            dx = dx.swapaxes(-1, -2)
+        left, right = (dz, rows) if transpose_weight else (rows, dz)
+        if weight.ndim == 2:
+            left, right = _rows(left), _rows(right)
+        dweight = of_weight(left, right, None)
+        dbias = bias
+        if bias is not None:
+            dbias = dz.astype(ms.float32).reshape(-1, dz.shape[-1]).sum(0).astype(bias.dtype)
+        return dx, dweight, dbias
+
+    return bprop
+
+
+_select = Selector("matmul", check=_check, composed=_bprop)
+
+
+def matmul(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    transpose_x: bool = False,
+    transpose_weight: bool = False,
+    activation: str = "none",
+) -> Tensor:
+    r"""Product of matrices, with bias and activation.
+
+    .. math::
+        y = activation(x \, weight + bias)
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., m, k), or (..., k, m) with `transpose_x`.
+        weight: Tensor[dtype of x], shape (k, n), or (n, k) with `transpose_weight`, as nn.Dense keeps it; or one matrix
+            for each of x: (..., k, n).
+        bias: Tensor[dtype of x | float32], shape (n,).
+        transpose_x: the last two dims of x are swapped.
+        transpose_weight: the last two dims of weight are swapped.
+        activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
+
+    Returns:
+        Tensor[dtype of x], shape (..., m, n).
+
+    Raises:
+        TypeError: an input is no tensor, or has another dtype.
+        ValueError: shapes that do not fit each other; an unknown activation.
+
+    A row of x, or a column of the weight, that holds NaN gives NaN. An empty x gives an empty y, and sums of no
+    products are 0.
+
+    Products are accumulated in float32; bias and activation are calculated in float32, and the result is rounded once.
+    """
+    select = _select(x, weight, bias, transpose_x, transpose_weight, activation)
+    return select(x, weight, bias)  # type: ignore[no-any-return]

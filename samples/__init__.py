@@ -1,0 +1,1 @@
+"""The operators at work: inputs of each, and the same computation without this library. For benchmarks and tests."""

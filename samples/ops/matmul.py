@@ -1,0 +1,37 @@
+"""matmul of activations and a weight as nn.Dense keeps it: of a prompt, and of one token; with bias and activation."""
+
+from __future__ import annotations
+
+from mindspore import ops
+
+from ms_ascend_ops import ops as fused
+
+# nn.Dense keeps its weight transposed.
+DENSE = {"transpose_weight": True}
+VARIANTS = {"": DENSE, "gelu": {**DENSE, "activation": "gelu"}, "silu": {**DENSE, "activation": "silu"}}
+# Rows, columns of the result, columns of x.
+SHAPES = ((1, 1024, 1024), (1, 4096, 4096), (128, 4096, 4096), (512, 1024, 4096), (333, 1029, 777))
+SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
+# Sums of k products, in the order of other kernels.
+TOLERANCES = {"float32": 1e-4}
+# Its gradient is made of products.
+GRADIENT = ()
+
+
+def inputs(draw, rows, cols, inner):
+    weight = draw.normal(cols, inner)
+    return [draw.normal(rows, inner), (weight / inner**0.5).astype(weight.dtype), draw.normal(cols)]
+
+
+def ours(x, weight, bias, transpose_weight, activation="none"):
+    return fused.matmul(x, weight, bias, transpose_weight=transpose_weight, activation=activation)
+
+
+def stock(x, weight, bias, transpose_weight, activation="none"):
+    y = ops.matmul(x, weight.swapaxes(0, 1)) + bias
+    return {"none": lambda y: y, "gelu": lambda y: ops.gelu(y, "none"), "silu": ops.silu}[activation](y)
+
+
+def pytorch(torch, x, weight, bias, transpose_weight, activation="none"):
+    y = torch.nn.functional.linear(x, weight, bias)
+    return {"none": lambda y: y, "gelu": torch.nn.functional.gelu, "silu": torch.nn.functional.silu}[activation](y)

@@ -1,0 +1,82 @@
+"""Which cases a test of a kernel has: every point, and every combination of types and attributes, not their product.
+
+A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
+attribute does not depend on all shapes, so each combination meets two of them. `--cases` of pytest says how many:
+
+- `paths`: every point once, with values in turn. For builds in which only the machine code differs.
+- `pairs`, the default: also every combination of the parameters, on two points.
+- `all`: every combination on every point (`bash build.sh test --thorough`).
+"""
+
+from collections import Counter
+from itertools import combinations as combinations_of
+from itertools import product
+
+import pytest
+
+LEVELS = ("paths", "pairs", "all")
+DEFAULT = "pairs"
+POINTS_OF_A_COMBINATION = 2
+
+
+def cover(names, points, also=(), **parameters):
+    """Parametrize a test by points, which are values of `names`, and by parameters: their lists of values.
+
+    `also` are rows of (point, values of the parameters) for points whose path depends on those.
+    """
+    return pytest.mark.cover(names, list(points), also, parameters)
+
+
+def rows(points, parameters, level=DEFAULT):
+    """(point, values of the parameters) of each case."""
+    if level == "all":
+        return list(product(points, product(*parameters)))
+    # A value is told from an equal one of another parameter by its place.
+    combinations = [tuple(enumerate(values)) for values in product(*parameters)]
+    wanted = 0 if level == "paths" else min(POINTS_OF_A_COMBINATION, len(points))
+    chosen, met, found = Counter(), Counter(), []
+    while len(found) < len(points) or any(chosen[combination] < wanted for combination in combinations):
+        at = len(found) % len(points)
+
+        def come(combination, at=at):
+            """How often: it at this point, it at all; its values at this point; its values at all, and two together."""
+            pairs = sum(chosen[pair] for pair in combinations_of(combination, 2))
+            values = sum(met[at, value] for value in combination), sum(chosen[value] for value in combination)
+            return met[at, combination], chosen[combination], *values, pairs
+
+        combination = min(combinations, key=come)
+        found.append((points[at], tuple(value for _, value in combination)))
+        for thing in {combination, *combination, *combinations_of(combination, 2)}:
+            chosen[thing] += 1
+            met[at, thing] += 1
+    return found
+
+
+def text(value):
+    """As a part of the name of a case."""
+    return (
+        "-".join(value) if isinstance(value, tuple) and all(isinstance(v, str) for v in value) and value else str(value)
+    )
+
+
+def cases(mark, level):
+    """The rows of values of a test with this mark, and their names."""
+    names, points, also, parameters = mark.args
+    found = rows(points, parameters.values(), level)
+    found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
+    found = [[*(point if "," in names else [point]), *values] for point, values in found]
+    return found, ["-".join(map(text, values)) for values in found]
+
+
+def parametrize(metafunc):
+    """For pytest_generate_tests."""
+    for mark in metafunc.definition.iter_markers("cover"):
+        names, _, _, parameters = mark.args
+        found, ids = cases(mark, metafunc.config.getoption("cases"))
+        metafunc.parametrize([*names.split(", "), *parameters], found, ids=ids)
+
+
+def ids_of(function):
+    """The names of the cases of a test, without its own name."""
+    (mark,) = (mark for mark in function.pytestmark if mark.name == "cover")
+    return cases(mark, DEFAULT)[1]

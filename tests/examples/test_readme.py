@@ -1,0 +1,57 @@
+"""The examples of the README run, in their order."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from mindspore import Tensor
+
+from ms_ascend_ops import RMSNorm, export_mindir
+from ms_ascend_ops.__main__ import main
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_network_is_exported_and_deployed(folder):
+    first = blocks("python")[0]
+    assert "class Block" in first
+    (folder / "example.py").write_text(first, encoding="utf-8")
+    done = subprocess.run([sys.executable, "example.py"], capture_output=True, text=True, check=False)
+    assert done.stdout == "(3, 5, 64)\n", done.stderr
+    # What the demo leaves there is another network.
+    (folder / "demo_output").mkdir()
+    export_mindir(RMSNorm(8), Tensor(np.ones((2, 8)), ms.float32), path=folder / "demo_output" / "stock")
+    (deploy,) = (block for block in blocks("bash") if "demo_output" in block)
+    commands = [shlex.split(line, comments=True) for line in deploy.splitlines()]
+    assert [command[:3] for command in commands] == [["python", "-m", "ms_ascend_ops"]] * 4
+    for command in commands:
+        if command[3:] != ["doctor"]:  # has its own tests
+            result = CliRunner().invoke(main, command[3:])
+            assert result.exit_code == 0, result.output
+    assert (folder / "fused.mindir").is_file()
+    assert (folder / "block.msbundle").is_file()
+
+
+def test_kernels_on_numpy_arrays():
+    (code,) = (block for block in blocks("python") if "_C.launch" in block)
+    names = {}
+    exec(code, names)
+    x = names["x"].astype(np.float64)
+    expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(names["y"], expected, rtol=1e-5, atol=1e-6)

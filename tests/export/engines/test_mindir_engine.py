@@ -1,0 +1,380 @@
+import mindspore as ms
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from mindspore import Tensor, mint, nn, ops
+from mindspore.train.mind_ir_pb2 import ModelProto
+from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
+
+from ms_ascend_ops import RMSNorm, export_mindir, load, optimize_mindir
+from ms_ascend_ops.__main__ import main
+from tests.export import spellings
+from tests.export.spellings import HIDDEN
+from tests.inputs import draw
+from tests.tensors import numpy, tensor
+
+# Spelling, pattern and operator.
+FUSED = [
+    (spellings.PowMeanNorm, "RMSNorm", "RmsNorm"),
+    (spellings.SquareDivideNorm, "RMSNorm", "RmsNorm"),
+    (spellings.CastingNorm, "RMSNorm", "RmsNorm"),
+    (spellings.GemmaNorm, "RMSNorm", "RmsNorm"),
+    (spellings.PrimitiveNorm, "RMSNorm", "RmsNorm"),
+    (spellings.LayerNormNoBias, "RMSNorm", "RmsNorm"),  # after its subtraction
+    (spellings.LlamaStyleMLP, "SwiGLU", "SiluMul"),
+    (spellings.SigmoidMLP, "SwiGLU", "SiluMul"),
+    (spellings.ExpSiluMLP, "SwiGLU", "SiluMul"),
+    (spellings.ChunkMLP, "SwiGLU", "Swiglu"),
+    (spellings.AlternatingMLP, "SwiGLU", "Swiglu"),
+    (spellings.ChunkUpFirstMLP, "SwiGLU", "SiluMul"),
+    (spellings.GeluMLP, "GeGLU", "GeluMul"),
+    (spellings.GegluMLP, "GeGLU", "Geglu"),
+    (spellings.TanhGelu, "GELU", "Gelu"),
+    (spellings.TanhGeluFactored, "GELU", "Gelu"),
+    (spellings.ErfGelu, "GELU", "Gelu"),
+    (nn.GELU, "GELU", "Gelu"),
+]
+LEFT = [
+    (spellings.EpsilonOutsideNorm, "other than sqrt"),
+    (spellings.NoEpsilonNorm, "no epsilon"),
+    (spellings.SumNorm, "other than sqrt"),
+    (spellings.PartialNorm, "a part of the features"),
+    (spellings.WholeTensorNorm, "another axis"),
+]
+
+
+@pytest.fixture
+def x():
+    return tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+
+
+def model_of(path):
+    model = ModelProto()
+    model.ParseFromString(path.read_bytes())
+    return model
+
+
+def fused_in(path):
+    return [
+        next(a.s.decode() for a in p.attribute if a.name == "reg_op_name")
+        for p in model_of(path).primitives
+        if p.op_type == "Custom"
+    ]
+
+
+@pytest.mark.parametrize(("cell", "pattern", "operator"), FUSED)
+def test_spellings(cell, pattern, operator, x, tmp_path):
+    net = cell()
+    stock = export_mindir(net, x, path=tmp_path / "stock", dynamic={0: (0, 1)})
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    assert [(e.pattern, e.engine, e.replaced) for e in report.entries] == [(pattern, "mindir", True)]
+    assert fused_in(tmp_path / "fused.mindir") == [operator]
+    network = load(tmp_path / "fused.mindir")
+    for shape in ((2, 3, HIDDEN), (5, 1, HIDDEN)):  # batch and sequence stay open
+        value = tensor(draw(np.random.default_rng(1), shape), "float32")
+        # Stock tanh is 1e-4 off by itself.
+        tolerance = 3e-4 if "Tanh" in cell.__name__ else 1e-5
+        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("cell", "reason"), LEFT)
+def test_recognised_but_left(cell, reason, x, tmp_path):
+    stock = export_mindir(cell(), x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert not entry.replaced
+    assert reason in entry.text
+    assert fused_in(tmp_path / "fused.mindir") == []
+
+
+def test_the_node_is_what_mindspore_writes(x, tmp_path):
+    """The primitive and the described outputs, compared with an export of the operator itself."""
+
+    def custom(path):
+        model = model_of(path)
+        (primitive,) = [p for p in model.primitives if p.op_type == "Custom"]
+        (node,) = [n for n in model.graph.node if n.op_type == f"REF::{primitive.name}"]
+        described = next(a for a in node.attribute if a.name == "shape")
+        return {a.name: a for a in primitive.attribute}, primitive.prim_type, described, len(node.input)
+
+    stock = export_mindir(spellings.PowMeanNorm(), x, path=tmp_path / "stock", dynamic={0: (0,)})
+    optimize_mindir(stock, tmp_path / "fused.mindir")
+    written = export_mindir(RMSNorm(HIDDEN, eps=1e-5), x, path=tmp_path / "own", dynamic={0: (0,)})
+    assert custom(tmp_path / "fused.mindir") == custom(written)
+
+
+def test_levels(tmp_path):
+    """Half precision: a norm that rounds elsewhere waits for O2, residual add + norm for O3."""
+
+    class Block(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.exact = spellings.CastingNorm(dtype=ms.float16)
+            self.rounding = spellings.SquareDivideNorm(dtype=ms.float16)
+            self.after_add = spellings.CastingNorm(dtype=ms.float16)
+
+        def construct(self, x):
+            y = x + self.exact(x)
+            return y * self.after_add(y) + self.rounding(x * 2)
+
+    x = tensor(draw(np.random.default_rng(0), (2, HIDDEN)), "float16")
+    stock = export_mindir(Block(), x, path=tmp_path / "stock")
+    names = {}
+    for level in ("O0", "O1", "O2", "O3"):
+        report = optimize_mindir(stock, tmp_path / f"{level}.mindir", level=level)
+        names[level] = sorted((e.place, e.pattern) for e in report.replaced)
+        assert np.abs(numpy(load(tmp_path / f"{level}.mindir")(x)) - numpy(load(stock)(x))).max() < 0.1
+    assert names == {
+        "O0": [],
+        "O1": [("after_add", "RMSNorm"), ("exact", "RMSNorm")],
+        "O2": [("after_add", "RMSNorm"), ("exact", "RMSNorm"), ("rounding", "RMSNorm")],
+        "O3": [("after_add", "add + RMSNorm"), ("exact", "RMSNorm"), ("rounding", "RMSNorm")],
+    }
+
+
+def test_an_intermediate_that_is_used_elsewhere_keeps_its_formula(x, tmp_path):
+    class Shared(nn.Cell):
+        def construct(self, gate, up):
+            activated = ops.silu(gate)
+            return activated * up, activated
+
+    stock = export_mindir(Shared(), x, x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert "used elsewhere" in entry.text
+
+
+def test_attention_with_tables_of_its_own(x, tmp_path):
+    net = spellings.Tables(spellings.Attention())
+    inputs = x, Tensor(np.arange(3, dtype=np.float32)), tensor(np.zeros((3, 3)), "float32")
+    stock = export_mindir(net, *inputs, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+    assert sorted(e.pattern for e in report.replaced) == [
+        "SwiGLU",
+        "add + RMSNorm",
+        "linear layers",
+        "rotary embedding",
+        "rotary embedding",
+        "scale + mask + softmax",
+        "transpose in front of a product",
+    ]
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(*inputs)), numpy(net(*inputs)), atol=1e-5)
+
+
+IMAGES = [
+    (spellings.GroupNormFormula, "GroupNorm", True),
+    (spellings.GroupNormFiveAxes, "GroupNorm + SiLU", True),
+    (spellings.InstanceNormOfGroups, "GroupNorm", False),
+]
+
+
+@pytest.mark.parametrize(("cell", "pattern", "replaced"), IMAGES)
+def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    net = cell()
+    stock = export_mindir(net, image, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.replaced) == (pattern, replaced)
+    assert ("4 groups" if replaced else "other axes") in entry.text
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (spellings.TurnRepeated, "interleave, BNSD"),
+        (spellings.TurnUnbound, "interleave, BNSD"),
+        (spellings.TurnPacked, "half, BNSD"),
+        (spellings.TurnTiled, "half, BNSD"),
+    ],
+)
+def test_tables_of_a_rotary_embedding(cell, note, tmp_path):
+    """That they hold every angle twice follows from the graph."""
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    positions = tensor(np.arange(5), "float32")
+    net = cell()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", note)
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
+class TurnInFront(spellings.Turn):
+    """With the heads in front of the positions."""
+
+    axis = 1
+
+    def construct(self, x, positions):
+        angles = self.angles(positions).expand_dims(0)
+        angles = ops.cat((angles, angles), -1)
+        cos, sin = ops.cos(angles).expand_dims(self.axis), ops.sin(angles).expand_dims(self.axis)
+        return x * cos + spellings.rotate_half(x) * sin
+
+
+class TurnBehind(TurnInFront):
+    axis = 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "shape", "note"),
+    [
+        (TurnInFront, (2, 3, 1, 8), "half, BNSD"),
+        (TurnBehind, (2, 1, 3, 8), "half, BSND"),
+        (TurnInFront, (2, 1, 3, 8), ""),  # three positions, or one head in front of one position
+        (TurnBehind, (2, 3, 1, 8), ""),
+    ],
+)
+def test_a_rotary_embedding_of_one_position(cell, shape, note, tmp_path):
+    """As in decoding: cos and sin have one row, and do not tell where the positions are."""
+    heads = tensor(draw(np.random.default_rng(0), shape), "float32")
+    positions = tensor(np.float32([7]), "float32")
+    net = cell()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    assert [entry.text for entry in report.replaced] == ([note] if note else [])
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
+def test_tables_by_a_primitive_that_only_an_npu_has(tmp_path):
+    class Turn(spellings.Turn):
+        def construct(self, x, positions):
+            angles = mint.repeat_interleave(self.angles(positions), 2, -1)
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Turn(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert (entry.pattern, entry.text) == ("rotary embedding", "interleave, BNSD")
+
+
+def test_tables_tiled_in_another_way_are_left(tmp_path):
+    """Equal halves are not equal neighbours."""
+
+    class Mixed(spellings.Turn):
+        def construct(self, x, positions):
+            angles = ops.tile(self.angles(positions), (1, 2))
+            return x * ops.cos(angles) + spellings.rotate_pairs(x) * ops.sin(angles)
+
+    heads = tensor(draw(np.random.default_rng(0), (2, 3, 5, 8)), "float32")
+    stock = export_mindir(Mixed(), heads, tensor(np.arange(5), "float32"), path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert "every angle twice" in entry.text
+
+
+def test_places_without_a_parameter_are_named_after_the_layer_before(x, tmp_path):
+    stock = export_mindir(spellings.LlamaStyleMLP(), x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert entry.place in ("after gate_proj", "after up_proj")
+
+
+def test_tables_from_outside_may_hold_two_angles(x, tmp_path):
+    class Turn(nn.Cell):
+        def construct(self, x, cos, sin):
+            return x * cos + spellings.rotate_half(x) * sin
+
+    heads, table = tensor(np.ones((2, 3, 5, 8)), "float32"), tensor(np.ones((5, 8)), "float32")
+    stock = export_mindir(Turn(), heads, table, table, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir").entries
+    assert "every angle twice" in entry.text
+
+
+@pytest.mark.parametrize("dynamic", [None, {0: (0, 1)}])
+@pytest.mark.parametrize(("cell", "operator"), [(spellings.LlamaStyleMLP, "Swiglu"), (spellings.GeluMLP, "Geglu")])
+def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
+    """Level O3: half as many products in front of the gate, and no weight twice in the file."""
+    net = nn.SequentialCell(cell(), cell())
+    stock = export_mindir(net, x, path=tmp_path / "stock", dynamic=dynamic)
+    report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+    assert ["gate and up by one product" in e.text for e in report.replaced] == [True, True]
+    names = [p.ref_key for p in model_of(tmp_path / "fused.mindir").graph.parameter]
+    assert sorted(n for n in names if "+" in n) == [f"{k}.gate_proj.weight+{k}.up_proj.weight" for k in range(2)]
+    assert fused_in(tmp_path / "fused.mindir") == [operator]
+    products = [
+        sum(p.op_type == "MatMul" and f"REF::{p.name}" == n.op_type for p in m.primitives for n in m.graph.node)
+        for m in (model_of(stock), model_of(tmp_path / "fused.mindir"))
+    ]
+    assert products == [6, 4]
+    sizes = [sum(len(p.raw_data) for p in model_of(f).graph.parameter) for f in (stock, tmp_path / "fused.mindir")]
+    assert sizes[0] == sizes[1]
+    network = load(tmp_path / "fused.mindir")
+    for shape in [(2, 3, HIDDEN), (4, 1, HIDDEN)][: 2 if dynamic else 1]:
+        value = tensor(draw(np.random.default_rng(1), shape), "float32")
+        np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_that_is_used_elsewhere_stays(x, tmp_path):
+    class Tied(spellings.LlamaStyleMLP):
+        def construct(self, x):
+            return super().construct(x) + ops.matmul(ops.ones_like(x)[..., :1], self.gate_proj.weight.sum(0)[None])
+
+    class Shared(spellings.SeparateMLP):
+        def construct(self, x):
+            gate = self.gate_proj(x)
+            return self.down_proj(self.act_fn(gate) * self.up_proj(x)) + gate.sum()
+
+    for net in (Tied(), Shared()):
+        stock = export_mindir(net, x, path=tmp_path / f"{type(net).__name__}.mindir")
+        report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+        assert {e.pattern for e in report.replaced} - {"slice of a constant"} == {"SwiGLU"}
+        assert fused_in(tmp_path / "fused.mindir") == ["SiluMul"]
+        np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-4)
+
+
+def test_graphs_that_a_graph_calls(x, tmp_path):
+    """Both branches of a condition on data are graphs of their own."""
+
+    class Branch(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.norm = spellings.PowMeanNorm()
+
+        def construct(self, x):
+            if x.sum() > 0:
+                return self.norm(x) + 1
+            return ops.silu(x) * (x + 2)
+
+    net = Branch()
+    stock = export_mindir(net, x, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    assert sorted(e.pattern for e in report.replaced) == ["RMSNorm", "SwiGLU"]
+    assert len(graphs_of(model_of(stock))) > 1
+    for value in (x, -ops.abs(x)):
+        np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(value)), numpy(net(value)), atol=1e-5)
+
+
+def test_command(x, tmp_path):
+    stock = export_mindir(spellings.LlamaStyleMLP(), x, path=tmp_path / "model.mindir")
+    page = tmp_path / "report.html"
+    result = CliRunner().invoke(main, ["optimize", str(stock), "--verify", "--report", str(page)])
+    assert result.exit_code == 0, result.output
+    assert "SwiGLU" in result.output
+    assert "largest difference of an output" in result.output
+    assert fused_in(tmp_path / "model.fused.mindir") == ["SiluMul"]
+    text = page.read_text()
+    assert "silu_mul" in text
+    assert "<svg" in text
+    assert "http" not in text.replace("http://www.w3.org", "")  # needs no network
+
+
+def test_the_source_is_never_overwritten(tmp_path):
+    content = b"\xff" * 40
+    (tmp_path / "in.mindir").write_bytes(content)
+    (tmp_path / "link.mindir").symlink_to(tmp_path / "in.mindir")
+    for output in ("in.mindir", "link.mindir"):
+        with pytest.raises(ValueError, match=r"^optimize_mindir: output must be another file"):
+            optimize_mindir(tmp_path / "in.mindir", tmp_path / output)
+    path = str(tmp_path / "in.mindir")
+    result = CliRunner().invoke(main, ["optimize", path, "--output", path])
+    assert result.exit_code == 1
+    assert "output must be another file than source" in result.output
+    assert (tmp_path / "in.mindir").read_bytes() == content
+
+
+def test_bad_files(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        optimize_mindir(tmp_path / "none.mindir", tmp_path / "out.mindir")
+    (tmp_path / "bad.mindir").write_bytes(b"\xff" * 40)
+    with pytest.raises(ValueError, match="is not a MindIR file"):
+        optimize_mindir(tmp_path / "bad.mindir", tmp_path / "out.mindir")
+    with pytest.raises(ValueError, match="level must be one of"):
+        optimize_mindir(tmp_path / "bad.mindir", tmp_path / "out.mindir", level="3")

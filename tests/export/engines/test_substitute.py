@@ -1,0 +1,502 @@
+from dataclasses import replace
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Parameter, Tensor, nn
+from ms_ascend_ops.export.engines import cell_engine
+from ms_ascend_ops.export.matching.patterns import PATTERNS
+from ms_ascend_ops.export.reports.measure import Measured
+
+from ms_ascend_ops import optimize
+from tests.export import spellings
+from tests.export.spellings import HIDDEN, Holder
+from tests.inputs import draw
+from tests.modes import MODES, graph_mode, run
+from tests.tensors import numpy, tensor
+
+NORMS = [
+    (spellings.PowMeanNorm, 1e-5, "llama"),
+    (spellings.SquareDivideNorm, 1e-5, "llama"),
+    (spellings.CastingNorm, 1e-5, "llama"),
+    (spellings.CastLastNorm, 1e-5, "llama"),
+    (spellings.GemmaNorm, 1e-5, "gemma"),
+    (spellings.PrimitiveNorm, 3e-6, "llama"),  # an epsilon that is no attribute
+    (spellings.JitNorm, 1e-5, "llama"),
+    (spellings.ResidualNorm, 1e-5, "llama"),  # without its second input
+    (spellings.SquaredWeightNorm, 1e-5, "llama"),  # and another product
+]
+MLPS = [
+    spellings.LlamaStyleMLP,
+    spellings.UpFirstMLP,
+    spellings.SigmoidMLP,  # all matrices square: only the data flow tells them apart
+    spellings.ChunkMLP,
+    spellings.ChunkUpFirstMLP,
+    spellings.AlternatingMLP,
+    spellings.ResidualMLP,
+]
+LEFT = [
+    (spellings.LayerNormNoBias, "also executes ReduceMean"),
+    (spellings.EpsilonOutsideNorm, "other than sqrt"),
+    (spellings.NoEpsilonNorm, "no epsilon"),
+    (spellings.SumNorm, "other than sqrt"),
+    (spellings.PartialNorm, "a part of the features"),
+    (spellings.ChannelsFirstNorm, "for inputs of another shape"),
+    (spellings.WholeTensorNorm, "another axis"),
+    (spellings.DropoutMLP, "in training"),
+]
+OTHERS = [spellings.LayerScale, spellings.LearnedBias, spellings.UngatedMLP]
+
+
+@pytest.fixture
+def x():
+    return tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+
+
+def only_entry(report):
+    (entry,) = report.entries
+    return entry
+
+
+@pytest.mark.parametrize(("norm", "epsilon", "scheme"), NORMS)
+def test_norms_are_replaced(norm, epsilon, scheme, x):
+    net = Holder(norm())
+    expected = numpy(net(x))
+    entry = only_entry(optimize(net))
+    assert entry.replaced
+    assert f"eps {epsilon:g}, {scheme}" in entry.text
+    assert type(net.part) is not norm
+    for mode in MODES:  # both in float32; the sum of a row in another order: some roundings of 2**-24
+        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6, err_msg=mode)
+
+
+@pytest.mark.parametrize("mlp", MLPS)
+def test_feed_forward_layers_are_replaced(mlp, x):
+    net = Holder(mlp())
+    expected = numpy(net(x))
+    assert only_entry(optimize(net)).replaced
+    assert type(net.part) is not mlp
+    for mode in MODES:  # the last roundings of the activation differ, and the second matmul adds them up
+        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=1e-5, atol=1e-5, err_msg=mode)
+
+
+@pytest.mark.parametrize(("cell", "reason"), LEFT)
+def test_recognised_but_left(cell, reason, x):
+    net = Holder(cell())
+    entry = only_entry(optimize(net))
+    assert not entry.replaced
+    assert reason in entry.text
+    assert type(net.part) is cell
+
+
+@pytest.mark.parametrize("cell", OTHERS)
+def test_not_recognised(cell):
+    assert optimize(Holder(cell())).entries == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("norm", [spellings.CastingNorm, spellings.GemmaNorm])
+def test_half_precision_norms_keep_their_rounding(norm, dtype):
+    x = tensor(draw(np.random.default_rng(0), (64, HIDDEN)), dtype)
+    net = Holder(norm(dtype=getattr(ms, dtype)))
+    expected = numpy(net(x))
+    assert only_entry(optimize(net)).replaced
+    # float32 sums in another order may meet a rounding boundary once in a while
+    assert np.mean(numpy(net(x)) == expected) > 0.999
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_feed_forward_layer(dtype):
+    net = Holder(spellings.LlamaStyleMLP(dtype=getattr(ms, dtype)))
+    entry = only_entry(optimize(net))
+    assert entry.replaced
+    assert "float16" in entry.text
+    x = tensor(draw(np.random.default_rng(0), (2, HIDDEN)), "float16")
+    if dtype == "float16":
+        assert net(x).dtype == ms.float16
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dtype_that_the_stock_cell_promotes_keeps_the_stock_construct(mode, x):
+    net = Holder(spellings.CastingNorm())  # a float32 weight makes the result float32 for float16 input
+    half = x.astype(ms.float16)
+    expected = numpy(net(half))
+    assert "float16 and bfloat16 input keeps the stock construct" in only_entry(optimize(net)).text
+    result = run(mode, net, (half,))
+    assert result.dtype == ms.float32
+    np.testing.assert_allclose(numpy(result), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_input_that_was_not_there_goes_to_the_stock_construct(mode, x):
+    class Pair(Holder):
+        def construct(self, x):
+            return self.part(x, x)
+
+    net = Pair(spellings.ResidualNorm())
+    expected = numpy(net(x))
+    assert only_entry(optimize(net)).replaced
+    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=1e-6)
+
+
+class Block(nn.Cell):
+    """A decoder block without attention, whose norm calls its weight gamma."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = spellings.PrimitiveNorm()
+        self.mlp = spellings.LlamaStyleMLP()
+        self.last = nn.SequentialCell(spellings.PowMeanNorm(), nn.ReLU())
+
+    def construct(self, x):
+        return self.last(x + self.mlp(self.norm(x)))
+
+
+def test_parameters_stay_the_same_objects_under_the_same_names(x):
+    net = Block()
+    before = [(path, p.name, id(p)) for path, p in net.parameters_and_names()]
+    report = optimize(net)
+    assert [entry.place for entry in report.replaced] == ["norm", "mlp", "last.0"]
+    assert [(path, p.name, id(p)) for path, p in net.parameters_and_names()] == before
+    assert net.mlp.gate_proj.weight.name == "mlp.gate_proj.weight"
+    report.restore()
+    assert [(path, p.name, id(p)) for path, p in net.parameters_and_names()] == before
+
+
+def test_checkpoint_from_before_loads_after(x, tmp_path):
+    net = Block()
+    expected = numpy(net(x))
+    ms.save_checkpoint(net, str(tmp_path / "before.ckpt"))
+    other = Block()
+    optimize(other)
+    left, _ = ms.load_param_into_net(other, ms.load_checkpoint(str(tmp_path / "before.ckpt")))
+    assert left == []
+    np.testing.assert_allclose(numpy(other(x)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_restore(mode, x):
+    net = Block()
+    kinds = [type(cell) for cell in (net.norm, net.mlp, net.last[0])]
+    expected = numpy(run(mode, net, (x,)))
+    report = optimize(net)
+    fused = numpy(run(mode, net, (x,)))
+    report.restore()
+    assert [type(cell) for cell in (net.norm, net.mlp, net.last[0])] == kinds
+    assert report.replaced == []
+    assert "then restored" in str(report)
+    np.testing.assert_array_equal(numpy(run(mode, net, (x,))), expected)
+    np.testing.assert_allclose(fused, expected, rtol=1e-5, atol=1e-5)
+    report.restore()  # nothing left to do
+
+
+@pytest.fixture
+def wrong(monkeypatch):
+    """A row of the table that builds something else, past the comparison that would refuse it."""
+
+    def build(match):
+        fused = PATTERNS[1].build(match)
+        return fused and replace(fused, attributes={**fused.attributes, "epsilon": 0.5})
+
+    monkeypatch.setattr(cell_engine, "error_of", lambda *_: 0.0)
+    return replace(PATTERNS[1], name="wrong epsilon", build=build)
+
+
+def test_graphs_that_were_compiled_before_are_compiled_again(wrong, x):
+    """MindSpore would go on running the old constructs."""
+    net = Block()
+
+    def total(x):
+        return net(x).sum()
+
+    function, gradient = ms.jit(total), ms.value_and_grad(total, None, net.trainable_params())
+    with graph_mode():
+        before = float(function(x)), float(net(x).sum()), float(gradient(x)[0])
+        report = optimize(net, patterns=(wrong,))
+        after = float(function(x)), float(net(x).sum()), float(gradient(x)[0])
+        assert all(abs(b - a) > 0.1 for a, b in zip(before, after, strict=True))
+        report.restore()
+        assert (float(function(x)), float(net(x).sum()), float(gradient(x)[0])) == before
+
+
+def test_what_computes_something_else_is_not_put_in(wrong, monkeypatch):
+    monkeypatch.undo()
+    entry = only_entry(optimize(Holder(spellings.PowMeanNorm()), patterns=(wrong,)))
+    assert not entry.replaced
+    assert "away from the fused operator's" in entry.text
+
+
+def test_training_goes_on_as_before(x):
+    def losses(substitute):
+        ms.set_seed(1)
+        net = Block()
+        optimizer = nn.Adam(net.trainable_params(), 1e-2)
+        gradient = ms.value_and_grad(lambda x: ((net(x) - 1) ** 2).mean(), None, optimizer.parameters)
+        values = []
+        for step in range(6):
+            if substitute and step == 3:
+                assert optimize(net).replaced
+            loss, gradients = gradient(x)
+            optimizer(gradients)
+            values.append(float(loss))
+        return values
+
+    stock = losses(substitute=False)
+    assert stock[-1] < stock[0]
+    np.testing.assert_allclose(losses(substitute=True), stock, rtol=1e-4)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_verify_measures_outputs_and_gradients(graph, x):
+    net = Block()
+    ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)
+    try:
+        report = optimize(net, verify=[x], gradients=True)
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert report.rolled_back == ""
+    assert len(report.replaced) == 3
+    assert 0 <= report.outputs.relative < 1e-5
+    assert 0 <= report.gradients.relative < 1e-5
+    assert "largest difference of a gradient" in str(report)
+
+
+def test_beyond_the_tolerance_everything_is_put_back(wrong, x):
+    net = Holder(spellings.PowMeanNorm())
+    report = optimize(net, verify=[x], patterns=(wrong,))
+    assert type(net.part) is spellings.PowMeanNorm
+    assert report.replaced == []
+    assert "the outputs differ by" in report.rolled_back
+    assert report.rolled_back in str(report)
+
+
+def test_a_network_that_fails_with_the_fused_operators_is_put_back(x):
+    class Reader(Holder):
+        def construct(self, x):
+            if type(self.part) is not spellings.PowMeanNorm:
+                raise ValueError("another class")
+            return self.part(x)
+
+    net = Reader(spellings.PowMeanNorm())
+    report = optimize(net, verify=[x])
+    assert type(net.part) is spellings.PowMeanNorm
+    assert "fails" in report.rolled_back
+
+
+def test_one_cell_in_two_places(x):
+    class Twice(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.first = spellings.PowMeanNorm()
+            self.second = self.first
+            self.both = [self.first, self.second]
+
+        def construct(self, x):
+            return self.first(x) + self.second(x)
+
+    net = Twice()
+    expected = numpy(net(x))
+    assert [entry.place for entry in optimize(net).replaced] == ["first", "second"]
+    assert net.first is net.second is net.both[0] is net.both[1]
+    assert type(net.first) is not spellings.PowMeanNorm
+    np.testing.assert_allclose(numpy(net(x)), expected, rtol=2e-6, atol=1e-6)
+
+
+def test_a_second_call_finds_nothing_more():
+    net = Block()
+    assert len(optimize(net).replaced) == 3
+    assert optimize(net).entries == []
+
+
+def with_hook(cell):
+    cell.register_forward_hook(lambda cell, inputs, output: output)
+
+
+def with_cast(cell):
+    cell.to_float(ms.float16)
+
+
+def with_recompute(cell):
+    cell.recompute()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), [(with_hook, "hook"), (with_cast, "casts its inputs"), (with_recompute, "recompute")]
+)
+def test_what_a_cell_was_told_besides_its_construct_keeps_it(change, reason):
+    net = Block()
+    change(net.norm)
+    entries = {entry.place: entry for entry in optimize(net).entries}
+    assert not entries["norm"].replaced
+    assert reason in entries["norm"].text
+    assert entries["last.0"].replaced
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_recompute_of_a_cell_around(graph, x):
+    net = Holder(Block())
+    net.part.recompute()
+    ms.set_context(mode=ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE)
+    try:
+        report = optimize(net, verify=[x], gradients=True)
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert [entry.place for entry in report.replaced] == ["part.norm", "part.mlp", "part.last.0"]
+    assert report.gradients.relative < 1e-5
+
+
+@pytest.mark.parametrize("cell", [spellings.GroupNormFormula, spellings.GroupNormFiveAxes])
+def test_group_norm_as_a_formula(cell):
+    net = Holder(cell())
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    assert only_entry(optimize(net, verify=[image])).replaced
+    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
+def test_sub_cells_that_hand_their_input_on(keep, x):
+    """As vision transformers have them, around layers and norms."""
+
+    class Residual(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.last = nn.LayerNorm((HIDDEN,)), nn.LayerNorm((HIDDEN,))
+            self.layer = nn.Dense(HIDDEN, HIDDEN)
+            self.drop = keep()
+
+        def construct(self, x):
+            x = self.drop(x + self.layer(self.drop(self.norm(x))))
+            return self.last(x) + x
+
+    net = Holder(Residual())
+    expected = numpy(net(x))
+    report = optimize(net, verify=[x], level="O3")
+    patterns = ["add + LayerNorm", "LayerNorm"] if keep is nn.Identity else ["LayerNorm", "LayerNorm"]
+    assert [e.pattern for e in report.replaced] == patterns
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+
+
+def test_a_gradient_that_is_zero_but_for_rounding(x):
+    """The mean takes away what is added to all features: nothing of that gradient is more than rounding errors."""
+
+    class Shifted(Holder):
+        def __init__(self):
+            super().__init__(nn.LayerNorm((HIDDEN,)))
+            self.shift = Parameter(tensor([0.5], "float32"), name="shift")
+
+        def construct(self, x):
+            return self.part(x + self.shift)
+
+    report = optimize(Shifted(), verify=[x], gradients=True)
+    assert report.rolled_back == ""
+    assert report.gradients.relative < 1e-4
+
+
+def test_a_small_gradient_that_is_wrong_counts():
+    large, small = np.ones(3), np.full(3, 1e-4)
+    before = Measured([], [("float32", large), ("float32", small)])
+    after = Measured([], [("float32", large), ("float32", 2 * small)])
+    _, gradients = before.difference(after)
+    assert gradients.relative > before.tolerance
+
+
+def test_a_construct_for_each_choice_of_inputs(x):
+    class Pair(Holder):
+        def construct(self, x, other=None):
+            return self.part(x) if other is None else self.part(x, other)
+
+    net = Pair(spellings.ResidualNorm())
+    calls = [[x], [x, x * 2]]
+    expected = [numpy(net(*call)) for call in calls]
+    report = optimize(net, verify=calls, gradients=True, level="O3")
+    assert sorted(e.pattern for e in report.replaced) == ["RMSNorm", "add + RMSNorm"]
+    for mode in MODES:
+        for call, values in zip(calls, expected, strict=True):
+            np.testing.assert_allclose(numpy(run(mode, net, call)), values, atol=1e-5)
+    report.restore()
+    assert type(net.part) is spellings.ResidualNorm
+
+
+@pytest.mark.parametrize(
+    ("verify", "error", "got"),
+    [
+        ([], ValueError, "an empty one"),
+        (tensor(np.ones((300, 5)), "float32"), TypeError, "a Tensor of shape (300, 5)"),
+        (3, TypeError, "int"),
+    ],
+    ids=["empty", "tensor", "int"],
+)
+def test_verify_must_be_inputs(verify, error, got):
+    with pytest.raises(error) as raised:
+        optimize(Block(), verify=verify)
+    assert str(raised.value) == f"optimize: verify must be a list of the inputs of net, got {got}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_network_itself(mode, x):
+    net = spellings.PowMeanNorm()
+    expected = numpy(net(x))
+    entry = only_entry(optimize(net, verify=[x]))
+    assert entry.replaced
+    assert entry.place == "the network"
+    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_looking_changes_nothing(graph, x):
+    """Neither parameters, nor training flags, nor the mode."""
+    net = Block()
+    net.set_train()
+    net.last.set_train(False)
+    values = [(p.name, numpy(p)) for p in net.get_parameters()]
+    flags = {name: cell.training for name, cell in net.cells_and_names()}
+    mode = ms.GRAPH_MODE if graph else ms.PYNATIVE_MODE
+    ms.set_context(mode=mode)
+    try:
+        optimize(net, verify=[x])
+        assert ms.get_context("mode") == mode
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+    for (name, value), parameter in zip(values, net.get_parameters(), strict=True):
+        assert name == parameter.name
+        np.testing.assert_array_equal(numpy(parameter), value)
+    assert {name: cell.training for name, cell in net.cells_and_names() if name in flags} == flags
+
+
+def test_the_report_groups_layers():
+    class Stack(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.CellList([Block() for _ in range(3)])
+
+    text = str(optimize(Stack()))
+    assert "layers.*.norm x3" in text
+    assert "replaced (eps 3e-06, llama" in text
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match=r"optimize: net must be a mindspore\.nn.Cell, got int"):
+        optimize(3)
+    with pytest.raises(TypeError, match="gradients=True needs the inputs"):
+        optimize(Block(), gradients=True)
+    with pytest.raises(ValueError, match="level must be one of O0, O1, O2, O3, got 'O4'"):
+        optimize(Block(), level="O4")
+    with pytest.raises(ValueError, match="engines must be of cell, rewrite, got 'cells'"):
+        optimize(Block(), engines=["cells"])
+    with pytest.raises(TypeError, match="'rewrite' needs inputs"):
+        optimize(Block(), engines=["rewrite"])
+
+
+def test_parameters_that_look_like_norms_but_are_none():
+    class Table(nn.Cell):
+        """Its only input is a tensor of indices."""
+
+        def __init__(self):
+            super().__init__()
+            self.table = Parameter(Tensor(np.ones(8, np.float32)), name="table")
+
+        def construct(self, index):
+            return self.table[index]
+
+    assert optimize(Holder(Table())).entries == []

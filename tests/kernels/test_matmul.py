@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from tests.acceptance import assert_accurate
+from tests.cover import cover
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import matmul as reference
+
+CASES = [  # batch of x, of the weight, m, k, n
+    ((), (), 1, 1, 1),
+    ((), (), 1, 300, 700),  # one row
+    ((), (), 17, 33, 65),  # sizes that fill no block
+    ((), (), 200, 64, 520),  # several tiles each way, with tails
+    ((), (), 600, 20, 1100),  # tiles of a host's sizes
+    ((2, 3), (), 5, 16, 8),  # rows of all batches are one matrix
+    ((2, 3), (2, 3), 9, 12, 40),  # a weight each
+    ((4,), (), 0, 8, 8),  # no rows
+    ((), (), 3, 0, 5),  # sums of nothing
+]
+TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
+ACTIVATIONS = list(reference.ACTIVATIONS)
+
+
+def arrays(rng, case, transpose_x, transpose_weight):
+    batch, weights, m, k, n = case
+    x, weight = draw(rng, (*batch, m, k)), draw(rng, (*weights, k, n)) / max(1, k) ** 0.5
+    return (x.swapaxes(-1, -2) if transpose_x else x), (weight.swapaxes(-1, -2) if transpose_weight else weight)
+
+
+@cover(
+    "case", CASES, types=TYPES, transposes=[(False, False), (False, True), (True, False), (True, True)], has_bias=[0, 1]
+)
+def test_products(case, types, transposes, has_bias):
+    rng = np.random.default_rng(sum(case[2:]))
+    x, weight = arrays(rng, case, *transposes)
+    attributes = dict(zip(("transpose_x", "transpose_weight"), transposes, strict=True))
+    inputs = [x, weight, draw(rng, case[-1:]) if has_bias else None]
+    (y,), rounded = launch("matmul", inputs, [types[0], *types], **attributes)
+    terms = reference.forward(*(None if values is None else np.abs(values) for values in rounded), **attributes)
+    # The order of a library's sums is its own: some ULP of the terms.
+    assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
+
+
+@cover("case", CASES[1:4], types=TYPES, activation=ACTIVATIONS, has_bias=[0, 1])
+def test_epilogues(case, types, activation, has_bias):
+    rng = np.random.default_rng(sum(case[2:]))
+    x, weight = arrays(rng, case, False, True)
+    inputs = [x, weight, draw(rng, case[-1:]) if has_bias else None]
+    attributes = {"transpose_weight": True, "activation": activation}
+    (y,), rounded = launch("matmul", inputs, [types[0], *types], **attributes)
+    magnitudes = (None if values is None else np.abs(values) for values in rounded)
+    terms = reference.forward(*magnitudes, transpose_weight=True)
+    assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
+
+
+def test_weights_of_another_batch():
+    arrays_ = [np.zeros(shape, np.float32) for shape in ((2, 3, 4), (3, 4, 5), (2, 3, 5))]
+    with pytest.raises(ValueError, match="matmul"):
+        native().launch("matmul", [*arrays_[:2], None], arrays_[2:], {})
+
+
+@pytest.mark.parametrize("activation", ["none", "gelu"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_results_do_not_depend_on_the_number_of_threads(types, activation):
+    rng = np.random.default_rng(0)
+    inputs = [draw(rng, (150, 260)), draw(rng, (260, 700)), draw(rng, (700,))]
+    results, before = [], get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            results.append(launch("matmul", inputs, [types[0], *types], activation=activation)[0][0])
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(*results)

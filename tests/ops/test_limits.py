@@ -1,0 +1,116 @@
+"""The largest sizes that the functions accept are those that the tiling of every chip accepts. No memory is needed."""
+
+import re
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from ms_ascend_ops import _C, registry
+from ms_ascend_ops.inference import infer_shapes
+from ms_ascend_ops.profiler.chip import chip_names, load_chip
+from tests.kernels.ascend.cases import draw
+
+CHIPS = [load_chip(name) for name in chip_names()]
+IDS = [chip.name for chip in CHIPS]
+SIGNATURES = [signature for name in registry.names() for signature in registry.op_spec(name).signatures]
+ROUNDS = 60
+MODES = ("half", "interleave")
+
+
+def rotary(size):
+    """(shapes, attributes) of heads of this size: all of it is turned, half of it, or a pair."""
+    for mode in MODES:
+        for turned in (0, size // 4 * 2, 2):
+            for width in (turned or size, (turned or size) // 2):
+                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned}
+                yield [(1, 2, 3, size), (2, width), (2, width)], attributes
+
+
+def qkv(size):
+    for shapes, attributes in rotary(size):
+        for layout in ("BNSD", "BSND"):
+            heads = {"q_heads": 2, "k_heads": 1, "v_heads": 1, "layout": layout}
+            packed = [(1, 2, 4, size), *shapes[1:]]
+            yield packed, heads | {name: attributes[name] for name in ("mode", "rotary_dim")}
+
+
+def cache(slots):
+    yield [(3, 1, 1), (3, 1, 1), (slots, 1, 1, 1), (slots, 1, 1, 1), (3,)], {}
+
+
+def attention(size):
+    for sizes in ((size, size), (size, 8), (8, size)):
+        for layout in ("BNSD", "BSND"):
+            shapes = [(1, 2, 2, sizes[0])] * 2 + [(1, 2, 2, sizes[1]), (1, 1, 2, 2)]
+            yield shapes, {"scale": 1.0, "causal": False, "window": 0, "layout": layout}
+
+
+CASES = {
+    ("flash_attention", "head_size"): attention,
+    ("rotary_embedding", "head_size"): rotary,
+    ("qkv_rotary_embedding", "head_size"): qkv,
+    ("kv_cache_update", "slots"): cache,
+}
+
+
+def test_every_limit_has_its_cases():
+    assert set(CASES) == {(name, limit) for name in registry.names() for limit in registry.op_spec(name).limits}
+
+
+def tile(signature, shapes, row, attributes, chip):
+    dtypes = [row.get(tensor.dtype, tensor.dtype) for tensor in signature.inputs]
+    return _C.tiling(signature.name, shapes, dtypes, attributes, core_num=chip.cores, ub_bytes=chip.ub_bytes)
+
+
+def gradient_shapes(name, shapes):
+    """Of the outputs' gradients, then the tables."""
+    if name == "rotary_embedding":
+        return shapes
+    if name == "flash_attention":
+        query, key, value, mask = shapes
+        return [(*query[:3], value[3]), query, key, value, query[:3], query[:3], mask]
+    (batch, positions, _, size), *tables = shapes
+    return [*[(batch, count, positions, size) for count in (2, 1, 1)], *tables]
+
+
+@pytest.mark.parametrize("chip", CHIPS, ids=IDS)
+@pytest.mark.parametrize(("name", "limit"), CASES)
+def test_the_function_and_the_tiling_accept_the_same(name, limit, chip):
+    spec, check = registry.op_spec(name), import_module(f"ms_ascend_ops.ops.{name}")._check
+    most = spec.limits[limit]
+    for shapes, attributes in CASES[name, limit](most):
+        check(shapes, attributes)
+        for row in spec.forward.types:
+            assert tile(spec.forward, shapes, row, attributes, chip)["block_dim"] >= 1
+            if spec.gradient is not None and attributes.get("layout") != "BSND":
+                assert tile(spec.gradient, gradient_shapes(name, shapes), row, attributes, chip)["block_dim"] >= 1
+    refused = re.escape(name) + r": .* must (be|have) (at most \d+|fewer than 2\^31)"
+    for shapes, attributes in CASES[name, limit](most + 2):
+        with pytest.raises(ValueError, match=refused):
+            check(shapes, attributes)
+        with pytest.raises(ValueError, match=refused):
+            tile(spec.forward, shapes, spec.forward.types[0], attributes, chip)
+
+
+@pytest.mark.parametrize("chip", CHIPS, ids=IDS)
+@pytest.mark.parametrize("signature", SIGNATURES, ids=[signature.name for signature in SIGNATURES])
+def test_what_the_rules_accept_every_chip_accepts(signature, chip):
+    rng = np.random.default_rng(sum(signature.name.encode()))
+    for _ in range(ROUNDS):
+        shapes, dtypes, attributes = draw(rng, signature, 1 << 28)
+        if all(0 in shape for shape in infer_shapes(signature, shapes, attributes)):
+            continue  # nothing is launched
+        tiling = _C.tiling(signature.name, shapes, dtypes, attributes, core_num=chip.cores, ub_bytes=chip.ub_bytes)
+        assert 1 <= tiling["block_dim"] <= chip.cores, f"{shapes} {dtypes} {attributes}"
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm", "softmax"])
+def test_a_row_of_more_than_32_bits_is_refused(name):
+    """It was taken for one of 8 elements."""
+    signature = registry.signature(name)
+    size = 2**32 + 8
+    shapes = [(size,) if tensor.name in ("gamma", "beta") else (2, size) for tensor in signature.inputs]
+    row = signature.types[0]
+    with pytest.raises(ValueError, match=rf"^{name}: the elements of a row must be fewer than 2\^31, got {size}$"):
+        tile(signature, shapes, row, signature.check_attributes({}), CHIPS[0])

@@ -1,0 +1,34 @@
+"""The scheme of cases (tests/cover.py) covers what it says."""
+
+from itertools import product
+
+import pytest
+
+from tests.cover import POINTS_OF_A_COMBINATION, rows
+
+PARAMETERS = (("a", "b", "c"), (False, True), (0, 1))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 13, 24])
+@pytest.mark.parametrize("parameters", [PARAMETERS[:1], PARAMETERS[:2], PARAMETERS], ids=len)
+def test_every_point_and_every_combination_on_two_points(count, parameters):
+    points = range(count)
+    found = rows(points, parameters)
+    assert {point for point, _ in found} == set(points)
+    for combination in product(*parameters):
+        met = {point for point, values in found if values == combination}
+        assert len(met) >= min(POINTS_OF_A_COMBINATION, count)
+    assert len(set(found)) == len(found)
+    assert len(found) <= max(count, POINTS_OF_A_COMBINATION * len(list(product(*parameters)))) + count
+
+
+@pytest.mark.parametrize("count", [3, 13])
+def test_paths_are_points(count):
+    found = rows(range(count), PARAMETERS, "paths")
+    assert [point for point, _ in found] == list(range(count))
+    for place, values in enumerate(PARAMETERS):
+        assert {row[place] for _, row in found} == set(values)
+
+
+def test_all_is_the_product():
+    assert rows("xy", PARAMETERS, "all") == list(product("xy", product(*PARAMETERS)))

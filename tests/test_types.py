@@ -1,0 +1,48 @@
+"""mypy sees the package as it is installed: what is imported from its other folders has a type."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LINKS = ROOT / "installed" / "ms_ascend_ops"
+
+# Each line with what mypy has to say to it.
+LINES = {
+    "from ms_ascend_ops.benchmarks.harness import rest": "",
+    "from ms_ascend_ops.cells import SwiGLU": "",
+    "from ms_ascend_ops.export import load, optimize": "",
+    "from ms_ascend_ops.samples.operators import Draw, operator": "",
+    "reveal_type(load)": r'Revealed type is "def \(.*\) -> ms_ascend_ops\.export\.\S+"',
+    "reveal_type(operator)": r'Revealed type is ".*ms_ascend_ops\.samples\.operators\.Operator',
+    "reveal_type(SwiGLU)": r'Revealed type is "def \(axis: .*\) -> ms_ascend_ops\.cells\.swiglu\.SwiGLU"',
+    "load('a.mindir', 'CPU', 3, 4, 5, 6, 7)": r"Too many arguments for \"load\"",
+    "rest('long')": r'Argument 1 to "rest" has incompatible type "str"; expected "float"',
+    "optimize(levl='O1')": r"Unexpected keyword argument \"levl\"",
+    "Draw('float32').normal('3')": r'Argument 1 to "normal" of "Draw" has incompatible type "str"; expected "int"',
+    "SwiGLU(interleaved='no')": r'Argument "interleaved" to "SwiGLU" has incompatible type "str"; expected "bool"',
+}
+
+
+def test_every_folder_of_the_package_is_linked():
+    """Those that setuptools puts into the package from elsewhere."""
+    mapped = re.findall(r'^"ms_ascend_ops\.(\w+)" = "(\w+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert {name for name, _ in mapped} == {"benchmarks", "cells", "export", "samples"}
+    assert {link.name: link.resolve() for link in LINKS.iterdir()} == {name: ROOT / folder for name, folder in mapped}
+
+
+def test_names_from_other_folders_are_checked(tmp_path):
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text("\n".join(LINES) + "\n")
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-codes", str(snippet)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert not done.stderr
+    said = {}
+    for line in done.stdout.splitlines():
+        path, number, message = line.split(":", 2)
+        assert path.endswith("snippet.py"), line
+        said.setdefault(int(number), []).append(message)
+    for number, (text, expected) in enumerate(LINES.items(), 1):
+        found = " ".join(said.get(number, []))
+        assert re.search(expected, found) if expected else not found, (text, found)
