@@ -23,6 +23,7 @@ Commands:
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
             case of each shape
+  types     only run mypy, as test does; arguments go to it
   compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
             what is needed for that
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
@@ -212,13 +213,13 @@ check() {
 }
 
 # mypy sees cells/, export/ and the others by links where an installation has them.
-check_types() {
-    local folder
-    mkdir -p build/installed/ms_ascend_ops
-    for folder in benchmarks cells export samples; do
-        ln -sfn "$PWD/$folder" "build/installed/ms_ascend_ops/$folder"
+types() {
+    local folder links="build/installed/ms_ascend_ops"
+    mkdir -p "$links"
+    for folder in $(sed -n 's/^"ms_ascend_ops\.\w*" = "\(\w*\)"$/\1/p' pyproject.toml); do
+        ln -sfn "$PWD/$folder" "$links/$folder"
     done
-    mypy
+    mypy "$@"
 }
 
 run_tests() {
@@ -228,7 +229,7 @@ run_tests() {
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
-    check_types
+    types
     run_pytest "$@"
 }
 
@@ -243,14 +244,14 @@ command="${1:-}"
 arguments=()
 for argument in "$@"; do
     case "$argument" in
-        --thorough) arguments+=(--cases all) ;;
+        --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 case "$command" in
-    bench | check | compile | demo | host | portable | sanitize) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;

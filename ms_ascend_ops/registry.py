@@ -392,7 +392,7 @@ def _used(types: tuple[dict[str, str], ...], inputs: tuple[TensorSpec, ...]) -> 
 def _check_sizes(signature: Signature) -> None:
     """Multiples, and rules with several '*' tokens next to each other."""
     telling = [tensor for tensor in signature.inputs if tensor.rule.plain and not tensor.optional]
-    told = {token.symbol for tensor in telling for token in tensor.rule.tokens}
+    told = {token.symbol for tensor in telling for token in tensor.rule.tokens if token.binds}
     positive = {a.name for a in signature.attributes if a.type == "int" and a.exclusive_minimum == 0}
     tokens = [token for tensor in signature.inputs for token in tensor.rule.tokens]
     single = {token.symbol for token in tokens if token.symbol and not token.star}

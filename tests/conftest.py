@@ -3,6 +3,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import cover
 
@@ -11,6 +12,13 @@ KERNELS = TESTS / "kernels"
 # PyNative is synchronous there (tests/modes.py): networks, and what many operators of MindSpore are run for.
 SYNCHRONOUS = ("benchmarks", "cells", "examples", "export", "npu", "ops/test_not_worse_than_stock.py",
                "ops/test_dynamic_shapes.py", "ops/test_export.py")  # fmt: skip
+
+# The same examples in every run, and no files of their own; random ones are for `build.sh test --thorough`.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+settings.register_profile("thorough", settings.get_profile("repeatable"), derandomize=False)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser):

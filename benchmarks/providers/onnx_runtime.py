@@ -10,7 +10,7 @@ from ms_ascend_ops.samples.cases import Case
 
 try:
     import onnxruntime
-    from onnx import helper
+    from onnx import ValueInfoProto, helper
 except ImportError:
     raise ImportError("onnxruntime and onnx are not installed") from None
 
@@ -59,6 +59,6 @@ def _model(case: Case) -> bytes:
     return serialized
 
 
-def _value(case: Case, name: str) -> helper.ValueInfoProto:
+def _value(case: Case, name: str) -> ValueInfoProto:
     array = case.arrays[name]
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

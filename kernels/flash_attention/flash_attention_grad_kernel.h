@@ -71,8 +71,7 @@ public:
         pipe.InitBuffer(pQueue_, 2, tiling.chunkRows * tiling.tileCols * sizeof(T));
         pipe.InitBuffer(dsQueue_, 2, tiling.chunkRows * stride * sizeof(T));
         pipe.InitBuffer(sumBuf_, tiling.tileRows * (keyStride_ + valueStride_) * sizeof(float));
-        pipe.InitBuffer(lseQueue_, 2, tiling.tileRows * sizeof(float));
-        pipe.InitBuffer(deltaQueue_, 2, tiling.tileRows * sizeof(float));
+        pipe.InitBuffer(rowValuesQueue_, 2, 2 * tiling.tileRows * sizeof(float));
         pipe.InitBuffer(blockBuf_, tiling.chunkRows * AscendC::ONE_BLK_SIZE);
         edges_.Init(pipe);
         mask_.Init(mask, tiling, tiling.chunkRows * tiling.tileCols, pipe);
@@ -265,24 +264,18 @@ private:
         sumsOfTransposes.WaitIterateAll();
     }
 
-    // lse and delta of queries.
+    // lse and delta of queries, in one queue: with a mask's there would be more queues than a position may have.
     __aicore__ inline void LoadRowValues(uint64_t query, uint32_t count)
     {
-        lse_ = lseQueue_.template AllocTensor<float>();
-        delta_ = deltaQueue_.template AllocTensor<float>();
+        lse_ = rowValuesQueue_.template AllocTensor<float>();
         const Rows shape{1, count, count, count};
         LoadRows(lse_, lseGm_[head_.rows + query], shape, true);
-        LoadRows(delta_, deltaGm_[head_.rows + query], shape, true);
-        lseQueue_.EnQue(lse_);
-        deltaQueue_.EnQue(delta_);
-        lse_ = lseQueue_.template DeQue<float>();
-        delta_ = deltaQueue_.template DeQue<float>();
+        LoadRows(lse_[tiling_.tileRows], deltaGm_[head_.rows + query], shape, true);
+        rowValuesQueue_.EnQue(lse_);
+        lse_ = rowValuesQueue_.template DeQue<float>();
+        delta_ = lse_[tiling_.tileRows];
     }
-    __aicore__ inline void FreeRowValues()
-    {
-        lseQueue_.FreeTensor(lse_);
-        deltaQueue_.FreeTensor(delta_);
-    }
+    __aicore__ inline void FreeRowValues() { rowValuesQueue_.FreeTensor(lse_); }
 
     __aicore__ inline uint32_t ChunkAt(uint32_t row, uint32_t rows) const
     {
@@ -402,8 +395,7 @@ private:
     AscendC::GlobalTensor<float> productGm_[2];  // that of dvalue may follow that of dkey at once
     AscendC::TQue<AscendC::TPosition::VECIN, 1> scoresQueue_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> dpQueue_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> lseQueue_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> deltaQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> rowValuesQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> pQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> dsQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> sumBuf_;

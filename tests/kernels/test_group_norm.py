@@ -165,7 +165,7 @@ def test_first_positions_unlike_the_others(data_format):
     length=st.integers(1, 3000),
     channels=st.integers(1, 6),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_the_variance_of_positions_with_levels(data_format, offset, level, begin, length, channels):
     """Some positions, wherever they are, at a level of their own, as large as the mean or not."""
     x = np.random.default_rng(length).normal(offset, 1, (1, channels, 3000))

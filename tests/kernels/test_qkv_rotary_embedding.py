@@ -87,7 +87,7 @@ def test_forward_and_gradient(shape, heads, lead, rotary_dim, types, mode, layou
     check(rng, shape, heads, lead, types, full, mode=mode, layout=layout, rotary_dim=rotary_dim)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 90), st.integers(1, 70)),
     st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4)),

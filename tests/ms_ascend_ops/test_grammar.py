@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ms_ascend_ops._C import MAX_RANK
 
@@ -76,6 +76,8 @@ def definitions(draw):
 def expanded(tokens, sizes, runs, attributes, draw):
     """The dims that tokens stand for: what the grammar says, in a few lines."""
     dims = []
+    # What broadcasts may have fewer dims, but beside another run of dims nothing would tell how many.
+    alone = sum(token.star for token in tokens) == 1
     for token in tokens:
         if token.sizes:
             dims.append(sum(attributes[name] for name in token.sizes))
@@ -86,7 +88,7 @@ def expanded(tokens, sizes, runs, attributes, draw):
         elif token.broadcasts:
             to = runs[token.symbol] if token.symbol in runs else [sizes[token.symbol]]
             some = [draw(st.sampled_from([1, size])) for size in to]
-            dims += some[draw(st.integers(0, len(some))) :] if token.star else some
+            dims += some[draw(st.integers(0, len(some))) :] if token.star and alone else some
         else:
             dims += runs[token.symbol] if token.star else [token.factor * sizes[token.symbol]]
     return tuple(dims)
@@ -98,16 +100,17 @@ def fitting(draw):
     signature = draw(definitions())
     sizes = {symbol: draw(st.integers(0, 4)) for symbol in SINGLE}
     runs = {symbol: draw(st.lists(st.integers(0, 4), max_size=2)) for symbol in RUNS}
-    for symbol in signature.positive:
+    positive = {*signature.positive, *signature.multiples.values()}
+    for symbol in positive:
         if symbol in runs:
             runs[symbol] = [max(1, size) for size in runs[symbol]]
-        else:
+        elif symbol in sizes:
             sizes[symbol] = max(1, sizes[symbol])
     attributes = {"left": draw(st.integers(1, 3)), "right": draw(st.integers(1, 3)), "axis": draw(st.integers(-3, 3))}
     attributes |= {"turned": draw(st.booleans()), "layout": draw(st.sampled_from(["inner", "outer"]))}
     for symbol, divisor in signature.multiples.items():
         sizes[symbol] *= attributes.get(divisor, sizes.get(divisor))
-        assume(symbol != divisor or sizes[symbol] > 0)
+        assume(symbol not in positive or sizes[symbol] > 0)
     found = []
     for tensor in (*signature.inputs, *signature.outputs):
         rule = tensor.rule
@@ -138,15 +141,11 @@ def hides(early, known):
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 @given(fitting(), st.data())
 def test_what_the_grammar_says_is_inferred(call, data):
     signature, inputs, outputs, attributes = call
-    try:
-        assert infer_shapes(signature, inputs, attributes) == outputs
-    except ValueError as error:  # a size that was drawn as 0 and has to be positive
-        assert "must be at least" in str(error) or "no dim of size 0" in str(error), error  # noqa: PT017
-        return
+    assert infer_shapes(signature, inputs, attributes) == outputs
     hidden = []
     for shape in inputs:
         less = shape and tuple(-1 if data.draw(st.booleans()) else size for size in shape)
@@ -155,7 +154,7 @@ def test_what_the_grammar_says_is_inferred(call, data):
     assert all(hides(a, b) for a, b in zip(early, outputs, strict=True)), (hidden, early, outputs)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 @given(definitions(), st.data())
 def test_any_input_is_refused_or_inferred(signature, data):
     """With a message that names the operator; nothing else is raised, and nothing ends the process."""

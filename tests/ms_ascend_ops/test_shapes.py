@@ -76,7 +76,7 @@ def outcome(function):
         return type(error), str(error)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500)
 @given(calls())
 def test_the_library_refuses_what_the_definition_does(call):
     """With the same message: it has the rules as tokens that were generated when it was built."""
@@ -91,7 +91,7 @@ def test_the_library_refuses_what_the_definition_does(call):
         assert refused == outcome(lambda: native().tiling(signature.name, input_shapes, dtypes, attributes))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data())
 def test_what_is_inferred_early_holds_later(shape, data):
     """Hiding dims, or the rank, only hides dims of the result."""

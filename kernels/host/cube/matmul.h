@@ -155,14 +155,24 @@ inline GM_ADDR GetSysWorkSpacePtr()
 
 namespace host {
 
-template <class MATMUL, class TILING, class... REST>
-void RegisterMatmuls(TPipe* pipe, MATMUL& matmul, const TILING* tiling, REST&&... rest)
-{
-    matmul.Init(tiling, pipe);
-    if constexpr (sizeof...(rest) > 0) {
-        RegisterMatmuls(pipe, rest...);
+// A function would have no place for the kernel's line behind any number of parameters.
+class MatmulRegistration {
+public:
+    explicit MatmulRegistration(TPipe* pipe HOST_WHERE) : pipe_(pipe) HOST_OBSERVED(, where_(where)) {}
+
+    template <class MATMUL, class TILING, class... REST>
+    void operator()(MATMUL& matmul, const TILING* tiling, REST&&... rest) const
+    {
+        matmul.Init(tiling, pipe_ HOST_OBSERVED(, where_));
+        if constexpr (sizeof...(rest) > 0) {
+            (*this)(rest...);
+        }
     }
-}
+
+private:
+    TPipe* pipe_;
+    HOST_OBSERVED(Where where_;)
+};
 
 }  // namespace host
 }  // namespace AscendC
@@ -171,6 +181,6 @@ namespace matmul = AscendC;
 
 // In the kernel's entry function, before InitBuffer: on a chip the cube core leaves the function here.
 #define REGIST_MATMUL_OBJ(tpipe, workspace, ...) \
-    (static_cast<void>(workspace), AscendC::host::RegisterMatmuls(tpipe, __VA_ARGS__))
+    (static_cast<void>(workspace), AscendC::host::MatmulRegistration(tpipe)(__VA_ARGS__))
 
 #endif  // ASCENDC_HOST_CUBE_MATMUL_H

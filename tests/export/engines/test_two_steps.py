@@ -15,6 +15,7 @@ from examples import llama
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused_ops
 from tests.fake_npu import all_signatures, install, npu  # noqa: F401
+from tests.modes import synchronous
 from tests.small_llama import CONFIG
 
 OPERATORS = {"AddRmsNorm": 4, "QkvRotaryEmbedding": 2, "RmsNorm": 1, "ScaledMaskedSoftmax": 2, "Swiglu": 2}
@@ -51,16 +52,18 @@ def stock(network, ids, tmp_path_factory):
     return export_mindir(network, ids, path=tmp_path_factory.mktemp("stock") / "stock")
 
 
-@pytest.fixture(params=["optimize", "optimize_mindir"])
-def fused(request, network, stock, ids, tmp_path):
-    """The file with operators for single places."""
+@pytest.fixture(scope="module", params=["optimize", "optimize_mindir"])
+def fused(request, network, stock, ids, tmp_path_factory):
+    """The file with operators for single places. Read it only."""
+    path = tmp_path_factory.mktemp("fused") / "fused.mindir"
     if request.param == "optimize_mindir":
-        optimize_mindir(stock, tmp_path / "fused.mindir", level="O2")
-        return tmp_path / "fused.mindir"
+        optimize_mindir(stock, path, level="O2")
+        return path
     net = llama.LlamaForCausalLM(CONFIG)
     ms.load_param_into_net(net, network.parameters_dict())
-    optimize(net, verify=[[ids]])
-    return export_mindir(net, ids, path=tmp_path / "fused")
+    with synchronous():
+        optimize(net, verify=[[ids]])
+    return export_mindir(net, ids, path=path.with_suffix(""))
 
 
 def test_the_file_gets_the_operators_of_one_step(stock, fused, ids, tmp_path):

@@ -3,7 +3,7 @@
 import zipfile
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ms_ascend_ops.export.files.bundle import read_manifest, unpack
 from ms_ascend_ops.export.files.model import read_model
@@ -13,13 +13,7 @@ from ms_ascend_ops import bundle
 from tests.export.mutations import mutate_bytes, mutate_model
 
 SEEDS = st.integers(0, 2**32)
-QUICK = settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+QUICK = settings(max_examples=150)
 
 
 @pytest.mark.parametrize("mutate", [mutate_bytes, mutate_model])

@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.host.module import host_calls, program
@@ -60,7 +60,7 @@ def assert_same_after_a_change(calls, rng):
         assert_same_in_any_execution([*calls[:place], *instead, *calls[place + 1 :]])
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=150)
 @given(st.randoms(use_true_random=False))
 def test_random_programs(rng):
     assert_same_in_any_execution(draw_program(rng))

@@ -153,7 +153,7 @@ def test_the_guide_works(tmp_path):
     """Generate, build, test: all tests that concern them; the changes that the guide makes, build and test again."""
     tree = tmp_path / "tree"
     ignored = shutil.ignore_patterns(
-        "build", "dist", "installed", ".git", "*.so", "lib", "__pycache__", ".*_cache", "*.egg-info", ".venv"
+        "build", "dist", ".git", "*.so", "lib", "__pycache__", ".*_cache", "*.egg-info", ".venv"
     )
     shutil.copytree(ROOT, tree, ignore=ignored)
     for part in ("benchmarks", "cells", "export", "samples"):  # as an installation has them
