@@ -17,13 +17,10 @@
 #include "lib/matmul_intf.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
-#include "primitives/row_values.h"
+#include "primitives/online_softmax.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
-
-// Maxima below this are of rows that see nothing.
-constexpr float SEEN_ABOVE = -1.0e38f;
 
 // M: the type of the mask.
 template <typename T, typename M>
@@ -53,18 +50,8 @@ public:
         own += elements * sizeof(T);
         productGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), tiling.tileRows * tiling.valueSize);
 
-        valueStride_ = AttentionStride(tiling.valueSize);
-        const uint32_t stride = tiling.tileCols < valueStride_ ? valueStride_ : tiling.tileCols;
-        pipe.InitBuffer(inQueue_, 2, tiling.chunkRows * stride * sizeof(float));
-        pipe.InitBuffer(outQueue_, 2, tiling.chunkRows * stride * sizeof(T));
-        pipe.InitBuffer(outputBuf_, tiling.tileRows * valueStride_ * sizeof(float));
-        pipe.InitBuffer(stateBuf_, 3 * tiling.tileRows * sizeof(float));
+        softmax_.Init(tiling, pipe);
         pipe.InitBuffer(lseQueue_, 1, tiling.tileRows * sizeof(float));
-        rows_.Init(tiling.chunkRows, pipe);
-        output_ = outputBuf_.template Get<float>();
-        max_ = stateBuf_.template Get<float>();
-        sum_ = max_[tiling.tileRows];
-        factor_ = max_[2 * tiling.tileRows];
         edges_.Init(pipe);
         mask_.Init(mask, tiling, tiling.chunkRows * tiling.tileCols, pipe);
     }
@@ -111,9 +98,7 @@ private:
         // What all rows of the tile see needs no look at each.
         const AttentionRange all{AttentionKeys(tiling_, lastPosition, lastPosition).begin,
                                  AttentionKeys(tiling_, firstPosition, firstPosition).end};
-        AscendC::Duplicate(max_, LOWEST_FLOAT, static_cast<int32_t>(tiling_.tileRows));
-        AscendC::Duplicate(sum_, 0.0f, static_cast<int32_t>(tiling_.tileRows));
-        AscendC::Duplicate(output_, 0.0f, static_cast<int32_t>(rowCount_ * valueStride_));
+        softmax_.Start(rowCount_);
         uint32_t buffer = 0;
         if (begin < end) {
             StartScores(TileAt(begin, end), buffer);
@@ -130,7 +115,7 @@ private:
             }
             MultiplyValues(tile);
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-                AddProduct(row);
+                softmax_.AddProduct(productGm_, row);
             }
             buffer = 1 - buffer;
         }
@@ -173,120 +158,35 @@ private:
         values.WaitIterateAll();
     }
 
-    __aicore__ inline uint32_t ChunkAt(uint32_t row) const
-    {
-        const uint32_t left = rowCount_ - row;
-        return left < tiling_.chunkRows ? left : tiling_.chunkRows;
-    }
-
-    // Probabilities of some rows, relative to their maxima so far, which this tile may raise by `factor_`.
     __aicore__ inline void Probabilities(const Tile& tile, const AscendC::GlobalTensor<float>& from, uint32_t row,
                                          bool edges)
     {
-        const uint32_t count = ChunkAt(row);
-        const Rows shape{count, tile.cols, tile.stride, tiling_.tileCols};
-        const RowBlock block{count, tile.cols, tile.stride};
-        const RowBlock padded{count, tile.stride, tile.stride};
-        AscendC::LocalTensor<float> z = inQueue_.template AllocTensor<float>();
-        LoadRows(z, from[row * tiling_.tileCols], shape, true);
-        inQueue_.EnQue(z);
-        z = inQueue_.template DeQue<float>();
-        AscendC::Muls(z, z, tiling_.scale, static_cast<int32_t>(count * tile.stride));
-        mask_.Add(z, block, batch_, unit_ * tiling_.headsOfAUnit, firstRow_ + row, tiling_.queryLength, tile.first);
+        const uint32_t count = softmax_.ChunkAt(row);
+        const AscendC::LocalTensor<float> z = softmax_.Scores(from, row, tile.cols, tiling_.scale);
+        mask_.Add(z, {count, tile.cols, tile.stride}, batch_, unit_ * tiling_.headsOfAUnit, firstRow_ + row,
+                  tiling_.queryLength, tile.first);
         if (edges) {
             Hide(z, tile, row, count);
         }
-        rows_.template Start<MaxOf>(count, tile.cols);
-        rows_.template Fold<MaxOf>(z, 0, block, tile.cols);
-        rows_.Maxima(count, tile.cols);
-        // In whole blocks: BroadcastRows reads such.
-        const int32_t rows = static_cast<int32_t>((count + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK);
-        const AscendC::LocalTensor<float> max = max_[row];
-        const AscendC::LocalTensor<float> factor = factor_[row];
-        const AscendC::LocalTensor<float> sum = sum_[row];
-        AscendC::Max(rows_.values, rows_.values, max, rows);
-        AscendC::Sub(factor, max, rows_.values, rows);
-        AscendC::Exp(factor, factor, rows);
-        AscendC::Maxs(max, rows_.values, LOWEST_FLOAT, rows);  // a copy
-        rows_.Spread(count);
-        WithRows<SubOf>(z, z, rows_.blocks, padded);
-        AscendC::Exp(z, z, static_cast<int32_t>(count * tile.stride));
-        rows_.template Start<AddOf>(count, tile.cols);
-        rows_.template Fold<AddOf>(z, 0, block, tile.cols);
-        rows_.Sums(count, tile.cols);
-        AscendC::Mul(sum, sum, factor, rows);
-        AscendC::Add(sum, sum, rows_.values, rows);
-        AscendC::LocalTensor<T> p = outQueue_.template AllocTensor<T>();
-        if constexpr (IS_FLOAT<T>) {
-            AscendC::Maxs(p, z, 0.0f, static_cast<int32_t>(count * tile.stride));  // a copy
-        } else {
-            FromFloat(p, z, count * tile.stride);
-        }
-        inQueue_.FreeTensor(z);
-        outQueue_.EnQue(p);
-        p = outQueue_.template DeQue<T>();
-        StoreRows(probabilitiesGm_[row * tiling_.tileCols], p, shape);
-        outQueue_.FreeTensor(p);
+        softmax_.Probabilities(z, probabilitiesGm_, row, tile.cols);
     }
 
-    // output = output * factor + product
-    __aicore__ inline void AddProduct(uint32_t row)
-    {
-        const uint32_t count = ChunkAt(row);
-        const Rows shape{count, tiling_.valueSize, valueStride_, tiling_.valueSize};
-        const RowBlock padded{count, valueStride_, valueStride_};
-        AscendC::LocalTensor<float> product = inQueue_.template AllocTensor<float>();
-        LoadRows(product, productGm_[row * tiling_.valueSize], shape, true);
-        inQueue_.EnQue(product);
-        product = inQueue_.template DeQue<float>();
-        const AscendC::LocalTensor<float> output = output_[row * valueStride_];
-        BroadcastRows(rows_.blocks, factor_[row], count);
-        WithRows<MulOf>(output, output, rows_.blocks, padded);
-        AscendC::Add(output, output, product, static_cast<int32_t>(count * valueStride_));
-        inQueue_.FreeTensor(product);
-    }
-
-    // out = output / sum and lse = max + ln(sum). A row that sees nothing is 0, and its lse -inf.
     __aicore__ inline void Finish()
     {
-        const int32_t rows = static_cast<int32_t>(tiling_.tileRows);
         AscendC::LocalTensor<float> lse = lseQueue_.template AllocTensor<float>();
-        // factor: 1 for rows that see something, else 0.
-        AscendC::Adds(factor_, max_, -SEEN_ABOVE, rows);
-        AscendC::Muls(factor_, factor_, 1e-37f, rows);
-        AscendC::Maxs(factor_, factor_, 0.0f, rows);
-        AscendC::Mins(factor_, factor_, 1.0f, rows);
-        AscendC::Maxs(sum_, sum_, SMALLEST_SUM, rows);
-        AscendC::Ln(lse, sum_, rows);
-        AscendC::Add(lse, lse, max_, rows);
-        AscendC::Div(sum_, factor_, sum_, rows);
-        // lse + (1 - factor) * -2^128, which is -inf where the factor is 0.
-        AscendC::Adds(factor_, factor_, -1.0f, rows);
-        AscendC::Muls(factor_, factor_, -LOWEST_FLOAT, rows);
-        AscendC::Add(lse, lse, factor_, rows);
-        AscendC::Add(lse, lse, factor_, rows);
+        softmax_.LogSums(lse);
         const uint64_t firstOfUnit = (batch_ * tiling_.unitsPerBatch + unit_) * tiling_.rowsPerUnit;
         lseQueue_.EnQue(lse);
         lse = lseQueue_.template DeQue<float>();
         StoreRows(lseGm_[firstOfUnit + firstRow_], lse, {1, rowCount_, rowCount_, rowCount_});
         lseQueue_.FreeTensor(lse);
+        softmax_.InvertSums();
         const uint64_t out = batch_ * tiling_.outBatch + unit_ * tiling_.outUnit + firstRow_ * tiling_.outRow;
         for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
-            const uint32_t count = ChunkAt(row);
-            const RowBlock padded{count, valueStride_, valueStride_};
-            const AscendC::LocalTensor<float> output = output_[row * valueStride_];
-            BroadcastRows(rows_.blocks, sum_[row], count);
-            AscendC::LocalTensor<T> y = outQueue_.template AllocTensor<T>();
-            if constexpr (IS_FLOAT<T>) {
-                WithRows<MulOf>(y, output, rows_.blocks, padded);
-            } else {
-                WithRows<MulOf>(output, output, rows_.blocks, padded);
-                FromFloat(y, output, count * valueStride_);
-            }
-            outQueue_.EnQue(y);
-            y = outQueue_.template DeQue<T>();
-            StoreRows(outGm_[out + row * tiling_.outRow], y, {count, tiling_.valueSize, valueStride_, tiling_.outRow});
-            outQueue_.FreeTensor(y);
+            AscendC::LocalTensor<T> y = softmax_.Result(row);
+            StoreRows(outGm_[out + row * tiling_.outRow], y,
+                      {softmax_.ChunkAt(row), tiling_.valueSize, softmax_.ValueStride(), tiling_.outRow});
+            softmax_.Free(y);
         }
     }
 
@@ -299,8 +199,6 @@ private:
         }
     }
 
-    static constexpr float SMALLEST_SUM = 1.17549435e-38f;
-
     FlashAttentionTilingData tiling_;
     AscendC::GlobalTensor<T> queryGm_;
     AscendC::GlobalTensor<T> keyGm_;
@@ -310,19 +208,10 @@ private:
     AscendC::GlobalTensor<float> scoresGm_[2];
     AscendC::GlobalTensor<T> probabilitiesGm_;
     AscendC::GlobalTensor<float> productGm_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
-    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> lseQueue_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> outputBuf_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> stateBuf_;
-    AscendC::LocalTensor<float> output_;
-    AscendC::LocalTensor<float> max_;
-    AscendC::LocalTensor<float> sum_;
-    AscendC::LocalTensor<float> factor_;
+    OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
     AttentionMask<M> mask_;
-    RowValues rows_;  // of a chunk
-    uint32_t valueStride_ = 0;
     uint64_t batch_ = 0;
     uint64_t unit_ = 0;
     uint64_t firstRow_ = 0;  // of the tile, in its unit

@@ -8,10 +8,8 @@
 #ifndef MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_FLASH_ATTENTION_TILING_H
 
-#include <stdexcept>
-#include <string>
-
 #include "flash_attention_params.h"
+#include "primitives/attention_tiling.h"
 #include "primitives/cube_tiling.h"
 #include "primitives/split.h"
 
@@ -100,26 +98,7 @@ struct FlashAttentionGradTilingData {
 
 namespace flash_attention {
 
-constexpr uint32_t TILE_ROWS = 128;
-constexpr uint32_t TILE_COLS = 256;
-constexpr uint32_t MOST_COLS = 1024;  // of few rows
-constexpr uint32_t FEW_ROWS = 32;
-constexpr uint32_t CHUNK_STEP = 8;  // a chunk's values fill whole blocks
-constexpr uint32_t MOST_CHUNK = 32;
-constexpr uint32_t ROW_STATE_BYTES = 3 * 4;               // of a tile's row: maximum, sum, factor
-constexpr uint32_t CHUNK_STATE_BYTES = 256 + 4 + 2 * 32;  // of a chunk's row: lanes, value, blocks
-constexpr uint32_t FIXED_BYTES = 4096;
-
-[[noreturn]] inline void Refuse(const std::string& reason)
-{
-    throw std::invalid_argument(reason);
-}
-
-// Unified Buffer for a chunk's row of `cols` elements: scores in two buffers, probabilities in two, and the mask's.
-inline uint64_t ChunkRowBytes(uint64_t cols, uint32_t bytes, uint32_t maskBytes)
-{
-    return RoundUp(cols, CUBE_SIDE) * (2 * sizeof(float) + 2 * bytes + maskBytes) + CHUNK_STATE_BYTES;
-}
+using namespace attention;
 
 // For each element of a chunk: the mask in two buffers, and in float.
 inline uint32_t MaskBytes(const TensorDesc& mask)
@@ -143,32 +122,6 @@ void DescribeMask(const TensorDesc& mask, TILING& tiling)
     tiling.maskBatch = mask.dims[0] == 1 ? 0 : mask.dims[1] * mask.dims[2] * row;
 }
 
-// How many heads of query share one of key.
-inline uint64_t SharedHeads(uint64_t heads, uint64_t keyHeads)
-{
-    if (keyHeads == 0 || heads % keyHeads != 0) {
-        Refuse("the heads of query (" + std::to_string(heads) + ") must be a multiple of those of key (" +
-               std::to_string(keyHeads) + ")");
-    }
-    return heads / keyHeads;
-}
-
-inline void CheckSizes(uint64_t headSize, uint64_t valueSize)
-{
-    const uint64_t larger = std::max(headSize, valueSize);
-    if (larger > FlashAttentionLimits::HEAD_SIZE) {
-        Refuse("the size of a head must be at most " + std::to_string(FlashAttentionLimits::HEAD_SIZE) + ", got " +
-               std::to_string(larger));
-    }
-}
-
-// Cores worth starting for tasks that multiply `work` pairs of numbers in all.
-inline uint32_t Cores(uint64_t tasks, uint64_t work, const Platform& platform)
-{
-    return static_cast<uint32_t>(
-        std::max<uint64_t>(1, std::min<uint64_t>({tasks, platform.coreNum, 1 + work / platform.minBytesPerCore})));
-}
-
 }  // namespace flash_attention
 
 inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, const Platform& platform,
@@ -186,7 +139,7 @@ inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, con
     const uint64_t headSize = params.query.dims[3];
     const uint64_t valueSize = params.value.dims[3];
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize);
+    CheckSizes(headSize, valueSize, FlashAttentionLimits::HEAD_SIZE);
     Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a query");
     const uint64_t shared = SharedHeads(heads, keyHeads);
     // Rows of all heads of a group are one matrix if they lie one after the other.
@@ -216,25 +169,12 @@ inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, con
 
     const uint32_t maskBytes = MaskBytes(params.mask);
     DescribeMask(params.mask, tiling);
-    const uint64_t outRowBytes = RoundUp(valueSize, CUBE_SIDE) * sizeof(float) + ROW_STATE_BYTES;
-    const uint64_t half = (platform.ubBytes - FIXED_BYTES) / 2;
-    uint64_t tileRows = std::min<uint64_t>(TILE_ROWS, RoundUp(std::max<uint64_t>(1, tiling.rowsPerUnit), CHUNK_STEP));
-    while (tileRows > CHUNK_STEP && tileRows * outRowBytes > half) {
-        tileRows = RoundUp(tileRows / 2, CHUNK_STEP);
-    }
-    uint64_t tileCols = tileRows <= FEW_ROWS ? MOST_COLS : TILE_COLS;
-    const uint64_t left = platform.ubBytes - FIXED_BYTES - std::min<uint64_t>(tileRows * outRowBytes, half);
-    const auto chunkRow = [&](uint64_t cols) {
-        return ChunkRowBytes(std::max<uint64_t>(cols, valueSize), bytes, maskBytes);
-    };
-    while (tileCols > CUBE_SIDE && CHUNK_STEP * chunkRow(tileCols) > left) {
-        tileCols /= 2;
-    }
-    tileCols = std::max<uint64_t>(CUBE_SIDE, std::min(tileCols, RoundUp(keyLength, CUBE_SIDE)));
-    const uint64_t chunkRows = std::min<uint64_t>({left / chunkRow(tileCols), MOST_CHUNK, tileRows});
+    const Tiles tiles = PlanTiles(tiling.rowsPerUnit, keyLength, valueSize, valueSize, bytes, maskBytes, platform);
+    const uint64_t tileRows = tiles.rows;
+    const uint64_t tileCols = tiles.cols;
     tiling.tileRows = static_cast<uint32_t>(tileRows);
     tiling.tileCols = static_cast<uint32_t>(tileCols);
-    tiling.chunkRows = static_cast<uint32_t>(chunkRows / CHUNK_STEP * CHUNK_STEP);
+    tiling.chunkRows = tiles.chunkRows;
     tiling.tilesPerUnit = CeilDiv(tiling.rowsPerUnit, tileRows);
     tiling.tasks = batch * tiling.unitsPerBatch * tiling.tilesPerUnit;
     tiling.causal = params.causal ? 1 : 0;
@@ -270,7 +210,7 @@ inline LaunchConfig FlashAttentionGradTiling(const FlashAttentionGradParams& par
     const uint64_t headSize = params.query.dims[3];
     const uint64_t valueSize = params.value.dims[3];
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize);
+    CheckSizes(headSize, valueSize, FlashAttentionLimits::HEAD_SIZE);
     Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a query");
     tiling.sharedHeads = SharedHeads(heads, keyHeads);
     tiling.heads = heads;

@@ -12,6 +12,7 @@ from ms_ascend_ops.ops.group_norm import group_norm
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.matmul import matmul
+from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
@@ -35,6 +36,7 @@ __all__ = [
     "kv_cache_update",
     "layer_norm",
     "matmul",
+    "paged_attention",
     "qkv_rotary_embedding",
     "rms_norm",
     "rotary_embedding",

@@ -46,11 +46,23 @@ def attention(size):
             yield shapes, {"scale": 1.0, "causal": False, "window": 0, "layout": layout}
 
 
+def paged(size):
+    for sizes in ((size, size), (size, 8), (8, size)):
+        caches = [(3, 4, 2, n) for n in sizes]
+        yield [(1, 2, 2, sizes[0]), *caches, (1, 2), (1,)], {"scale": 1.0}
+
+
+def paged_slots(slots):
+    yield [(1, 1, 1, 8), (slots, 1, 1, 8), (slots, 1, 1, 8), (1, 2), (1,)], {"scale": 1.0}
+
+
 CASES = {
     ("flash_attention", "head_size"): attention,
     ("rotary_embedding", "head_size"): rotary,
     ("qkv_rotary_embedding", "head_size"): qkv,
     ("kv_cache_update", "slots"): cache,
+    ("paged_attention", "head_size"): paged,
+    ("paged_attention", "slots"): paged_slots,
 }
 
 

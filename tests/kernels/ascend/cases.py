@@ -62,6 +62,15 @@ def _attention(rng, shapes, attributes):
     return [tensor(heads * shared, queries, value), *inputs, rows, rows, mask]
 
 
+def _paged(rng, shapes, attributes):
+    """Of the sizes that were drawn: heads that divide, and are of a size that fits; some blocks."""
+    shared, heads, blocks, table = (int(rng.integers(1, most)) for most in (5, 4, 40, 20))
+    batch, tokens, block_size = int(rng.integers(1, 5)), int(rng.integers(1, 200)), int(rng.choice([1, 16, 128, 4096]))
+    head, value = (int(rng.integers(1, 257)) for _ in range(2))
+    caches = [(blocks, block_size, heads, size) for size in (head, value)]
+    return [(batch, tokens, heads * shared, head), *caches, (batch, table), (batch,)]
+
+
 def _products(rng, shapes, attributes):
     """One matrix of weights, or as many as x has."""
     x, weight = shapes[0], shapes[1]
@@ -71,6 +80,7 @@ def _products(rng, shapes, attributes):
 ARRANGED = {
     "flash_attention": _attention,
     "matmul": _products,
+    "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
 }

@@ -15,7 +15,17 @@ CORES = (40, 48)  # vector cores of 910B3 and B4, of 910B1 and B2; each kernel t
 ROUNDS = 300  # random inputs for each kernel
 # Kernels that count in 32 bits only what attributes give, or nothing.
 # The random sizes of attention are small.
-ANY_SIZE = ("flash_attention", "add", "geglu", "gelu", "gelu_mul", "qkv_rotary_embedding", "silu_mul", "swiglu")
+ANY_SIZE = (
+    "flash_attention",
+    "paged_attention",
+    "add",
+    "geglu",
+    "gelu",
+    "gelu_mul",
+    "qkv_rotary_embedding",
+    "silu_mul",
+    "swiglu",
+)
 
 
 def seed(name):

@@ -1,0 +1,312 @@
+/*!
+ * Attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the block
+ * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, those
+ * before it one less each.
+ *
+ * Plan: that of flash_attention. A task is a tile of query rows that share keys: tokens of a sequence, and of each the
+ * heads of one key head. A tile of keys is multiplied in runs of slots that follow each other in the cache: blocks with
+ * consecutive numbers are one matrix, whose rows are all key heads apart, so that a contiguous cache takes one product
+ * a tile, and scattered blocks one a block. Rows of several tokens are first brought into a matrix of their own.
+ * Lengths and block numbers are looked at before anything is read by them; a wrong one stops the kernel.
+ * A context is not split over cores: there are as many tasks as sequences and key heads at least.
+ * Bound: memory, keys and values once for each tile of queries.
+ */
+#ifndef MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
+#define MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
+
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+#include "paged_attention_tiling.h"
+#include "primitives/attention_edges.h"
+#include "primitives/online_softmax.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+template <typename T>
+class PagedAttention {
+public:
+    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
+    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
+    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    matmul::Matmul<Operand, Transposed, Result> scores;
+    matmul::Matmul<Operand, Operand, Result> values;
+
+    __aicore__ inline void Init(GM_ADDR query, GM_ADDR keyCache, GM_ADDR valueCache, GM_ADDR blockTables,
+                                GM_ADDR contextLengths, GM_ADDR out, GM_ADDR workspace,
+                                const PagedAttentionTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
+        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(keyCache));
+        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(valueCache));
+        tableGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(blockTables));
+        lengthGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(contextLengths));
+        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
+        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        const uint32_t elements = tiling.tileRows * tiling.tileCols;
+        scoresGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
+        scoresGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own) + elements, elements);
+        own += 2 * elements * sizeof(float);
+        productGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), tiling.tileRows * tiling.valueSize);
+        own += tiling.tileRows * tiling.valueSize * sizeof(float);
+        probabilitiesGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
+        own += elements * sizeof(T);
+        tileQueryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), tiling.tileRows * tiling.headSize);
+        softmax_.Init(tiling, pipe);
+        edges_.Init(pipe);
+        if (tiling.tokens > 1) {
+            pipe.InitBuffer(queryQueue_, 1, tiling.chunkRows * AttentionStride(tiling.headSize) * sizeof(T));
+        }
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
+        for (uint64_t task = core < tiling_.cores ? core : tiling_.tasks; task < tiling_.tasks; task += tiling_.cores) {
+            const uint64_t tokenTile = task % tiling_.tokenTiles;
+            const uint64_t group = task / tiling_.tokenTiles;
+            const uint64_t headTile = group % tiling_.headTiles;
+            const uint64_t unit = group / tiling_.headTiles;
+            batch_ = unit / tiling_.keyHeads;
+            keyHead_ = unit - batch_ * tiling_.keyHeads;
+            firstToken_ = tokenTile * tiling_.tileTokens;
+            tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);
+            firstHead_ = headTile * tiling_.tileHeads;
+            headCount_ = AtMost(tiling_.sharedHeads - firstHead_, tiling_.tileHeads);
+            firstHead_ += keyHead_ * tiling_.sharedHeads;
+            rowCount_ = tokenCount_ * headCount_;
+            Attend();
+        }
+        scores.End();
+        values.End();
+    }
+
+private:
+    // Slots that follow each other in the cache.
+    struct Run {
+        uint64_t slot;
+        uint32_t count;
+    };
+    // What AttentionKeys() asks for.
+    struct View {
+        uint64_t queryLength;
+        uint64_t keyLength;
+        uint64_t window;
+        uint32_t causal;
+    };
+
+    static __aicore__ inline uint32_t AtMost(uint64_t left, uint32_t most)
+    {
+        return left < most ? static_cast<uint32_t>(left) : most;
+    }
+
+    __aicore__ inline void Attend()
+    {
+        const int32_t length = lengthGm_.GetValue(batch_);
+        if (length < 0 || static_cast<uint64_t>(length) > tiling_.tableBlocks * tiling_.blockSize) {
+            AscendC::Trap();
+        }
+        view_ = {tiling_.tokens, static_cast<uint64_t>(length), 0, 1};
+        const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
+        const uint64_t end = AttentionKeys(view_, lastToken, lastToken).end;
+        const uint64_t seenByAll = AttentionKeys(view_, firstToken_, firstToken_).end;
+        softmax_.Start(rowCount_);
+        uint32_t buffer = 0;
+        if (end > 0) {
+            GatherQuery();
+            StartScores(0, AtMost(end, tiling_.tileCols), buffer);
+        }
+        for (uint64_t first = 0; first < end; first += tiling_.tileCols) {
+            const uint32_t cols = AtMost(end - first, tiling_.tileCols);
+            scores.WaitIterateAll();
+            if (first + cols < end) {
+                StartScores(first + cols, AtMost(end - first - cols, tiling_.tileCols), 1 - buffer);
+            }
+            for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+                const AscendC::LocalTensor<float> z = softmax_.Scores(scoresGm_[buffer], row, cols, tiling_.scale);
+                if (first + cols > seenByAll) {
+                    Hide(z, row, first, cols);
+                }
+                softmax_.Probabilities(z, probabilitiesGm_, row, cols);
+            }
+            MultiplyValues(first, cols);
+            for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+                softmax_.AddProduct(productGm_, row);
+            }
+            buffer = 1 - buffer;
+        }
+        Finish();
+    }
+
+    // Where row `row` of the tile is in a tensor of `size` elements a head.
+    __aicore__ inline uint64_t PlaceOf(uint32_t row, uint32_t size) const
+    {
+        const uint64_t token = row / headCount_;
+        return ((batch_ * tiling_.tokens + firstToken_ + token) * tiling_.heads + firstHead_ + row % headCount_) * size;
+    }
+
+    // Rows from `row` on, `most` at most, that are evenly apart in such a tensor: of one token, or one of each.
+    __aicore__ inline Rows EvenRows(uint32_t row, uint32_t most, uint32_t size) const
+    {
+        const uint32_t stride = AttentionStride(size);
+        if (headCount_ == 1) {
+            return {most, size, stride, tiling_.heads * size};
+        }
+        const uint32_t left = headCount_ - row % headCount_;
+        return {left < most ? left : most, size, stride, size};
+    }
+
+    // The rows of several tokens become one matrix.
+    __aicore__ inline void GatherQuery()
+    {
+        if (tiling_.tokens == 1) {
+            return;
+        }
+        const uint32_t stride = AttentionStride(tiling_.headSize);
+        for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+            const uint32_t count = softmax_.ChunkAt(row);
+            AscendC::LocalTensor<T> local = queryQueue_.template AllocTensor<T>();
+            for (uint32_t r = 0; r < count;) {
+                const Rows rows = EvenRows(row + r, count - r, tiling_.headSize);
+                LoadRows(local[r * stride], queryGm_[PlaceOf(row + r, tiling_.headSize)], rows);
+                r += rows.rows;
+            }
+            queryQueue_.EnQue(local);
+            local = queryQueue_.template DeQue<T>();
+            StoreRows(tileQueryGm_[row * tiling_.headSize], local, {count, tiling_.headSize, stride, tiling_.headSize});
+            queryQueue_.FreeTensor(local);
+        }
+    }
+
+    __aicore__ inline uint64_t BlockAt(uint64_t index) const
+    {
+        const int32_t block = tableGm_.GetValue(batch_ * tiling_.tableBlocks + index);
+        if (block < 0 || static_cast<uint64_t>(block) >= tiling_.blocks) {
+            AscendC::Trap();
+        }
+        return static_cast<uint64_t>(block);
+    }
+
+    // The longest run from position `position` of the sequence on, of `most` slots at most.
+    __aicore__ inline Run RunAt(uint64_t position, uint32_t most) const
+    {
+        uint64_t index = position / tiling_.blockSize;
+        const uint64_t offset = position - index * tiling_.blockSize;
+        uint64_t block = BlockAt(index);
+        const uint64_t slot = block * tiling_.blockSize + offset;
+        uint64_t count = tiling_.blockSize - offset;
+        while (count < most) {
+            const uint64_t next = BlockAt(++index);
+            if (next != ++block) {
+                break;
+            }
+            count += tiling_.blockSize;
+        }
+        return {slot, AtMost(count, most)};
+    }
+
+    // Scores of `cols` keys from position `first` on.
+    __aicore__ inline void StartScores(uint64_t first, uint32_t cols, uint32_t buffer)
+    {
+        const uint64_t stride = tiling_.keyHeads * tiling_.headSize;
+        for (uint32_t col = 0; col < cols;) {
+            const Run run = RunAt(first + col, cols - col);
+            scores.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(run.count),
+                               static_cast<int>(tiling_.headSize), static_cast<int>(stride),
+                               static_cast<int>(tiling_.tileCols));
+            scores.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(run.count),
+                                  static_cast<int>(tiling_.headSize));
+            scores.SetTensorA(tiling_.tokens == 1 ? queryGm_[PlaceOf(0, tiling_.headSize)] : tileQueryGm_);
+            scores.SetTensorB(keyGm_[run.slot * stride + keyHead_ * tiling_.headSize], true);
+            const AscendC::GlobalTensor<float> to = scoresGm_[buffer][col];
+            col += run.count;
+            scores.template IterateAll<false>(to, 0, false, col == cols);  // in order: the last is waited for
+        }
+    }
+
+    __aicore__ inline void MultiplyValues(uint64_t first, uint32_t cols)
+    {
+        const uint64_t stride = tiling_.keyHeads * tiling_.valueSize;
+        for (uint32_t col = 0; col < cols;) {
+            const Run run = RunAt(first + col, cols - col);
+            values.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(stride),
+                               static_cast<int>(tiling_.tileCols), static_cast<int>(run.count),
+                               static_cast<int>(tiling_.valueSize));
+            values.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueSize),
+                                  static_cast<int>(run.count));
+            values.SetTensorA(probabilitiesGm_[col]);
+            values.SetTensorB(valueGm_[run.slot * stride + keyHead_ * tiling_.valueSize]);
+            const uint8_t adds = col == 0 ? 0 : 1;
+            col += run.count;
+            values.template IterateAll<false>(productGm_, adds, false, col == cols);
+        }
+        values.WaitIterateAll();
+    }
+
+    // Keys behind each row's token.
+    __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, uint32_t row, uint64_t first, uint32_t cols)
+    {
+        const uint32_t count = softmax_.ChunkAt(row);
+        for (uint32_t r = 0; r < count; ++r) {
+            const uint64_t token = firstToken_ + (row + r) / headCount_;
+            edges_.Hide(z[r * AttentionStride(cols)], AttentionKeys(view_, token, token), first, cols);
+        }
+    }
+
+    __aicore__ inline void Finish()
+    {
+        softmax_.InvertSums();
+        const uint32_t stride = softmax_.ValueStride();
+        for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+            const uint32_t count = softmax_.ChunkAt(row);
+            AscendC::LocalTensor<T> y = softmax_.Result(row);
+            for (uint32_t r = 0; r < count;) {
+                const Rows rows = EvenRows(row + r, count - r, tiling_.valueSize);
+                StoreRows(outGm_[PlaceOf(row + r, tiling_.valueSize)], y[r * stride], rows);
+                r += rows.rows;
+            }
+            softmax_.Free(y);
+        }
+    }
+
+    PagedAttentionTilingData tiling_;
+    AscendC::GlobalTensor<T> queryGm_;
+    AscendC::GlobalTensor<T> keyGm_;
+    AscendC::GlobalTensor<T> valueGm_;
+    AscendC::GlobalTensor<int32_t> tableGm_;
+    AscendC::GlobalTensor<int32_t> lengthGm_;
+    AscendC::GlobalTensor<T> outGm_;
+    AscendC::GlobalTensor<float> scoresGm_[2];
+    AscendC::GlobalTensor<float> productGm_;
+    AscendC::GlobalTensor<T> probabilitiesGm_;
+    AscendC::GlobalTensor<T> tileQueryGm_;
+    AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queryQueue_;
+    OnlineSoftmax<T> softmax_;
+    AttentionEdges edges_;
+    View view_{};
+    uint64_t batch_ = 0;
+    uint64_t keyHead_ = 0;
+    uint64_t firstToken_ = 0;  // of the tile
+    uint64_t firstHead_ = 0;
+    uint32_t tokenCount_ = 0;
+    uint32_t headCount_ = 0;
+    uint32_t rowCount_ = 0;
+};
+
+template <typename T>
+__aicore__ inline void PagedAttentionKernel(GM_ADDR query, GM_ADDR keyCache, GM_ADDR valueCache, GM_ADDR blockTables,
+                                            GM_ADDR contextLengths, GM_ADDR out, GM_ADDR workspace,
+                                            const PagedAttentionTilingData& tiling)
+{
+    AscendC::TPipe pipe;
+    PagedAttention<T> attention;
+    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
+                      &tiling.values);
+    attention.Init(query, keyCache, valueCache, blockTables, contextLengths, out, workspace, tiling, pipe);
+    attention.Process();
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H

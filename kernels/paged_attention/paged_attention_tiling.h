@@ -1,0 +1,101 @@
+/*!
+ * Tiling of paged_attention. Plain C++.
+ *
+ * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values. Tasks go to
+ * cores in turn. Tiles follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ */
+#ifndef MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
+#define MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
+
+#include "paged_attention_params.h"
+#include "primitives/attention_tiling.h"
+#include "primitives/cube_tiling.h"
+#include "primitives/split.h"
+
+namespace ms_ascend_ops {
+
+struct PagedAttentionTilingData {
+    CubeTiling scores;  // query key^T
+    CubeTiling values;  // probabilities value
+    uint64_t tasks;
+    uint64_t tokenTiles;  // of a sequence
+    uint64_t headTiles;   // of the heads that share keys
+    uint64_t tokens;      // queries of a sequence
+    uint64_t heads;
+    uint64_t keyHeads;
+    uint64_t sharedHeads;  // heads of query that share one of key
+    uint64_t blocks;       // of the cache
+    uint64_t blockSize;
+    uint64_t tableBlocks;  // of a sequence
+    uint64_t workspacePerCore;
+    uint32_t headSize;
+    uint32_t valueSize;
+    uint32_t tileTokens;
+    uint32_t tileHeads;
+    uint32_t tileRows;  // tileTokens * tileHeads at most
+    uint32_t tileCols;  // keys
+    uint32_t chunkRows;
+    uint32_t cores;
+    float scale;
+    uint32_t reserved;  // tiling data is a multiple of 8 bytes
+};
+
+inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, const Platform& platform,
+                                         PagedAttentionTilingData& tiling)
+{
+    using namespace attention;
+    const uint64_t batch = params.query.dims[0];
+    const uint64_t tokens = params.query.dims[1];
+    const uint64_t heads = params.query.dims[2];
+    const uint64_t headSize = params.query.dims[3];
+    const uint64_t keyHeads = params.key_cache.dims[2];
+    const uint64_t valueSize = params.value_cache.dims[3];
+    const uint32_t bytes = SizeOf(params.query.dtype);
+    CheckSizes(headSize, valueSize, PagedAttentionLimits::HEAD_SIZE);
+    Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a token");
+    const uint64_t shared = SharedHeads(heads, keyHeads);
+    tiling.tokens = tokens;
+    tiling.heads = heads;
+    tiling.keyHeads = keyHeads;
+    tiling.sharedHeads = shared;
+    tiling.blocks = params.key_cache.dims[0];
+    tiling.blockSize = params.key_cache.dims[1];
+    Size32(params.key_cache.Product(0, 2), "the slots of the cache");
+    tiling.tableBlocks = params.block_tables.dims[1];
+    tiling.headSize = static_cast<uint32_t>(headSize);
+    tiling.valueSize = static_cast<uint32_t>(valueSize);
+
+    // Besides what a softmax takes: a chunk of query rows on its way into a matrix of their own.
+    const uint64_t keys = std::min(tiling.tableBlocks, uint64_t{INT32_MAX}) * tiling.blockSize;
+    const Tiles tiles =
+        PlanTiles(tokens * shared, keys, valueSize, std::max(headSize, valueSize), bytes, bytes, platform);
+    tiling.tileRows = tiles.rows;
+    tiling.tileCols = tiles.cols;
+    tiling.chunkRows = tiles.chunkRows;
+    tiling.tileHeads = static_cast<uint32_t>(std::min<uint64_t>(shared, tiles.rows));
+    tiling.tileTokens = static_cast<uint32_t>(std::min<uint64_t>(tokens, tiles.rows / tiling.tileHeads));
+    tiling.tokenTiles = CeilDiv(tokens, tiling.tileTokens);
+    tiling.headTiles = CeilDiv(shared, tiling.tileHeads);
+    tiling.tasks = batch * keyHeads * tiling.headTiles * tiling.tokenTiles;
+    tiling.scale = params.scale;
+    tiling.reserved = 0;
+    tiling.scores = PlanCube(tiles.rows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
+    tiling.values = PlanCube(tiles.rows, valueSize, tiles.cols, params.query.dtype, DataType::FLOAT32, false, false);
+
+    // Two tiles of scores, what they add to the output, probabilities, and the tile of query.
+    const uint64_t elements = uint64_t{tiles.rows} * tiles.cols;
+    tiling.workspacePerCore = RoundUp(2 * elements * sizeof(float) + tiles.rows * valueSize * sizeof(float) +
+                                          elements * bytes + tiles.rows * headSize * bytes,
+                                      uint64_t{512});
+    LaunchConfig config;
+    // What the table has room for: lengths are not known here.
+    const uint64_t work = batch * heads * tokens * keys * headSize;
+    config.blockDim = Cores(tiling.tasks, work, platform);
+    tiling.cores = config.blockDim;
+    config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
+    return config;
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H

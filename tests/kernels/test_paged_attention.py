@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops.library import get_num_threads, set_num_threads
+from tests.acceptance import assert_accurate
+from tests.cover import cover
+from tests.dtypes import FLOATS
+from tests.inputs import draw
+from tests.kernels.test_flash_attention import TERMS
+from tests.native import launch
+from tests.reference import paged_attention as reference
+
+CASES = [  # tokens, heads, key heads, head size, value size, block size, lengths
+    (1, 1, 1, 1, 1, 1, (1,)),
+    (1, 8, 2, 64, 64, 16, (37, 0, 16, 1)),  # decoding; a sequence without tokens, one of a whole block
+    (1, 32, 8, 128, 128, 16, (300, 1500)),  # several tiles of keys
+    (1, 6, 6, 33, 17, 7, (50, 3)),  # a head for each of key, sizes that fill no block
+    (3, 6, 2, 40, 24, 5, (700, 2, 9)),  # several tokens; one of a sequence that is longer than what is cached
+    (70, 4, 2, 32, 32, 128, (1100, 70)),  # several tiles of tokens
+    (2, 150, 1, 16, 16, 32, (90,)),  # more heads that share keys than a tile has rows
+    (9, 2, 2, 256, 256, 3, (40,)),  # one head a tile, of which rows are far apart; the largest heads
+]
+
+
+def scattered(rng, block_size, lengths, spare=3):
+    """A table of blocks in any order, with block numbers of no meaning behind what the lengths reach; how many blocks."""
+    counts = [-(-length // block_size) for length in lengths]
+    blocks = rng.permutation(sum(counts) + spare)
+    tables = np.full((len(lengths), max(counts) + 1), 2**31 - 1)
+    for table, last, count in zip(tables, np.cumsum(counts), counts, strict=True):
+        table[:count] = blocks[last - count : last]
+    return tables, len(blocks)
+
+
+def runs(rng, block_size, lengths):
+    """Blocks that follow each other, but for a few."""
+    counts = [-(-length // block_size) for length in lengths]
+    tables = np.full((len(lengths), max(counts) + 1), -1)
+    first = np.cumsum([0, *counts])
+    for table, start, count in zip(tables, first, counts, strict=False):
+        table[:count] = start + np.arange(count)
+        table[: count // 3] = table[: count // 3][::-1]
+    return tables, sum(counts)
+
+
+TABLES = {"scattered": scattered, "runs": runs}
+
+
+def inputs(case, tables):
+    tokens, heads, key_heads, size, value_size, block_size, lengths = case
+    rng = np.random.default_rng(sum(case[:-1]))
+    table, blocks = TABLES[tables](rng, block_size, lengths)
+    caches = [draw(rng, (blocks, block_size, key_heads, n)) / 2 for n in (size, value_size)]
+    return [draw(rng, (len(lengths), tokens, heads, size)) / 2, *caches, table, np.array(lengths)]
+
+
+def attend(arrays, dtype, **attributes):
+    (out,), rounded = launch("paged_attention", arrays, [dtype] * 3 + ["int32"] * 2, **attributes)
+    return out, rounded
+
+
+def check(out, rounded, dtype, scale):
+    query, key, value, *rest = rounded
+    terms = reference.forward(query, key, np.abs(value), *rest, scale=scale)
+    assert_accurate(out, reference.forward(*rounded, scale=scale), dtype, terms * TERMS[dtype])
+
+
+@cover("case", CASES, dtype=FLOATS, tables=list(TABLES))
+def test_forward(case, dtype, tables):
+    scale = case[3] ** -0.5
+    out, rounded = attend(inputs(case, tables), dtype, scale=scale)
+    check(out, rounded, dtype, scale)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_contiguous_cache(dtype):
+    """One block a sequence; what lies behind a length is NaN."""
+    rng = np.random.default_rng(0)
+    lengths = np.array([1300, 0, 2000])
+    caches = [draw(rng, (3, 2048, 2, size)) / 2 for size in (64, 48)]
+    for cache in caches:
+        for rows, length in zip(cache, lengths, strict=True):
+            rows[length:] = np.nan
+    query = draw(rng, (3, 1, 8, 64)) / 2
+    out, rounded = attend([query, *caches, np.arange(3)[:, None], lengths], dtype, scale=0.125)
+    check(out, rounded, dtype, 0.125)
+
+
+WRONG = [  # table, lengths
+    ([[0, 4], [1, 2]], [8, 8]),  # of 4 blocks
+    ([[0, 1], [-1, 2]], [8, 8]),
+    ([[0, 1], [2, 3]], [8, -1]),
+    ([[0, 1], [2, 3]], [9, 8]),  # of 2 blocks of 4
+    ([[0, 1], [2, 3]], [8, 2**31 - 1]),
+]
+
+
+@pytest.mark.parametrize(("tables", "lengths"), WRONG)
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_a_wrong_block_or_length_stops_the_kernel(tables, lengths, tokens):
+    arrays = [np.ones((2, tokens, 4, 8)), *[np.ones((4, 4, 2, 8))] * 2]
+    with pytest.raises(RuntimeError, match="Trap"):
+        attend([*arrays, np.array(tables), np.array(lengths)], "float32")
+    out, _ = attend([*arrays, np.array([[0, 1], [2, 3]]), np.array([8, 8])], "float32")
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_blocks_that_no_length_reaches_are_not_looked_at():
+    arrays = [np.ones((2, 1, 4, 8)), *[np.ones((4, 4, 2, 8))] * 2]
+    out, _ = attend([*arrays, np.array([[3, 4], [-1, -1]]), np.array([4, 0])], "float32")
+    np.testing.assert_array_equal(out, np.stack([np.ones((1, 4, 8)), np.zeros((1, 4, 8))]))
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 4, 8), (2, 0, 4, 8), (2, 1, 0, 8)])
+def test_empty_queries(shape):
+    tables, lengths = np.zeros((shape[0], 1)), np.ones(shape[0])
+    out, _ = attend([np.ones(shape), *[np.ones((1, 4, 2, 8))] * 2, tables, lengths], "float32")
+    assert out.shape == shape
+
+
+def test_no_blocks():
+    empty = np.ones((0, 4, 2, 8))
+    out, _ = attend([np.ones((2, 1, 4, 8)), empty, empty, np.zeros((2, 0)), np.zeros(2)], "float32")
+    np.testing.assert_array_equal(out, np.zeros((2, 1, 4, 8)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_results_do_not_depend_on_the_number_of_threads(dtype):
+    arrays = inputs(CASES[4], "scattered")
+    results = []
+    before = get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            results.append(attend(arrays, dtype)[0])
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(*results)
