@@ -23,7 +23,7 @@ CASES = [  # tokens, heads, key heads, head size, value size, block size, length
 
 
 def scattered(rng, block_size, lengths, spare=3):
-    """A table of blocks in any order, with block numbers of no meaning behind what the lengths reach; how many blocks."""
+    """A table of blocks in any order, numbers of no meaning behind what the lengths reach; and how many blocks."""
     counts = [-(-length // block_size) for length in lengths]
     blocks = rng.permutation(sum(counts) + spare)
     tables = np.full((len(lengths), max(counts) + 1), 2**31 - 1)

@@ -105,6 +105,40 @@ void MultiplyPlainly(const Product& product)
     }
 }
 
+// Up to so many rows a product takes as long as reading b. A library packs it first.
+constexpr uint32_t FEW_ROWS = 8;
+
+void MultiplyFewRows(const Product& product)
+{
+    const bool rounded = product.resultType != ElementType::FLOAT;
+    Matrix a =
+        product.type == ElementType::FLOAT ? product.a : Floats<0>(product.a, product.type, product.m, product.k);
+    if (a.transposed) {
+        float* const rows = Scratch<1>(uint64_t{product.m} * product.k);
+        for (uint32_t row = 0; row < product.m; ++row) {
+            for (uint32_t p = 0; p < product.k; ++p) {
+                rows[row * uint64_t{product.k} + p] = *At(a, row, p);
+            }
+        }
+        a = {reinterpret_cast<char*>(rows), product.k, false};
+    }
+    const Matrix c =
+        rounded ? Matrix{reinterpret_cast<char*>(Scratch<2>(uint64_t{product.m} * product.n)), product.n} : product.c;
+    auto* const sums = reinterpret_cast<float*>(c.data);
+    g_vectorUnit->multiplyFewRows[static_cast<uint32_t>(product.type)](
+        {product.m, product.n, product.k, product.b.transposed, product.accumulate,
+         reinterpret_cast<const float*>(a.data), product.b.data, sums, a.stride, product.b.stride, c.stride});
+    for (uint32_t row = 0; row < product.m && product.bias != nullptr; ++row) {
+        for (uint32_t col = 0; col < product.n; ++col) {
+            sums[row * c.stride + col] += product.bias[col];
+        }
+    }
+    if (rounded) {
+        Convert(product.c.data, product.resultType, product.c.stride, c.data, ElementType::FLOAT, c.stride, product.m,
+                product.n);
+    }
+}
+
 const OneDnn* Library()
 {
     return g_usesLibrary.load(std::memory_order_relaxed) ? OneDnn::Get() : nullptr;
@@ -115,6 +149,10 @@ const OneDnn* Library()
 void Multiply(const Product& product)
 {
     if (product.m == 0 || product.n == 0) {
+        return;
+    }
+    if (product.m <= FEW_ROWS && (product.resultType == ElementType::FLOAT || !product.accumulate)) {
+        MultiplyFewRows(product);
         return;
     }
     const OneDnn* const library = Library();

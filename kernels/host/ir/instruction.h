@@ -175,6 +175,21 @@ struct BoundNode {
     char* base;  // of the operand
 };
 
+// A product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
+struct FewRowsProduct {
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    bool transposed;  // b: n rows of k elements, or k of n
+    bool accumulate;  // adds to c
+    const float* a;   // m rows of k
+    const char* b;
+    float* c;
+    int64_t aStride;  // elements from a row to the next, as it lies in memory
+    int64_t bStride;
+    int64_t cStride;
+};
+
 // How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
@@ -204,6 +219,7 @@ struct VectorUnit {
     RunFn copy;               // unit = byte range of `lanes` bytes
     RunFn copyAdd;            // the same, adding floats atomically
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
+    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
 };
 
 // The best vector unit of this library for this CPU.

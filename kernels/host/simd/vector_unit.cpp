@@ -17,6 +17,8 @@
 #endif
 
 #include "ir/instruction.h"
+#include "simd/few_rows_unit.h"
+#include "simd/folding.h"
 #include "simd/fused_sequence_unit.h"
 #include "simd/simd.h"
 
@@ -405,47 +407,6 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
 }
 
 // ---- reductions within a repeat
-
-// Lane i gets what lane i ^ DISTANCE holds.
-template <int32_t DISTANCE, int32_t... I>
-HOST_INLINE VF Swapped(VF v, std::integer_sequence<int32_t, I...>)
-{
-    return __builtin_shuffle(v, VI{(I ^ DISTANCE)...});
-}
-
-// All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
-template <int32_t DISTANCE = W / 2, class OP>
-HOST_INLINE float Folded(VF v, const OP& op)
-{
-    v = op(v, Swapped<DISTANCE>(v, std::make_integer_sequence<int32_t, W>()));
-    if constexpr (DISTANCE > 1) {
-        return Folded<DISTANCE / 2>(v, op);
-    } else {
-        return v[0];
-    }
-}
-
-// The lower halves of all stretches of 2 * D lanes of p, then of q, meet the upper ones.
-template <int32_t D, class OP, int32_t... I>
-HOST_INLINE VF HalvesMet(VF p, VF q, const OP& op, std::integer_sequence<int32_t, I...>)
-{
-    const VI lower{(I / D < W / (2 * D) ? I / D * 2 * D + I % D : W + (I / D - W / (2 * D)) * 2 * D + I % D)...};
-    return op(__builtin_shuffle(p, q, lower), __builtin_shuffle(p, q, lower + D));
-}
-
-// Each of W vectors folded to a lane: the same tree as Folded, all W at once.
-template <int32_t D = W / 2, class OP>
-HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
-{
-    for (int32_t k = 0; k < D; ++k) {
-        rows[k] = HalvesMet<D>(rows[2 * k], rows[2 * k + 1], op, std::make_integer_sequence<int32_t, W>());
-    }
-    if constexpr (D > 1) {
-        return FoldedRows<D / 2>(rows, op);
-    } else {
-        return rows[0];
-    }
-}
 
 // A value for each of units [begin, end): `part` makes a vector of a unit, which `op` folds.
 template <class PART, class OP>
@@ -891,6 +852,9 @@ const VectorUnit& Table(const char* name)
         unit.copy = RunCopy;
         unit.copyAdd = RunCopyAdd;
         unit.runSequence = RunSequence;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<float>;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
+        unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
         return unit;
     }();
     return table;

@@ -1,0 +1,224 @@
+/*!
+ * Products of a few rows with a matrix, for vector_unit.cpp only. They take as long as reading the matrix: it is read
+ * once, front to back, and converted to float in registers.
+ *
+ * Each element of the result is summed over k in one order, whatever the sizes of blocks: with a transposed matrix in
+ * W lanes, which are folded at the end, else one product after the other.
+ */
+#ifndef ASCENDC_HOST_SIMD_FEW_ROWS_UNIT_H
+#define ASCENDC_HOST_SIMD_FEW_ROWS_UNIT_H
+
+#include <algorithm>
+
+#include "ir/instruction.h"
+#include "simd/folding.h"
+#include "simd/simd.h"
+
+namespace AscendC {
+namespace host {
+namespace HOST_ISA {
+
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_NEON)
+constexpr uint32_t REGISTERS = 32;
+#else
+constexpr uint32_t REGISTERS = 16;
+#endif
+constexpr uint32_t MOST_FEW_ROWS = 4;  // of a at a time
+// Vectors of b at a time: sums of all rows stay in registers.
+template <uint32_t M>
+constexpr uint32_t FEW_ROWS_WIDTH = M <= 2 || REGISTERS == 32 ? 4 : 2;
+
+constexpr uint32_t CACHE_LINE = 64;
+// A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
+// ones it does.
+constexpr uint32_t ROWS_AHEAD = 8;
+constexpr uint32_t LONG_ROW_BYTES = 2048;
+
+HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += CACHE_LINE) {
+        __builtin_prefetch(begin + at);
+    }
+}
+
+template <typename T>
+HOST_INLINE const T* RowOf(const FewRowsProduct& product, uint32_t row)
+{
+    return reinterpret_cast<const T*>(product.b) + row * product.bStride;
+}
+
+// M rows of a with J rows of b, which are columns of c.
+template <typename T, uint32_t M, uint32_t J>
+HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, uint32_t col)
+{
+    constexpr uint32_t SUMS = (M * J + W - 1) / W * W;
+    VF sums[SUMS] = {};
+    const float* const a = product.a + row * product.aStride;
+    const auto add = [&](const auto& load, uint32_t at) {
+        VF b[J];
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < J; ++j) {
+            b[j] = load(RowOf<T>(product, col + j) + at);
+        }
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < M; ++i) {
+            const VF value = load(a + i * product.aStride + at);
+#pragma GCC unroll 8
+            for (uint32_t j = 0; j < J; ++j) {
+                sums[i * J + j] = Fma(value, b[j], sums[i * J + j]);
+            }
+        }
+    };
+    uint32_t at = 0;
+    for (; at + W <= product.k; at += W) {
+        add([](const auto* p) { return Load(p); }, at);
+    }
+    if (at < product.k) {
+        add([rest = product.k - at](const auto* p) { return LoadPartial(p, rest); }, at);
+    }
+    float folded[SUMS];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < SUMS; i += W) {
+        Store(folded + i, FoldedRows(sums + i, [](VF x, VF y) { return x + y; }));
+    }
+    for (uint32_t i = 0; i < M; ++i) {
+        float* const c = product.c + (row + i) * product.cStride + col;
+        for (uint32_t j = 0; j < J; ++j) {
+            c[j] = product.accumulate ? c[j] + folded[i * J + j] : folded[i * J + j];
+        }
+    }
+}
+
+// Adds `depth` products to N vectors of M rows of c, or to nothing; of the last vector there are `lanes`.
+template <typename T, uint32_t M, uint32_t N, bool PART>
+HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t first, uint32_t depth,
+                             [[maybe_unused]] uint32_t lanes)
+{
+    const auto load = [&](const auto* p) {
+        if constexpr (PART) {
+            return LoadPartial(p, lanes);
+        } else {
+            return Load(p);
+        }
+    };
+    const bool begins = first == 0 && !product.accumulate;
+    float* const c = product.c + row * product.cStride + col;
+    VF sums[M][N];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < N; ++j) {
+            sums[i][j] = begins ? VF{} : load(c + i * product.cStride + j * W);
+        }
+    }
+    const float* const a = product.a + row * product.aStride + first;
+    for (uint32_t p = 0; p < depth; ++p) {
+        const T* const line = RowOf<T>(product, first + p) + col;
+        VF b[N];
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < N; ++j) {
+            b[j] = load(line + j * W);
+        }
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < M; ++i) {
+            const VF value = Set(a[i * product.aStride + p]);
+#pragma GCC unroll 8
+            for (uint32_t j = 0; j < N; ++j) {
+                sums[i][j] = Fma(value, b[j], sums[i][j]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < N; ++j) {
+            if constexpr (PART) {
+                StorePartial(c + i * product.cStride + j * W, sums[i][j], lanes);
+            } else {
+                Store(c + i * product.cStride + j * W, sums[i][j]);
+            }
+        }
+    }
+}
+
+// `columns` rows of b from `col` on.
+template <typename T, uint32_t M>
+void MultiplyTransposed(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t columns)
+{
+    constexpr uint32_t J = FEW_ROWS_WIDTH<M>;
+    uint32_t j = 0;
+    for (; j + J <= columns; j += J) {
+        MultiplyColumns<T, M, J>(product, row, col + j);
+    }
+    for (; j < columns; ++j) {
+        MultiplyColumns<T, M, 1>(product, row, col + j);
+    }
+}
+
+// `depth` rows of b from `first` on.
+template <typename T, uint32_t M>
+void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, uint32_t depth)
+{
+    constexpr uint32_t N = FEW_ROWS_WIDTH<M>;
+    uint32_t col = 0;
+    for (; col + N * W <= product.n; col += N * W) {
+        AddProducts<T, M, N, false>(product, row, col, first, depth, W);
+    }
+    for (; col + W <= product.n; col += W) {
+        AddProducts<T, M, 1, false>(product, row, col, first, depth, W);
+    }
+    if (col < product.n) {
+        AddProducts<T, M, 1, true>(product, row, col, first, depth, product.n - col);
+    }
+}
+
+template <typename T, uint32_t M>
+void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t line, uint32_t lines)
+{
+    product.transposed ? MultiplyTransposed<T, M>(product, row, line, lines)
+                       : MultiplyPlain<T, M>(product, row, line, lines);
+}
+
+template <typename T>
+void MultiplyFewRows(const FewRowsProduct& product)
+{
+    static_assert(MOST_FEW_ROWS == 4, "one function for each number of rows");
+    const uint32_t lines = product.transposed ? product.n : product.k;
+    const uint64_t lineBytes = (product.transposed ? product.k : product.n) * sizeof(T);
+    const bool foreseen = lineBytes >= LONG_ROW_BYTES;
+    for (uint32_t line = 0; line < lines; line += ROWS_AHEAD) {
+        const uint32_t count = std::min(ROWS_AHEAD, lines - line);
+        const uint32_t ahead = std::min(ROWS_AHEAD, lines - line - count);
+        for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
+            Prefetch(reinterpret_cast<const char*>(RowOf<T>(product, line + count + i)), lineBytes);
+        }
+        // All rows of a, while these of b are in the cache.
+        for (uint32_t row = 0; row < product.m; row += MOST_FEW_ROWS) {
+            switch (std::min(MOST_FEW_ROWS, product.m - row)) {
+                case 1:
+                    MultiplyLines<T, 1>(product, row, line, count);
+                    break;
+                case 2:
+                    MultiplyLines<T, 2>(product, row, line, count);
+                    break;
+                case 3:
+                    MultiplyLines<T, 3>(product, row, line, count);
+                    break;
+                default:
+                    MultiplyLines<T, 4>(product, row, line, count);
+                    break;
+            }
+        }
+    }
+    if (lines == 0 && !product.accumulate) {  // sums of nothing
+        for (uint32_t row = 0; row < product.m; ++row) {
+            std::fill_n(product.c + row * product.cStride, product.n, 0.0f);
+        }
+    }
+}
+
+}  // namespace HOST_ISA
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_SIMD_FEW_ROWS_UNIT_H

@@ -1,0 +1,60 @@
+/*!
+ * The lanes of a vector as one value, for vector_unit.cpp only.
+ */
+#ifndef ASCENDC_HOST_SIMD_FOLDING_H
+#define ASCENDC_HOST_SIMD_FOLDING_H
+
+#include <utility>
+
+#include "simd/simd.h"
+
+namespace AscendC {
+namespace host {
+namespace HOST_ISA {
+
+// Lane i gets what lane i ^ DISTANCE holds.
+template <int32_t DISTANCE, int32_t... I>
+HOST_INLINE VF Swapped(VF v, std::integer_sequence<int32_t, I...>)
+{
+    return __builtin_shuffle(v, VI{(I ^ DISTANCE)...});
+}
+
+// All lanes as one, by a binary tree: lane i meets lane i + W / 2, then i + W / 4 ...
+template <int32_t DISTANCE = W / 2, class OP>
+HOST_INLINE float Folded(VF v, const OP& op)
+{
+    v = op(v, Swapped<DISTANCE>(v, std::make_integer_sequence<int32_t, W>()));
+    if constexpr (DISTANCE > 1) {
+        return Folded<DISTANCE / 2>(v, op);
+    } else {
+        return v[0];
+    }
+}
+
+// The lower halves of all stretches of 2 * D lanes of p, then of q, meet the upper ones.
+template <int32_t D, class OP, int32_t... I>
+HOST_INLINE VF HalvesMet(VF p, VF q, const OP& op, std::integer_sequence<int32_t, I...>)
+{
+    const VI lower{(I / D < W / (2 * D) ? I / D * 2 * D + I % D : W + (I / D - W / (2 * D)) * 2 * D + I % D)...};
+    return op(__builtin_shuffle(p, q, lower), __builtin_shuffle(p, q, lower + D));
+}
+
+// Each of W vectors folded to a lane: the same tree as Folded, all W at once.
+template <int32_t D = W / 2, class OP>
+HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
+{
+    for (int32_t k = 0; k < D; ++k) {
+        rows[k] = HalvesMet<D>(rows[2 * k], rows[2 * k + 1], op, std::make_integer_sequence<int32_t, W>());
+    }
+    if constexpr (D > 1) {
+        return FoldedRows<D / 2>(rows, op);
+    } else {
+        return rows[0];
+    }
+}
+
+}  // namespace HOST_ISA
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_SIMD_FOLDING_H
