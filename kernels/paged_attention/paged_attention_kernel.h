@@ -237,11 +237,11 @@ private:
                                   static_cast<int>(run.count));
             values.SetTensorA(probabilitiesGm_[col]);
             values.SetTensorB(valueGm_[run.slot * stride + keyHead_ * tiling_.valueSize]);
-            const uint8_t adds = col == 0 ? 0 : 1;
+            // Each adds to what the one before has written.
+            values.template IterateAll<false>(productGm_, col == 0 ? 0 : 1, false, true);
+            values.WaitIterateAll();
             col += run.count;
-            values.template IterateAll<false>(productGm_, adds, false, col == cols);
         }
-        values.WaitIterateAll();
     }
 
     // Keys behind each row's token.

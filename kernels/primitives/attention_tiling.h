@@ -67,8 +67,8 @@ struct Tiles {
     uint32_t chunkRows;
 };
 
-// Of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer; a chunk has room for
-// `widest` elements a row.
+// Of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer; a chunk has room
+// for `widest` elements a row.
 inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint64_t widest, uint32_t bytes,
                        uint32_t moreBytes, const Platform& platform)
 {

@@ -65,7 +65,8 @@ public:
         return left < chunkRows_ ? left : chunkRows_;
     }
 
-    // `cols` scores of each row of a chunk, times `scale`; for Probabilities(). In global memory rows are tileCols apart.
+    // `cols` scores of each row of a chunk, times `scale`; for Probabilities(). In global memory rows are tileCols
+    // apart.
     __aicore__ inline AscendC::LocalTensor<float> Scores(const AscendC::GlobalTensor<float>& from, uint32_t row,
                                                          uint32_t cols, float scale)
     {
@@ -80,8 +81,8 @@ public:
     }
 
     // Probabilities of a chunk, relative to the rows' maxima so far, which these scores may raise by `factor_`.
-    __aicore__ inline void Probabilities(const AscendC::LocalTensor<float>& scores,
-                                         const AscendC::GlobalTensor<T>& to, uint32_t row, uint32_t cols)
+    __aicore__ inline void Probabilities(const AscendC::LocalTensor<float>& scores, const AscendC::GlobalTensor<T>& to,
+                                         uint32_t row, uint32_t cols)
     {
         const uint32_t count = ChunkAt(row);
         const uint32_t stride = AttentionStride(cols);

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,9 +13,13 @@ from tests.inputs import draw
 from tests.native import launch
 from tests.reference import matmul as reference
 
+ROOT = Path(__file__).parents[2]  # where the package lies that is tested
+
 CASES = [  # batch of x, of the weight, m, k, n
     ((), (), 1, 1, 1),
     ((), (), 1, 300, 700),  # one row
+    ((), (), 4, 37, 70),  # a few: all at once, with tails of vectors
+    ((), (), 7, 130, 530),  # and in two groups
     ((), (), 17, 33, 65),  # sizes that fill no block
     ((), (), 200, 64, 520),  # several tiles each way, with tails
     ((), (), 600, 20, 1100),  # tiles of a host's sizes
@@ -43,7 +52,7 @@ def test_products(case, types, transposes, has_bias):
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 
-@cover("case", CASES[1:4], types=TYPES, activation=ACTIVATIONS, has_bias=[0, 1])
+@cover("case", [CASES[1], CASES[4], CASES[5]], types=TYPES, activation=ACTIVATIONS, has_bias=[0, 1])
 def test_epilogues(case, types, activation, has_bias):
     rng = np.random.default_rng(sum(case[2:]))
     x, weight = arrays(rng, case, False, True)
@@ -74,3 +83,43 @@ def test_results_do_not_depend_on_the_number_of_threads(types, activation):
     finally:
         set_num_threads(before)
     np.testing.assert_array_equal(*results)
+
+
+# Products of a few rows, and of more; the path that results go to follows.
+PRODUCTS = """
+import sys
+import mindspore  # brings oneDNN
+import numpy as np
+from ms_ascend_ops import _C
+from tests.native import launch
+
+rng, results = np.random.default_rng(0), []
+for rows in (1, 6, 8, 40):
+    for dtype in ("float16", "bfloat16", "float32"):
+        for transposed in (False, True):
+            weight = rng.normal(size=(150, 90) if transposed else (90, 150))
+            (y,), exact = launch(
+                "matmul", [rng.normal(size=(rows, 90)), weight, None], [dtype] * 3, transpose_weight=transposed
+            )
+            golden = exact[0] @ (exact[1].T if transposed else exact[1])
+            np.testing.assert_allclose(y, golden, rtol=2e-2 if dtype == "bfloat16" else 2e-3, atol=0.1)
+            results.append(y)
+np.savez(sys.argv[1], *results)
+print(_C.product_library()[0])
+"""
+
+
+def test_a_few_rows_are_the_same_bits_without_a_library(tmp_path):
+    """More rows are multiplied by plain loops then. Both are right."""
+    results = []
+    for library in (None, "0"):
+        environment = dict(os.environ) | ({} if library is None else {"MS_ASCEND_OPS_ONEDNN": library})
+        path = tmp_path / f"{library}.npz"
+        command = [sys.executable, "-c", PRODUCTS, str(path)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[0] == ("oneDNN" if library is None else "plain")
+        results.append(list(np.load(path).values()))
+    few = 3 * 3 * 2
+    for with_library, without in zip(results[0][:few], results[1][:few], strict=True):
+        np.testing.assert_array_equal(with_library, without)
