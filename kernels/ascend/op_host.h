@@ -34,8 +34,8 @@ constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary;
 constexpr uint32_t BATCH_MODE = 1;  // all cores start together, which a barrier between them needs
 
 // How the vector cores of a launch belong together: not at all, all meet at a barrier, or each two share a cube core,
-// whose groups a launch counts then.
-enum class Cores { INDEPENDENT, SYNCHRONIZED, WITH_CUBES };
+// whose groups a launch counts then; or both.
+enum class Cores { INDEPENDENT, SYNCHRONIZED, WITH_CUBES, SYNCHRONIZED_WITH_CUBES };
 
 inline std::string DataTypeName(ge::DataType dtype)
 {
@@ -236,10 +236,11 @@ ge::graphStatus Tile(gert::TilingContext* context, const Op& op, Cores cores, PL
             return std::find(shape.begin(), shape.end(), 0) != shape.end();
         });
         const LaunchConfig config = plan(descs.data(), values.data(), ReadPlatform(ascend), empty);
-        context->SetBlockDim(cores == Cores::WITH_CUBES ? (config.blockDim + 1) / 2 : config.blockDim);
+        const bool grouped = cores == Cores::WITH_CUBES || cores == Cores::SYNCHRONIZED_WITH_CUBES;
+        context->SetBlockDim(grouped ? (config.blockDim + 1) / 2 : config.blockDim);
         context->SetTilingKey(TILING_KEY);
-        if (cores == Cores::SYNCHRONIZED &&
-            config.workspaceBytes > 0) {  // cores meet to read what others have left there
+        const bool meet = cores == Cores::SYNCHRONIZED || cores == Cores::SYNCHRONIZED_WITH_CUBES;
+        if (meet && config.workspaceBytes > 0) {  // cores meet to read what others have left there
             context->SetScheduleMode(BATCH_MODE);
         }
         size_t* workspaces = Required(context->GetWorkspaceSizes(1), op, "workspace");

@@ -169,7 +169,7 @@ inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, con
 
     const uint32_t maskBytes = MaskBytes(params.mask);
     DescribeMask(params.mask, tiling);
-    const Tiles tiles = PlanTiles(tiling.rowsPerUnit, keyLength, valueSize, valueSize, bytes, maskBytes, platform);
+    const Tiles tiles = PlanTiles(tiling.rowsPerUnit, keyLength, valueSize, bytes, maskBytes, 0, platform);
     const uint64_t tileRows = tiles.rows;
     const uint64_t tileCols = tiles.cols;
     tiling.tileRows = static_cast<uint32_t>(tileRows);

@@ -8,7 +8,8 @@
  * consecutive numbers are one matrix, whose rows are all key heads apart, so that a contiguous cache takes one product
  * a tile, and scattered blocks one a block. Rows of several tokens are first brought into a matrix of their own.
  * Lengths and block numbers are looked at before anything is read by them; a wrong one stops the kernel.
- * A context is not split over cores: there are as many tasks as sequences and key heads at least.
+ * Where sequences and key heads are fewer than a chip's cores, a context is split (flash decoding, Dao et al., 2023):
+ * each part leaves its sums in the workspace, and once all have, the parts of a tile are added up in their order.
  * Bound: memory, keys and values once for each tile of queries.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
@@ -53,7 +54,11 @@ public:
         probabilitiesGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
         own += elements * sizeof(T);
         tileQueryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), tiling.tileRows * tiling.headSize);
+        partsGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.sharedWorkspace));
         softmax_.Init(tiling, pipe);
+        if (tiling.parts > 1) {
+            softmax_.InitParts(pipe);
+        }
         edges_.Init(pipe);
         if (tiling.tokens > 1) {
             pipe.InitBuffer(queryQueue_, 1, tiling.chunkRows * AttentionStride(tiling.headSize) * sizeof(T));
@@ -64,25 +69,33 @@ public:
     {
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
         for (uint64_t task = core < tiling_.cores ? core : tiling_.tasks; task < tiling_.tasks; task += tiling_.cores) {
-            const uint64_t tokenTile = task % tiling_.tokenTiles;
-            const uint64_t group = task / tiling_.tokenTiles;
-            const uint64_t headTile = group % tiling_.headTiles;
-            const uint64_t unit = group / tiling_.headTiles;
-            batch_ = unit / tiling_.keyHeads;
-            keyHead_ = unit - batch_ * tiling_.keyHeads;
-            firstToken_ = tokenTile * tiling_.tileTokens;
-            tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);
-            firstHead_ = headTile * tiling_.tileHeads;
-            headCount_ = AtMost(tiling_.sharedHeads - firstHead_, tiling_.tileHeads);
-            firstHead_ += keyHead_ * tiling_.sharedHeads;
-            rowCount_ = tokenCount_ * headCount_;
-            Attend();
+            Begin(task / tiling_.parts);
+            Attend(task % tiling_.parts);
+            if (tiling_.parts == 1) {
+                Finish();
+            } else {
+                softmax_.StorePart(PartOf(task));
+            }
         }
         scores.End();
         values.End();
+        if (tiling_.parts == 1) {
+            return;
+        }
+        AscendC::SyncAll();
+        for (uint64_t tile = core < tiling_.cores ? core : tiling_.tiles; tile < tiling_.tiles; tile += tiling_.cores) {
+            Begin(tile);
+            for (uint64_t part = 0; part < tiling_.parts; ++part) {
+                softmax_.AddPart(PartOf(tile * tiling_.parts + part));
+            }
+            Finish();
+        }
     }
 
 private:
+    static constexpr uint64_t PART_STEP = 128;
+    static constexpr uint64_t LEAST_PART = paged_attention::LEAST_PART;
+
     // Slots that follow each other in the cache.
     struct Run {
         uint64_t slot;
@@ -101,7 +114,31 @@ private:
         return left < most ? static_cast<uint32_t>(left) : most;
     }
 
-    __aicore__ inline void Attend()
+    __aicore__ inline AscendC::GlobalTensor<float> PartOf(uint64_t task) const
+    {
+        return partsGm_[task * OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
+    }
+
+    // A tile of queries.
+    __aicore__ inline void Begin(uint64_t tile)
+    {
+        const uint64_t tokenTile = tile % tiling_.tokenTiles;
+        const uint64_t group = tile / tiling_.tokenTiles;
+        const uint64_t headTile = group % tiling_.headTiles;
+        const uint64_t unit = group / tiling_.headTiles;
+        batch_ = unit / tiling_.keyHeads;
+        keyHead_ = unit - batch_ * tiling_.keyHeads;
+        firstToken_ = tokenTile * tiling_.tileTokens;
+        tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);
+        firstHead_ = headTile * tiling_.tileHeads;
+        headCount_ = AtMost(tiling_.sharedHeads - firstHead_, tiling_.tileHeads);
+        firstHead_ += keyHead_ * tiling_.sharedHeads;
+        rowCount_ = tokenCount_ * headCount_;
+        softmax_.Start(rowCount_);
+    }
+
+    // Adds up one part of the context.
+    __aicore__ inline void Attend(uint64_t part)
     {
         const int32_t length = lengthGm_.GetValue(batch_);
         if (length < 0 || static_cast<uint64_t>(length) > tiling_.tableBlocks * tiling_.blockSize) {
@@ -109,15 +146,19 @@ private:
         }
         view_ = {tiling_.tokens, static_cast<uint64_t>(length), 0, 1};
         const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
-        const uint64_t end = AttentionKeys(view_, lastToken, lastToken).end;
+        const uint64_t seen = AttentionKeys(view_, lastToken, lastToken).end;
+        // Parts are whole blocks of the usual sizes.
+        const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
+        const uint64_t partKeys = tiling_.parts == 1 ? seen : (even < LEAST_PART ? LEAST_PART : even);
+        const uint64_t begin = part * partKeys;
+        const uint64_t end = begin + partKeys < seen ? begin + partKeys : seen;
         const uint64_t seenByAll = AttentionKeys(view_, firstToken_, firstToken_).end;
-        softmax_.Start(rowCount_);
         uint32_t buffer = 0;
-        if (end > 0) {
+        if (begin < end) {
             GatherQuery();
-            StartScores(0, AtMost(end, tiling_.tileCols), buffer);
+            StartScores(begin, AtMost(end - begin, tiling_.tileCols), buffer);
         }
-        for (uint64_t first = 0; first < end; first += tiling_.tileCols) {
+        for (uint64_t first = begin; first < end; first += tiling_.tileCols) {
             const uint32_t cols = AtMost(end - first, tiling_.tileCols);
             scores.WaitIterateAll();
             if (first + cols < end) {
@@ -136,7 +177,6 @@ private:
             }
             buffer = 1 - buffer;
         }
-        Finish();
     }
 
     // Where row `row` of the tile is in a tensor of `size` elements a head.
@@ -281,6 +321,7 @@ private:
     AscendC::GlobalTensor<float> productGm_;
     AscendC::GlobalTensor<T> probabilitiesGm_;
     AscendC::GlobalTensor<T> tileQueryGm_;
+    AscendC::GlobalTensor<float> partsGm_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> queryQueue_;
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;

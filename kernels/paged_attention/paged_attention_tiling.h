@@ -1,8 +1,9 @@
 /*!
  * Tiling of paged_attention. Plain C++.
  *
- * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values. Tasks go to
- * cores in turn. Tiles follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
+ * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values; where those
+ * are fewer than a chip has cores, and contexts may be long, with a part of the context. Tasks go to cores in turn.
+ * Tiles and parts follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
 #define MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
@@ -15,9 +16,11 @@
 namespace ms_ascend_ops {
 
 struct PagedAttentionTilingData {
-    CubeTiling scores;  // query key^T
-    CubeTiling values;  // probabilities value
-    uint64_t tasks;
+    CubeTiling scores;    // query key^T
+    CubeTiling values;    // probabilities value
+    uint64_t tiles;       // of queries
+    uint64_t parts;       // of a context
+    uint64_t tasks;       // each part of each tile
     uint64_t tokenTiles;  // of a sequence
     uint64_t headTiles;   // of the heads that share keys
     uint64_t tokens;      // queries of a sequence
@@ -28,6 +31,7 @@ struct PagedAttentionTilingData {
     uint64_t blockSize;
     uint64_t tableBlocks;  // of a sequence
     uint64_t workspacePerCore;
+    uint64_t sharedWorkspace;  // behind those of the cores: what parts come to
     uint32_t headSize;
     uint32_t valueSize;
     uint32_t tileTokens;
@@ -39,6 +43,16 @@ struct PagedAttentionTilingData {
     float scale;
     uint32_t reserved;  // tiling data is a multiple of 8 bytes
 };
+
+namespace paged_attention {
+
+// Tasks that keep every core of a chip busy; on a host, where threads are fewer and each part costs more than it does
+// there, a few.
+constexpr uint64_t CHIP_TASKS = 48;
+constexpr uint64_t HOST_TASKS = 16;
+constexpr uint64_t LEAST_PART = 512;  // keys
+
+}  // namespace paged_attention
 
 inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, const Platform& platform,
                                          PagedAttentionTilingData& tiling)
@@ -65,10 +79,10 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.headSize = static_cast<uint32_t>(headSize);
     tiling.valueSize = static_cast<uint32_t>(valueSize);
 
-    // Besides what a softmax takes: a chunk of query rows on its way into a matrix of their own.
+    // Besides what a softmax takes: a row of query on its way into a matrix of their own, and one of a part.
     const uint64_t keys = std::min(tiling.tableBlocks, uint64_t{INT32_MAX}) * tiling.blockSize;
-    const Tiles tiles =
-        PlanTiles(tokens * shared, keys, valueSize, std::max(headSize, valueSize), bytes, bytes, platform);
+    const uint64_t rowBytes = RoundUp(headSize, CUBE_SIDE) * bytes + RoundUp(valueSize, CUBE_SIDE) * sizeof(float);
+    const Tiles tiles = PlanTiles(tokens * shared, keys, valueSize, bytes, 0, rowBytes, platform);
     tiling.tileRows = tiles.rows;
     tiling.tileCols = tiles.cols;
     tiling.chunkRows = tiles.chunkRows;
@@ -76,7 +90,11 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.tileTokens = static_cast<uint32_t>(std::min<uint64_t>(tokens, tiles.rows / tiling.tileHeads));
     tiling.tokenTiles = CeilDiv(tokens, tiling.tileTokens);
     tiling.headTiles = CeilDiv(shared, tiling.tileHeads);
-    tiling.tasks = batch * keyHeads * tiling.headTiles * tiling.tokenTiles;
+    tiling.tiles = batch * keyHeads * tiling.headTiles * tiling.tokenTiles;
+    const uint64_t wanted = platform.tileBytes != 0 ? paged_attention::HOST_TASKS : paged_attention::CHIP_TASKS;
+    tiling.parts = std::max<uint64_t>(
+        1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, paged_attention::LEAST_PART)));
+    tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
     tiling.reserved = 0;
     tiling.scores = PlanCube(tiles.rows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
@@ -92,7 +110,9 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     const uint64_t work = batch * heads * tokens * keys * headSize;
     config.blockDim = Cores(tiling.tasks, work, platform);
     tiling.cores = config.blockDim;
-    config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
+    tiling.sharedWorkspace = tiling.workspacePerCore * config.blockDim;
+    const uint64_t partBytes = tiling.parts > 1 ? tiles.rows * (valueSize + 2) * sizeof(float) : 0;
+    config.workspaceBytes = tiling.sharedWorkspace + tiling.tasks * partBytes;
     return config;
 }
 

@@ -19,7 +19,7 @@ constexpr uint32_t MOST_COLS = 1024;  // of few rows
 constexpr uint32_t FEW_ROWS = 32;
 constexpr uint32_t CHUNK_STEP = 8;  // a chunk's values fill whole blocks
 constexpr uint32_t MOST_CHUNK = 32;
-constexpr uint32_t ROW_STATE_BYTES = 3 * 4;               // of a tile's row: maximum, sum, factor
+constexpr uint32_t ROW_STATE_BYTES = 4 * 4;               // of a tile's row: maximum, sum, factors
 constexpr uint32_t CHUNK_STATE_BYTES = 256 + 4 + 2 * 32;  // of a chunk's row: lanes, value, blocks
 constexpr uint32_t FIXED_BYTES = 4096;
 
@@ -67,10 +67,10 @@ struct Tiles {
     uint32_t chunkRows;
 };
 
-// Of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer; a chunk has room
-// for `widest` elements a row.
-inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint64_t widest, uint32_t bytes,
-                       uint32_t moreBytes, const Platform& platform)
+// Of `rows` queries and `keys` keys. Sums of `valueSize` elements a row stay in the Unified Buffer. Besides, the kernel
+// has `moreBytes` for an element of a chunk, and `rowBytes` for a row of it.
+inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint32_t bytes, uint32_t moreBytes,
+                       uint64_t rowBytes, const Platform& platform)
 {
     const uint64_t outRowBytes = RoundUp(valueSize, CUBE_SIDE) * sizeof(float) + ROW_STATE_BYTES;
     const uint64_t half = (platform.ubBytes - FIXED_BYTES) / 2;
@@ -81,7 +81,7 @@ inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint64_
     uint64_t tileCols = tileRows <= FEW_ROWS ? MOST_COLS : TILE_COLS;
     const uint64_t left = platform.ubBytes - FIXED_BYTES - std::min<uint64_t>(tileRows * outRowBytes, half);
     const auto chunkRow = [&](uint64_t cols) {
-        return ChunkRowBytes(std::max<uint64_t>(cols, widest), bytes, moreBytes);
+        return ChunkRowBytes(std::max<uint64_t>(cols, valueSize), bytes, moreBytes) + rowBytes;
     };
     while (tileCols > CUBE_SIDE && CHUNK_STEP * chunkRow(tileCols) > left) {
         tileCols /= 2;

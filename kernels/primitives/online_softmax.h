@@ -41,12 +41,13 @@ public:
         pipe.InitBuffer(inQueue_, 2, chunkRows_ * stride * sizeof(float));
         pipe.InitBuffer(outQueue_, 2, chunkRows_ * stride * sizeof(T));
         pipe.InitBuffer(outputBuf_, tileRows_ * valueStride_ * sizeof(float));
-        pipe.InitBuffer(stateBuf_, 3 * tileRows_ * sizeof(float));
+        pipe.InitBuffer(stateBuf_, 4 * tileRows_ * sizeof(float));
         rows_.Init(chunkRows_, pipe);
         output_ = outputBuf_.template Get<float>();
         max_ = stateBuf_.template Get<float>();
         sum_ = max_[tileRows_];
         factor_ = max_[2 * tileRows_];
+        share_ = max_[3 * tileRows_];
     }
 
     // A tile of so many rows begins.
@@ -122,8 +123,8 @@ public:
         outQueue_.FreeTensor(p);
     }
 
-    // output = output * factor + product, for a chunk of rows without gaps.
-    __aicore__ inline void AddProduct(const AscendC::GlobalTensor<float>& from, uint32_t row)
+    // output = output * factor + product, or its share, for a chunk of rows without gaps.
+    __aicore__ inline void AddProduct(const AscendC::GlobalTensor<float>& from, uint32_t row, bool shared = false)
     {
         const uint32_t count = ChunkAt(row);
         const RowBlock padded{count, valueStride_, valueStride_};
@@ -134,8 +135,71 @@ public:
         const AscendC::LocalTensor<float> output = output_[row * valueStride_];
         BroadcastRows(rows_.blocks, factor_[row], count);
         WithRows<MulOf>(output, output, rows_.blocks, padded);
+        if (shared) {
+            BroadcastRows(rows_.blocks, share_[row], count);
+            WithRows<MulOf>(product, product, rows_.blocks, padded);
+        }
         AscendC::Add(output, output, product, static_cast<int32_t>(count * valueStride_));
         inQueue_.FreeTensor(product);
+    }
+
+    // For StorePart() and AddPart().
+    __aicore__ inline void InitParts(AscendC::TPipe& pipe)
+    {
+        pipe.InitBuffer(partQueue_, 1, chunkRows_ * valueStride_ * sizeof(float));
+        pipe.InitBuffer(partStateQueue_, 1, 2 * tileRows_ * sizeof(float));
+    }
+
+    // Floats of a part in global memory: maxima, sums, output.
+    static __aicore__ inline uint64_t PartSize(uint32_t tileRows, uint32_t valueSize)
+    {
+        return static_cast<uint64_t>(tileRows) * (valueSize + 2);
+    }
+
+    // Leaves what has been added up so far, of some of the keys.
+    __aicore__ inline void StorePart(const AscendC::GlobalTensor<float>& to)
+    {
+        const uint32_t states = 2 * tileRows_;
+        AscendC::LocalTensor<float> state = partStateQueue_.template AllocTensor<float>();
+        AscendC::Muls(state, max_, 1.0f, static_cast<int32_t>(states));  // a copy, sums behind maxima
+        partStateQueue_.EnQue(state);
+        state = partStateQueue_.template DeQue<float>();
+        StoreRows(to, state, {1, states, states, states});
+        partStateQueue_.FreeTensor(state);
+        for (uint32_t row = 0; row < rowCount_; row += chunkRows_) {
+            const uint32_t count = ChunkAt(row);
+            AscendC::LocalTensor<float> part = partQueue_.template AllocTensor<float>();
+            AscendC::Muls(part, output_[row * valueStride_], 1.0f, static_cast<int32_t>(count * valueStride_));
+            partQueue_.EnQue(part);
+            part = partQueue_.template DeQue<float>();
+            StoreRows(to[states + row * valueSize_], part, {count, valueSize_, valueStride_, valueSize_});
+            partQueue_.FreeTensor(part);
+        }
+    }
+
+    // Adds what StorePart() left.
+    __aicore__ inline void AddPart(const AscendC::GlobalTensor<float>& from)
+    {
+        const uint32_t states = 2 * tileRows_;
+        const int32_t rows = static_cast<int32_t>(tileRows_);
+        AscendC::LocalTensor<float> state = inQueue_.template AllocTensor<float>();
+        LoadRows(state, from, {1, states, states, states});
+        inQueue_.EnQue(state);
+        state = inQueue_.template DeQue<float>();
+        const AscendC::LocalTensor<float> partSum = state[tileRows_];
+        AscendC::Max(share_, max_, state, rows);
+        AscendC::Sub(factor_, max_, share_, rows);
+        AscendC::Maxs(max_, share_, LOWEST_FLOAT, rows);  // a copy
+        AscendC::Sub(share_, state, share_, rows);
+        AscendC::Exp(factor_, factor_, rows);
+        AscendC::Exp(share_, share_, rows);
+        AscendC::Mul(sum_, sum_, factor_, rows);
+        AscendC::Mul(partSum, partSum, share_, rows);
+        AscendC::Add(sum_, sum_, partSum, rows);
+        inQueue_.FreeTensor(state);
+        for (uint32_t row = 0; row < rowCount_; row += chunkRows_) {
+            AddProduct(from[states], row, true);
+        }
     }
 
     // lse = maximum + ln(sum), -inf for a row that sees nothing. Before InvertSums().
@@ -197,13 +261,16 @@ private:
 
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> partQueue_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> partStateQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> outputBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> stateBuf_;
     AscendC::LocalTensor<float> output_;
     AscendC::LocalTensor<float> max_;
     AscendC::LocalTensor<float> sum_;
     AscendC::LocalTensor<float> factor_;
-    RowValues rows_;  // of a chunk
+    AscendC::LocalTensor<float> share_;  // of a part
+    RowValues rows_;                     // of a chunk
     uint32_t tileRows_ = 0;
     uint32_t tileCols_ = 0;
     uint32_t chunkRows_ = 0;

@@ -18,6 +18,7 @@ CASES = [  # tokens, heads, key heads, head size, value size, block size, length
     (3, 6, 2, 40, 24, 5, (700, 2, 9)),  # several tokens; one of a sequence that is longer than what is cached
     (70, 4, 2, 32, 32, 128, (1100, 70)),  # several tiles of tokens
     (2, 150, 1, 16, 16, 32, (90,)),  # more heads that share keys than a tile has rows
+    (2, 6, 2, 48, 40, 64, (1900,)),  # a context in parts
     (9, 2, 2, 256, 256, 3, (40,)),  # one head a tile, of which rows are far apart; the largest heads
 ]
 

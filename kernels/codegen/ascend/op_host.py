@@ -128,7 +128,7 @@ def _parameters(signature: Signature, rows: Sequence[Mapping[str, str]], target:
 
 def _cores(synchronizes: bool, multiplies: bool) -> str:
     if multiplies:
-        return "cann::Cores::WITH_CUBES"
+        return "cann::Cores::SYNCHRONIZED_WITH_CUBES" if synchronizes else "cann::Cores::WITH_CUBES"
     return "cann::Cores::SYNCHRONIZED" if synchronizes else "cann::Cores::INDEPENDENT"
 
 

@@ -22,7 +22,7 @@ def generate(
     # A barrier of vector cores only: MIX_AIV_1_0, by the constraints of SyncAll.
     kind = "KERNEL_TYPE_MIX_AIV_1_0" if synchronizes else "KERNEL_TYPE_AIV_ONLY"
     cube = '#include "lib/matmul_intf.h"\n' if multiplies else ""
-    if multiplies:  # groups of a cube core and two vector cores
+    if multiplies:  # groups of a cube core and two vector cores; SyncAll is one of the vector cores there, too
         kind = "KERNEL_TYPE_MIX_AIC_1_2"
     dtypes = [_dtype(signature, variable) for variable in signature.variables]
     copies = "".join(f"    tilingData.{name} = data.{name};\n" for _, name in fields)

@@ -95,9 +95,9 @@ def test_inference_is_that_of_python(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_norms_and_softmaxes_may_meet_at_a_barrier_and_other_kernels_do_not(name):
-    """Sums over samples and groups, and pieces of long rows."""
-    meets = any(part in name for part in ("norm", "softmax", "cross_entropy"))
+def test_norms_softmaxes_and_paged_attention_may_meet_at_a_barrier_and_other_kernels_do_not(name):
+    """Sums over samples and groups, pieces of long rows, and parts of a context."""
+    meets = any(part in name for part in ("norm", "softmax", "cross_entropy", "paged_attention"))
     assert module.kernels()[name].synchronizes == meets
 
 
