@@ -94,7 +94,6 @@ public:
 
 private:
     static constexpr uint64_t PART_STEP = 128;
-    static constexpr uint64_t LEAST_PART = paged_attention::LEAST_PART;
 
     // Slots that follow each other in the cache.
     struct Run {
@@ -149,7 +148,7 @@ private:
         const uint64_t seen = AttentionKeys(view_, lastToken, lastToken).end;
         // Parts are whole blocks of the usual sizes.
         const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
-        const uint64_t partKeys = tiling_.parts == 1 ? seen : (even < LEAST_PART ? LEAST_PART : even);
+        const uint64_t partKeys = tiling_.parts == 1 ? seen : (even < tiling_.leastPart ? tiling_.leastPart : even);
         const uint64_t begin = part * partKeys;
         const uint64_t end = begin + partKeys < seen ? begin + partKeys : seen;
         const uint64_t seenByAll = AttentionKeys(view_, firstToken_, firstToken_).end;

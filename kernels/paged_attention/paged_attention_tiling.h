@@ -41,7 +41,7 @@ struct PagedAttentionTilingData {
     uint32_t chunkRows;
     uint32_t cores;
     float scale;
-    uint32_t reserved;  // tiling data is a multiple of 8 bytes
+    uint32_t leastPart;  // keys
 };
 
 namespace paged_attention {
@@ -96,7 +96,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
         1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, paged_attention::LEAST_PART)));
     tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
-    tiling.reserved = 0;
+    tiling.leastPart = static_cast<uint32_t>(paged_attention::LEAST_PART);
     tiling.scores = PlanCube(tiles.rows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
     tiling.values = PlanCube(tiles.rows, valueSize, tiles.cols, params.query.dtype, DataType::FLOAT32, false, false);
 
