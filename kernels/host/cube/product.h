@@ -2,8 +2,9 @@
  * A product of matrices, as Matmul (matmul.h) asks a core for it: C = A B + bias, accumulated in float.
  *
  * The arithmetic is a library's (onednn.h), called in the thread of the core; without that library it is a plain loop
- * (product.cpp). Products of a few rows are the vector unit's (simd/few_rows_unit.h) with and without it. Which of them and which kernel of the library follows from the sizes and types alone, so the bits do
- * not depend on how tiles are dealt to cores.
+ * (product.cpp). Products of a few rows are the vector unit's (simd/few_rows_unit.h) with and without it. Which of them
+ * and which kernel of the library follows from the sizes and types alone, so the bits do not depend on how tiles are
+ * dealt to cores.
  */
 #ifndef ASCENDC_HOST_CUBE_PRODUCT_H
 #define ASCENDC_HOST_CUBE_PRODUCT_H
