@@ -106,6 +106,16 @@ def test_a_wrong_block_or_length_stops_the_kernel(tables, lengths, tokens):
     np.testing.assert_array_equal(out, 1)
 
 
+def test_a_wrong_block_of_one_part_ends_those_that_wait_for_it():
+    arrays = [np.ones((1, 1, 2, 8)), *[np.ones((50, 100, 1, 8))] * 2]
+    tables = np.arange(50)[None]
+    tables[0, 49] = 50
+    with pytest.raises(RuntimeError, match="Trap"):
+        attend([*arrays, tables, np.array([5000])], "float32")
+    out, _ = attend([*arrays, tables, np.array([4900])], "float32")
+    np.testing.assert_allclose(out, 1, rtol=1e-6)
+
+
 def test_blocks_that_no_length_reaches_are_not_looked_at():
     arrays = [np.ones((2, 1, 4, 8)), *[np.ones((4, 4, 2, 8))] * 2]
     out, _ = attend([*arrays, np.array([[3, 4], [-1, -1]]), np.array([4, 0])], "float32")
