@@ -121,10 +121,11 @@ host_calls() {
 }
 
 # Two workers. A file goes to one of them, so what a module's fixture makes is made once; in their order, as the longest
-# are not the last. What is freed stays with the process: the system would clear new pages for every array.
+# are not the last. A worker that ends, as the checked build makes it, ends the run: with another in its place the run was
+# seen to wait for ever. What is freed stays with the process: the system would clear new pages for every array.
 run_pytest() {
     MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=67108864 \
-        python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
+        python -m pytest -n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 
 # The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.
