@@ -122,6 +122,29 @@ void DescribeMask(const TensorDesc& mask, TILING& tiling)
     tiling.maskBatch = mask.dims[0] == 1 ? 0 : mask.dims[1] * mask.dims[2] * row;
 }
 
+struct Sizes {
+    uint64_t batch;
+    uint64_t heads;
+    uint64_t keyHeads;
+    uint64_t queryLength;
+    uint64_t keyLength;
+    uint64_t headSize;
+    uint64_t valueSize;
+};
+
+template <class PARAMS>
+Sizes SizesOf(const PARAMS& params, bool headsFirst)
+{
+    const int32_t headAxis = headsFirst ? 1 : 2;
+    const int32_t lengthAxis = headsFirst ? 2 : 1;
+    const Sizes sizes = {params.query.dims[0],          params.query.dims[headAxis], params.key.dims[headAxis],
+                         params.query.dims[lengthAxis], params.key.dims[lengthAxis], params.query.dims[3],
+                         params.value.dims[3]};
+    CheckSizes(sizes.headSize, sizes.valueSize, FlashAttentionLimits::HEAD_SIZE);
+    Size32(sizes.heads * std::max(sizes.headSize, sizes.valueSize), "the elements of all heads of a query");
+    return sizes;
+}
+
 }  // namespace flash_attention
 
 inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, const Platform& platform,
@@ -129,18 +152,8 @@ inline LaunchConfig FlashAttentionTiling(const FlashAttentionParams& params, con
 {
     using namespace flash_attention;
     const bool headsFirst = params.layout == FlashAttentionLayout::BNSD;
-    const int32_t headAxis = headsFirst ? 1 : 2;
-    const int32_t lengthAxis = headsFirst ? 2 : 1;
-    const uint64_t batch = params.query.dims[0];
-    const uint64_t heads = params.query.dims[headAxis];
-    const uint64_t keyHeads = params.key.dims[headAxis];
-    const uint64_t queryLength = params.query.dims[lengthAxis];
-    const uint64_t keyLength = params.key.dims[lengthAxis];
-    const uint64_t headSize = params.query.dims[3];
-    const uint64_t valueSize = params.value.dims[3];
+    const auto [batch, heads, keyHeads, queryLength, keyLength, headSize, valueSize] = SizesOf(params, headsFirst);
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize, FlashAttentionLimits::HEAD_SIZE);
-    Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a query");
     const uint64_t shared = SharedHeads(heads, keyHeads);
     // Rows of all heads of a group are one matrix if they lie one after the other.
     const bool grouped = shared > 1 && queryLength < TILE_ROWS && (headsFirst || queryLength == 1);
@@ -200,18 +213,8 @@ inline LaunchConfig FlashAttentionGradTiling(const FlashAttentionGradParams& par
 {
     using namespace flash_attention;
     const bool headsFirst = params.layout == FlashAttentionLayout::BNSD;
-    const int32_t headAxis = headsFirst ? 1 : 2;
-    const int32_t lengthAxis = headsFirst ? 2 : 1;
-    const uint64_t batch = params.query.dims[0];
-    const uint64_t heads = params.query.dims[headAxis];
-    const uint64_t keyHeads = params.key.dims[headAxis];
-    const uint64_t queryLength = params.query.dims[lengthAxis];
-    const uint64_t keyLength = params.key.dims[lengthAxis];
-    const uint64_t headSize = params.query.dims[3];
-    const uint64_t valueSize = params.value.dims[3];
+    const auto [batch, heads, keyHeads, queryLength, keyLength, headSize, valueSize] = SizesOf(params, headsFirst);
     const uint32_t bytes = SizeOf(params.query.dtype);
-    CheckSizes(headSize, valueSize, FlashAttentionLimits::HEAD_SIZE);
-    Size32(heads * std::max(headSize, valueSize), "the elements of all heads of a query");
     tiling.sharedHeads = SharedHeads(heads, keyHeads);
     tiling.heads = heads;
     tiling.queryLength = queryLength;

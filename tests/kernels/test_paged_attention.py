@@ -113,6 +113,7 @@ def test_a_wrong_block_of_one_part_ends_those_that_wait_for_it():
     with pytest.raises(RuntimeError, match="Trap"):
         attend([*arrays, tables, np.array([5000])], "float32")
     out, _ = attend([*arrays, tables, np.array([4900])], "float32")
+    # 1 is the mean of 4900 ones, whose weights are summed in float32 by parts.
     np.testing.assert_allclose(out, 1, rtol=1e-6)
 
 

@@ -1,7 +1,6 @@
 #include "cube/product.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -12,8 +11,6 @@
 namespace AscendC {
 namespace host {
 namespace {
-
-std::atomic<bool> g_usesLibrary{true};
 
 constexpr uint32_t BytesOf(ElementType type)
 {
@@ -139,11 +136,6 @@ void MultiplyFewRows(const Product& product)
     }
 }
 
-const OneDnn* Library()
-{
-    return g_usesLibrary.load(std::memory_order_relaxed) ? OneDnn::Get() : nullptr;
-}
-
 }  // namespace
 
 void Multiply(const Product& product)
@@ -155,7 +147,7 @@ void Multiply(const Product& product)
         MultiplyFewRows(product);
         return;
     }
-    const OneDnn* const library = Library();
+    const OneDnn* const library = OneDnn::Get();
     const bool bfloat16 = product.type == ElementType::BFLOAT16;
     if (product.k > 0 && library != nullptr && (product.type == ElementType::FLOAT || bfloat16) &&
         (!bfloat16 || library->MultipliesBFloat16()) &&
@@ -191,17 +183,12 @@ const char* ProductLibrary()
 {
     static const std::string name =
         OneDnn::Get() == nullptr ? "plain loops" : std::string("oneDNN ") + OneDnn::Version();
-    return Library() == nullptr ? "plain loops" : name.c_str();
+    return name.c_str();
 }
 
 const char* ProductLibraryPath()
 {
     return OneDnn::Path();
-}
-
-void SetProductLibrary(bool enabled)
-{
-    g_usesLibrary.store(enabled, std::memory_order_relaxed);
 }
 
 }  // namespace host

@@ -42,9 +42,6 @@ void Multiply(const Product& product);
 const char* ProductLibrary();
 const char* ProductLibraryPath();
 
-// For tests: plain loops although there is a library.
-void SetProductLibrary(bool enabled);
-
 // Bytes from the first to behind the last element of a matrix of so many rows and columns.
 constexpr uint64_t ExtentOf(const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t elementBytes)
 {

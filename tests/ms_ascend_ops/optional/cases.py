@@ -44,9 +44,9 @@ def expected(x, scale, shift, factor=1.0):
 def close(actual, wanted, dtype=np.float32):
     actual = actual if isinstance(actual, np.ndarray) else actual.asnumpy()
     assert actual.dtype == dtype
-    np.testing.assert_allclose(
-        actual, wanted, rtol=1e-3 if dtype == np.float16 else 1e-6, atol=1e-3 if dtype == np.float16 else 1e-6
-    )
+    # Up to three roundings, of values up to about 4, of which half an ULP each.
+    tolerance = 2 * np.finfo(dtype).eps
+    np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=tolerance)
 
 
 class Network(nn.Cell):
