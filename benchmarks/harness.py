@@ -23,7 +23,6 @@ __all__ = ["TOLERANCES", "Effort", "Outcome", "Result", "measure", "repeat", "re
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 
-_WARM_UP_SECONDS = 0.05
 _LONG_CALL_SECONDS = 0.1
 _REST_SECONDS = 0.004
 
@@ -42,6 +41,7 @@ class Effort:
     settle_calls: int = 8
     turn_seconds: float = 0.02
     turn_calls: int = 4
+    warm_up_seconds: float = 0.05  # twice, before the first round
     most_seconds: float = 3.0  # for one provider and case; at least three rounds are made
 
 
@@ -85,7 +85,7 @@ def measure(case: Case, names: list[str], threads: int, effort: Effort, tell: Ca
         except Exception as error:  # whatever another library raises is the reason
             results[name].reason = _one_line(error)
         else:
-            warm_up(prepared.run)
+            warm_up(prepared.run, effort.warm_up_seconds)
     tell(case.name)
     spent = dict.fromkeys(ready, 0.0)
     for index in range(effort.rounds):
@@ -111,12 +111,12 @@ def rest(seconds: float) -> None:
             return
 
 
-def warm_up(run: Callable[[], Any]) -> None:
+def warm_up(run: Callable[[], Any], seconds: float = Effort.warm_up_seconds) -> None:
     """As long as our loops need to be asked for, and to be compiled. What follows a first compiled one may be asked for
     later; calls so long that one fills the time are not made for that again.
     """
     for _ in range(2):
-        calls = repeat(run, _WARM_UP_SECONDS)
+        calls = repeat(run, seconds)
         loop_compiler.wait(native())
         if len(calls) == 1:
             break

@@ -9,7 +9,9 @@ from ms_ascend_ops.samples.operators import names, operator, unmeasured
 from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 
-SHORT = Effort(rounds=1, rest_seconds=0, settle_seconds=0, settle_calls=1, turn_seconds=0, turn_calls=1)
+SHORT = Effort(
+    rounds=1, rest_seconds=0, settle_seconds=0, settle_calls=1, turn_seconds=0, turn_calls=1, warm_up_seconds=0
+)
 DTYPES = ("float32", "bfloat16", "float16")
 PASSES = [name + "_grad" * gradient for name in names() for gradient in operator(name).passes]
 
