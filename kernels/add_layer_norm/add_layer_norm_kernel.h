@@ -28,19 +28,7 @@ __aicore__ inline void AddLayerNormGradKernel(GM_ADDR dy, GM_ADDR dmean, GM_ADDR
                                               GM_ADDR dbeta, GM_ADDR workspace,
                                               const AddLayerNormGradTilingData& tiling)
 {
-    NormGradTensors tensors;
-    tensors.dy = dy;
-    tensors.dmean = dmean;
-    tensors.drstd = drstd;
-    tensors.dresidual = dresidual;
-    tensors.x = x;
-    tensors.mean = mean;
-    tensors.rstd = rstd;
-    tensors.gamma = gamma;
-    tensors.dx = dx;
-    tensors.dgamma = dgamma;
-    tensors.dbeta = dbeta;
-    tensors.workspace = workspace;
+    const NormGradTensors tensors{dy, dmean, drstd, dresidual, x, mean, rstd, gamma, dx, dgamma, dbeta, workspace};
     RunNormBackward<T, G, true, true>(tensors, tiling);
 }
 

@@ -26,16 +26,8 @@ __aicore__ inline void AddRmsNormGradKernel(GM_ADDR dy, GM_ADDR drstd, GM_ADDR d
                                             GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR workspace,
                                             const AddRmsNormGradTilingData& tiling)
 {
-    NormGradTensors tensors;
-    tensors.dy = dy;
-    tensors.drstd = drstd;
-    tensors.dresidual = dresidual;
-    tensors.x = x;
-    tensors.rstd = rstd;
-    tensors.gamma = gamma;
-    tensors.dx = dx;
-    tensors.dgamma = dgamma;
-    tensors.workspace = workspace;
+    const NormGradTensors tensors{dy,   nullptr, drstd, dresidual, x,       nullptr,
+                                  rstd, gamma,   dx,    dgamma,    nullptr, workspace};
     RunNormBackward<T, G, false, true>(tensors, tiling);
 }
 

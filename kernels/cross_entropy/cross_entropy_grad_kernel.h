@@ -132,7 +132,7 @@ private:
         WithRows<MulOf>(y, y, dloss, block);
         FromFloat(outLocal, y, static_cast<uint32_t>(count));
         inQueue_.FreeTensor(local);
-        CopyOut(outLocal, row * cols_, shape);
+        StoreQueued(outQueue_, dlogitsGm_[row * cols_], outLocal, shape);
     }
 
     __aicore__ inline void LongPieces(const CoreShare& share, uint32_t second)
@@ -197,7 +197,7 @@ private:
             WithRows<MulOf>(y, y, row_[FLOATS_PER_BLOCK], block);
             FromFloat(outLocal, y, cols);
             inQueue_.FreeTensor(local);
-            CopyOut(outLocal, row * cols_ + column, shape);
+            StoreQueued(outQueue_, dlogitsGm_[row * cols_ + column], outLocal, shape);
         }
     }
 
@@ -234,14 +234,6 @@ private:
             StoreRows(dlogitsGm_[places[r]], outLocal[r * PER_BLOCK], one);
         }
         outQueueChosen_.FreeTensor(outLocal);
-    }
-
-    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& outLocal, uint64_t offset, const Rows& shape)
-    {
-        outQueue_.EnQue(outLocal);
-        outLocal = outQueue_.template DeQue<T>();
-        StoreRows(dlogitsGm_[offset], outLocal, shape);
-        outQueue_.FreeTensor(outLocal);
     }
 
     CrossEntropyTilingData tiling_;

@@ -86,8 +86,9 @@ public:
             labels_.Refuse(loss, rows);
             labels_.Keep(loss, rows);
             labels_.Free();
-            CopyOut(outQueueLoss_, lossGm_, loss, row, rows);
-            CopyOut(outQueueLse_, lseGm_, lse, row, rows);
+            const Rows values{1, rows, LabelRows::RoundUp8(rows), rows};
+            StoreQueued(outQueueLoss_, lossGm_[row], loss, values);
+            StoreQueued(outQueueLse_, lseGm_[row], lse, values);
         }
     }
 
@@ -253,16 +254,6 @@ private:
             FoldLanes<AddOf>(lanes, work_, block);
             inQueue_.FreeTensor(local);
         }
-    }
-
-    template <class QUEUE>
-    __aicore__ inline void CopyOut(QUEUE& queue, const AscendC::GlobalTensor<float>& gm,
-                                   AscendC::LocalTensor<float>& values, uint64_t row, uint32_t rows)
-    {
-        queue.EnQue(values);
-        values = queue.template DeQue<float>();
-        StoreRows(gm[row], values, {1, rows, LabelRows::RoundUp8(rows), rows});
-        queue.FreeTensor(values);
     }
 
     CrossEntropyTilingData tiling_;

@@ -333,10 +333,7 @@ private:
     {
         AscendC::LocalTensor<T> local = queue.template AllocTensor<T>();
         Round(local, from, shape.rows * shape.ubStride);
-        queue.EnQue(local);
-        local = queue.template DeQue<T>();
-        StoreRows(gm[row * tiling_.tileCols], local, shape);
-        queue.FreeTensor(local);
+        StoreQueued(queue, gm[row * tiling_.tileCols], local, shape);
     }
 
     __aicore__ inline static void Round(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,
@@ -371,10 +368,7 @@ private:
             const uint32_t count = ChunkAt(row, rows);
             AscendC::LocalTensor<T> local = dsQueue_.template AllocTensor<T>();
             Round(local, sum[row * stride], count * stride);
-            dsQueue_.EnQue(local);
-            local = dsQueue_.template DeQue<T>();
-            StoreRows(gm[row * gmRow], local, {count, size, stride, gmRow});
-            dsQueue_.FreeTensor(local);
+            StoreQueued(dsQueue_, gm[row * gmRow], local, {count, size, stride, gmRow});
         }
     }
 

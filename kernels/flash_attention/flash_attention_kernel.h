@@ -176,10 +176,7 @@ private:
         AscendC::LocalTensor<float> lse = lseQueue_.template AllocTensor<float>();
         softmax_.LogSums(lse);
         const uint64_t firstOfUnit = (batch_ * tiling_.unitsPerBatch + unit_) * tiling_.rowsPerUnit;
-        lseQueue_.EnQue(lse);
-        lse = lseQueue_.template DeQue<float>();
-        StoreRows(lseGm_[firstOfUnit + firstRow_], lse, {1, rowCount_, rowCount_, rowCount_});
-        lseQueue_.FreeTensor(lse);
+        StoreQueued(lseQueue_, lseGm_[firstOfUnit + firstRow_], lse, {1, rowCount_, rowCount_, rowCount_});
         softmax_.InvertSums();
         const uint64_t out = batch_ * tiling_.outBatch + unit_ * tiling_.outUnit + firstRow_ * tiling_.outRow;
         for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {

@@ -137,9 +137,14 @@ Sizes SizesOf(const PARAMS& params, bool headsFirst)
 {
     const int32_t headAxis = headsFirst ? 1 : 2;
     const int32_t lengthAxis = headsFirst ? 2 : 1;
-    const Sizes sizes = {params.query.dims[0],          params.query.dims[headAxis], params.key.dims[headAxis],
-                         params.query.dims[lengthAxis], params.key.dims[lengthAxis], params.query.dims[3],
-                         params.value.dims[3]};
+    Sizes sizes;
+    sizes.batch = params.query.dims[0];
+    sizes.heads = params.query.dims[headAxis];
+    sizes.keyHeads = params.key.dims[headAxis];
+    sizes.queryLength = params.query.dims[lengthAxis];
+    sizes.keyLength = params.key.dims[lengthAxis];
+    sizes.headSize = params.query.dims[3];
+    sizes.valueSize = params.value.dims[3];
     CheckSizes(sizes.headSize, sizes.valueSize, FlashAttentionLimits::HEAD_SIZE);
     Size32(sizes.heads * std::max(sizes.headSize, sizes.valueSize), "the elements of all heads of a query");
     return sizes;

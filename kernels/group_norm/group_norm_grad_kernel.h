@@ -113,10 +113,7 @@ public:
                 }
                 inQueueDy_.FreeTensor(dyLocal_);
                 inQueueX_.FreeTensor(xLocal_);
-                outQueueDx_.EnQue(dxLocal);
-                dxLocal = outQueueDx_.template DeQue<T>();
-                StoreRows(dxGm_[walk_.offset], dxLocal, walk_.shape);
-                outQueueDx_.FreeTensor(dxLocal);
+                StoreQueued(outQueueDx_, dxGm_[walk_.offset], dxLocal, walk_.shape);
             }
             values_.Free();
         }

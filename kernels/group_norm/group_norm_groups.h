@@ -118,10 +118,7 @@ protected:
     __aicore__ inline void StoreTile(const AscendC::GlobalTensor<X>& gm, AscendC::LocalTensor<X>& local,
                                      const RowBlock& block)
     {
-        outQueue_.EnQue(local);
-        local = outQueue_.template DeQue<X>();
-        StoreRows(gm, local, {block.rows, block.cols, block.stride, tiling_.groupChannels});
-        outQueue_.FreeTensor(local);
+        StoreQueued(outQueue_, gm, local, {block.rows, block.cols, block.stride, tiling_.groupChannels});
     }
 
     __aicore__ inline void StoreArray(uint64_t array, uint32_t column, AscendC::LocalTensor<float>& local)

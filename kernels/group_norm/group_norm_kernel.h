@@ -141,10 +141,7 @@ public:
                     ApplyBlock(yLocal[at], xLocal[at], r, walk_.BlockOf(r));
                 }
                 inQueueX_.FreeTensor(xLocal);
-                outQueueY_.EnQue(yLocal);
-                yLocal = outQueueY_.template DeQue<T>();
-                StoreRows(yGm_[walk_.offset], yLocal, walk_.shape);
-                outQueueY_.FreeTensor(yLocal);
+                StoreQueued(outQueueY_, yGm_[walk_.offset], yLocal, walk_.shape);
             }
             values_.Free();
         }

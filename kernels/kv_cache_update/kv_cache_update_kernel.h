@@ -105,10 +105,7 @@ public:
         }
         AscendC::LocalTensor<int32_t> status = outQueueStatus_.template AllocTensor<int32_t>();
         AscendC::Duplicate(status, 0, static_cast<int32_t>(FLOATS_PER_BLOCK));
-        outQueueStatus_.EnQue(status);
-        status = outQueueStatus_.template DeQue<int32_t>();
-        StoreRows(statusGm_, status, {1, 1, FLOATS_PER_BLOCK, 1});
-        outQueueStatus_.FreeTensor(status);
+        StoreQueued(outQueueStatus_, statusGm_, status, {1, 1, FLOATS_PER_BLOCK, 1});
     }
 
 private:
@@ -124,10 +121,7 @@ private:
             const Rows shape{1, count, tiling_.tileSize, count};
             AscendC::LocalTensor<T> local = queue_.template AllocTensor<T>();
             LoadRows(local, sourceGm[static_cast<uint64_t>(token) * size + at], shape);
-            queue_.EnQue(local);
-            local = queue_.template DeQue<T>();
-            StoreRows(cacheGm[static_cast<uint64_t>(slot) * size + at], local, shape);
-            queue_.FreeTensor(local);
+            StoreQueued(queue_, cacheGm[static_cast<uint64_t>(slot) * size + at], local, shape);
         }
     }
 

@@ -26,18 +26,7 @@ __aicore__ inline void LayerNormGradKernel(GM_ADDR dy, GM_ADDR dmean, GM_ADDR dr
                                            GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR dbeta,
                                            GM_ADDR workspace, const LayerNormGradTilingData& tiling)
 {
-    NormGradTensors tensors;
-    tensors.dy = dy;
-    tensors.dmean = dmean;
-    tensors.drstd = drstd;
-    tensors.x = x;
-    tensors.mean = mean;
-    tensors.rstd = rstd;
-    tensors.gamma = gamma;
-    tensors.dx = dx;
-    tensors.dgamma = dgamma;
-    tensors.dbeta = dbeta;
-    tensors.workspace = workspace;
+    const NormGradTensors tensors{dy, dmean, drstd, nullptr, x, mean, rstd, gamma, dx, dgamma, dbeta, workspace};
     RunNormBackward<T, G, true, false>(tensors, tiling);
 }
 

@@ -211,10 +211,8 @@ private:
                 LoadRows(local[r * stride], queryGm_[PlaceOf(row + r, tiling_.headSize)], rows);
                 r += rows.rows;
             }
-            queryQueue_.EnQue(local);
-            local = queryQueue_.template DeQue<T>();
-            StoreRows(tileQueryGm_[row * tiling_.headSize], local, {count, tiling_.headSize, stride, tiling_.headSize});
-            queryQueue_.FreeTensor(local);
+            StoreQueued(queryQueue_, tileQueryGm_[row * tiling_.headSize], local,
+                        {count, tiling_.headSize, stride, tiling_.headSize});
         }
     }
 

@@ -160,7 +160,7 @@ private:
                 Normalize(yLocal[at], Shifted(yLocal[at], input_.Taken(at)), r, gamma, beta, BlockAt(tiling_, r, rows));
             }
             input_.End(row * cols_, shape);
-            CopyOut(yLocal, row * cols_, shape);
+            StoreQueued(outQueueY_, yGm_[row * cols_], yLocal, shape);
         }
         gamma_.Free();
         beta_.Free();
@@ -272,7 +272,7 @@ private:
         input_.End(row * cols_ + column, shape);
         gamma_.Free();
         beta_.Free();
-        CopyOut(yLocal, row * cols_ + column, shape);
+        StoreQueued(outQueueY_, yGm_[row * cols_ + column], yLocal, shape);
     }
 
     // Where c = x - k is kept: in y's place, or in x's float copy.
@@ -365,14 +365,6 @@ private:
         MultiplyColumns(shifted, shifted, gamma, block);
         AddColumns(shifted, shifted, beta, block);
         FromFloat(y, shifted, block.Elements());
-    }
-
-    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& yLocal, uint64_t offset, const Rows& shape)
-    {
-        outQueueY_.EnQue(yLocal);
-        yLocal = outQueueY_.template DeQue<T>();
-        StoreRows(yGm_[offset], yLocal, shape);
-        outQueueY_.FreeTensor(yLocal);
     }
 
     RowNormTilingData tiling_;

@@ -178,7 +178,7 @@ private:
             inQueueX_.FreeTensor(xLocal);
             FreeDresidual();
             states_.Free();
-            CopyOut(dxLocal, row * cols_, shape);
+            StoreQueued(outQueueDx_, dxGm_[row * cols_], dxLocal, shape);
         }
         EndChunk(chunk, 0, cols_);
     }
@@ -307,7 +307,7 @@ private:
             inQueueDy_.FreeTensor(dyLocal);
             inQueueX_.FreeTensor(xLocal);
             FreeDresidual();
-            CopyOut(dxLocal, (row + r) * cols_ + column, shape);
+            StoreQueued(outQueueDx_, dxGm_[(row + r) * cols_ + column], dxLocal, shape);
         }
         gamma_.Free();
         if (continues) {  // the chunk's earlier rows are in the workspace already: add there, in row order
@@ -461,14 +461,6 @@ private:
         FromFloat(dx[at], result, count);
     }
 
-    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& dxLocal, uint64_t offset, const Rows& shape)
-    {
-        outQueueDx_.EnQue(dxLocal);
-        dxLocal = outQueueDx_.template DeQue<T>();
-        StoreRows(dxGm_[offset], dxLocal, shape);
-        outQueueDx_.FreeTensor(dxLocal);
-    }
-
     __aicore__ inline void BeginChunk(uint32_t count)
     {
         dgamma_ = outQueueDgamma_.template AllocTensor<float>();
@@ -491,11 +483,8 @@ private:
                                       AscendC::LocalTensor<float>& sums, uint32_t chunk, uint32_t column,
                                       uint32_t count)
     {
-        queue.EnQue(sums);
-        sums = queue.template DeQue<float>();
-        StoreRows(chunkGm_[static_cast<uint64_t>(chunk) * tiling_.chunkStride + column], sums,
-                  {1, count, tiling_.stride, count});
-        queue.FreeTensor(sums);
+        StoreQueued(queue, chunkGm_[static_cast<uint64_t>(chunk) * tiling_.chunkStride + column], sums,
+                    {1, count, tiling_.stride, count});
     }
 
     RowNormGradTilingData tiling_;

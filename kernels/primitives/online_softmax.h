@@ -117,10 +117,7 @@ public:
             FromFloat(p, z, count * stride);
         }
         inQueue_.FreeTensor(z);
-        outQueue_.EnQue(p);
-        p = outQueue_.template DeQue<T>();
-        StoreRows(to[row * tileCols_], p, {count, cols, stride, tileCols_});
-        outQueue_.FreeTensor(p);
+        StoreQueued(outQueue_, to[row * tileCols_], p, {count, cols, stride, tileCols_});
     }
 
     // output = output * factor + product, or its share, for a chunk of rows without gaps.
@@ -162,18 +159,12 @@ public:
         const uint32_t states = 2 * tileRows_;
         AscendC::LocalTensor<float> state = partStateQueue_.template AllocTensor<float>();
         AscendC::Muls(state, max_, 1.0f, static_cast<int32_t>(states));  // a copy, sums behind maxima
-        partStateQueue_.EnQue(state);
-        state = partStateQueue_.template DeQue<float>();
-        StoreRows(to, state, {1, states, states, states});
-        partStateQueue_.FreeTensor(state);
+        StoreQueued(partStateQueue_, to, state, {1, states, states, states});
         for (uint32_t row = 0; row < rowCount_; row += chunkRows_) {
             const uint32_t count = ChunkAt(row);
             AscendC::LocalTensor<float> part = partQueue_.template AllocTensor<float>();
             AscendC::Muls(part, output_[row * valueStride_], 1.0f, static_cast<int32_t>(count * valueStride_));
-            partQueue_.EnQue(part);
-            part = partQueue_.template DeQue<float>();
-            StoreRows(to[states + row * valueSize_], part, {count, valueSize_, valueStride_, valueSize_});
-            partQueue_.FreeTensor(part);
+            StoreQueued(partQueue_, to[states + row * valueSize_], part, {count, valueSize_, valueStride_, valueSize_});
         }
     }
 

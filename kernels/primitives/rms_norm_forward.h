@@ -121,7 +121,7 @@ private:
                           BlockAt(tiling_, r, rows));
             }
             input_.End(row * cols_, shape);
-            CopyOut(yLocal, row * cols_, shape);
+            StoreQueued(outQueueY_, yGm_[row * cols_], yLocal, shape);
         }
         gamma_.Free();
     }
@@ -160,7 +160,7 @@ private:
             Normalize(yLocal, input_.Take(0, block.cols, square_), rstdBlocks_, gamma, block);
             input_.End(offset, shape);
             gamma_.Free();
-            CopyOut(yLocal, offset, shape);
+            StoreQueued(outQueueY_, yGm_[offset], yLocal, shape);
         }
     }
 
@@ -214,14 +214,6 @@ private:
             MultiplyColumns(x, x, gamma, block);
             FromFloat(y, x, block.Elements());
         }
-    }
-
-    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& yLocal, uint64_t offset, const Rows& shape)
-    {
-        outQueueY_.EnQue(yLocal);
-        yLocal = outQueueY_.template DeQue<T>();
-        StoreRows(yGm_[offset], yLocal, shape);
-        outQueueY_.FreeTensor(yLocal);
     }
 
     RowNormTilingData tiling_;

@@ -169,10 +169,7 @@ public:
         if constexpr (ADD) {
             inQueueX2_.FreeTensor(x2Local_);
             if (store_) {
-                outQueueSum_.EnQue(sumLocal_);
-                sumLocal_ = outQueueSum_.template DeQue<T>();
-                StoreRows(sumGm_[offset], sumLocal_, shape);
-                outQueueSum_.FreeTensor(sumLocal_);
+                StoreQueued(outQueueSum_, sumGm_[offset], sumLocal_, shape);
             }
         }
     }

@@ -176,10 +176,7 @@ private:
             FromFloat(dxLocal[at], dx, block.Elements());
         }
         Free();
-        outQueueDx_.EnQue(dxLocal);
-        dxLocal = outQueueDx_.template DeQue<T>();
-        StoreRows(dxGm_[offset], dxLocal, shape);
-        outQueueDx_.FreeTensor(dxLocal);
+        StoreQueued(outQueueDx_, dxGm_[offset], dxLocal, shape);
     }
 
     __aicore__ inline AscendC::LocalTensor<float> Target(const AscendC::LocalTensor<T>& dxLocal, uint32_t at)

@@ -145,7 +145,7 @@ private:
             WithRows<MulOf>(work[at], work[at], rows_.blocks[r * FLOATS_PER_BLOCK], block);
             FromFloat(yLocal[at], work[at], block.Elements());
         }
-        CopyOut(yLocal, row * cols_, shape);
+        StoreQueued(outQueueY_, yGm_[row * cols_], yLocal, shape);
     }
 
     // A row that does not fit is read twice.
@@ -206,7 +206,7 @@ private:
             Free(logits, xLocal);
             WithRows<MulOf>(work, work, rows_.blocks, block);
             FromFloat(yLocal, work, shape.cols);
-            CopyOut(yLocal, piece.row * cols_ + column, shape);
+            StoreQueued(outQueueY_, yGm_[piece.row * cols_ + column], yLocal, shape);
         }
     }
 
@@ -292,14 +292,6 @@ private:
         AscendC::Maxs(rows_.values, rows_.values, floor_, static_cast<int32_t>(rows));
         rows_.Invert(rows);
         rows_.Spread(rows);
-    }
-
-    __aicore__ inline void CopyOut(AscendC::LocalTensor<T>& yLocal, uint64_t offset, const Rows& shape)
-    {
-        outQueueY_.EnQue(yLocal);
-        yLocal = outQueueY_.template DeQue<T>();
-        StoreRows(yGm_[offset], yLocal, shape);
-        outQueueY_.FreeTensor(yLocal);
     }
 
     __aicore__ inline RowBlock BlockAt(uint32_t r, uint32_t rows) const

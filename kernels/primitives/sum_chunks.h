@@ -59,10 +59,7 @@ private:
             inQueueChunks_.FreeTensor(chunks);
         }
         FromFloat(result, total, count);
-        outQueueTotal_.EnQue(result);
-        result = outQueueTotal_.template DeQue<G>();
-        StoreRows(totalGm_[column], result, {1, count, tiling_.reduceCols, count});
-        outQueueTotal_.FreeTensor(result);
+        StoreQueued(outQueueTotal_, totalGm_[column], result, {1, count, tiling_.reduceCols, count});
     }
 
     TILING tiling_;

@@ -62,6 +62,17 @@ __aicore__ inline void StoreRows(const AscendC::GlobalTensor<T>& dst, const Asce
                           GapBlocks<T>(shape), GapBytes<T>(shape), 0});
 }
 
+// Hands a tile that is computed to the copy engine, stores it and frees its buffer.
+template <class QUEUE, typename T>
+__aicore__ inline void StoreQueued(QUEUE& queue, const AscendC::GlobalTensor<T>& dst, AscendC::LocalTensor<T>& tile,
+                                   const Rows& shape)
+{
+    queue.EnQue(tile);
+    tile = queue.template DeQue<T>();
+    StoreRows(dst, tile, shape);
+    queue.FreeTensor(tile);
+}
+
 // A float copy of src in `work`, or src itself if it is float already.
 template <typename T>
 __aicore__ inline AscendC::LocalTensor<float> ToFloat(const AscendC::LocalTensor<T>& src,

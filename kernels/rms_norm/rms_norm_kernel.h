@@ -25,15 +25,7 @@ template <typename T, typename G>
 __aicore__ inline void RmsNormGradKernel(GM_ADDR dy, GM_ADDR drstd, GM_ADDR x, GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx,
                                          GM_ADDR dgamma, GM_ADDR workspace, const RmsNormGradTilingData& tiling)
 {
-    NormGradTensors tensors;
-    tensors.dy = dy;
-    tensors.drstd = drstd;
-    tensors.x = x;
-    tensors.rstd = rstd;
-    tensors.gamma = gamma;
-    tensors.dx = dx;
-    tensors.dgamma = dgamma;
-    tensors.workspace = workspace;
+    const NormGradTensors tensors{dy, nullptr, drstd, nullptr, x, nullptr, rstd, gamma, dx, dgamma, nullptr, workspace};
     RunNormBackward<T, G, false, false>(tensors, tiling);
 }
 

@@ -108,11 +108,8 @@ private:
             FromFloat(dxLocal, product_, block.Elements());
         }
         Free();
-        outQueueDx_.EnQue(dxLocal);
-        dxLocal = outQueueDx_.template DeQue<T>();
-        StoreRows(dxGm_[tile.offset + row * tiling_.inner], dxLocal,
-                  {block.rows, tile.cols, tile.width, tiling_.inner});
-        outQueueDx_.FreeTensor(dxLocal);
+        StoreQueued(outQueueDx_, dxGm_[tile.offset + row * tiling_.inner], dxLocal,
+                    {block.rows, tile.cols, tile.width, tiling_.inner});
     }
 
     SoftmaxTilingData tiling_;

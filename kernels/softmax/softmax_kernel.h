@@ -135,10 +135,8 @@ private:
             WithColumns<MulOf>(work_, work_, sum_, block);
             FromFloat(yLocal, work_, block.Elements());
         }
-        outQueueY_.EnQue(yLocal);
-        yLocal = outQueueY_.template DeQue<T>();
-        StoreRows(yGm_[tile.offset + row * tiling_.inner], yLocal, {block.rows, tile.cols, tile.width, tiling_.inner});
-        outQueueY_.FreeTensor(yLocal);
+        StoreQueued(outQueueY_, yGm_[tile.offset + row * tiling_.inner], yLocal,
+                    {block.rows, tile.cols, tile.width, tiling_.inner});
     }
 
     SoftmaxTilingData tiling_;
