@@ -57,7 +57,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, bool(has_bias)
         self.bits, self.group_size, self.symmetric = bits, group_size, symmetric
         self._set(np.zeros((out_channels, in_channels), np.float32))
-        self.bias = _parameter(np.zeros(out_channels, np.float32), "bias") if has_bias else None
+        self.bias: Any = _parameter(np.zeros(out_channels, np.float32), "bias") if has_bias else None
 
     def _set(self, weight: np.ndarray[Any, Any]) -> None:
         numbers, scale, offset = quantize_weight(weight, self.bits, self.group_size, self.symmetric)

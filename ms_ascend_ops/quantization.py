@@ -18,13 +18,14 @@ def pack_int4(numbers: Array) -> Array:
     if numbers.size and not (numbers.min() >= -8 and numbers.max() <= 7):
         raise ValueError(f"pack_int4: numbers must be from -8 to 7, got {numbers.min()} to {numbers.max()}")
     nibbles = numbers.astype(np.int8).view(np.uint8) & 15
-    return (nibbles[..., 0::2] | nibbles[..., 1::2] << 4).view(np.int8)
+    packed: Array = (nibbles[..., 0::2] | nibbles[..., 1::2] << 4).view(np.int8)
+    return packed
 
 
 def unpack_int4(packed: Array) -> Array:
     """The other way round: int8, shape (..., 2 k)."""
     nibbles = np.stack([packed.view(np.uint8) & 15, packed.view(np.uint8) >> 4], axis=-1)
-    numbers = (nibbles.reshape(*packed.shape[:-1], -1) ^ 8).astype(np.int8) - np.int8(8)
+    numbers: Array = (nibbles.reshape(*packed.shape[:-1], -1) ^ 8).astype(np.int8) - np.int8(8)
     return numbers
 
 

@@ -45,7 +45,7 @@ constexpr uint64_t GROUP_STEP = 32;   // groups begin at whole blocks of the Uni
 constexpr uint64_t STRIDE_STEP = 64;  // a row of the Unified Buffer: whole blocks, also of 4 bits
 constexpr uint64_t LEAST_ROWS = 16;   // a block of the cube
 constexpr uint64_t MOST_ROWS = 256;
-constexpr uint64_t TILE_BYTES = 192 * 1024;  // unpacked; a host keeps it in its L2 cache
+constexpr uint64_t UNPACKED_BYTES = 192 * 1024;  // unpacked; a host keeps it in its L2 cache
 constexpr uint64_t ENOUGH_TASKS = 16;
 constexpr uint64_t HOST_ELEMENTS = 4096;   // unpacked at a time, for the L1 data cache
 constexpr uint64_t MOST_BLOCK_ROWS = 248;  // repeats, in whole blocks of floats
@@ -125,9 +125,9 @@ inline LaunchConfig WeightQuantMatmulTiling(const WeightQuantMatmulParams& param
         throw std::invalid_argument("a group must have a multiple of 32 numbers, or be a whole row, got " +
                                     std::to_string(group));
     }
-    tiling.m = Size32(m, "rows");
-    tiling.n = Size32(n, "columns");
-    tiling.k = Size32(k, "the rows and columns of a product");
+    tiling.m = Size32(m, "the rows of x");
+    tiling.n = Size32(n, "the rows of the weight");
+    tiling.k = Size32(k, "the columns of x");
     tiling.groups = static_cast<uint32_t>(groups);
     tiling.perByte = static_cast<uint32_t>(perByte);
     tiling.hasOffset = params.offset.IsGiven() ? 1 : 0;
@@ -139,7 +139,7 @@ inline LaunchConfig WeightQuantMatmulTiling(const WeightQuantMatmulParams& param
     if (tiling.fewRows != 0) {
         return config;
     }
-    uint64_t rows = std::min(std::max(TILE_BYTES / (k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
+    uint64_t rows = std::min(std::max(UNPACKED_BYTES / (k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
     while (CeilDiv(n, rows) < ENOUGH_TASKS && rows > LEAST_ROWS) {
         rows = RoundUp(rows / 2, LEAST_ROWS);
     }

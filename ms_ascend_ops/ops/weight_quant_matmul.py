@@ -76,6 +76,9 @@ def weight_quant_matmul(
         TypeError: an input is no tensor, or has another dtype.
         ValueError: shapes that do not fit each other, groups of another size.
 
+    NaN in a row of x gives NaN for that row, NaN in a scale, an offset or a bias in its column; one that is infinite
+    gives infinities or NaN. An empty x gives an empty y.
+
     Products are accumulated in float32. Up to four rows of x are multiplied with the numbers as they are, in float32;
     for more the weight is rounded to the dtype of x, as CANN's WeightQuantBatchMatmulV2 does.
     """

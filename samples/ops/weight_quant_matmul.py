@@ -8,7 +8,7 @@ from mindspore import ops
 from ms_ascend_ops import ops as fused
 
 # Rows, columns of the result, columns of x, bits.
-SHAPES = ((1, 1536, 576, 4), (1, 4096, 4096, 4), (1, 4096, 4096, 8), (128, 4096, 4096, 4))
+SHAPES = ((1, 1536, 576, 4), (1, 4096, 4096, 4), (1, 4096, 4096, 8), (128, 4096, 4096, 4), (333, 1029, 800, 4))
 SMALL_SHAPES = ((3, 5, 64, 4), (6, 4, 96, 8))
 # Sums of k products; of 16 bits, weights that are rounded in another place.
 TOLERANCES = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
@@ -33,16 +33,17 @@ def ours(x, weight, scale, offset, bias):
 
 
 def _unpacked(stack, weight, columns):
-    """Floats from numbers of 8 bits, or of two of 4 bits in a byte."""
+    """From bytes, as floats: what each holds, or its two halves."""
     if weight.shape[-1] == columns:
         return weight
-    low, high = weight & 15, weight >> 4 & 15
-    return stack((low - 16 * (low > 7), high - 16 * (high > 7)), -1).reshape(weight.shape[0], columns)
+    high = (weight / 16).floor()
+    low = weight - 16 * high
+    return stack((low - 16 * (low / 8).floor(), high), -1).reshape(weight.shape[0], columns)
 
 
 def stock(x, weight, scale, offset, bias):
     columns, dtype = x.shape[-1], x.dtype
-    numbers = _unpacked(ops.stack, weight.astype("int32"), columns).astype("float32")
+    numbers = _unpacked(ops.stack, weight.astype("float32"), columns)
     groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
     w = (groups + offset.astype("float32").expand_dims(-1)) * scale.astype("float32").expand_dims(-1)
     return (ops.matmul(x, w.reshape(-1, columns).astype(dtype).swapaxes(0, 1)).astype("float32") + bias).astype(dtype)
@@ -50,7 +51,7 @@ def stock(x, weight, scale, offset, bias):
 
 def pytorch(torch, x, weight, scale, offset, bias):
     columns = x.shape[-1]
-    numbers = _unpacked(torch.stack, weight.int(), columns).float()
+    numbers = _unpacked(torch.stack, weight.float(), columns)
     groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
     w = (groups + offset.float()[..., None]) * scale.float()[..., None]
     return torch.nn.functional.linear(x, w.reshape(-1, columns).to(x.dtype), bias.to(x.dtype))

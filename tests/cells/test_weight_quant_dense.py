@@ -41,5 +41,5 @@ def test_bad_arguments():
         WeightQuantDense(0, 3)
     with pytest.raises(ValueError, match="quantize_weight: group_size must be 0, or a multiple of 32"):
         WeightQuantDense(64, 3, group_size=48)
-    with pytest.raises(TypeError, match="dense must be an nn.Dense, got Conv2d"):
+    with pytest.raises(TypeError, match=r"dense must be an nn.Dense, got Conv2d"):
         WeightQuantDense.from_dense(nn.Conv2d(1, 1, 1))

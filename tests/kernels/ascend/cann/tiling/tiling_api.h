@@ -21,6 +21,7 @@ public:
     int32_t SetAType(TPosition, CubeFormat, DataType, bool = false) { return 0; }
     int32_t SetBType(TPosition, CubeFormat, DataType, bool = false) { return 0; }
     int32_t SetCType(TPosition, CubeFormat, DataType) { return 0; }
+    int32_t SetBiasType(TPosition, CubeFormat, DataType) { return 0; }
     int32_t SetShape(int32_t m, int32_t n, int32_t k)
     {
         tiling_.singleCoreM = m;
