@@ -3,7 +3,7 @@
  *
  * Plan: every core takes tiles of the weight in turn, each as wide as the weight. The vector unit unpacks one into the
  * workspace, in the dtype of x, while the cube multiplies all of x with the one before; there are two for each core.
- * Few rows of x, on a host: the vector unit multiplies (weight_quant_matmul_rows.h).
+ * Few rows of x: the vector unit multiplies with the numbers as they are (weight_quant_matmul_rows.h).
  * Bound: of a few rows memory, the packed weight once; of many the cube.
  */
 #ifndef MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_KERNEL_H

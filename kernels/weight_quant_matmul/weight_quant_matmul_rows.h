@@ -40,7 +40,7 @@ public:
         pipe.InitBuffer(weightQueue_, 2, elements / tiling.perByte);
         pipe.InitBuffer(scaleQueue_, 2, groups * sizeof(S));
         pipe.InitBuffer(offsetQueue_, 2, groups * sizeof(S));
-        pipe.InitBuffer(biasQueue_, 2, tiling.blockRows * sizeof(float));
+        pipe.InitBuffer(biasQueue_, 1, tiling.blockRows * sizeof(float));
         pipe.InitBuffer(outQueue_, 2, tiling.blockRows * sizeof(T));
         pipe.InitBuffer(halfBuf_, elements * sizeof(half));
         pipe.InitBuffer(floatBuf_, elements * sizeof(float));

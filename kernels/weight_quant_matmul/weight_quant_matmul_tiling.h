@@ -52,20 +52,24 @@ constexpr uint64_t MOST_BLOCK_ROWS = 248;  // repeats, in whole blocks of floats
 constexpr uint64_t FIXED_BYTES = 4096;
 
 constexpr uint64_t FEW_ROWS = 4;  // of x: more are multiplied faster with an unpacked tile
+constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
+constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
 constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
-// Of few rows a host's vector unit calculates all sums from the packed weight. On a chip that would be an instruction
-// for each row of the weight, which takes longer than unpacking it for the cube.
+// Of few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
+// each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and few,
+// as unpacking takes as long as some sums.
 inline bool PlanFewRows(const WeightQuantMatmulParams& params, const Platform& platform,
                         WeightQuantMatmulTilingData& tiling, LaunchConfig& config)
 {
     const uint64_t k = tiling.k;
     const uint64_t group = k / tiling.groups;
     const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
-    if (platform.tileBytes == 0 || tiling.m == 0 || tiling.m > FEW_ROWS || group % piece != 0 ||
-        group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
+    const bool chip = platform.tileBytes == 0;
+    if (tiling.m == 0 || tiling.m > (chip ? FEW_ROWS_OF_CHIP : FEW_ROWS) || (chip && k < LEAST_COLS_OF_CHIP) ||
+        group % piece != 0 || group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t bytes = SizeOf(params.x.dtype);

@@ -13,6 +13,7 @@ CASES = [  # batch and rows of x, n, k, size of a group
     ((3,), 33, 576, 32),  # a few; rows of groups that fill no block
     ((2,), 16, 512, 128),  # groups of two sums
     ((1,), 20, 192, 64),
+    ((2,), 6, 1024, 256),  # of four, also on a chip
     ((2,), 9, 96, 96),  # a group that is no power of two
     ((1,), 5, 4096, 32),  # more groups than lanes
     ((2, 3), 40, 128, 32),  # many: unpacked for the cube
