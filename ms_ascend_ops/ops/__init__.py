@@ -11,6 +11,8 @@ from ms_ascend_ops.ops.gelu_mul import gelu_mul
 from ms_ascend_ops.ops.group_norm import group_norm
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
+from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
+from ms_ascend_ops.ops.linear_silu_mul import linear_silu_mul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
@@ -35,6 +37,8 @@ __all__ = [
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
+    "linear_gelu_mul",
+    "linear_silu_mul",
     "matmul",
     "paged_attention",
     "qkv_rotary_embedding",
