@@ -7,7 +7,7 @@ from mindspore import ops
 from ms_ascend_ops import ops as fused
 
 # Rows, columns of the result, columns of x.
-SHAPES = ((1, 5632, 2048), (128, 5632, 2048), (512, 2816, 1024), (333, 1029, 777))
+SHAPES = ((1, 1408, 1024), (1, 5632, 2048), (128, 5632, 2048), (512, 2816, 1024), (333, 1029, 777))
 SMALL_SHAPES = ((3, 5, 7), (2, 4, 6))
 # Sums of k products, in the order of other kernels.
 TOLERANCES = {"float32": 1e-4}
