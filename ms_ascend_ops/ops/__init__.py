@@ -5,6 +5,7 @@ from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.flash_attention import flash_attention
+from ms_ascend_ops.ops.flash_attention_varlen import flash_attention_varlen
 from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
@@ -30,6 +31,7 @@ __all__ = [
     "apply_rotary_pos_emb",
     "cross_entropy",
     "flash_attention",
+    "flash_attention_varlen",
     "geglu",
     "gelu",
     "gelu_mul",
