@@ -53,7 +53,8 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("flash_attention", _bprop, attention_check("flash_attention"))
+_check = attention_check("flash_attention")
+_select = Selector("flash_attention", _bprop, _check)
 
 
 def flash_attention(

@@ -23,7 +23,8 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("flash_attention_varlen", _bprop, attention_check("flash_attention_varlen"))
+_check = attention_check("flash_attention_varlen")
+_select = Selector("flash_attention_varlen", _bprop, _check)
 
 
 def flash_attention_varlen(
@@ -66,6 +67,7 @@ def flash_attention_varlen(
             before it reads anything by them.
 
     Differentiable in query, key and value. NaN stays in its sequence, where it does what it does in `flash_attention`.
+    A sequence may be empty; without queries out and lse are empty.
 
     Scores, probabilities and sums are float32; probabilities are rounded to the dtype of query before they are
     multiplied by value, as FlashAttention does (Dao et al., arXiv:2205.14135).

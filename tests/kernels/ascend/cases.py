@@ -192,6 +192,18 @@ def _shape(rng, rule, bound, attributes):
     return tuple(around[:place] + dims([rule.anchor]) + around[place:])
 
 
+def arrays(rng, signature, shapes, dtypes):
+    """Inputs of these shapes."""
+    found = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
+    by_name = dict(zip((tensor.name for tensor in signature.inputs), found, strict=True))
+    for name, rows in (("query_lengths", "query"), ("key_lengths", "key")):  # added up: where each sequence ends
+        if name in by_name:
+            ends, count = by_name[name], len(by_name[rows])
+            ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
+            ends[-1] = count
+    return found
+
+
 def values(rng, shape, dtype):
     """Numbers of a dtype: small ones, of both signs; indices are never negative."""
     if dtype in ("int32", "int64"):
