@@ -1,7 +1,7 @@
-"""What the bprops of operators share: gradients of inputs that are seldom asked for, composed of stock operators.
+"""What the bprops of operators share.
 
-In a graph they cost nothing where they are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all
-that it returns, so it asks first.
+Gradients of inputs that are seldom asked for are composed of stock operators. In a graph they cost nothing where they
+are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all that it returns, so it asks first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, ops
 
-__all__ = ["needs_gradient", "sum_to_shape_of"]
+__all__ = ["as_rows", "needs_gradient", "reshaped", "sum_to_shape_of"]
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
@@ -48,3 +48,15 @@ _broadcast_gradient = ms.grad(_broadcast_product, 0)
 def sum_to_shape_of(values: Tensor, tensor: Tensor) -> Tensor:
     """The sums of float32 `values` over the dims in which `tensor` was broadcast to their shape, in its dtype."""
     return _broadcast_gradient(ops.zeros_like(tensor).astype(ms.float32), values).astype(tensor.dtype)
+
+
+def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Stock MindSpore does not reshape bfloat16 in graphs on a CPU."""
+    if tensor.dtype == ms.bfloat16:
+        return tensor.astype(ms.float32).reshape(shape).astype(ms.bfloat16)
+    return tensor.reshape(shape)
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """As one matrix."""
+    return tensor if tensor.ndim == 2 else reshaped(tensor, (-1, tensor.shape[-1]))

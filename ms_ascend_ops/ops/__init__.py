@@ -5,12 +5,15 @@ from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.flash_attention import flash_attention
+from ms_ascend_ops.ops.flash_attention_varlen import flash_attention_varlen
 from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
 from ms_ascend_ops.ops.group_norm import group_norm
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
+from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
+from ms_ascend_ops.ops.linear_silu_mul import linear_silu_mul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
@@ -29,6 +32,7 @@ __all__ = [
     "apply_rotary_pos_emb",
     "cross_entropy",
     "flash_attention",
+    "flash_attention_varlen",
     "geglu",
     "gelu",
     "gelu_mul",
@@ -36,6 +40,8 @@ __all__ = [
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
+    "linear_gelu_mul",
+    "linear_silu_mul",
     "matmul",
     "paged_attention",
     "qkv_rotary_embedding",

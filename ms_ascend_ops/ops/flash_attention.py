@@ -10,18 +10,23 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.custom import FusedPrimitive, Selector, ShapeCheck
 
 __all__ = ["flash_attention"]
 
 
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    most = registry.op_spec("flash_attention").limits["head_size"]
-    for name, shape in zip(("query", "key", "value"), shapes, strict=False):
-        if shape[-1] > most:
-            raise ValueError(f"flash_attention: {name}.shape[-1] must be at most {most}, got {shape}")
-    if attributes["window"] < 0:
-        raise ValueError(f"flash_attention: window must be 0 (all keys) or more, got {attributes['window']}")
+def attention_check(operator: str) -> ShapeCheck:
+    """What the shape rules of an attention cannot say."""
+
+    def check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+        most = registry.op_spec(operator).limits["head_size"]
+        for name, shape in zip(("query", "key", "value"), shapes, strict=False):
+            if shape[-1] > most:
+                raise ValueError(f"{operator}: {name}.shape[-1] must be at most {most}, got {shape}")
+        if attributes["window"] < 0:
+            raise ValueError(f"{operator}: window must be 0 (all keys) or more, got {attributes['window']}")
+
+    return check
 
 
 # Behind every logarithm of a sum of exponentials. A query that sees no key has -inf; with a number above all scores in
@@ -29,20 +34,26 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
 _HUGE = 3.0e38
 
 
+def gradient_sums(out: tuple[Tensor, Tensor], dout: tuple[Tensor, Tensor], swaps: bool) -> tuple[Tensor, Tensor]:
+    """lse and delta, as the kernels of gradients take them. `swaps`: heads stand behind positions in out."""
+    lse = stock.select(out[1] > -_HUGE, out[1], stock.full_like(out[1], _HUGE))
+    # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
+    delta = (out[0].astype(ms.float32) * dout[0].astype(ms.float32)).sum(-1)
+    return lse, (delta.swapaxes(-1, -2) if swaps else delta) - dout[1]
+
+
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
-    heads_first = grad.attributes["layout"] == "BNSD"
+    swaps = grad.attributes["layout"] == "BSND"
 
     def bprop(query, key, value, mask, out, dout):  # type: ignore[no-untyped-def]
-        lse = stock.select(out[1] > -_HUGE, out[1], stock.full_like(out[1], _HUGE))
-        # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
-        delta = (out[0].astype(ms.float32) * dout[0].astype(ms.float32)).sum(-1)
-        delta = (delta if heads_first else delta.swapaxes(1, 2)) - dout[1]
+        lse, delta = gradient_sums(out, dout, swaps)
         # MindSpore wants a gradient for each input; the mask has none.
         return (*grad(dout[0], query, key, value, lse, delta, mask), mask)
 
     return bprop
 
 
+_check = attention_check("flash_attention")
 _select = Selector("flash_attention", _bprop, _check)
 
 

@@ -10,6 +10,7 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops.custom import Selector, kernel
+from ms_ascend_ops.gradients import as_rows
 
 __all__ = ["matmul"]
 
@@ -21,15 +22,6 @@ def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
         raise ValueError(
             f"matmul: weight.shape[:-2] must be that of x {x}, or be empty: one matrix for all, got {shapes[1]}"
         )
-
-
-def _rows(x: Tensor) -> Tensor:
-    """As one matrix. Stock MindSpore does not reshape bfloat16 in graphs on a CPU."""
-    if x.ndim == 2:
-        return x
-    if x.dtype == ms.bfloat16:
-        return x.astype(ms.float32).reshape(-1, x.shape[-1]).astype(ms.bfloat16)
-    return x.reshape(-1, x.shape[-1])
 
 
 def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
@@ -61,7 +53,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
             dx = dx.swapaxes(-1, -2)
         left, right = (dz, rows) if transpose_weight else (rows, dz)
         if weight.ndim == 2:
-            left, right = _rows(left), _rows(right)
+            left, right = as_rows(left), as_rows(right)
         dweight = of_weight(left, right, None)
         dbias = bias
         if bias is not None:

@@ -35,7 +35,16 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 }
 # The bound of a kernel that touches a part of its tensors does not follow from their shapes. The timing model does not
 # know products of matrices.
-SKIPPED = ("kv_cache_update", "flash_attention", "matmul", "paged_attention", "weight_quant_matmul")
+SKIPPED = (
+    "kv_cache_update",
+    "flash_attention",
+    "flash_attention_varlen",
+    "linear_gelu_mul",
+    "linear_silu_mul",
+    "matmul",
+    "paged_attention",
+    "weight_quant_matmul",
+)
 ATTRIBUTES: Mapping[str, dict[str, int]] = {
     "group_norm": {"num_groups": 32},
     "qkv_rotary_embedding": {"q_heads": 32, "k_heads": 8, "v_heads": 8},

@@ -3,6 +3,7 @@ import pytest
 
 from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
+from tests.cann_bench import cases, draw_range
 from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -43,6 +44,23 @@ def test_forward(case, dtype, seen, layout):
     # Probabilities are rounded to the dtype before they meet the values: what cancels there has no relative accuracy.
     terms = reference.forward(*rounded[:2], np.abs(rounded[2]), None, **attributes)[0]
     assert_accurate(out, golden, dtype, terms * TERMS[dtype])
+
+
+@pytest.mark.parametrize("case", cases("GQA") + cases("MHA"), ids=lambda row: f"{row['operator']}{row['case_id']}")
+def test_cann_bench(case):
+    """Two new tokens behind a context (is_causal): the last query stands at the last key."""
+    rng = np.random.default_rng(case["case_id"])
+    inputs = [draw_range(rng, shape, case["value_range"]) for shape in case["input_shape"]]
+    dtype, given = case["dtype"][0], case["attrs"]["scaleValue"]
+    scale = case["input_shape"][0][-1] ** -0.5 if given == -1 else given  # -1: the usual one
+    attributes = {"scale": scale, "causal": case["attrs"]["is_causal"], "layout": "BSND"}
+    (out, lse), rounded = launch("flash_attention", [*inputs, None], [dtype] * 4, **attributes)
+    for b in range(len(out)):  # float64 scores of all sequences together are GiB
+        query, key, value = (values[b : b + 1] for values in rounded[:3])
+        both, golden_lse = reference.forward(query, key, np.concatenate([value, np.abs(value)], -1), **attributes)
+        golden, terms = np.split(both, 2, -1)
+        assert_accurate(lse[b : b + 1], golden_lse, "float32", np.abs(golden_lse) + 1)
+        assert_accurate(out[b : b + 1], golden, dtype, terms * TERMS[dtype])
 
 
 # assert_accurate() counts an error beyond 2 ULP of float32 of the terms; here they are rounded to the dtype.

@@ -38,11 +38,15 @@ def _one_core_with_little_memory():
     native().set_loop_threshold(LOOP_THRESHOLD)
 
 
+ENDS = ("query_lengths", "key_lengths")  # of sequences: they may not fall
+
+
 def launched(example, dtype, shift=0):
     """The bits of all results, for inputs whose values are rolled on, in tensors that are new."""
     case = example.case(dtype, max(example.operator.small_shapes, key=np.prod))
-    for array in case.inputs:  # numbers of classes and slots, too, by which a kernel goes
-        array[...] = np.roll(array, shift)
+    for name, array in zip(case.input_names, case.inputs, strict=True):
+        if name not in ENDS:
+            array[...] = np.roll(array, shift)  # numbers of classes and slots, too, by which a kernel goes
     for launch in case.launches:
         native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
     return b"".join(result.tobytes() for result in case.results)

@@ -62,7 +62,7 @@ def dependent(example, name):
 
 
 # Products go over whole tiles: a key that a query does not see has the probability 0 there, and 0 * NaN is NaN.
-BY_TILES = ("flash_attention", "paged_attention")
+BY_TILES = ("flash_attention", "flash_attention_varlen", "paged_attention")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -46,6 +46,11 @@ def attention(size):
             yield shapes, {"scale": 1.0, "causal": False, "window": 0, "layout": layout}
 
 
+def packed(size):
+    for sizes in ((size, size), (size, 8), (8, size)):
+        yield [(2, 2, sizes[0])] * 2 + [(2, 2, sizes[1]), (1,), (1,)], {"scale": 1.0, "causal": False, "window": 0}
+
+
 def paged(size):
     for sizes in ((size, size), (size, 8), (8, size)):
         caches = [(3, 4, 2, n) for n in sizes]
@@ -63,6 +68,7 @@ def packed(size):
 
 CASES = {
     ("flash_attention", "head_size"): attention,
+    ("flash_attention_varlen", "head_size"): packed,
     ("rotary_embedding", "head_size"): rotary,
     ("qkv_rotary_embedding", "head_size"): qkv,
     ("kv_cache_update", "slots"): cache,
@@ -88,6 +94,9 @@ def gradient_shapes(name, shapes):
     if name == "flash_attention":
         query, key, value, mask = shapes
         return [(*query[:3], value[3]), query, key, value, query[:3], query[:3], mask]
+    if name == "flash_attention_varlen":
+        query, key, value, *lengths = shapes
+        return [(*query[:2], value[2]), query, key, value, query[1::-1], query[1::-1], *lengths]
     (batch, positions, _, size), *tables = shapes
     return [*[(batch, count, positions, size) for count in (2, 1, 1)], *tables]
 

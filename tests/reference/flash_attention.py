@@ -49,7 +49,7 @@ def backward(dout, query, key, value, mask=None, scale=1.0, causal=False, window
     ds = ds if combine or scale > 0 else -ds
 
     def of_key_heads(x):
-        return x.reshape(x.shape[0], -1, shared, *x.shape[2:]).sum(2)
+        return x.reshape(x.shape[0], x.shape[1] // shared, shared, *x.shape[2:]).sum(2)
 
     dquery = ds @ magnitude(keys)
     dkey = of_key_heads(ds.swapaxes(-1, -2) @ magnitude(query))

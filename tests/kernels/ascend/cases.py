@@ -62,6 +62,18 @@ def _attention(rng, shapes, attributes):
     return [tensor(heads * shared, queries, value), *inputs, rows, rows, mask]
 
 
+def _packed(rng, shapes, attributes):
+    """Of the sizes that were drawn: heads that divide, and are of a size that fits; some sequences."""
+    shared, heads, sequences = (int(rng.integers(1, most)) for most in (5, 4, 20))
+    queries, keys = (min(shapes[i][0], 3000) for i in (0, 1))
+    head, value = (int(rng.integers(1, 257)) for _ in range(2))
+    query, out = ((queries, heads * shared, size) for size in (head, value))
+    inputs = [query, (keys, heads, head), (keys, heads, value)]
+    if len(shapes) == 8:
+        inputs = [out, *inputs, *[(heads * shared, queries)] * 2]
+    return [*inputs, *[(sequences,)] * 2]
+
+
 def _paged(rng, shapes, attributes):
     """Of the sizes that were drawn: heads that divide, and are of a size that fits; some blocks."""
     shared, heads, blocks, table = (int(rng.integers(1, most)) for most in (5, 4, 40, 20))
@@ -89,6 +101,7 @@ def _packed(rng, shapes, attributes):
 
 ARRANGED = {
     "flash_attention": _attention,
+    "flash_attention_varlen": _packed,
     "matmul": _products,
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
@@ -188,6 +201,18 @@ def _shape(rng, rule, bound, attributes):
     rank = len(around) + 1
     place = min(max(axis + rank if axis < 0 else axis, 0), rank - 1)
     return tuple(around[:place] + dims([rule.anchor]) + around[place:])
+
+
+def arrays(rng, signature, shapes, dtypes):
+    """Inputs of these shapes."""
+    found = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
+    by_name = dict(zip((tensor.name for tensor in signature.inputs), found, strict=True))
+    for name, rows in (("query_lengths", "query"), ("key_lengths", "key")):  # added up: where each sequence ends
+        if name in by_name:
+            ends, count = by_name[name], len(by_name[rows])
+            ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
+            ends[-1] = count
+    return found
 
 
 def values(rng, shape, dtype):

@@ -17,6 +17,7 @@ ROUNDS = 300  # random inputs for each kernel
 # The random sizes of attention are small.
 ANY_SIZE = (
     "flash_attention",
+    "flash_attention_varlen",
     "paged_attention",
     "add",
     "geglu",

@@ -6,7 +6,7 @@ import pytest
 from ms_ascend_ops import _C
 from ms_ascend_ops.inference import given_types, infer_shapes, infer_types
 from tests.kernels.ascend import module
-from tests.kernels.ascend.cases import draw, types_of, values
+from tests.kernels.ascend.cases import arrays, draw, types_of, values
 
 # A kernel that writes where an input says needs inputs of its own, below.
 NAMES = sorted(name for name, kernel in module.kernels().items() if not kernel.signature.writes)
@@ -20,7 +20,7 @@ def inputs_and_outputs(rng, name, shapes, attributes):
     """Arrays of the dtypes that the entry was compiled for; the outputs are poisoned."""
     signature, row = module.kernels()[name].signature, module.run_types(name)
     dtypes = given_types(shapes, types_of(signature, row))
-    inputs = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
+    inputs = arrays(rng, signature, shapes, dtypes)
     outputs = [
         poisoned(shape, dtype)
         for shape, dtype in zip(

@@ -34,6 +34,7 @@ FOLLOW = {
     ("qkv_rotary_embedding", "k_heads"),
     ("qkv_rotary_embedding", "v_heads"),
     ("flash_attention", "scale"),
+    ("flash_attention_varlen", "scale"),
     ("paged_attention", "scale"),
 }
 OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout

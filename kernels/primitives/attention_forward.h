@@ -1,0 +1,226 @@
+/*!
+ * Attention with an online softmax: out = softmax(scale * query key^T) value, and the log-sum-exp of the scores, for
+ * kernels that say which sequences and which rows of them.
+ *
+ * Plan: a task is a tile of query rows. For one tile of keys after the other the cube calculates scores, the vector
+ * unit makes probabilities of them, exp(score - maximum so far), the cube multiplies those with the values, and the
+ * vector unit adds the product to the output, which stays in the Unified Buffer in float and is scaled when the maximum
+ * grows. While the vector unit works on a tile of scores, the cube calculates the next. Between the two units tiles go
+ * through the workspace, as they share global memory only. Keys that no row of a tile may see are left out; at the
+ * edges of what each row sees scores become the lowest that counts as none. Bound: the cube, 4 * rows * keys * head
+ * size operations; with few rows memory, keys and values once.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_ATTENTION_FORWARD_H
+#define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_FORWARD_H
+
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+#include "primitives/attention_edges.h"
+#include "primitives/attention_mask.h"
+#include "primitives/attention_sequence.h"
+#include "primitives/dense_attention_tiling.h"
+#include "primitives/online_softmax.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+// M: the type of the mask.
+template <typename T, typename M>
+class AttentionForward {
+public:
+    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
+    using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
+    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
+    matmul::Matmul<Operand, Transposed, Result> scores;
+    matmul::Matmul<Operand, Operand, Result> values;
+
+    __aicore__ inline void Init(GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR mask, GM_ADDR out, GM_ADDR lse,
+                                GM_ADDR workspace, const AttentionTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        queryGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query));
+        keyGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(key));
+        valueGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(value));
+        outGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(out));
+        lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse));
+        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        const uint32_t elements = tiling.tileRows * tiling.tileCols;
+        scoresGm_[0].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
+        scoresGm_[1].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own) + elements, elements);
+        own += 2 * elements * sizeof(float);
+        probabilitiesGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
+        own += elements * sizeof(T);
+        productGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), tiling.tileRows * tiling.valueSize);
+
+        softmax_.Init(tiling, pipe);
+        pipe.InitBuffer(lseQueue_, 1, tiling.tileRows * sizeof(float));
+        edges_.Init(pipe);
+        mask_.Init(mask, tiling, tiling.chunkRows * tiling.tileCols, pipe);
+    }
+
+    // The tile of rows from `firstRow` on of a unit, of which there are `rowsPerUnit`.
+    __aicore__ inline void Tile(const AttentionSequence& sequence, uint64_t unit, uint64_t firstRow,
+                                uint64_t rowsPerUnit)
+    {
+        sequence_ = sequence;
+        unit_ = unit;
+        firstRow_ = firstRow;
+        const uint64_t left = rowsPerUnit - firstRow;
+        rowCount_ = left < tiling_.tileRows ? static_cast<uint32_t>(left) : tiling_.tileRows;
+        view_ = ViewOf(sequence, tiling_);
+        Attend();
+    }
+
+    __aicore__ inline void End()
+    {
+        scores.End();
+        values.End();
+    }
+
+private:
+    // What a tile of columns is multiplied and masked as.
+    struct Columns {
+        uint64_t first;  // key
+        uint32_t cols;
+        uint32_t stride;  // in the Unified Buffer
+    };
+
+    // A row's position among the queries of its head.
+    __aicore__ inline uint64_t PositionOf(uint64_t row) const
+    {
+        return row < view_.queryLength ? row : row % view_.queryLength;
+    }
+
+    __aicore__ inline void Attend()
+    {
+        // Tiles of several heads see what any of their queries does.
+        const bool oneHead = firstRow_ / view_.queryLength == (firstRow_ + rowCount_ - 1) / view_.queryLength;
+        const uint64_t firstPosition = oneHead ? PositionOf(firstRow_) : 0;
+        const uint64_t lastPosition = oneHead ? PositionOf(firstRow_ + rowCount_ - 1) : view_.queryLength - 1;
+        const AttentionRange seen = AttentionKeys(view_, firstPosition, lastPosition);
+        const uint64_t begin = seen.begin / tiling_.tileCols * tiling_.tileCols;
+        const uint64_t end = seen.end;
+        // What all rows of the tile see needs no look at each.
+        const AttentionRange all{AttentionKeys(view_, lastPosition, lastPosition).begin,
+                                 AttentionKeys(view_, firstPosition, firstPosition).end};
+        softmax_.Start(rowCount_);
+        uint32_t buffer = 0;
+        if (begin < end) {
+            StartScores(ColumnsAt(begin, end), buffer);
+        }
+        for (uint64_t first = begin; first < end; first += tiling_.tileCols) {
+            const Columns tile = ColumnsAt(first, end);
+            scores.WaitIterateAll();
+            if (first + tiling_.tileCols < end) {
+                StartScores(ColumnsAt(first + tiling_.tileCols, end), 1 - buffer);
+            }
+            const bool edges = all.end < first + tile.cols || all.begin > first;
+            for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+                Probabilities(tile, scoresGm_[buffer], row, edges);
+            }
+            MultiplyValues(tile);
+            for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+                softmax_.AddProduct(productGm_, row);
+            }
+            buffer = 1 - buffer;
+        }
+        Finish();
+    }
+
+    __aicore__ inline Columns ColumnsAt(uint64_t first, uint64_t end) const
+    {
+        const uint64_t left = end - first;
+        const uint32_t cols = left < tiling_.tileCols ? static_cast<uint32_t>(left) : tiling_.tileCols;
+        return {first, cols, AttentionStride(cols)};
+    }
+
+    __aicore__ inline void StartScores(const Columns& tile, uint32_t buffer)
+    {
+        const uint64_t query = sequence_.query + unit_ * tiling_.queryUnit + firstRow_ * tiling_.queryRow;
+        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t key = sequence_.key + head * tiling_.keyHead + tile.first * tiling_.keyRow;
+        scores.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols), static_cast<int>(tiling_.queryRow),
+                           static_cast<int>(tiling_.keyRow), static_cast<int>(tiling_.tileCols));
+        scores.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tile.cols),
+                              static_cast<int>(tiling_.headSize));
+        scores.SetTensorA(queryGm_[query]);
+        scores.SetTensorB(keyGm_[key], true);
+        scores.template IterateAll<false>(scoresGm_[buffer], 0, false, true);
+    }
+
+    __aicore__ inline void MultiplyValues(const Columns& tile)
+    {
+        const uint64_t head = unit_ / tiling_.unitsPerKeyHead;
+        const uint64_t value = sequence_.value + head * tiling_.valueHead + tile.first * tiling_.valueRow;
+        values.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueRow),
+                           static_cast<int>(tiling_.tileCols), static_cast<int>(tile.cols),
+                           static_cast<int>(tiling_.valueSize));
+        values.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueSize),
+                              static_cast<int>(tile.cols));
+        values.SetTensorA(probabilitiesGm_);
+        values.SetTensorB(valueGm_[value]);
+        values.template IterateAll<false>(productGm_, 0, false, true);
+        values.WaitIterateAll();
+    }
+
+    __aicore__ inline void Probabilities(const Columns& tile, const AscendC::GlobalTensor<float>& from, uint32_t row,
+                                         bool edges)
+    {
+        const uint32_t count = softmax_.ChunkAt(row);
+        const AscendC::LocalTensor<float> z = softmax_.Scores(from, row, tile.cols, tiling_.scale);
+        mask_.Add(z, {count, tile.cols, tile.stride}, sequence_.batch, unit_ * tiling_.headsOfAUnit, firstRow_ + row,
+                  view_.queryLength, tile.first);
+        if (edges) {
+            Hide(z, tile, row, count);
+        }
+        softmax_.Probabilities(z, probabilitiesGm_, row, tile.cols);
+    }
+
+    __aicore__ inline void Finish()
+    {
+        AscendC::LocalTensor<float> lse = lseQueue_.template AllocTensor<float>();
+        softmax_.LogSums(lse);
+        StoreQueued(lseQueue_, lseGm_[sequence_.rows + unit_ * tiling_.rowsPerUnit + firstRow_], lse,
+                    {1, rowCount_, rowCount_, rowCount_});
+        softmax_.InvertSums();
+        const uint64_t out = sequence_.out + unit_ * tiling_.outUnit + firstRow_ * tiling_.outRow;
+        for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
+            AscendC::LocalTensor<T> y = softmax_.Result(row);
+            StoreRows(outGm_[out + row * tiling_.outRow], y,
+                      {softmax_.ChunkAt(row), tiling_.valueSize, softmax_.ValueStride(), tiling_.outRow});
+            softmax_.Free(y);
+        }
+    }
+
+    // At the edges of what each row sees.
+    __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, const Columns& tile, uint32_t row, uint32_t count)
+    {
+        for (uint32_t r = 0; r < count; ++r) {
+            const uint64_t position = PositionOf(firstRow_ + row + r);
+            edges_.Hide(z[r * tile.stride], AttentionKeys(view_, position, position), tile.first, tile.cols);
+        }
+    }
+
+    AttentionTilingData tiling_;
+    AscendC::GlobalTensor<T> queryGm_;
+    AscendC::GlobalTensor<T> keyGm_;
+    AscendC::GlobalTensor<T> valueGm_;
+    AscendC::GlobalTensor<T> outGm_;
+    AscendC::GlobalTensor<float> lseGm_;
+    AscendC::GlobalTensor<float> scoresGm_[2];
+    AscendC::GlobalTensor<T> probabilitiesGm_;
+    AscendC::GlobalTensor<float> productGm_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> lseQueue_;
+    OnlineSoftmax<T> softmax_;
+    AttentionEdges edges_;
+    AttentionMask<M> mask_;
+    AttentionSequence sequence_{};
+    AttentionView view_{};
+    uint64_t unit_ = 0;
+    uint64_t firstRow_ = 0;  // of the tile, in its unit
+    uint32_t rowCount_ = 0;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_ATTENTION_FORWARD_H

@@ -1,0 +1,226 @@
+/*!
+ * Tiles of products of matrices, and how the vector unit finishes them.
+ *
+ * Cube and vector unit share global memory only: tiles of float products go through the workspace, two of each product
+ * for a core. While the vector unit makes the output of one, chunk by chunk, the cube calculates the next.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILES_H
+#define MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILES_H
+
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+#include "primitives/ones.h"
+#include "primitives/product_tiling.h"
+#include "primitives/rows.h"
+#include "primitives/tile.h"
+
+namespace ms_ascend_ops {
+
+// A tile of the output.
+struct ProductTile {
+    uint64_t batch;
+    uint64_t row;
+    uint64_t col;
+    uint32_t rows;
+    uint32_t cols;
+};
+
+__aicore__ inline ProductTile ProductTileAt(const ProductTilingData& tiling, uint64_t task)
+{
+    const uint64_t batch = task / tiling.tilesPerBatch;
+    const uint64_t index = task - batch * tiling.tilesPerBatch;
+    const uint64_t line = index / tiling.tilesPerRow;
+    const uint64_t row = line * tiling.tileRows;
+    const uint64_t col = (index - line * tiling.tilesPerRow) * tiling.tileCols;
+    const uint64_t rows = tiling.m - row;
+    const uint64_t cols = tiling.n - col;
+    return {batch, row, col, rows < tiling.tileRows ? static_cast<uint32_t>(rows) : tiling.tileRows,
+            cols < tiling.tileCols ? static_cast<uint32_t>(cols) : tiling.tileCols};
+}
+
+// Where a tile begins in the output.
+__aicore__ inline uint64_t OutputOffset(const ProductTilingData& tiling, const ProductTile& tile)
+{
+    return (tile.batch * tiling.m + tile.row) * tiling.n + tile.col;
+}
+
+// Elements from a row of a chunk to the next: whole blocks, also of 16 bits.
+__aicore__ inline uint32_t ProductStride(uint32_t cols)
+{
+    return (cols + 15) / 16 * 16;
+}
+
+// The tasks of this core: first, first + cores ...
+__aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
+{
+    const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
+    return core < tiling.cores ? core : tiling.tasks;
+}
+
+// The products of one core with one weight. RESULT: float for the vector unit, or T.
+template <typename T, typename RESULT>
+class TileProducts {
+public:
+    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
+    using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
+    matmul::Matmul<Operand, Operand, Result> product;
+
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const ProductTilingData& tiling)
+    {
+        tiling_ = tiling;
+        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
+        weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
+    }
+
+    // `stride`: elements of a row of the result in memory.
+    __aicore__ inline void Start(const ProductTile& tile, const AscendC::GlobalTensor<RESULT>& result, uint64_t stride)
+    {
+        const bool transposeX = tiling_.transposeX != 0;
+        const bool transposeWeight = tiling_.transposeWeight != 0;
+        const uint64_t x = tile.batch * tiling_.xBatch + (transposeX ? tile.row : tile.row * tiling_.k);
+        const uint64_t weight = tile.batch * tiling_.weightBatch + (transposeWeight ? tile.col * tiling_.k : tile.col);
+        product.SetOrgShape(static_cast<int>(tiling_.m), static_cast<int>(tiling_.n), static_cast<int>(tiling_.k),
+                            static_cast<int>(tiling_.k), static_cast<int>(stride));
+        product.SetSingleShape(static_cast<int>(tile.rows), static_cast<int>(tile.cols), static_cast<int>(tiling_.k));
+        product.SetTensorA(xGm_[x], transposeX);
+        product.SetTensorB(weightGm_[weight], transposeWeight);
+        product.template IterateAll<false>(result, 0, false, true);
+    }
+
+private:
+    ProductTilingData tiling_;
+    AscendC::GlobalTensor<T> xGm_;
+    AscendC::GlobalTensor<T> weightGm_;
+};
+
+// What the vector unit has of the products of a tile at a time: some rows of each, and room to work in.
+template <uint32_t COUNT>
+struct ProductChunk {
+    AscendC::LocalTensor<float> products[COUNT];
+    RowBlock block;
+    int32_t elements;                     // of each, with the padding behind its rows
+    AscendC::LocalTensor<float> result;   // not one of the products
+    AscendC::LocalTensor<float> scratch;  // tensors of the activation,
+    uint32_t stride;                      // so many elements apart
+    AscendC::LocalTensor<float> ones;     // one block
+};
+
+// Makes the output of tiles of COUNT products. FINISH has
+//     BeginTile(tile)    before the first chunk of a tile
+//     Compute(chunk)     which calculates chunk.result of chunk.products
+template <typename T, uint32_t COUNT, class FINISH>
+class FinishedTiles {
+public:
+    __aicore__ inline void Init(GM_ADDR y, GM_ADDR workspace, const ProductTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
+        GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
+        const uint32_t elements = tiling.tileRows * tiling.tileCols;
+        chunkElements_ = tiling.chunkRows * ProductStride(tiling.tileCols);
+        for (uint32_t i = 0; i < COUNT; ++i) {
+            for (uint32_t buffer = 0; buffer < 2; ++buffer) {
+                productGm_[buffer][i].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
+                own += elements * sizeof(float);
+            }
+            pipe.InitBuffer(productQueue_[i], 2, chunkElements_ * sizeof(float));
+        }
+        pipe.InitBuffer(outQueue_, 2, chunkElements_ * sizeof(T));
+        pipe.InitBuffer(workBuf_, (1 + tiling.scratch) * chunkElements_ * sizeof(float));
+        work_ = workBuf_.template Get<float>();
+        ones_ = BlockOfOnes(onesBuf_, pipe);
+    }
+
+    __aicore__ inline void Process(TileProducts<T, float> (&products)[COUNT], FINISH& finish)
+    {
+        const uint64_t begin = FirstProductTask(tiling_);
+        uint32_t buffer = 0;
+        Start(products, begin, buffer);
+        for (uint64_t task = begin; task < tiling_.tasks; task += tiling_.cores) {
+            const ProductTile tile = ProductTileAt(tiling_, task);
+            if (tiling_.k != 0) {
+                for (uint32_t i = 0; i < COUNT; ++i) {
+                    products[i].product.WaitIterateAll();
+                }
+            }
+            Start(products, task + tiling_.cores, 1 - buffer);
+            finish.BeginTile(tile);
+            for (uint32_t row = 0; row < tile.rows; row += tiling_.chunkRows) {
+                Finish(tile, buffer, row, finish);
+            }
+            buffer = 1 - buffer;
+        }
+        for (uint32_t i = 0; i < COUNT; ++i) {
+            products[i].product.End();
+        }
+    }
+
+private:
+    __aicore__ inline void Start(TileProducts<T, float> (&products)[COUNT], uint64_t task, uint32_t buffer)
+    {
+        if (tiling_.k == 0 || task >= tiling_.tasks) {
+            return;
+        }
+        const ProductTile tile = ProductTileAt(tiling_, task);
+        for (uint32_t i = 0; i < COUNT; ++i) {
+            products[i].Start(tile, productGm_[buffer][i], tiling_.tileCols);
+        }
+    }
+
+    __aicore__ inline void Finish(const ProductTile& tile, uint32_t buffer, uint32_t row, FINISH& finish)
+    {
+        const uint32_t left = tile.rows - row;
+        const uint32_t rows = left < tiling_.chunkRows ? left : tiling_.chunkRows;
+        const uint32_t stride = ProductStride(tile.cols);
+        ProductChunk<COUNT> chunk;
+        chunk.block = {rows, tile.cols, stride};
+        chunk.elements = static_cast<int32_t>(rows * stride);
+        for (uint32_t i = 0; i < COUNT; ++i) {
+            chunk.products[i] = Load(productQueue_[i], productGm_[buffer][i][row * tiling_.tileCols], chunk.block);
+        }
+        AscendC::LocalTensor<T> y = outQueue_.template AllocTensor<T>();
+        chunk.result = FloatTarget(y, work_);
+        chunk.scratch = work_[chunkElements_];
+        chunk.stride = chunkElements_;
+        chunk.ones = ones_;
+        finish.Compute(chunk);
+        FromFloat(y, chunk.result, static_cast<uint32_t>(chunk.elements));
+        for (uint32_t i = 0; i < COUNT; ++i) {
+            productQueue_[i].FreeTensor(chunk.products[i]);
+        }
+        StoreQueued(outQueue_, yGm_[OutputOffset(tiling_, tile) + row * tiling_.n], y,
+                    {rows, tile.cols, stride, tiling_.n});
+    }
+
+    using ProductQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
+
+    __aicore__ inline AscendC::LocalTensor<float> Load(ProductQueue& queue, const AscendC::GlobalTensor<float>& from,
+                                                       const RowBlock& block)
+    {
+        AscendC::LocalTensor<float> values = queue.template AllocTensor<float>();
+        if (tiling_.k != 0) {
+            LoadRows(values, from, {block.rows, block.cols, block.stride, tiling_.tileCols}, true);
+        }
+        queue.EnQue(values);
+        values = queue.template DeQue<float>();
+        if (tiling_.k == 0) {  // sums of nothing
+            AscendC::Duplicate(values, 0.0f, static_cast<int32_t>(block.rows * block.stride));
+        }
+        return values;
+    }
+
+    ProductTilingData tiling_;
+    uint32_t chunkElements_ = 0;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::GlobalTensor<float> productGm_[2][COUNT];
+    ProductQueue productQueue_[COUNT];
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::LocalTensor<float> work_;
+    AscendC::LocalTensor<float> ones_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILES_H

@@ -1,0 +1,127 @@
+/*!
+ * Tiling shared by products of matrices, y = x weight, and what the vector unit makes of them. Plain C++.
+ *
+ * A task is a tile of the output of one batch. Tiles follow from the shapes, not from the number of cores: neither do
+ * results.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILING_H
+#define MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILING_H
+
+#include "primitives/cube_tiling.h"
+#include "primitives/split.h"
+
+namespace ms_ascend_ops {
+
+struct ProductTilingData {
+    CubeTiling product;
+    uint64_t tasks;
+    uint64_t tilesPerBatch;
+    uint64_t tilesPerRow;  // of tiles: along n
+    uint64_t m;
+    uint64_t n;
+    uint64_t k;
+    uint64_t xBatch;  // elements from one matrix to the next; of the weight 0 if all share one
+    uint64_t weightBatch;
+    uint64_t workspacePerCore;
+    uint32_t transposeX;
+    uint32_t transposeWeight;
+    uint32_t finished;    // products of a tile that the vector unit finishes together; 0: the cube writes the output
+    uint32_t activation;  // which one, or which form of it
+    uint32_t hasBias;
+    uint32_t scratch;  // float tensors of a chunk's size that the activation needs
+    uint32_t tileRows;
+    uint32_t tileCols;
+    uint32_t chunkRows;  // of a tile that the vector unit takes at a time
+    uint32_t cores;
+};
+
+namespace product {
+
+// A tile of the output that goes to memory at once may be large on a host, where a library cuts it up for its caches;
+// those that the vector unit works on should stay in them.
+constexpr uint64_t HOST_ROWS = 512;
+constexpr uint64_t HOST_COLS = 1024;
+constexpr uint64_t HOST_FINISHED_COLS = 512;  // of all products of a tile together
+constexpr uint64_t ENOUGH_TASKS = 16;         // to share out; smaller tiles beyond that only cost
+constexpr uint64_t LEAST_ROWS = 64;
+constexpr uint64_t LEAST_COLS = 128;
+constexpr uint32_t FIXED_BYTES = 4096;
+constexpr uint32_t MOST_CHUNK = 32;
+
+// What is to be tiled.
+struct Work {
+    uint64_t batches;
+    uint64_t m;
+    uint64_t n;
+    uint64_t k;
+    DataType type;
+    bool transposeX;
+    bool transposeWeight;
+    bool sharesWeight;     // one matrix of weights serves all batches
+    uint32_t finished;     // as in ProductTilingData
+    uint32_t scratch;      // as in ProductTilingData
+    uint32_t columnBytes;  // Unified Buffer for each column of a tile that does not depend on its rows
+};
+
+inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTilingData& tiling)
+{
+    for (const uint64_t size : {work.m, work.n, work.k}) {
+        Size32(size, "the rows and columns of a product");
+    }
+    tiling.m = work.m;
+    tiling.n = work.n;
+    tiling.k = work.k;
+    tiling.xBatch = work.m * work.k;
+    tiling.weightBatch = work.sharesWeight ? 0 : work.n * work.k;
+    tiling.transposeX = work.transposeX ? 1 : 0;
+    tiling.transposeWeight = work.transposeWeight ? 1 : 0;
+    tiling.finished = work.finished;
+    tiling.scratch = work.scratch;
+
+    const uint64_t k = std::max<uint64_t>(1, work.k);
+    const bool host = platform.tileBytes != 0;
+    const bool large = host && work.finished == 0;
+    const uint64_t mostCols = large ? HOST_COLS : host ? HOST_FINISHED_COLS / work.finished : BASE_N;
+    uint64_t rows = std::min(work.m, large ? HOST_ROWS : uint64_t{BASE_M});
+    uint64_t cols = std::min(work.n, mostCols);
+    while (work.batches * CeilDiv(work.m, rows) * CeilDiv(work.n, cols) < ENOUGH_TASKS &&
+           (rows > LEAST_ROWS || cols > LEAST_COLS)) {
+        if (cols > LEAST_COLS && (cols >= 2 * rows || rows <= LEAST_ROWS)) {
+            cols = RoundUp(cols / 2, CUBE_SIDE);
+        } else {
+            rows = RoundUp(rows / 2, CUBE_SIDE);
+        }
+    }
+    tiling.tileRows = static_cast<uint32_t>(rows);
+    tiling.tileCols = static_cast<uint32_t>(cols);
+    tiling.tilesPerRow = CeilDiv(work.n, cols);
+    tiling.tilesPerBatch = CeilDiv(work.m, rows) * tiling.tilesPerRow;
+    tiling.tasks = work.batches * tiling.tilesPerBatch;
+    tiling.product = PlanCube(rows, cols, k, work.type, work.finished != 0 ? DataType::FLOAT32 : work.type,
+                              work.transposeX, work.transposeWeight);
+    tiling.product.M = static_cast<int32_t>(work.m);
+    tiling.product.N = static_cast<int32_t>(work.n);
+    LaunchConfig config;
+    const uint64_t operations = work.batches * work.m * work.n * k;
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
+        1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
+    tiling.cores = config.blockDim;
+    if (work.finished != 0) {
+        // A row of a chunk: the products in two buffers, the result in two, and what the vector unit works with.
+        const uint64_t stride = RoundUp(cols, CUBE_SIDE);
+        const uint64_t floats = 2 * work.finished + 1 + work.scratch;
+        const uint64_t perRow = stride * (floats * sizeof(float) + 2 * SizeOf(work.type));
+        const uint64_t fixed = FIXED_BYTES + stride * work.columnBytes;
+        const uint64_t chunk = std::min<uint64_t>({(platform.ubBytes - fixed) / perRow, MOST_CHUNK, rows});
+        tiling.chunkRows = static_cast<uint32_t>(std::max<uint64_t>(1, chunk));
+        tiling.workspacePerCore = RoundUp(2 * work.finished * rows * cols * sizeof(float), 512);
+        config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
+    }
+    return config;
+}
+
+}  // namespace product
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILING_H
