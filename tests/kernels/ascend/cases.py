@@ -89,7 +89,7 @@ def _products(rng, shapes, attributes):
     return [x, (x[:-2] if rng.integers(2) else ()) + weight[-2:], *shapes[2:]]
 
 
-def _packed(rng, shapes, attributes):
+def _quantised(rng, shapes, attributes):
     """A weight of 8 or 4 bits with groups of a size that there is."""
     rows, group = shapes[1][0], int(rng.choice([32, 64, 96, 128, 1024, 7]))
     groups = 1 if group == 7 else int(rng.integers(1, 20))
@@ -106,7 +106,7 @@ ARRANGED = {
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
-    "weight_quant_matmul": _packed,
+    "weight_quant_matmul": _quantised,
 }
 
 
