@@ -61,7 +61,7 @@ def paged_slots(slots):
     yield [(1, 1, 1, 8), (slots, 1, 1, 8), (slots, 1, 1, 8), (1, 2), (1,)], {"scale": 1.0}
 
 
-def packed(size):
+def quantised(size):
     for per_byte in (1, 2):
         yield [(3, 2 * size), (5, 2 * size // per_byte), (5, 2), (5, 2), (5,)], {}
 
@@ -74,7 +74,7 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
-    ("weight_quant_matmul", "group_size"): packed,
+    ("weight_quant_matmul", "group_size"): quantised,
 }
 
 
