@@ -39,8 +39,24 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     softmax,
     swiglu,
 )
+from ms_ascend_ops.torch.modules import (  # noqa: E402
+    GEGLU,
+    GELU,
+    AddRMSNorm,
+    GroupNorm,
+    LayerNorm,
+    RMSNorm,
+    SwiGLU,
+)
 
 __all__ = [
+    "GEGLU",
+    "GELU",
+    "AddRMSNorm",
+    "GroupNorm",
+    "LayerNorm",
+    "RMSNorm",
+    "SwiGLU",
     "add",
     "add_layer_norm",
     "add_rms_norm",

@@ -48,7 +48,7 @@ _STRIDED = torch.strided
 
 _dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transform, _trace = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-_casts, _records = torch.is_autocast_cpu_enabled, torch.is_grad_enabled
+_casts, _records = torch._C._is_any_autocast_enabled, torch.is_grad_enabled
 
 
 def _direct(*tensors: Any) -> bool:

@@ -42,14 +42,15 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
     inputs = [tensor.name for tensor in signature.inputs]
     outputs = [tensor.name for tensor in signature.outputs]
     attributes = [attribute.name for attribute in signature.attributes]
-    floats = {tensor.name for tensor in signature.outputs if tensor.dtype not in ("int32", "int64")}
     gradient = None if signature.name.endswith("_grad") else registry.op_spec(signature.name).gradient
     compose = _COMPOSED.get(signature.name) or (None if gradient is None else _by_names(signature, gradient))
+    fixed = _fixed(signature, gradient) if signature.name not in _COMPOSED else set()
     kept = _KEPT.get(signature.name) or _kept(signature, gradient)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         values = dict(zip((*names, *outputs), (*inputs[: len(names)], *results), strict=True))
+        ctx.mark_non_differentiable(*(values[name] for name in fixed))
         ctx.save_for_backward(*(values[name] for name in kept))
         ctx.attributes = dict(zip(attributes, inputs[len(names) :], strict=True))
 
@@ -57,7 +58,7 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
         if compose is None:
             raise RuntimeError(f"{signature.name}: {_WITHOUT.get(signature.name, 'it has no gradient')}")
         needs = {name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed}
-        given = {name: dout for name, dout in zip(outputs, douts, strict=True) if name in floats}
+        given = {name: dout for name, dout in zip(outputs, douts, strict=True) if name not in fixed}
         call = Call(dict(zip(kept, ctx.saved_tensors, strict=True)), ctx.attributes, given, needs)
         found = compose(call)
         return (*(found.get(name) if name in needs else None for name in names), *[None] * len(attributes))
@@ -77,6 +78,15 @@ def _kept(signature: Signature, gradient: Signature | None) -> list[str]:
     """The tensors that the gradient kernel takes."""
     names = [tensor.name for tensor in signature.inputs + signature.outputs]
     return [tensor.name for tensor in gradient.inputs if tensor.name in names] if gradient else []
+
+
+def _fixed(signature: Signature, gradient: Signature | None) -> set[str]:
+    """The outputs that no gradient goes through."""
+    if gradient is None:
+        return set()
+    known = {tensor.name for tensor in gradient.inputs}
+    through = known | ({"dx"} if "dresidual" in known else set())
+    return {tensor.name for tensor in signature.outputs if f"d{tensor.name}" not in through}
 
 
 def _by_names(signature: Signature, gradient: Signature) -> Callable[[Call], Gradients]:

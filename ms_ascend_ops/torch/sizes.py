@@ -40,7 +40,8 @@ def output_shapes(
         a.name: a.axis(attributes.get(a.name, a.default)) for a in signature.attributes if a.axes or a.type == "int"
     }
     bound: Bound = {}
-    for tensor, shape in zip(signature.inputs, shapes, strict=True):
+    # First those that tell the lengths that others leave open.
+    for tensor, shape in sorted(zip(signature.inputs, shapes, strict=True), key=lambda pair: not pair[0].rule.plain):
         if shape is not None:
             _bind(tensor.rule, tuple(shape), axes, bound)
     return [
