@@ -88,23 +88,21 @@ def _function(name: str) -> Callable[..., Any]:
     parameters = [f"{t.name}=None" if t.optional else t.name for t in signature.inputs]
     parameters += [f"{a.name}={a.default!r}" for a in signature.attributes]
     values = ", ".join(inputs + attributes)
+    # In a closure: what the compiler sees of it is not looked up in this module.
     source = (
-        f"def {name}({', '.join(parameters)}):\n"
-        f"    if not compiling() and direct({', '.join(inputs)}):\n"
-        f"        return run({values})\n"
-        f"    return operator({values})\n"
+        "def make(compiling, direct, run, operator):\n"
+        f"    def {name}({', '.join(parameters)}):\n"
+        f"        if not compiling() and direct({', '.join(inputs)}):\n"
+        f"            return run({values})\n"
+        f"        return operator({values})\n"
+        f"    return {name}\n"
     )
-    scope = {
-        "compiling": torch.compiler.is_compiling,
-        "direct": _direct,
-        "run": operators()[name].run,
-        "operator": getattr(getattr(torch.ops, NAMESPACE), name).default,
-        "__name__": __name__,
-    }
     file = f"<{__name__}.{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, file, "exec"), scope)
-    function: Callable[..., Any] = scope[name]  # type: ignore[assignment]
+    operator = getattr(getattr(torch.ops, NAMESPACE), name).default
+    function: Callable[..., Any] = scope["make"](torch.compiler.is_compiling, _direct, operators()[name].run, operator)
     function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
     return function
 
@@ -125,7 +123,6 @@ _add_layer_norm = _function("add_layer_norm")
 _cross_entropy = _function("cross_entropy")
 _flash_attention = _function("flash_attention")
 _group_norm = _function("group_norm")
-_kv_cache_update = _function("kv_cache_update")
 _layer_norm = _function("layer_norm")
 _paged_attention = _function("paged_attention")
 _qkv_rotary_embedding = _function("qkv_rotary_embedding")
@@ -290,10 +287,11 @@ def kv_cache_update(
 ) -> tuple[Tensor, Tensor]:
     """Write new keys and values into a paged cache, in place. The caches must be contiguous.
 
-    See `ms_ascend_ops.ops.kv_cache_update`, which takes and returns the same; a slot beyond the cache is reported at
-    once.
+    See `ms_ascend_ops.ops.kv_cache_update`, which takes and returns the same. A slot beyond the cache is reported at
+    once. It has no gradient: tensors that need one are refused, outside of `torch.no_grad()`.
     """
-    _kv_cache_update(key, value, key_cache, value_cache, slot_mapping)
+    # By the dispatcher, which also counts the changes of the caches.
+    torch.ops.ms_ascend_ops.kv_cache_update(key, value, key_cache, value_cache, slot_mapping)
     return key_cache, value_cache
 
 

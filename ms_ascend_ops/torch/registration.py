@@ -155,18 +155,48 @@ def register() -> None:
         _library.impl(name, _autocast(operator), "AutocastCPU")
         for key in _REFUSED:
             _library.impl(name, _refuse(operator, key), key)
-        if not operator.signature.writes:  # PyTorch takes no formula for what changes its inputs
+        if operator.signature.writes:  # PyTorch takes no formula for these
+            _library.impl(name, _without_gradient(operator), "Autograd", with_keyset=True)
+            _library.impl(name, _counting_changes(operator), "ADInplaceOrView", with_keyset=True)
+        else:
             backward, setup_context = formula(operator.signature)
             torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
 
 
-def _autocast(operator: Operator) -> Callable[..., Any]:
+def _overload(operator: Operator) -> Any:
+    return getattr(getattr(torch.ops, NAMESPACE), operator.signature.name).default
+
+
+def _without_gradient(operator: Operator) -> Callable[..., Any]:
     name = operator.signature.name
 
+    def autograd(keyset: Any, *arguments: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
+            raise RuntimeError(f"{name}: it has no gradient; call it under torch.no_grad(), or detach its tensors")
+        with torch._C._AutoDispatchBelowAutograd():
+            return _overload(operator).redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+    return autograd
+
+
+def _counting_changes(operator: Operator) -> Callable[..., Any]:
+    """Autograd knows by these counts when a tensor that it has kept was changed."""
+    places = [i for i, tensor in enumerate(operator.signature.inputs) if tensor.name in operator.signature.writes]
+
+    def inplace(keyset: Any, *arguments: Any) -> Any:
+        for i in places:
+            torch.autograd.graph.increment_version(arguments[i])
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return _overload(operator).redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, *arguments)
+
+    return inplace
+
+
+def _autocast(operator: Operator) -> Callable[..., Any]:
     def autocast(*arguments: Any) -> Any:
         dtype = torch.get_autocast_dtype("cpu")
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
-            return getattr(getattr(torch.ops, NAMESPACE), name).default(*operator.cast(arguments, dtype))
+            return _overload(operator)(*operator.cast(arguments, dtype))
 
     return autocast
 

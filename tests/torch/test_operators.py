@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.clients
 
 from ms_ascend_ops.samples.network import flat
 from ms_ascend_ops.samples.network import tensor as mindspore_tensor
