@@ -48,6 +48,7 @@ from ms_ascend_ops.torch.modules import (  # noqa: E402
     RMSNorm,
     SwiGLU,
 )
+from ms_ascend_ops.torch.substitution import optimize  # noqa: E402
 
 __all__ = [
     "GEGLU",
@@ -71,6 +72,7 @@ __all__ = [
     "kv_cache_update",
     "layer_norm",
     "matmul",
+    "optimize",
     "paged_attention",
     "qkv_rotary_embedding",
     "rms_norm",
