@@ -1,5 +1,8 @@
 """The layers: those of PyTorch with other kernels, and those that `kernelize` takes."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -119,3 +122,11 @@ def test_kernelize(monkeypatch):
     norms = [m for m in network.modules() if type(m).__name__ == "LlamaRMSNorm"]
     assert all(m.forward.__func__ is layers.RMSNorm.forward for m in norms)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_example_of_the_document_runs():
+    text = (Path(__file__).parents[2] / "docs" / "torch.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0], names)
+    assert names["y"].shape == (8, 64)
+    assert names["rstd"].shape == (8, 1)
