@@ -89,11 +89,20 @@ def _function(name: str) -> Callable[..., Any]:
     parameters += [f"{a.name}={a.default!r}" for a in signature.attributes]
     values = ", ".join(inputs + attributes)
     # In a closure: what the compiler sees of it is not looked up in this module.
+    call = f"            return run({values})\n"
+    if not any(tensor.optional for tensor in signature.inputs):
+        call = (
+            "            try:\n"
+            f"                function = functions.get(({''.join(f'{name}, ' for name in attributes)}))\n"
+            "            except TypeError:\n"  # a value of a wrong type, which `run` names
+            "                function = None\n"
+            f"            return run({values}) if function is None else function({', '.join(inputs)})\n"
+        )
     source = (
-        "def make(compiling, direct, run, operator):\n"
+        "def make(compiling, direct, run, functions, operator):\n"
         f"    def {name}({', '.join(parameters)}):\n"
         f"        if not compiling() and direct({', '.join(inputs)}):\n"
-        f"            return run({values})\n"
+        f"{call}"
         f"        return operator({values})\n"
         f"    return {name}\n"
     )
@@ -101,8 +110,9 @@ def _function(name: str) -> Callable[..., Any]:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, file, "exec"), scope)
-    operator = getattr(getattr(torch.ops, NAMESPACE), name).default
-    function: Callable[..., Any] = scope["make"](torch.compiler.is_compiling, _direct, operators()[name].run, operator)
+    operator, overload = operators()[name], getattr(getattr(torch.ops, NAMESPACE), name).default
+    paths = _direct, operator.run, operator.functions, overload
+    function: Callable[..., Any] = scope["make"](torch.compiler.is_compiling, *paths)
     function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
     return function
 

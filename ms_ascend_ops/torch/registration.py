@@ -48,7 +48,7 @@ class Operator:
         self.signature = signature
         self.count = len(signature.inputs)
         self._check = CHECKS.get(signature.name)
-        self._functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self.functions: dict[tuple[Any, ...], Callable[..., Any]] = {}  # by the attributes
         self._optional = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.optional)
 
     @property
@@ -69,9 +69,13 @@ class Operator:
             absent = tuple(i for i in self._optional if i >= len(tensors) or tensors[i] is None)
             tensors = tuple(tensor for tensor in tensors if tensor is not None)
             values = (absent, *values)
-        function = self._functions.get(values)
+        try:
+            function = self.functions.get(values)
+        except TypeError:  # it cannot be hashed
+            self.attributes(values[1:] if self._optional else values)  # says which
+            raise
         if function is None:
-            function = self._functions[values] = self._make(*values)
+            function = self.functions[values] = self._make(*values)
         results = function(*tensors)
         return results if results is not None else self._refuse_views(*tensors)
 

@@ -94,6 +94,8 @@ class TestErrors:
                 path(random(2, 4), random(4), -1.0)
             with pytest.raises(ValueError, match="rms_norm: scheme must be 'llama' or 'gemma', got 'bert'"):
                 path(random(2, 4), random(4), 1e-6, "bert")
+            with pytest.raises((TypeError, RuntimeError), match="scheme"):
+                path(random(2, 4), random(4), 1e-6, [])
             with pytest.raises(ValueError, match=r"gamma\.shape"):
                 path(random(2, 4).to("meta"), random(3).to("meta"))
 
