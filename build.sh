@@ -12,6 +12,8 @@ Commands:
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
+            test --clients: only the tests that need heavy packages of others (PyTorch, transformers), in an environment
+            of their own in build/clients, which is made; arguments go to pytest
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -234,6 +236,22 @@ run_tests() {
     run_pytest "$@"
 }
 
+# What needs packages that no user of MindSpore has to have: tests that are marked `clients`, in an environment of their own.
+clients() {
+    local environment="$PWD/build/clients"
+    if [ ! -x "$environment/bin/python" ]; then
+        python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
+    logged clients_install python -m pip install --no-build-isolation --editable ".[test,torch]" \
+        "transformers>=4.50" kernels
+    local files
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests)
+    run_pytest -m clients "${files[@]}" "$@"
+}
+
 clean() {
     rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_C.*.so ./*.egg-info
     rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
@@ -246,13 +264,14 @@ arguments=()
 for argument in "$@"; do
     case "$argument" in
         --thorough) arguments+=(--cases all --hypothesis-profile thorough) ;;
+        --clients) [ "$command" = test ] && command=clients ;;
         --portable) export MS_ASCEND_OPS_PORTABLE=1 ;;
         --help | -h) case "$command" in ascend | check-cann | test-npu) arguments+=("$argument") ;; *) command=--help ;; esac ;;
         *) arguments+=("$argument") ;;
     esac
 done
 case "$command" in
-    bench | check | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
+    bench | check | clients | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
     test-npu) use_environment; test_npu "${arguments[@]}" ;;
     test) use_environment; run_tests "${arguments[@]}" ;;

@@ -1,13 +1,35 @@
-"""Finding the places for fused operators in a network, putting them there, and taking the result to another process."""
+"""Finding the places for fused operators in a network, putting them there, and taking the result to another process.
 
-from ms_ascend_ops.export.cpu_builtins import cpu_builtins
-from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir
-from ms_ascend_ops.export.engines.substitute import optimize
-from ms_ascend_ops.export.files.bundle import bundle
-from ms_ascend_ops.export.files.load import InputSpec, MindIRNetwork, load
-from ms_ascend_ops.export.files.mindir import export_mindir
-from ms_ascend_ops.export.reports.page import write_page
-from ms_ascend_ops.export.reports.report import Difference, Entry, Report
+The names are imported when they are used: the patterns and the graphs that they are looked for in need no MindSpore.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir
+    from ms_ascend_ops.export.engines.substitute import optimize
+    from ms_ascend_ops.export.files.bundle import bundle
+    from ms_ascend_ops.export.files.load import InputSpec, MindIRNetwork, load
+    from ms_ascend_ops.export.files.mindir import export_mindir
+    from ms_ascend_ops.export.reports.page import write_page
+    from ms_ascend_ops.export.reports.report import Difference, Entry, Report
+    from ms_ascend_ops.export.stand_ins import cpu_builtins
+
+_ORIGINS = {
+    "Difference": "reports.report",
+    "Entry": "reports.report",
+    "InputSpec": "files.load",
+    "MindIRNetwork": "files.load",
+    "Report": "reports.report",
+    "bundle": "files.bundle",
+    "cpu_builtins": "stand_ins",
+    "export_mindir": "files.mindir",
+    "load": "files.load",
+    "optimize": "engines.substitute",
+    "optimize_mindir": "engines.mindir_engine",
+    "write_page": "reports.page",
+}
 
 __all__ = [
     "Difference",
@@ -23,3 +45,15 @@ __all__ = [
     "optimize_mindir",
     "write_page",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ORIGINS:
+        value = getattr(import_module(f"{__name__}.{_ORIGINS[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

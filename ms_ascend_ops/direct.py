@@ -51,7 +51,7 @@ def direct(
     """
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}
-    make = native().TensorFunction
+    make = native().tensor_function
     function: Callable[..., Any] = make(
         _framework(), signature.name, attributes, names, set(signature.writes), absent, check
     )
@@ -104,7 +104,7 @@ def _dtypes() -> dict[str, np.dtype[Any]]:
 
 @cache
 def _framework() -> Any:
-    return native().Framework(Tensor, TensorPy_.from_numpy, _dtypes())
+    return native().Framework(Tensor, TensorPy_.from_numpy, _dtypes(), "_data_ptr")
 
 
 def _overhear_casts() -> list[Any]:

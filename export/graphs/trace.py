@@ -17,10 +17,10 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
-from ms_ascend_ops.export.cpu_builtins import BY_PRIMITIVE
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
 from ms_ascend_ops.export.matching.patterns import repeats
+from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
 __all__ = ["Spec", "Trace", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
 

@@ -231,6 +231,11 @@ void MsAscendOpsSetThreadNum(uint32_t threads)
     AscendC::host::SetThreadNum(threads);
 }
 
+void MsAscendOpsSetThreadNumOfCaller(uint32_t threads)
+{
+    AscendC::host::SetThreadNumOfCaller(threads);
+}
+
 uint32_t MsAscendOpsGetUbBytes(void)
 {
     return AscendC::host::HostPlatform().ubBytes;

@@ -58,6 +58,8 @@ const char* MsAscendOpsProductLibraryPath(void);
 const char* MsAscendOpsSignatures(void);
 uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);
+// For runs in the calling thread; 0: as for all others.
+void MsAscendOpsSetThreadNumOfCaller(uint32_t threads);
 // How much of a core's Unified Buffer tilings may use. Setting 0: all.
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);

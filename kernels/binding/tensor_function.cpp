@@ -19,26 +19,92 @@ namespace {
 // Combinations of shapes and dtypes that are remembered for one function.
 constexpr size_t MOST_PREPARED = 4096;
 
-// What of MindSpore is needed, so that this module can do without it.
+// What of MindSpore or PyTorch is needed, so that this module can do without either.
 struct Framework {
     py::object tensorType;
-    py::object fromNumpy;  // shares the memory
-    py::dict dtypes;       // name: NumPy's dtype; bfloat16 is MindSpore's own
+    py::object fromNumpy;   // shares the memory. None: the framework allocates
+    py::object empty;       // a tensor of a shape and `dtype=`, where the framework allocates
+    py::object emptyLike;   // and one like another: it takes half of the time
+    py::object getThreads;  // how many its operators use, or None: as many as the process is set to
+    py::dict dtypes;        // name: NumPy's dtype, bfloat16 is MindSpore's own; or the framework's
+    py::str dataPointer;    // the method
     py::str shape = "shape";
     py::str dtype = "dtype";
     py::str isContiguous = "is_contiguous";
     py::str contiguous = "contiguous";
-    py::str dataPointer = "_data_ptr";
+    py::tuple dtypeKeyword = py::make_tuple("dtype");
+};
+
+py::object CallMethod(py::handle object, const py::str& method)
+{
+    PyObject* result = PyObject_CallMethodNoArgs(object.ptr(), method.ptr());
+    if (result == nullptr) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(result);
+}
+
+void* DataOf(py::handle tensor, const Framework& framework)
+{
+    return PyLong_AsVoidPtr(CallMethod(tensor, framework.dataPointer).ptr());
+}
+
+// The threads of a run are those of the framework.
+class ThreadsOf {
+public:
+    explicit ThreadsOf(const Framework& framework) : isSet_(!framework.getThreads.is_none())
+    {
+        if (isSet_) {
+            const auto count = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(framework.getThreads.ptr()));
+            MsAscendOpsSetThreadNumOfCaller(count ? static_cast<uint32_t>(PyLong_AsUnsignedLong(count.ptr())) : 0);
+        }
+    }
+    ThreadsOf(const ThreadsOf&) = delete;
+    ThreadsOf& operator=(const ThreadsOf&) = delete;
+    ~ThreadsOf()
+    {
+        if (isSet_) {
+            MsAscendOpsSetThreadNumOfCaller(0);
+        }
+    }
+
+private:
+    bool isSet_;
 };
 
 struct Output {
-    py::dtype dtype;
-    PyShape shape;
-    size_t bytes;
+    py::object dtype;
+    py::tuple shape;
+    size_t bytes;  // of those that are made here
+    size_t like;   // the first of the given inputs that has this shape and dtype, or NONE
 
-    // A tensor and its memory.
-    std::pair<py::object, void*> Make(const Framework& framework) const
+    static constexpr size_t NONE = SIZE_MAX;
+
+    // A tensor and its memory. `inputs` are those that are given, contiguous.
+    std::pair<py::object, void*> Make(const Framework& framework, const std::vector<PyObject*>& inputs) const
     {
+        return framework.fromNumpy.is_none() ? Allocate(framework, inputs) : FromMemory(framework);
+    }
+
+private:
+    std::pair<py::object, void*> Allocate(const Framework& framework, const std::vector<PyObject*>& inputs) const
+    {
+        PyObject* const arguments[] = {shape.ptr(), dtype.ptr()};
+        PyObject* made = like != NONE
+                             ? PyObject_CallOneArg(framework.emptyLike.ptr(), inputs[like])
+                             : PyObject_Vectorcall(framework.empty.ptr(), arguments, 1, framework.dtypeKeyword.ptr());
+        if (made == nullptr) {
+            throw py::error_already_set();
+        }
+        auto tensor = py::reinterpret_steal<py::object>(made);
+        void* data = DataOf(tensor, framework);
+        return {std::move(tensor), data};
+    }
+
+    std::pair<py::object, void*> FromMemory(const Framework& framework) const
+    {
+        const auto dtype = py::reinterpret_borrow<py::dtype>(this->dtype);
+        const auto shape = py::cast<PyShape>(this->shape);
         if (bytes == 0) {
             return {framework.fromNumpy(py::array(dtype, shape)), nullptr};
         }
@@ -80,34 +146,35 @@ public:
         }
     }
 
-    // Waits for what MindSpore still computes of the tensors, then runs. None where only MindSpore can: a tensor to be
+    // Waits for what the framework still computes of the tensors, then runs. None where it cannot: a tensor to be
     // written to that is not contiguous.
-    py::object operator()(const py::args& tensors)
+    py::object Call(PyObject* const* tensors, size_t count)
     {
-        if (tensors.size() != given_.size()) {
+        if (count != given_.size()) {
             throw py::type_error(op_ + ": expects " + std::to_string(given_.size()) + " tensors, got " +
-                                 std::to_string(tensors.size()));
+                                 std::to_string(count));
         }
         const std::shared_ptr<Prepared> prepared = FindPrepared(tensors);
         std::vector<void*> data(count_ + prepared->outputs.size());  // null where an input is absent
+        std::vector<PyObject*> inputs(tensors, tensors + count);
         std::vector<py::object> copies;
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            py::handle tensor = tensors[i];
-            if (!Method(tensor, framework_->isContiguous).cast<bool>()) {
+        for (size_t i = 0; i < count; ++i) {
+            if (CallMethod(inputs[i], framework_->isContiguous).ptr() != Py_True) {
                 if (given_[i].isWritten) {
                     return py::none();
                 }
-                copies.push_back(Method(tensor, framework_->contiguous));
-                tensor = copies.back();
+                copies.push_back(CallMethod(inputs[i], framework_->contiguous));
+                inputs[i] = copies.back().ptr();
             }
-            data[given_[i].position] = PyLong_AsVoidPtr(Method(tensor, framework_->dataPointer).ptr());
+            data[given_[i].position] = DataOf(inputs[i], *framework_);
         }
         py::tuple results(prepared->outputs.size());
         for (size_t i = 0; i < prepared->outputs.size(); ++i) {
-            auto [tensor, memory] = prepared->outputs[i].Make(*framework_);
+            auto [tensor, memory] = prepared->outputs[i].Make(*framework_, inputs);
             results[i] = std::move(tensor);
             data[count_ + i] = memory;
         }
+        const ThreadsOf threads(*framework_);
         if (!Run(prepared->launch, data.data())) {
             throw py::error_already_set();
         }
@@ -115,39 +182,41 @@ public:
     }
 
 private:
+    static py::object Attribute(py::handle object, const py::str& name)
+    {
+        PyObject* value = PyObject_GetAttr(object.ptr(), name.ptr());
+        if (value == nullptr) {
+            throw py::error_already_set();
+        }
+        return py::reinterpret_steal<py::object>(value);
+    }
+
     struct Input {
         size_t position;  // among all
         std::string name;
         bool isWritten;  // by the kernel
     };
 
-    static py::object Method(py::handle object, const py::str& name)
-    {
-        PyObject* result = PyObject_CallMethodNoArgs(object.ptr(), name.ptr());
-        if (result == nullptr) {
-            throw py::error_already_set();
-        }
-        return py::reinterpret_steal<py::object>(result);
-    }
-
-    std::shared_ptr<Prepared> FindPrepared(const py::args& tensors)
+    std::shared_ptr<Prepared> FindPrepared(PyObject* const* tensors)
     {
         std::string key;
         const auto append = [&key](int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
         std::vector<py::object> dtypes;
         key.reserve(256);  // enough for most
-        dtypes.reserve(tensors.size());
-        for (const py::handle tensor : tensors) {
+        dtypes.reserve(given_.size());
+        for (size_t i = 0; i < given_.size(); ++i) {
+            const py::handle tensor = tensors[i];
             if (PyObject_TypeCheck(tensor.ptr(), reinterpret_cast<PyTypeObject*>(framework_->tensorType.ptr())) == 0) {
-                throw py::type_error(op_ + ": " + given_[dtypes.size()].name + " must be a Tensor, got " +
+                throw py::type_error(op_ + ": " + given_[i].name + " must be a Tensor, got " +
                                      py::cast<std::string>(py::type::handle_of(tensor).attr("__name__")));
             }
-            const py::tuple shape = tensor.attr(framework_->shape);
-            append(static_cast<int64_t>(shape.size()));
-            for (const py::handle size : shape) {
-                append(PyLong_AsLongLong(size.ptr()));
+            const py::object shape = Attribute(tensor, framework_->shape);
+            const Py_ssize_t rank = PyTuple_Size(shape.ptr());
+            append(rank);
+            for (Py_ssize_t axis = 0; axis < rank; ++axis) {
+                append(PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), axis)));
             }
-            dtypes.push_back(tensor.attr(framework_->dtype));
+            dtypes.push_back(Attribute(tensor, framework_->dtype));
             append(reinterpret_cast<int64_t>(dtypes.back().ptr()));
         }
         const auto found = prepared_.find(key);
@@ -160,8 +229,8 @@ private:
             for (size_t i = 0; i < count_; ++i) {
                 shapes[i] = py::none();
             }
-            for (size_t i = 0; i < tensors.size(); ++i) {
-                shapes[given_[i].position] = tensors[i].attr(framework_->shape);
+            for (size_t i = 0; i < given_.size(); ++i) {
+                shapes[given_[i].position] = py::tuple(Attribute(tensors[i], framework_->shape));
             }
             check_(shapes, attributes_);
         }
@@ -172,31 +241,45 @@ private:
         return prepared;
     }
 
-    std::shared_ptr<Prepared> Prepare(const py::args& tensors, std::vector<py::object> dtypes) const
+    std::shared_ptr<Prepared> Prepare(PyObject* const* tensors, std::vector<py::object> dtypes) const
     {
         PythonCall call(op_, attributes_);
+        std::vector<PyShape> shapes;  // of what is given
+        std::vector<std::string> names;
         for (size_t i = 0, position = 0; position < count_; ++position) {
             if (i == given_.size() || given_[i].position != position) {
                 call.AddAbsent();
                 continue;
             }
-            auto name = py::cast<std::string>(py::str(dtypes[i]));
+            auto name = py::cast<std::string>(py::str(dtypes[i]));  // Float32, torch.float32
+            name.erase(0, name.rfind('.') + 1);
             std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-            call.Add(py::cast<PyShape>(tensors[i++].attr(framework_->shape)), name);
+            call.Add(shapes.emplace_back(py::cast<PyShape>(Attribute(tensors[i++], framework_->shape))),
+                     names.emplace_back(name));
         }
         auto prepared = std::make_shared<Prepared>();
         prepared->dtypes = std::move(dtypes);
         struct Context {
             const Framework& framework;
             std::vector<Output>& outputs;
-        } context{*framework_, prepared->outputs};
+            const std::vector<PyShape>& shapes;
+            const std::vector<std::string>& names;
+        } context{*framework_, prepared->outputs, shapes, names};
         call.Invoke([&](const MsAscendCall* cCall) {
             const auto visit = [](void* pointer, const char* name, const int64_t* shape, int32_t rank) {
                 auto& into = *static_cast<Context*>(pointer);
-                Output output{py::dtype::from_args(into.framework.dtypes[name]), PyShape(shape, shape + rank), 0};
-                output.bytes = static_cast<size_t>(output.dtype.itemsize());
-                for (const int64_t size : output.shape) {
-                    output.bytes *= static_cast<size_t>(size);
+                const PyShape sizes(shape, shape + rank);
+                Output output{into.framework.dtypes[name], py::tuple(py::cast(sizes)), 0, Output::NONE};
+                for (size_t i = into.shapes.size(); i-- > 0;) {
+                    output.like = into.shapes[i] == sizes && into.names[i] == name ? i : output.like;
+                }
+                if (!into.framework.fromNumpy.is_none()) {
+                    const auto dtype = py::dtype::from_args(output.dtype);
+                    output.bytes = static_cast<size_t>(dtype.itemsize());
+                    for (int32_t i = 0; i < rank; ++i) {
+                        output.bytes *= static_cast<size_t>(shape[i]);
+                    }
+                    output.dtype = dtype;
                 }
                 into.outputs.push_back(std::move(output));
             };
@@ -217,29 +300,66 @@ private:
     std::unordered_map<std::string, std::shared_ptr<Prepared>> prepared_;
 };
 
+// A plain function of CPython: what pybind11 does for a call takes as long as a small kernel.
+PyObject* CallTensorFunction(PyObject* self, PyObject* const* tensors, Py_ssize_t count)
+{
+    auto* function = static_cast<TensorFunction*>(PyCapsule_GetPointer(self, nullptr));
+    try {
+        return function->Call(tensors, static_cast<size_t>(count)).release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const py::builtin_exception& error) {
+        error.set_error();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+py::object MakeTensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes,
+                              const std::vector<std::string>& names, const std::set<std::string>& writes,
+                              const std::set<std::string>& absent, py::object check)
+{
+    static PyMethodDef method = {"tensor_function",
+                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&CallTensorFunction)),
+                                 METH_FASTCALL, "Run the kernel on tensors."};
+    auto function = std::make_unique<TensorFunction>(std::move(framework), std::move(op), std::move(attributes), names,
+                                                     writes, absent, std::move(check));
+    const py::capsule owner(function.get(), [](void* pointer) { delete static_cast<TensorFunction*>(pointer); });
+    function.release();
+    PyObject* made = PyCFunction_New(&method, owner.ptr());
+    if (made == nullptr) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(made);
+}
+
 }  // namespace
 
 void BindTensorFunction(py::module_& module)
 {
-    py::class_<Framework, std::shared_ptr<Framework>>(module, "Framework",
-                                                      "The type of tensors, what makes one of an array without a copy, "
-                                                      "and NumPy's dtypes by name.")
-        .def(py::init([](py::object tensorType, py::object fromNumpy, py::dict dtypes) {
+    py::class_<Framework, std::shared_ptr<Framework>>(
+        module, "Framework",
+        "The type of tensors, and how their memory is found and made.\n\n"
+        "Results are made of NumPy arrays, by `from_numpy`; or where that "
+        "is None by `empty(shape, dtype=...)` and `empty_like(tensor)`. `dtypes` are NumPy's or the "
+        "framework's, by name. `get_threads`, if given, tells before each "
+        "run how many threads it may use.")
+        .def(py::init([](py::object tensorType, py::object fromNumpy, py::dict dtypes, py::str dataPointer,
+                         py::object empty, py::object emptyLike, py::object getThreads) {
                  return std::make_shared<Framework>(
-                     Framework{std::move(tensorType), std::move(fromNumpy), std::move(dtypes)});
+                     Framework{std::move(tensorType), std::move(fromNumpy), std::move(empty), std::move(emptyLike),
+                               std::move(getThreads), std::move(dtypes), std::move(dataPointer)});
              }),
-             py::arg("tensor_type"), py::arg("from_numpy"), py::arg("dtypes"));
-    py::class_<TensorFunction>(
-        module, "TensorFunction",
+             py::arg("tensor_type"), py::arg("from_numpy"), py::arg("dtypes"), py::arg("data_pointer"),
+             py::arg("empty") = py::none(), py::arg("empty_like") = py::none(), py::arg("get_threads") = py::none());
+    module.def(
+        "tensor_function", &MakeTensorFunction, py::arg("framework"), py::arg("op"), py::arg("attributes"),
+        py::arg("names"), py::arg("writes"), py::arg("absent"), py::arg("check"),
         "A kernel with its attributes, as a function of tensors.\n\n"
-        "`names` are those of all inputs, `writes` of those that the kernel changes, `absent` of optional ones that it "
-        "does not take. `check`, or None, is called with shapes and attributes once for each combination of shapes and "
-        "dtypes, and raises.")
-        .def(py::init<std::shared_ptr<Framework>, std::string, py::dict, std::vector<std::string>,
-                      std::set<std::string>, std::set<std::string>, py::object>(),
-             py::arg("framework"), py::arg("op"), py::arg("attributes"), py::arg("names"), py::arg("writes"),
-             py::arg("absent"), py::arg("check"))
-        .def("__call__", &TensorFunction::operator());
+        "`names` are those of all inputs, `writes` of those that the kernel changes, `absent` of optional ones "
+        "that it does not take. `check`, or None, is called with shapes and attributes once for each combination "
+        "of shapes and dtypes, and raises.");
 }
 
 }  // namespace ms_ascend_ops::binding

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 
 __all__ = ["cross_entropy"]
@@ -21,11 +22,6 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    if not -(2**31) < attributes["ignore_index"] < 2**31:
-        raise ValueError(f"cross_entropy: ignore_index must fit in 32 bits, got {attributes['ignore_index']}")
-
-
 # Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _reduction(reduction: str) -> str:
@@ -34,7 +30,7 @@ def _reduction(reduction: str) -> str:
     return reduction
 
 
-_select = Selector("cross_entropy", _bprop, _check)
+_select = Selector("cross_entropy", _bprop, CHECKS["cross_entropy"])
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

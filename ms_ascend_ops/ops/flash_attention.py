@@ -9,24 +9,10 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops import registry
-from ms_ascend_ops.custom import FusedPrimitive, Selector, ShapeCheck
+from ms_ascend_ops.checks import CHECKS
+from ms_ascend_ops.custom import FusedPrimitive, Selector
 
 __all__ = ["flash_attention"]
-
-
-def attention_check(operator: str) -> ShapeCheck:
-    """What the shape rules of an attention cannot say."""
-
-    def check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-        most = registry.op_spec(operator).limits["head_size"]
-        for name, shape in zip(("query", "key", "value"), shapes, strict=False):
-            if shape[-1] > most:
-                raise ValueError(f"{operator}: {name}.shape[-1] must be at most {most}, got {shape}")
-        if attributes["window"] < 0:
-            raise ValueError(f"{operator}: window must be 0 (all keys) or more, got {attributes['window']}")
-
-    return check
 
 
 # Behind every logarithm of a sum of exponentials. A query that sees no key has -inf; with a number above all scores in
@@ -53,8 +39,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_check = attention_check("flash_attention")
-_select = Selector("flash_attention", _bprop, _check)
+_select = Selector("flash_attention", _bprop, CHECKS["flash_attention"])
 
 
 def flash_attention(

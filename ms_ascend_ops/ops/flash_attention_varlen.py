@@ -8,8 +8,9 @@ from typing import Any
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
-from ms_ascend_ops.ops.flash_attention import attention_check, gradient_sums
+from ms_ascend_ops.ops.flash_attention import gradient_sums
 
 __all__ = ["flash_attention_varlen"]
 
@@ -23,8 +24,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_check = attention_check("flash_attention_varlen")
-_select = Selector("flash_attention_varlen", _bprop, _check)
+_select = Selector("flash_attention_varlen", _bprop, CHECKS["flash_attention_varlen"])
 
 
 def flash_attention_varlen(

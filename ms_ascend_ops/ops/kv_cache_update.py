@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops import registry
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, by_python
 
 __all__ = ["kv_cache_append", "kv_cache_update"]
-
-
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    cache = shapes[2]
-    most = registry.op_spec("kv_cache_update").limits["slots"]
-    if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] > most:
-        raise ValueError(f"kv_cache_update: the cache must have at most {most} slots, got key_cache of shape {cache}")
 
 
 # Runs in Python while a graph is compiled, if the dims are known then. (A `raise` in a graph does not survive export.)
@@ -29,7 +20,7 @@ def _check_rows(rows: int, batch: int, shape: tuple[int, ...]) -> None:
         raise ValueError(f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {shape}")
 
 
-_select = Selector("kv_cache_update", None, _check)
+_select = Selector("kv_cache_update", None, CHECKS["kv_cache_update"])
 
 
 def kv_cache_update(

@@ -9,19 +9,11 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import as_rows
 
 __all__ = ["matmul"]
-
-
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    """What the shape rules cannot say. Unknown dims are -1, unknown ranks (-2,)."""
-    x, weight = shapes[0][:-2], shapes[1][:-2]
-    if weight and weight != x and (-2,) not in (shapes[0], shapes[1]) and -1 not in (*x, *weight):
-        raise ValueError(
-            f"matmul: weight.shape[:-2] must be that of x {x}, or be empty: one matrix for all, got {shapes[1]}"
-        )
 
 
 def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
@@ -63,7 +55,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("matmul", check=_check, composed=_bprop)
+_select = Selector("matmul", check=CHECKS["matmul"], composed=_bprop)
 
 
 def matmul(

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mindspore as ms
 from mindspore import Tensor
 
-from ms_ascend_ops import registry
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 
 __all__ = ["paged_attention"]
-
-
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    limits = registry.op_spec("paged_attention").limits
-    for name, shape in zip(("query", "key_cache", "value_cache"), shapes, strict=False):
-        if shape[-1] > limits["head_size"]:
-            raise ValueError(f"paged_attention: {name}.shape[-1] must be at most {limits['head_size']}, got {shape}")
-    cache = shapes[1]
-    if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] > limits["slots"]:
-        raise ValueError(
-            f"paged_attention: the cache must have at most {limits['slots']} slots, got key_cache of shape {cache}"
-        )
 
 
 # Runs in Python, also while a graph is compiled.
@@ -36,7 +22,7 @@ def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, do
     return query, key_cache, value_cache, block_tables, context_lengths
 
 
-_select = Selector("paged_attention", _bprop, _check)
+_select = Selector("paged_attention", _bprop, CHECKS["paged_attention"])
 
 
 def paged_attention(

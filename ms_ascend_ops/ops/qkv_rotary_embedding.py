@@ -9,9 +9,10 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient
-from ms_ascend_ops.ops.rotary_embedding import check_turned, table_gradients
+from ms_ascend_ops.ops.rotary_embedding import table_gradients
 
 __all__ = ["qkv_rotary_embedding"]
 
@@ -36,12 +37,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    qkv, cos, sin = shapes[:3]
-    check_turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes["rotary_dim"])
-
-
-_select = Selector("qkv_rotary_embedding", _bprop, _check)
+_select = Selector("qkv_rotary_embedding", _bprop, CHECKS["qkv_rotary_embedding"])
 
 
 def qkv_rotary_embedding(

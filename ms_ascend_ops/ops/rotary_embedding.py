@@ -9,7 +9,7 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops import registry
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient
 
@@ -63,54 +63,6 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., 
     return gradients
 
 
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    x, cos, sin = shapes[:3]
-    check_turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"])
-    if -2 not in (*x, *cos):
-        _check_tables(x[: attributes["seq_axis"]], cos[:-2], cos)
-
-
-def check_turned(
-    op: str,
-    name: str,
-    x: tuple[int, ...],
-    cos: tuple[int, ...],
-    sin: tuple[int, ...],
-    rotary_dim: int,
-) -> None:
-    """Whether heads of x can be turned by tables of these shapes."""
-    most = registry.op_spec(op).limits["head_size"]
-    if rotary_dim < 0 or rotary_dim % 2:
-        raise ValueError(f"{op}: rotary_dim must be even and at least 0, got {rotary_dim}")
-    if (-2,) not in (cos, sin) and (
-        len(cos) != len(sin) or any(a != b and -1 not in (a, b) for a, b in zip(cos, sin, strict=True))
-    ):
-        raise ValueError(f"{op}: sin.shape must be cos.shape ({cos}), got {sin}")
-    dim = -1 if x == (-2,) else x[-1]
-    if dim == -1:
-        return
-    if rotary_dim > dim:
-        raise ValueError(f"{op}: rotary_dim must be at most {name}.shape[-1] ({dim}), got {rotary_dim}")
-    if dim > most:
-        raise ValueError(f"{op}: {name}.shape[-1] must be at most {most}, got {x}")
-    turned = rotary_dim or dim
-    if turned % 2:
-        raise ValueError(f"{op}: {name}.shape[-1] must be even (its elements are turned in pairs), got {x}")
-    if cos != (-2,) and cos[-1] not in (turned, turned // 2, -1):
-        raise ValueError(
-            f"{op}: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are turned, "
-            f"got {cos}"
-        )
-
-
-def _check_tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...]) -> None:
-    """The dims that tables differ in are neighbours: the kernel reads the tables of one stretch of x in one piece."""
-    aligned = (1,) * (len(batch) - len(tables)) + tables
-    own = [i for i, size in enumerate(aligned) if size != 1]
-    if own and any(aligned[i] == 1 and batch[i] not in (1, -1) for i in range(own[0], own[-1])):
-        raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
-
-
 # Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _seq_axis(layout: str) -> int:
@@ -119,7 +71,7 @@ def _seq_axis(layout: str) -> int:
     return 1 if layout == "BSND" else 2
 
 
-_select = Selector("rotary_embedding", _bprop, _check)
+_select = Selector("rotary_embedding", _bprop, CHECKS["rotary_embedding"])
 
 
 def rotary_embedding(

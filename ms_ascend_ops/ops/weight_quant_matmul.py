@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mindspore as ms
 from mindspore import Tensor
 
-from ms_ascend_ops import registry
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 
 __all__ = ["weight_quant_matmul"]
-
-
-def _check(shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    """What the shape rules cannot say. Unknown dims are -1."""
-    x, weight, scale = shapes[:3]
-    limits = registry.op_spec("weight_quant_matmul").limits
-    k, row, groups = x[-1], weight[-1], scale[-1]
-    if k > 0 and row > 0 and k // row not in (1, 2):
-        raise ValueError(
-            f"weight_quant_matmul: weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits),"
-            f" got x {x} and weight {weight}"
-        )
-    if k > 0 and groups > 1:
-        rule = ""
-        if k // groups > limits["group_size"]:
-            rule = f"must have at most {limits['group_size']} elements"
-        elif k // groups % 32:
-            rule = "must have a multiple of 32 elements"
-        if rule:
-            raise ValueError(
-                f"weight_quant_matmul: a group {rule}, or be a whole row,"
-                f" got {groups} groups of {k // groups}: x {x}, scale {scale}"
-            )
 
 
 # Runs in Python, also while a graph is compiled.
@@ -47,7 +22,7 @@ def _bprop(x, weight, scale, offset, bias, out, dout):  # type: ignore[no-untype
     return x, weight, scale, offset, bias
 
 
-_select = Selector("weight_quant_matmul", _bprop, _check)
+_select = Selector("weight_quant_matmul", _bprop, CHECKS["weight_quant_matmul"])
 
 
 def weight_quant_matmul(

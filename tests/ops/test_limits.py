@@ -1,12 +1,12 @@
 """The largest sizes that the functions accept are those that the tiling of every chip accepts. No memory is needed."""
 
 import re
-from importlib import import_module
 
 import numpy as np
 import pytest
 
 from ms_ascend_ops import _C, registry
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.inference import infer_shapes
 from ms_ascend_ops.profiler.chip import chip_names, load_chip
 from tests.kernels.ascend.cases import draw
@@ -104,7 +104,7 @@ def gradient_shapes(name, shapes):
 @pytest.mark.parametrize("chip", CHIPS, ids=IDS)
 @pytest.mark.parametrize(("name", "limit"), CASES)
 def test_the_function_and_the_tiling_accept_the_same(name, limit, chip):
-    spec, check = registry.op_spec(name), import_module(f"ms_ascend_ops.ops.{name}")._check
+    spec, check = registry.op_spec(name), CHECKS[name]
     most = spec.limits[limit]
     for shapes, attributes in CASES[name, limit](most):
         check(shapes, attributes)

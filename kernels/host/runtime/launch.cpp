@@ -238,6 +238,7 @@ private:
 thread_local std::string FormedLaunch::key_;
 
 std::atomic<uint32_t> g_threadNum{0};
+thread_local uint32_t t_threadNum = 0;
 std::atomic<uint32_t> g_ubBytes{0};
 
 // Of all tensors.
@@ -276,6 +277,9 @@ GM_ADDR Workspace(uint64_t bytes)
 
 uint32_t GetThreadNum()
 {
+    if (t_threadNum != 0) {
+        return t_threadNum;
+    }
     uint32_t count = g_threadNum.load(std::memory_order_relaxed);
     if (count == 0) {
         count = DefaultThreadNum();
@@ -287,6 +291,11 @@ uint32_t GetThreadNum()
 void SetThreadNum(uint32_t count)
 {
     g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
+}
+
+void SetThreadNumOfCaller(uint32_t count)
+{
+    t_threadNum = count > MAX_THREADS ? MAX_THREADS : count;
 }
 
 void SetUbBytes(uint32_t bytes)

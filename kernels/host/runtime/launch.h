@@ -27,6 +27,8 @@ void SetUbBytes(uint32_t bytes);
 // process may use. Setting 0 restores that.
 uint32_t GetThreadNum();
 void SetThreadNum(uint32_t count);
+// For launches of the calling thread; 0: as for all others.
+void SetThreadNumOfCaller(uint32_t count);
 
 // The vector unit of this library that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
 const char* VectorUnitName();

@@ -1,10 +1,9 @@
 """Random inputs for any operator of the registry, drawn from its shape rules."""
 
-from importlib import import_module
-
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.inference import given_types, infer_shapes
 
 # What breaks tilings: nothing, one, less and more than a block or a repeat, tails, more than a tile.
@@ -15,7 +14,7 @@ HUGE = (2**31 - 1, 2**31, 2**32 - 1, 2**32 + 8, 2**33 + 1, 2**36 + 3, 2**40)  # 
 
 def _check(operator):
     """What the shape rules of an operator cannot say. A gradient has tables last, and heads first, too."""
-    check = import_module(f"ms_ascend_ops.ops.{operator}")._check
+    check = CHECKS[operator]
     return lambda shapes, attributes: check([shapes[0], *shapes[-2:]], attributes)
 
 

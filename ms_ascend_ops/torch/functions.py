@@ -1,0 +1,354 @@
+"""The operators as functions of PyTorch's tensors, with the names and arguments of `ms_ascend_ops.ops`.
+
+Those whose arguments are the inputs and attributes of the definition are made of it. A call takes one of two paths:
+past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see it; otherwise the operator in
+`torch.ops.ms_ascend_ops`, which autograd, autocast, `torch.compile` and the like know.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.torch.registration import NAMESPACE, operators
+
+__all__ = [
+    "add",
+    "add_layer_norm",
+    "add_rms_norm",
+    "apply_rotary_pos_emb",
+    "cross_entropy",
+    "flash_attention",
+    "flash_attention_varlen",
+    "geglu",
+    "gelu",
+    "gelu_mul",
+    "group_norm",
+    "kv_cache_append",
+    "kv_cache_update",
+    "layer_norm",
+    "linear_gelu_mul",
+    "linear_silu_mul",
+    "matmul",
+    "paged_attention",
+    "qkv_rotary_embedding",
+    "rms_norm",
+    "rotary_embedding",
+    "scaled_masked_softmax",
+    "silu_mul",
+    "softmax",
+    "swiglu",
+    "weight_quant_matmul",
+]
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_STRIDED = torch.strided
+
+_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+_transform, _trace = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_casts, _records = torch._C._is_any_autocast_enabled, torch.is_grad_enabled
+
+
+def _direct(*tensors: Any) -> bool:
+    """Whether nobody but the kernel has to see a call with these tensors.
+
+    That is where no mode, transform, trace, autocast or forward differentiation is active, and nothing is recorded for
+    a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
+    """
+    if (
+        _dispatch_modes()
+        or _function_modes()
+        or _casts()
+        or forward_ad._current_level >= 0
+        or _transform() is not None
+        or _trace() is not None
+    ):
+        return False
+    records = _records()
+    for tensor in tensors:
+        if tensor is not None and (
+            type(tensor) not in _PLAIN
+            or (records and tensor.requires_grad)
+            or not tensor.is_cpu
+            or tensor.layout is not _STRIDED
+            or tensor.is_neg()
+        ):
+            return False
+    return True
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The function of an operator: its parameters are the inputs and attributes of the definition."""
+    spec = registry.op_spec(name)
+    signature = spec.forward
+    inputs = [tensor.name for tensor in signature.inputs]
+    attributes = [attribute.name for attribute in signature.attributes]
+    parameters = [f"{t.name}=None" if t.optional else t.name for t in signature.inputs]
+    parameters += [f"{a.name}={a.default!r}" for a in signature.attributes]
+    values = ", ".join(inputs + attributes)
+    # In a closure: what the compiler sees of it is not looked up in this module.
+    call = f"            return run({values})\n"
+    if not any(tensor.optional for tensor in signature.inputs):
+        call = (
+            "            try:\n"
+            f"                function = functions.get(({''.join(f'{name}, ' for name in attributes)}))\n"
+            "            except TypeError:\n"  # a value of a wrong type, which `run` names
+            "                function = None\n"
+            f"            return run({values}) if function is None else function({', '.join(inputs)})\n"
+        )
+    source = (
+        "def make(compiling, direct, run, functions, operator):\n"
+        f"    def {name}({', '.join(parameters)}):\n"
+        f"        if not compiling() and direct({', '.join(inputs)}):\n"
+        f"{call}"
+        f"        return operator({values})\n"
+        f"    return {name}\n"
+    )
+    file = f"<{__name__}.{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, file, "exec"), scope)
+    operator, overload = operators()[name], getattr(getattr(torch.ops, NAMESPACE), name).default
+    paths = _direct, operator.run, operator.functions, overload
+    function: Callable[..., Any] = scope["make"](torch.compiler.is_compiling, *paths)
+    function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
+    return function
+
+
+add = _function("add")
+add_rms_norm = _function("add_rms_norm")
+geglu = _function("geglu")
+gelu = _function("gelu")
+gelu_mul = _function("gelu_mul")
+linear_gelu_mul = _function("linear_gelu_mul")
+linear_silu_mul = _function("linear_silu_mul")
+matmul = _function("matmul")
+rms_norm = _function("rms_norm")
+scaled_masked_softmax = _function("scaled_masked_softmax")
+silu_mul = _function("silu_mul")
+softmax = _function("softmax")
+swiglu = _function("swiglu")
+weight_quant_matmul = _function("weight_quant_matmul")
+
+_add_layer_norm = _function("add_layer_norm")
+_cross_entropy = _function("cross_entropy")
+_flash_attention = _function("flash_attention")
+_flash_attention_varlen = _function("flash_attention_varlen")
+_group_norm = _function("group_norm")
+_layer_norm = _function("layer_norm")
+_paged_attention = _function("paged_attention")
+_qkv_rotary_embedding = _function("qkv_rotary_embedding")
+_rotary_embedding = _function("rotary_embedding")
+
+
+def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tuple[Tensor, Tensor]:
+    """gamma and beta, ones and zeros in place of None; without both, of the size of the last axis of x."""
+    if gamma is None:
+        gamma = x.new_ones(x.shape[-1:]) if beta is None else torch.ones_like(beta)
+    return gamma, torch.zeros_like(gamma) if beta is None else beta
+
+
+def layer_norm(
+    x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Layer normalization over trailing axes.
+
+    See `ms_ascend_ops.ops.layer_norm`, which takes and returns the same.
+    """
+    return _layer_norm(x, *_scale_and_shift(x, gamma, beta), epsilon)  # type: ignore[no-any-return]
+
+
+def add_layer_norm(
+    x1: Tensor, x2: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Residual addition and layer normalization of the sum in one pass.
+
+    See `ms_ascend_ops.ops.add_layer_norm`, which takes and returns the same.
+    """
+    return _add_layer_norm(x1, x2, *_scale_and_shift(x1, gamma, beta), epsilon)  # type: ignore[no-any-return]
+
+
+def group_norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Group normalization, with or without SiLU, of channels first or last.
+
+    See `ms_ascend_ops.ops.group_norm`, which takes and returns the same.
+    """
+    return _group_norm(x, gamma, beta, num_groups, epsilon, activation, data_format)  # type: ignore[no-any-return]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    """Cross entropy of logits and class indices, without the softmax in memory.
+
+    See `ms_ascend_ops.ops.cross_entropy`, which takes and returns the same.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    if labels.dtype == torch.int64:
+        labels = labels.to(torch.int32)
+    loss: Tensor = _cross_entropy(logits, labels, ignore_index)[0]
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    return loss.sum() / (labels != ignore_index).float().sum()
+
+
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int = 0,
+    layout: str = "BNSD",
+) -> tuple[Tensor, Tensor]:
+    """Attention without the matrix of scores in memory, causal or not, with shared key and value heads.
+
+    See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. A mask that needs a gradient is refused
+    when it is asked for.
+    """
+    if scale is None:
+        scale = float(query.shape[-1]) ** -0.5
+    return _flash_attention(query, key, value, mask, scale, causal, window, layout)  # type: ignore[no-any-return]
+
+
+def flash_attention_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_lengths: Tensor,
+    key_lengths: Tensor,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Attention within each of several sequences that lie one after the other, without padding.
+
+    See `ms_ascend_ops.ops.flash_attention_varlen`, which takes and returns the same.
+    """
+    if scale is None:
+        scale = float(query.shape[-1]) ** -0.5
+    tensors = query, key, value, query_lengths, key_lengths
+    return _flash_attention_varlen(*tensors, scale, causal, window)  # type: ignore[no-any-return]
+
+
+def paged_attention(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    block_tables: Tensor,
+    context_lengths: Tensor,
+    scale: float | None = None,
+) -> Tensor:
+    """Attention over a paged cache of keys and values, one or several query tokens a sequence.
+
+    See `ms_ascend_ops.ops.paged_attention`, which takes and returns the same.
+    """
+    if scale is None:
+        scale = float(query.shape[-1]) ** -0.5
+    tensors = query, key_cache, value_cache, block_tables, context_lengths
+    return _paged_attention(*tensors, scale)  # type: ignore[no-any-return]
+
+
+def rotary_embedding(
+    x: Tensor, cos: Tensor, sin: Tensor, mode: str = "half", layout: str = "BSND", rotary_dim: int = 0
+) -> Tensor:
+    """Rotary position embedding of queries or keys.
+
+    See `ms_ascend_ops.ops.rotary_embedding`, which takes and returns the same.
+    """
+    if layout not in ("BSND", "BNSD"):
+        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
+    heads_first = layout == "BNSD"
+    if heads_first and cos.dim() == 3 and sin.dim() == 3:
+        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    return _rotary_embedding(x, cos, sin, 2 if heads_first else 1, mode, rotary_dim)  # type: ignore[no-any-return]
+
+
+def apply_rotary_pos_emb(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    layout: str = "BSND",
+    mode: str = "half",
+    rotary_dim: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Rotary position embedding of queries and keys, whose numbers of heads may differ.
+
+    See `ms_ascend_ops.ops.apply_rotary_pos_emb`, which takes and returns the same.
+    """
+    return (
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim),
+    )
+
+
+def qkv_rotary_embedding(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_heads: int,
+    k_heads: int | None = None,
+    v_heads: int | None = None,
+    mode: str = "half",
+    layout: str = "BNSD",
+    rotary_dim: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values out of one product, with rotary position embedding.
+
+    See `ms_ascend_ops.ops.qkv_rotary_embedding`, which takes and returns the same.
+    """
+    k_heads = q_heads if k_heads is None else k_heads
+    v_heads = k_heads if v_heads is None else v_heads
+    attributes = q_heads, k_heads, v_heads, mode, layout, rotary_dim
+    return _qkv_rotary_embedding(qkv, cos, sin, *attributes)  # type: ignore[no-any-return]
+
+
+def kv_cache_update(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Write new keys and values into a paged cache, in place. The caches must be contiguous.
+
+    See `ms_ascend_ops.ops.kv_cache_update`, which takes and returns the same. A slot beyond the cache is reported at
+    once. It has no gradient: tensors that need one are refused, outside of `torch.no_grad()`.
+    """
+    # By the dispatcher, which also counts the changes of the caches.
+    torch.ops.ms_ascend_ops.kv_cache_update(key, value, key_cache, value_cache, slot_mapping)
+    return key_cache, value_cache
+
+
+def kv_cache_append(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, position: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Write the keys and values of new tokens into a contiguous cache from a position on, in place.
+
+    See `ms_ascend_ops.ops.kv_cache_append`, which takes and returns the same.
+    """
+    if key_cache.shape[0] != key.shape[0]:
+        raise ValueError(
+            f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({key.shape[0]}), got "
+            f"{tuple(key_cache.shape)}"
+        )
+    rows, length = key_cache.shape[:2]
+    positions = position.reshape(-1, 1) + torch.arange(key.shape[1], dtype=torch.int32)  # (1 or batch, seq)
+    slots = positions + (torch.arange(rows, dtype=torch.int32) * length).reshape(-1, 1)
+    # The kernel refuses all if one lies beyond the cache.
+    outside = torch.full_like(slots, rows * length)
+    slots = torch.where((positions >= 0) & (positions < length), slots, outside)
+    return kv_cache_update(key, value, key_cache, value_cache, slots.to(torch.int32))

@@ -1,0 +1,276 @@
+"""Gradients for PyTorch. Most follow from the names in a definition; some are composed here.
+
+The gradient kernel of an operator names what it takes: inputs and outputs of the operator, and `d<output>`; what it
+gives is `d<input>`. What a definition cannot say is a row of `_COMPOSED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.registry import Signature
+
+__all__ = ["formula"]
+
+Gradients = dict[str, Tensor]
+
+
+class Call:
+    """One call that is differentiated: its inputs, outputs and attributes by name, and the gradients of its outputs."""
+
+    def __init__(self, tensors: dict[str, Any], attributes: dict[str, Any], douts: dict[str, Tensor], needs: set[str]):
+        self._tensors = tensors
+        self.attributes = attributes
+        self.douts = douts
+        self._needs = needs
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tensors[name]
+
+    def needs(self, *names: str) -> bool:
+        """Whether the gradient of one of these inputs is wanted."""
+        return not self._needs.isdisjoint(names)
+
+
+def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """What `torch.library.register_autograd` takes: the backward function, and what keeps tensors for it."""
+    inputs = [tensor.name for tensor in signature.inputs]
+    outputs = [tensor.name for tensor in signature.outputs]
+    attributes = [attribute.name for attribute in signature.attributes]
+    gradient = None if signature.name.endswith("_grad") else registry.op_spec(signature.name).gradient
+    compose = _COMPOSED.get(signature.name) or (None if gradient is None else _by_names(signature, gradient))
+    fixed = _fixed(signature, gradient) if signature.name not in _COMPOSED else set()
+    kept = _KEPT.get(signature.name) or _kept(signature, gradient)
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        results = output if isinstance(output, tuple) else (output,)
+        values = dict(zip((*names, *outputs), (*inputs[: len(names)], *results), strict=True))
+        ctx.mark_non_differentiable(*(values[name] for name in fixed))
+        ctx.save_for_backward(*(values[name] for name in kept))
+        ctx.attributes = dict(zip(attributes, inputs[len(names) :], strict=True))
+
+    def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
+        if compose is None:
+            raise RuntimeError(f"{signature.name}: {_WITHOUT.get(signature.name, 'it has no gradient')}")
+        needs = {name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed}
+        given = {name: dout for name, dout in zip(outputs, douts, strict=True) if name not in fixed}
+        call = Call(dict(zip(kept, ctx.saved_tensors, strict=True)), ctx.attributes, given, needs)
+        found = compose(call)
+        return (*(found.get(name) if name in needs else None for name in names), *[None] * len(attributes))
+
+    names = inputs
+    return backward, setup_context
+
+
+_WITHOUT = {
+    "paged_attention": "it has no gradient: it is for inference; flash_attention has one",
+    "weight_quant_matmul": "it has no gradient: it is for inference",
+}
+
+
+def _kernel(name: str) -> Any:
+    return getattr(torch.ops.ms_ascend_ops, name).default
+
+
+def _kept(signature: Signature, gradient: Signature | None) -> list[str]:
+    """The tensors that the gradient kernel takes."""
+    names = [tensor.name for tensor in signature.inputs + signature.outputs]
+    return [tensor.name for tensor in gradient.inputs if tensor.name in names] if gradient else []
+
+
+def _fixed(signature: Signature, gradient: Signature | None) -> set[str]:
+    """The outputs that no gradient goes through."""
+    if gradient is None:
+        return set()
+    known = {tensor.name for tensor in gradient.inputs}
+    through = known | ({"dx"} if "dresidual" in known else set())
+    return {tensor.name for tensor in signature.outputs if f"d{tensor.name}" not in through}
+
+
+def _by_names(signature: Signature, gradient: Signature) -> Callable[[Call], Gradients]:
+    takes = [tensor.name for tensor in gradient.inputs]
+    douts = {f"d{tensor.name}": tensor.name for tensor in signature.outputs}
+    given = [tensor.name for tensor in gradient.outputs]
+    if "dresidual" in takes:  # through the sum x, which is an output, too
+        douts["dresidual"] = "x"
+
+    def compose(call: Call) -> Gradients:
+        tensors = [call.douts[douts[name]] if name in douts else call[name] for name in takes]
+        results = _kernel(gradient.name)(*tensors, *call.attributes.values())
+        found = dict(zip(given, results if isinstance(results, (tuple, list)) else (results,), strict=True))
+        found = {name.removeprefix("d"): value for name, value in found.items()}
+        if "dresidual" in takes:
+            found["x1"] = found["x2"] = found.pop("x")
+        return found
+
+    return compose
+
+
+def _add(call: Call) -> Gradients:
+    return {"x": call.douts["z"], "y": call.douts["z"]}
+
+
+# Behind every logarithm of a sum of exponentials. A query that sees no key has -inf; with a number above all scores in
+# its place, the probabilities that the gradient calculates again are 0.
+_HUGE = 3.0e38
+
+
+def _flash_attention(call: Call) -> Gradients:
+    if call.needs("mask"):
+        raise RuntimeError("flash_attention: mask has no gradient, detach it")
+    out, lse = call["out"], call["lse"]
+    dout, dlse = call.douts["out"], call.douts["lse"]
+    # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
+    delta = (out.float() * dout.float()).sum(-1)
+    delta = (delta if call.attributes["layout"] == "BNSD" else delta.transpose(1, 2)) - dlse
+    lse = torch.where(lse > -_HUGE, lse, torch.full_like(lse, _HUGE))
+    tensors = dout, call["query"], call["key"], call["value"], lse, delta, call["mask"]
+    results = _kernel("flash_attention_grad")(*tensors, *call.attributes.values())
+    return dict(zip(("query", "key", "value"), results, strict=True))
+
+
+def _flash_attention_varlen(call: Call) -> Gradients:
+    out, lse = call["out"], call["lse"]
+    delta = (out.float() * call.douts["out"].float()).sum(-1).transpose(0, 1) - call.douts["lse"]
+    lse = torch.where(lse > -_HUGE, lse, torch.full_like(lse, _HUGE))
+    tensors = call.douts["out"], call["query"], call["key"], call["value"], lse, delta.contiguous()
+    lengths = call["query_lengths"], call["key_lengths"]
+    results = _kernel("flash_attention_varlen_grad")(*tensors, *lengths, *call.attributes.values())
+    return dict(zip(("query", "key", "value"), results, strict=True))
+
+
+def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
+    """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
+
+    def compose(call: Call) -> Gradients:
+        matmul, x = _kernel("matmul"), call["x"]
+        rows = x.reshape(-1, x.shape[-1])
+        gate, up = (matmul(rows, call[name], None, False, True) for name in ("gate_weight", "up_weight"))
+        dy = call.douts["y"].reshape(-1, call.douts["y"].shape[-1])
+        dgate, dup = _kernel(gated_grad)(dy, gate, up, *call.attributes.values())
+        found = {}
+        if call.needs("x"):
+            dx = matmul(dgate, call["gate_weight"], None) + matmul(dup, call["up_weight"], None)
+            found["x"] = dx.reshape(x.shape)
+        for name, of in (("gate_weight", dgate), ("up_weight", dup)):
+            if call.needs(name):
+                found[name] = matmul(of, rows, None, True)
+        return found
+
+    return compose
+
+
+def _matmul(call: Call) -> Gradients:
+    matmul, attributes = _kernel("matmul"), call.attributes
+    x, weight, bias, dz = call["x"], call["weight"], call["bias"], call.douts["y"]
+    transpose_x, transpose_weight = attributes["transpose_x"], attributes["transpose_weight"]
+    activation = attributes["activation"]
+    if activation == "relu":
+        dz = torch.where(call["y"] > 0, dz, torch.zeros_like(dz))
+    elif activation != "none":  # of the product again: keeping it would take as much memory as the output
+        z = matmul(x, weight, bias, transpose_x, transpose_weight)
+        if activation == "silu":
+            dz = _kernel("silu_mul_grad")(dz, z, torch.ones_like(z))[0]
+        else:
+            dz = _kernel("gelu_grad")(dz, z, "tanh" if activation == "gelu_tanh" else "none")
+    found = {}
+    if call.needs("x"):
+        dx = matmul(dz, weight, None, False, not transpose_weight)
+        found["x"] = dx.transpose(-1, -2) if transpose_x else dx
+    if call.needs("weight"):
+        rows = x.transpose(-1, -2) if transpose_x else x
+        left, right = (dz, rows) if transpose_weight else (rows, dz)
+        if weight.dim() == 2:
+            left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+        found["weight"] = matmul(left, right, None, True)
+    if bias is not None and call.needs("bias"):
+        found["bias"] = dz.float().reshape(-1, dz.shape[-1]).sum(0).to(bias.dtype)
+    return found
+
+
+def _scaled_masked_softmax(call: Call) -> Gradients:
+    dy, y = call.douts["y"], call["y"]
+    found = {}
+    if call.needs("x"):
+        found["x"] = _kernel("scaled_masked_softmax_grad")(dy, y, *call.attributes.values())
+    if call.needs("mask"):
+        mask = call["mask"]
+        dscores = _kernel("softmax_grad")(dy.float(), y.float())
+        found["mask"] = dscores.sum_to_size(mask.shape).to(mask.dtype)
+    return found
+
+
+def _tables(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, attributes: dict[str, Any]) -> Gradients:
+    """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
+    halves = attributes["mode"] == "half"
+    half = (attributes["rotary_dim"] or x.shape[-1]) // 2
+
+    def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+        # The first and second elements of the pairs, as (*b, s, *n as one dim, half); heads are summed over.
+        x = x.float().flatten(seq_axis + 1, -2) if x.dim() > seq_axis + 2 else x.float().unsqueeze(-2)
+        x = x[..., : 2 * half]
+        return (x[..., :half], x[..., half:]) if halves else (x[..., 0::2], x[..., 1::2])
+
+    def of(table: Tensor, values: Tensor) -> Tensor:
+        values = values.sum(-2).sum_to_size((*table.shape[:-1], half))
+        if table.shape[-1] != half:  # of angles that stand twice the first is read
+            both = values, torch.zeros_like(values)
+            values = torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)
+        return values.to(table.dtype)
+
+    (x1, x2), (dy1, dy2) = pairs(x), pairs(dy)
+    return {"cos": of(cos, x1 * dy1 + x2 * dy2), "sin": of(sin, x1 * dy2 - x2 * dy1)}
+
+
+def _rotary_embedding(call: Call) -> Gradients:
+    cos, sin, dy = call["cos"], call["sin"], call.douts["y"]
+    found = {}
+    if call.needs("x"):
+        found["x"] = _kernel("rotary_embedding_grad")(dy, cos, sin, *call.attributes.values())
+    if call.needs("cos", "sin"):
+        found |= _tables(call["x"], dy, cos, sin, call.attributes["seq_axis"], call.attributes)
+    return found
+
+
+def _qkv_rotary_embedding(call: Call) -> Gradients:
+    cos, sin = call["cos"], call["sin"]
+    douts = [call.douts[name] for name in ("q", "k", "v")]
+    found = {}
+    if call.needs("qkv"):
+        found["qkv"] = _kernel("qkv_rotary_embedding_grad")(*douts, cos, sin, *call.attributes.values())
+    if call.needs("cos", "sin"):
+        turned = call.attributes["q_heads"] + call.attributes["k_heads"]
+        heads_first = call.attributes["layout"] == "BNSD"
+        dy = torch.cat([d.float().transpose(1, 2) if heads_first else d.float() for d in douts[:2]], 2)
+        found |= _tables(call["qkv"][:, :, :turned], dy, cos, sin, 1, call.attributes)
+    return found
+
+
+_COMPOSED: dict[str, Callable[[Call], Gradients]] = {
+    "add": _add,
+    "flash_attention": _flash_attention,
+    "flash_attention_varlen": _flash_attention_varlen,
+    "linear_gelu_mul": _gated_products("gelu_mul_grad"),
+    "linear_silu_mul": _gated_products("silu_mul_grad"),
+    "matmul": _matmul,
+    "qkv_rotary_embedding": _qkv_rotary_embedding,
+    "rotary_embedding": _rotary_embedding,
+    "scaled_masked_softmax": _scaled_masked_softmax,
+}
+
+# What these keep, where it is not what the gradient kernel takes.
+_KEPT: dict[str, list[str]] = {
+    "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
+    "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],
+    "linear_gelu_mul": ["x", "gate_weight", "up_weight"],
+    "linear_silu_mul": ["x", "gate_weight", "up_weight"],
+    "matmul": ["x", "weight", "bias", "y"],
+    "qkv_rotary_embedding": ["qkv", "cos", "sin"],
+    "rotary_embedding": ["x", "cos", "sin"],
+    "scaled_masked_softmax": ["mask", "y"],
+}

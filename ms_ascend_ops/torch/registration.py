@@ -1,0 +1,236 @@
+"""From a definition to an operator of PyTorch: `torch.ops.ms_ascend_ops.<name>`, and `<name>_grad` for its gradient.
+
+Schema, kernel for CPU tensors, shapes and dtypes of results for fake and meta tensors, casts of autocast, and the
+gradient all follow from the definition; what it cannot say of gradients stands in gradients.py.
+
+A kernel runs on the memory of the tensors. PyTorch allocates the results, and tells how many threads a kernel may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.checks import CHECKS
+from ms_ascend_ops.inference import infer_types
+from ms_ascend_ops.library import check_built, native
+from ms_ascend_ops.registry import AttributeSpec, Signature
+from ms_ascend_ops.torch.gradients import formula
+from ms_ascend_ops.torch.sizes import known, output_shapes
+
+__all__ = ["DTYPES", "NAMESPACE", "Operator", "operators", "register"]
+
+NAMESPACE = "ms_ascend_ops"
+
+DTYPES = {name: getattr(torch, name) for name in registry.DTYPES}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
+
+# Under autocast, tensors of these go to its dtype, as those of torch.matmul and scaled_dot_product_attention do. All
+# others take what comes, in the widest dtype of the tensors that must have the same.
+_LOWERED = frozenset({"matmul", "flash_attention"})
+
+# Where tensors may be that no kernel of this library can read.
+_REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "PrivateUse1", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
+
+_library = torch.library.Library(NAMESPACE, "DEF")
+
+
+class Operator:
+    """One kernel as an operator of PyTorch. It takes the tensors, then the attributes, in the definition's order."""
+
+    def __init__(self, signature: Signature):
+        self.signature = signature
+        self.count = len(signature.inputs)
+        self._check = CHECKS.get(signature.name)
+        self.functions: dict[tuple[Any, ...], Callable[..., Any]] = {}  # by the attributes
+        self._optional = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.optional)
+
+    @property
+    def schema(self) -> str:
+        """As `torch.library` writes it."""
+        tensors = []
+        for i, tensor in enumerate(self.signature.inputs):
+            alias = f"({chr(ord('a') + i)}!)" if tensor.name in self.signature.writes else ""
+            tensors.append(f"Tensor{'?' if tensor.optional else alias} {tensor.name}{'=None' * tensor.optional}")
+        attributes = [f"{_TYPES[a.type]} {a.name}={_literal(a)}" for a in self.signature.attributes]
+        results = ", ".join(f"Tensor {tensor.name}" for tensor in self.signature.outputs)
+        return f"{self.signature.name}({', '.join(tensors + attributes)}) -> ({results})"
+
+    def run(self, *arguments: Any) -> Any:
+        """The kernel. The dispatcher leaves out arguments at the end that have their default."""
+        tensors, values = arguments[: self.count], arguments[self.count :]
+        if self._optional:
+            absent = tuple(i for i in self._optional if i >= len(tensors) or tensors[i] is None)
+            tensors = tuple(tensor for tensor in tensors if tensor is not None)
+            values = (absent, *values)
+        try:
+            function = self.functions.get(values)
+        except TypeError:  # it cannot be hashed
+            self.attributes(values[1:] if self._optional else values)  # says which
+            raise
+        if function is None:
+            function = self.functions[values] = self._make(*values)
+        results = function(*tensors)
+        return results if results is not None else self._refuse_views(*tensors)
+
+    def fake(self, *arguments: Any) -> Any:
+        """Empty results, for tensors without memory."""
+        tensors = [*arguments[: self.count], *[None] * (self.count - len(arguments))]
+        attributes = self.attributes(arguments[self.count :])
+        dtypes = [None if tensor is None else _dtype_name(tensor) for tensor in tensors]
+        types = infer_types(self.signature, dtypes)
+        shapes = [None if tensor is None else tensor.shape for tensor in tensors]
+        sizes = output_shapes(self.signature, shapes, attributes)
+        if self._check is not None:
+            self._check([known(shape) for shape in shapes], attributes)
+        device = tensors[0].device
+        results = tuple(
+            torch.empty(size, dtype=DTYPES[dtype], device=device) for size, dtype in zip(sizes, types, strict=True)
+        )
+        return results if len(results) > 1 else results[0]
+
+    def attributes(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Every attribute by its name."""
+        names = [attribute.name for attribute in self.signature.attributes]
+        return self.signature.check_attributes(dict(zip(names, values, strict=False)))
+
+    def cast(self, arguments: tuple[Any, ...], lowest: torch.dtype) -> tuple[Any, ...]:
+        """The arguments as autocast wants them."""
+        tensors = list(arguments[: self.count])
+        widest: dict[str, torch.dtype] = {}
+        first = self.signature.variables[0]
+        for tensor, spec in zip(tensors, self.signature.inputs, strict=False):
+            if tensor is not None and spec.dtype in self.signature.variables:
+                dtype = tensor.dtype
+                if self.signature.name in _LOWERED and spec.dtype == first and dtype is torch.float32:
+                    dtype = lowest
+                widest[spec.dtype] = torch.promote_types(dtype, widest.get(spec.dtype, dtype))
+        row = {variable: _NAMES.get(dtype, "") for variable, dtype in widest.items()}
+        if not any(row.items() <= allowed.items() for allowed in self.signature.types):
+            # A weight in half precision, and float32 to be normalized: it is the tensor that decides.
+            widest = dict.fromkeys(widest, widest[first])
+        for i, spec in enumerate(self.signature.inputs[: len(tensors)]):
+            if tensors[i] is not None and spec.dtype in widest:
+                tensors[i] = tensors[i].to(widest[spec.dtype])
+        return (*tensors, *arguments[self.count :])
+
+    def _make(self, *values: Any) -> Callable[..., Any]:
+        absent = {self.signature.inputs[i].name for i in (values[0] if self._optional else ())}
+        check_built(self.signature)
+        function: Callable[..., Any] = native().tensor_function(
+            _framework(),
+            self.signature.name,
+            self.attributes(values[1:] if self._optional else values),
+            [tensor.name for tensor in self.signature.inputs],
+            set(self.signature.writes),
+            absent,
+            self._check,
+        )
+        return function
+
+    def _refuse_views(self, *tensors: torch.Tensor) -> None:
+        for tensor, spec in zip(tensors, self.signature.inputs, strict=False):
+            if spec.name in self.signature.writes and not tensor.is_contiguous():
+                raise ValueError(
+                    f"{self.signature.name}: {spec.name} is written in place and must be contiguous, got strides "
+                    f"{tensor.stride()} of shape {tuple(tensor.shape)}"
+                )
+
+
+@cache
+def operators() -> dict[str, Operator]:
+    """All of them by name."""
+    signatures = (s for name in registry.names() for s in registry.op_spec(name).signatures)
+    return {signature.name: Operator(signature) for signature in signatures}
+
+
+def register() -> None:
+    """Register every operator with PyTorch."""
+    for name, operator in operators().items():
+        _library.define(operator.schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(name, operator.run, "CPU")
+        torch.library.register_fake(f"{NAMESPACE}::{name}", operator.fake, lib=_library)
+        _library.impl(name, _autocast(operator), "AutocastCPU")
+        for key in _REFUSED:
+            _library.impl(name, _refuse(operator, key), key)
+        if operator.signature.writes:  # PyTorch takes no formula for these
+            _library.impl(name, _without_gradient(operator), "Autograd", with_keyset=True)
+            _library.impl(name, _counting_changes(operator), "ADInplaceOrView", with_keyset=True)
+        else:
+            backward, setup_context = formula(operator.signature)
+            torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
+
+
+def _overload(operator: Operator) -> Any:
+    return getattr(getattr(torch.ops, NAMESPACE), operator.signature.name).default
+
+
+def _without_gradient(operator: Operator) -> Callable[..., Any]:
+    name = operator.signature.name
+
+    def autograd(keyset: Any, *arguments: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
+            raise RuntimeError(f"{name}: it has no gradient; call it under torch.no_grad(), or detach its tensors")
+        with torch._C._AutoDispatchBelowAutograd():
+            return _overload(operator).redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+    return autograd
+
+
+def _counting_changes(operator: Operator) -> Callable[..., Any]:
+    """Autograd knows by these counts when a tensor that it has kept was changed."""
+    places = [i for i, tensor in enumerate(operator.signature.inputs) if tensor.name in operator.signature.writes]
+
+    def inplace(keyset: Any, *arguments: Any) -> Any:
+        for i in places:
+            torch.autograd.graph.increment_version(arguments[i])
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return _overload(operator).redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, *arguments)
+
+    return inplace
+
+
+def _autocast(operator: Operator) -> Callable[..., Any]:
+    def autocast(*arguments: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cpu")
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+            return _overload(operator)(*operator.cast(arguments, dtype))
+
+    return autocast
+
+
+def _refuse(operator: Operator, key: str) -> Callable[..., Any]:
+    def refuse(*arguments: Any) -> Any:
+        for tensor, spec in zip(arguments, operator.signature.inputs, strict=False):
+            if isinstance(tensor, torch.Tensor) and (
+                tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized
+            ):
+                what = f"on {tensor.device}" if tensor.device.type != "cpu" else f"of layout {tensor.layout}"
+                raise RuntimeError(
+                    f"{operator.signature.name}: {spec.name} is {what}; through PyTorch the kernels run on strided "
+                    "tensors on a CPU, and on Ascend NPUs through MindSpore"
+                )
+        raise RuntimeError(f"{operator.signature.name}: there is no kernel for {key} tensors")
+
+    return refuse
+
+
+@cache
+def _framework() -> Any:
+    return native().Framework(
+        torch.Tensor, None, DTYPES, "data_ptr", torch.empty, torch.empty_like, torch.get_num_threads
+    )
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return _NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+
+
+def _literal(attribute: AttributeSpec) -> str:
+    return f'"{attribute.default}"' if attribute.type == "string" else str(attribute.default)

@@ -1,0 +1,266 @@
+"""The functions: the two paths of a call, errors, casts, threads, memory."""
+
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.clients
+
+import ms_ascend_ops.torch as fused
+from ms_ascend_ops.library import get_num_threads
+from ms_ascend_ops.torch import functions
+
+
+def random(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def test_mindspore_is_not_imported():
+    code = "import sys, ms_ascend_ops.torch, torch; ms_ascend_ops.torch.gelu(torch.ones(3)); "
+    code += "print('mindspore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_without_pytorch_the_message_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None; import ms_ascend_ops.torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'ms_ascend_ops[torch]'" in done.stderr
+
+
+class TestPaths:
+    def test_a_plain_call_goes_past_the_dispatcher(self):
+        assert functions._direct(random(2, 3), None)
+        with torch.inference_mode():
+            assert functions._direct(random(2, 3))
+        with torch.no_grad():
+            assert functions._direct(random(2, 3).requires_grad_())
+
+    def test_what_others_have_to_see_does_not(self):
+        x = random(2, 3)
+        assert not functions._direct(x.clone().requires_grad_())
+        assert not functions._direct(x.to("meta"))
+        assert not functions._direct(x.to_sparse())
+        assert not functions._direct(torch.view_as_complex(random(2, 3, 2)).conj().imag)
+        with torch.autocast("cpu"):
+            assert not functions._direct(x)
+        with torch.autograd.forward_ad.dual_level():
+            assert not functions._direct(x)
+        with torch.overrides.BaseTorchFunctionMode():
+            assert not functions._direct(x)
+        with torch._subclasses.FakeTensorMode() as mode:
+            assert not functions._direct(x)
+            assert not functions._direct(mode.from_tensor(x))
+        seen = []
+        torch.func.grad(lambda y: (seen.append(functions._direct(x)), y.sum())[1])(x)
+        assert seen == [False]
+
+    def test_both_give_the_same_bits(self):
+        x, gamma = random(5, 17), random(17, seed=1)
+        for a, b in zip(fused.rms_norm(x, gamma), torch.ops.ms_ascend_ops.rms_norm(x, gamma), strict=True):
+            assert torch.equal(a, b)
+
+    def test_a_negated_view(self):
+        x = torch.view_as_complex(random(4, 6, 2)).conj().imag
+        assert x.is_neg()
+        assert torch.equal(fused.gelu(x), fused.gelu(x.clone().resolve_neg()))
+
+    def test_views_that_are_not_contiguous(self):
+        x = random(6, 4).t()
+        assert torch.equal(fused.softmax(x), fused.softmax(x.contiguous()))
+        assert fused.softmax(x).is_contiguous()
+
+    def test_results_are_pytorchs_own(self):
+        x = random(3, 4)
+        y = fused.silu_mul(x, x)
+        assert y.untyped_storage().nbytes() == y.nbytes
+        assert y.data_ptr() not in (0, x.data_ptr())
+        assert fused.gelu(torch.empty(0, 4)).shape == (0, 4)
+
+
+class TestErrors:
+    def test_shapes_and_attributes(self):
+        for path in (fused.rms_norm, torch.ops.ms_ascend_ops.rms_norm):
+            with pytest.raises(
+                ValueError, match=r"rms_norm: gamma.shape\[0\] must equal x.shape\[-1\] \(4\), got \(3,\)"
+            ):
+                path(random(2, 4), random(3))
+            with pytest.raises(ValueError, match=r"rms_norm: epsilon must be > 0 in float32, got -1"):
+                path(random(2, 4), random(4), -1.0)
+            with pytest.raises(ValueError, match="rms_norm: scheme must be 'llama' or 'gemma', got 'bert'"):
+                path(random(2, 4), random(4), 1e-6, "bert")
+            with pytest.raises((TypeError, RuntimeError), match="scheme"):
+                path(random(2, 4), random(4), 1e-6, [])
+            with pytest.raises(ValueError, match=r"gamma\.shape"):
+                path(random(2, 4).to("meta"), random(3).to("meta"))
+
+    def test_dtypes(self):
+        with pytest.raises(TypeError, match=r"gate\.dtype must be float16, bfloat16 or float32, got float64"):
+            fused.silu_mul(random(2).double(), random(2).double())
+        with pytest.raises(TypeError, match=r"x\.dtype must be float16, bfloat16 or float32, got bool"):
+            fused.softmax(torch.ones(3, dtype=torch.bool))
+
+    def test_other_devices_and_layouts(self):
+        with pytest.raises(RuntimeError, match=r"gelu: x is of layout torch\.sparse_coo; through PyTorch"):
+            fused.gelu(random(2, 3).to_sparse())
+        refuse = torch._C._dispatch_has_kernel_for_dispatch_key
+        assert all(refuse("ms_ascend_ops::gelu", key) for key in ("CUDA", "XPU", "MPS", "PrivateUse1"))
+
+    def test_there_is_no_gradient(self):
+        operator = torch.ops.ms_ascend_ops.paged_attention
+        cache, tables = random(1, 4, 1, 8), torch.zeros(1, 1, dtype=torch.int32)
+        query = random(1, 1, 1, 8).requires_grad_()
+        out = operator(query, cache, cache, tables, torch.full((1,), 2, dtype=torch.int32))
+        with pytest.raises(RuntimeError, match="paged_attention: it has no gradient: it is for inference"):
+            out.sum().backward()
+        x, mask = random(1, 1, 2, 8), random(1, 1, 2, 2).requires_grad_()
+        with pytest.raises(RuntimeError, match="flash_attention: mask has no gradient, detach it"):
+            fused.flash_attention(x, x, x, mask)[0].sum().backward()
+
+    def test_a_cache_takes_no_gradients(self):
+        key, cache = random(3, 2, 4).requires_grad_(), torch.zeros(2, 4, 2, 4)
+        slots = torch.arange(3, dtype=torch.int32)
+        with pytest.raises(RuntimeError, match=r"kv_cache_update: it has no gradient; call it under torch\.no_grad"):
+            fused.kv_cache_update(key, key, cache, cache.clone(), slots)
+        with torch.no_grad():
+            fused.kv_cache_update(key, key, cache, cache.clone(), slots)
+        assert torch.equal(cache.flatten(0, 1)[:3], key)
+
+
+class TestAutocast:
+    """Products go to the dtype of autocast, other operators take the widest dtype of what must be the same."""
+
+    def test_products(self):
+        x, weight, bias = random(3, 8), random(8, 5), random(5)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = fused.matmul(x, weight, bias)
+        assert y.dtype == torch.bfloat16
+        assert torch.equal(y, fused.matmul(x.bfloat16(), weight.bfloat16(), bias))
+        query = random(1, 2, 4, 8)
+        with torch.autocast("cpu", torch.float16):
+            assert fused.flash_attention(query, query, query)[0].dtype == torch.float16
+
+    def test_the_widest_dtype(self):
+        x, residual, gamma = random(3, 8).bfloat16(), random(3, 8), random(8)
+        with torch.autocast("cpu", torch.bfloat16):
+            y, _, total = fused.add_rms_norm(x, residual, gamma)
+            assert fused.rms_norm(x, gamma)[0].dtype == torch.bfloat16  # a combination that there is
+            assert fused.rms_norm(residual, gamma.bfloat16())[0].dtype == torch.float32
+        assert y.dtype == total.dtype == torch.float32
+        assert torch.equal(total, x.float() + residual)
+
+    def test_gradients_have_the_dtype_of_the_parameter(self):
+        x, weight = random(3, 8), random(8, 5).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            fused.matmul(x, weight).sum().backward()
+        assert weight.grad.dtype == torch.float32
+
+    def test_compiled(self):
+        x, weight = random(3, 8), random(8, 5)
+
+        def call(x, weight):
+            with torch.autocast("cpu", torch.bfloat16):
+                return fused.matmul(x, weight)
+
+        compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x, weight), call(x, weight))
+
+
+class TestCaches:
+    def test_update_writes_in_place(self):
+        key, cache = random(3, 2, 4), torch.zeros(2, 4, 2, 4)
+        slots = torch.tensor([5, -1, 0], dtype=torch.int32)
+        version = cache._version
+        result, _ = fused.kv_cache_update(key, key, cache, torch.zeros_like(cache), slots)
+        assert result is cache
+        assert torch.equal(cache.flatten(0, 1)[[5, 0]], key[[0, 2]])
+        assert cache.count_nonzero() == 16
+        torch.ops.ms_ascend_ops.kv_cache_update(key, key, cache, torch.zeros_like(cache), slots)
+        assert cache._version > version
+
+    def test_append(self):
+        key, caches = random(2, 3, 2, 4), [torch.zeros(2, 6, 2, 4) for _ in range(2)]
+        fused.kv_cache_append(key, key, *caches, torch.tensor([2], dtype=torch.int32))
+        assert torch.equal(caches[0][:, 2:5], key)
+        assert torch.equal(caches[1][:, 2:5], key)
+        with pytest.raises(RuntimeError, match="kv_cache_update: the kernel stopped itself"):
+            fused.kv_cache_append(key, key, *caches, torch.tensor([4], dtype=torch.int32))
+        with pytest.raises(ValueError, match=r"key_cache.shape\[0\] must equal key.shape\[0\] \(2\)"):
+            fused.kv_cache_append(key, key, caches[0][:1], caches[1][:1], torch.tensor([0]))
+
+    def test_a_view_that_is_not_contiguous_is_refused(self):
+        key, cache = random(3, 2, 4), torch.zeros(2, 4, 2, 8)[..., ::2]
+        with pytest.raises(ValueError, match="key_cache is written in place and must be contiguous, got strides"):
+            fused.kv_cache_update(key, key, cache, cache, torch.arange(3, dtype=torch.int32))
+
+    def test_compiled_the_cache_is_changed(self):
+        key, slots = random(3, 2, 4), torch.arange(3, dtype=torch.int32)
+
+        def call(key, cache, other):
+            fused.kv_cache_update(key, key, cache, other, slots)
+            return cache * 2
+
+        cache, other = torch.zeros(2, 4, 2, 4), torch.zeros(2, 4, 2, 4)
+        doubled = torch.compile(call, fullgraph=True, backend="aot_eager")(key, cache, other)
+        assert torch.equal(cache.flatten(0, 1)[:3], key)
+        assert torch.equal(doubled, cache * 2)
+        assert torch.equal(other, cache)
+
+
+def test_a_kernel_has_pytorchs_threads(monkeypatch):
+    """The pool of the process is not changed; results do not depend on it."""
+    x, before = random(700, 512), get_num_threads()
+    asked = []
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            asked.append(torch.get_num_threads())
+            results.append(fused.gelu(x))
+            assert get_num_threads() == before
+    finally:
+        torch.set_num_threads(threads)
+    assert asked == [1, 2]
+    assert torch.equal(*results)
+
+
+def test_others_run_while_a_kernel_does():
+    """The interpreter's lock is released: another thread counts on."""
+    x = random(64, 1 << 16)
+    stop, ticks = threading.Event(), []
+
+    def count():
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        begin = time.perf_counter()
+        fused.softmax(x)
+        end = time.perf_counter()
+    finally:
+        stop.set()
+        counter.join()
+    assert sum(begin < tick < end for tick in ticks) > 1
+
+
+def test_inductor_compiles_around_an_operator():
+    """The default backend, which needs a C++ compiler."""
+    torch._dynamo.reset()
+    x, gamma = random(5, 16), random(16)
+
+    def call(x, gamma):
+        return torch.relu(fused.rms_norm(x + 1, gamma)[0]) * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of inductor's own
+        found = torch.compile(call, fullgraph=True)(x, gamma)
+    assert torch.equal(found, call(x, gamma))

@@ -1,0 +1,213 @@
+"""Every operator in PyTorch: registration, values, gradients, compilation, export."""
+
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.clients
+
+from ms_ascend_ops.samples.network import flat
+from ms_ascend_ops.samples.network import tensor as mindspore_tensor
+from ms_ascend_ops.samples.operators import operator
+
+import ms_ascend_ops.torch as fused
+from ms_ascend_ops import registry
+from ms_ascend_ops.library import native
+from tests.acceptance import assert_accurate
+from tests.dtypes import EPSILON, FLOATS
+from tests.torch.examples import array, every_operator, tensor
+
+# Gradients of the rotation tables, say, are float32 sums: of the largest magnitude.
+SHARE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 3e-3}
+
+
+def results(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def compiled(function, **options):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+
+
+@every_operator
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # of opcheck's own
+def test_opcheck(example):
+    torch.library.opcheck(example.operator, example.arguments(requires_grad=True))
+
+
+@every_operator
+def test_opcheck_of_the_gradient_kernel(example):
+    """Shapes and schema; a gradient of a gradient is refused."""
+    gradient = registry.op_spec(example.name).gradient
+    if gradient is None:
+        pytest.skip("it has no gradient kernel")
+    outputs = dict(
+        zip([t.name for t in example.signature.outputs], results(example.operator(*example.arguments())), strict=True)
+    )
+    known = dict(zip([t.name for t in example.signature.inputs], example.tensors(), strict=True)) | outputs
+    known |= {f"d{name}": value for name, value in outputs.items()}
+    known |= {"dresidual": outputs.get("x"), "delta": outputs.get("lse")}
+    arguments = [known[t.name] for t in gradient.inputs] + example.attributes
+    operator = getattr(torch.ops.ms_ascend_ops, gradient.name).default
+    torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
+    arguments[0] = arguments[0].clone().requires_grad_()
+    with pytest.raises(RuntimeError, match=f"{gradient.name}: it has no gradient"):
+        results(operator(*arguments))[0].sum().backward()
+
+
+@every_operator
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_same_bits_as_the_kernel_and_mindspore(example, dtype, monkeypatch):
+    case = example.case(dtype)
+    arguments = example.arguments(dtype)
+    found = [array(value) for value in results(example.operator(*arguments))]
+    launch = case.launches[0]
+    native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
+    for ours, theirs in zip(found, launch.outputs, strict=True):
+        assert np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
+
+    ours = operator(example.name).ours
+    expected = flat(ours(*(mindspore_tensor(value) for value in case.own_inputs()), **case.attributes))
+    module = import_module(f"ms_ascend_ops.samples.ops.{example.name}")
+    if hasattr(module, "fused"):
+        monkeypatch.setattr(module, "fused", fused)
+    of_torch = ours if ours.__module__ == module.__name__ else getattr(fused, ours.__name__)
+    given = [tensor(value) for value in case.own_inputs()]
+    found = results(of_torch(*given, **case.attributes))
+    for a, b in zip(found, expected, strict=True):
+        values = b.astype("float32").asnumpy() if dtype == "bfloat16" else b.asnumpy()
+        assert np.array_equal(a.float().numpy() if dtype == "bfloat16" else a.numpy(), values)
+
+
+def golden(example, inputs):
+    """Every output in float64, by the reference."""
+    reference = import_module(f"tests.reference.{example.name}")
+    return results(reference.forward(*inputs, **example.case().attributes))
+
+
+def doubles(tensors):
+    return [
+        None if t is None else (t.detach().double() if t.is_floating_point() else t.detach()).numpy() for t in tensors
+    ]
+
+
+@every_operator
+def test_values(example):
+    """In other dtypes the bits are those of the kernel, which has tests of its own."""
+    if example.name == "kv_cache_update":
+        pytest.skip("it copies bits: test_functions.py")
+    arguments = example.arguments()
+    found = results(example.operator(*arguments))
+    expected = golden(example, doubles(arguments[: example.kernel.count]))
+    for value, wanted in zip(found, expected, strict=False):
+        assert_accurate(value.double().numpy(), wanted, str(value.dtype).removeprefix("torch."))
+
+
+@every_operator
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients(example, dtype):
+    """Of all inputs and through all outputs, against central differences of the reference in float64."""
+    names = registry.op_spec(example.name).differentiable
+    if not names:
+        pytest.skip("it has no gradient")
+    arguments = example.arguments(dtype, requires_grad=True)
+    inputs = arguments[: example.kernel.count]
+    found = results(example.operator(*arguments))
+    values = doubles(inputs)
+    expected = golden(example, values)
+    random = np.random.default_rng(0)
+    douts = [torch.from_numpy(random.normal(size=out.shape)).to(out.dtype) for out in found[: len(expected)]]
+    douts = [dout * out.requires_grad for dout, out in zip(douts, found, strict=False)]
+    sum((out.double() * dout.double()).sum() for out, dout in zip(found, douts, strict=False)).backward()
+    for place, spec in enumerate(example.signature.inputs):
+        if spec.name not in names or inputs[place] is None:
+            continue
+        gradient = inputs[place].grad
+        assert gradient.dtype == inputs[place].dtype
+        wanted = np.zeros(gradient.shape)
+        for i in np.ndindex(wanted.shape):
+            sums = []
+            for step in (1e-5, -1e-5):
+                moved = [v.copy() if n == place else v for n, v in enumerate(values)]
+                moved[place][i] += step
+                sums.append(
+                    sum(np.sum(y * d.double().numpy()) for y, d in zip(golden(example, moved), douts, strict=True))
+                )
+            wanted[i] = (sums[0] - sums[1]) / 2e-5
+        error = np.abs(gradient.double().numpy() - wanted).max()
+        assert error <= SHARE[dtype] * np.abs(wanted).max() + EPSILON[dtype], (spec.name, error)
+
+
+@every_operator
+def test_compiled_with_sizes_that_change(example):
+    """One graph for all sizes, forward and backward, with the results of eager calls."""
+    differentiable = bool(registry.op_spec(example.name).differentiable)
+    operation, attributes = example.operator, example.attributes
+
+    def forward(*tensors):
+        return operation(*tensors, *attributes)
+
+    def step(tensors):
+        outputs = results(forward(*tensors))
+        if differentiable:
+            torch.autograd.backward([out.float().sum() for out in outputs if out.requires_grad])
+        return outputs
+
+    function = compiled(forward, dynamic=True)
+    shapes = operator(example.name).small_shapes
+    for shape in shapes:
+        count = example.kernel.count
+        mine = example.arguments(shape=shape, requires_grad=True)[:count]
+        theirs = example.arguments(shape=shape, requires_grad=True)[:count]
+        expected = step(theirs)
+        found = results(function(*mine))
+        if differentiable:
+            torch.autograd.backward([out.float().sum() for out in found if out.requires_grad])
+        for a, b in zip(found, expected, strict=True):
+            assert torch.equal(a, b)
+        for a, b in zip(mine, theirs, strict=True):
+            if a is not None:  # and what is written in place
+                assert torch.equal(a, b)
+                assert (a.grad is None) == (b.grad is None)
+                assert a.grad is None or torch.allclose(a.grad, b.grad, rtol=1e-6, atol=1e-6)
+
+
+@every_operator
+def test_exported(example):
+    tensors = [value for value in example.tensors() if value is not None]
+    operation, attributes = example.operator, example.attributes
+    absent = [None] * (example.kernel.count - len(tensors))
+
+    class Network(torch.nn.Module):
+        def forward(self, *tensors):
+            return operation(*tensors, *absent, *attributes)
+
+    program = torch.export.export(Network(), tuple(tensors))
+    assert any(node.target is operation for node in program.graph.nodes)
+    copies = [value.clone() for value in tensors]
+    for a, b in zip(results(program.module()(*tensors)), results(Network()(*copies)), strict=True):
+        assert torch.equal(a, b)
+
+
+@every_operator
+def test_meta_tensors(example):
+    expected = results(example.operator(*example.arguments()))
+    arguments = [value.to("meta") if isinstance(value, torch.Tensor) else value for value in example.arguments()]
+    for found, wanted in zip(results(example.operator(*arguments)), expected, strict=True):
+        assert found.is_meta
+        assert (found.shape, found.dtype, found.stride()) == (wanted.shape, wanted.dtype, wanted.stride())
+
+
+def test_the_functions_are_those_for_mindspore():
+    """The same names, parameters and defaults."""
+    ops = import_module("ms_ascend_ops.ops")
+    assert set(ops.__all__) <= set(fused.__all__)
+    for name in ops.__all__:
+        theirs, ours = inspect.signature(getattr(ops, name)), inspect.signature(getattr(fused, name))
+        assert [(p.name, p.default) for p in ours.parameters.values()] == [
+            (p.name, p.default) for p in theirs.parameters.values()
+        ], name
