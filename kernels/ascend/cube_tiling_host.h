@@ -26,12 +26,15 @@ inline matmul_tiling::DataType CubeDataType(DataType type)
     }
 }
 
+constexpr int32_t MULTI_DATA_LOAD = 1;  // as MatmulObject of primitives/products.h has it
+
 // `planned` says which product it is and in which base blocks; how L1 is used is CANN's choice.
 template <typename CONTEXT>
 void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TCubeTiling& tiling)
 {
     const platform_ascendc::PlatformAscendC ascend(context->GetPlatformInfo());
     matmul_tiling::MatmulApiTiling api(ascend);
+    api.SetMatmulConfigParams(MULTI_DATA_LOAD);
     const auto memory = matmul_tiling::TPosition::GM;
     const auto format = matmul_tiling::CubeFormat::ND;
     const bool good = api.SetAType(memory, format, CubeDataType(planned.type), planned.transposeA != 0) != -1 &&

@@ -13,9 +13,9 @@
 
 #include "flash_attention_tiling.h"
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -28,9 +28,9 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Result> tiles;  // scores, and dout value^T
-    matmul::Matmul<Operand, Operand, Result> sums;
-    matmul::Matmul<Transposed, Operand, Result> sumsOfTransposes;
+    MatmulObject<Operand, Transposed, Result> tiles;  // scores, and dout value^T
+    MatmulObject<Operand, Operand, Result> sums;
+    MatmulObject<Transposed, Operand, Result> sumsOfTransposes;
 
     __aicore__ inline void Init(GM_ADDR dout, GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR lse, GM_ADDR delta,
                                 GM_ADDR mask, GM_ADDR dquery, GM_ADDR dkey, GM_ADDR dvalue, GM_ADDR workspace,
@@ -84,7 +84,11 @@ public:
     {
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
         const uint64_t tasks = tiling_.queryTasks + tiling_.keyTasks;
-        for (uint64_t task = core < tiling_.cores ? core : tasks; task < tasks; task += tiling_.cores) {
+        for (uint64_t round = 0; core < tiling_.cores && round * tiling_.cores < tasks; ++round) {
+            const uint64_t task = DealtTask(round, core, tiling_.cores);
+            if (task >= tasks) {
+                break;
+            }
             if (task < tiling_.queryTasks) {
                 QueryTask(task);
             } else {

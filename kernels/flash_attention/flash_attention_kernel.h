@@ -14,10 +14,10 @@
 
 #include "flash_attention_tiling.h"
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
 #include "primitives/online_softmax.h"
+#include "primitives/products.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -29,8 +29,8 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Result> scores;
-    matmul::Matmul<Operand, Operand, Result> values;
+    MatmulObject<Operand, Transposed, Result> scores;
+    MatmulObject<Operand, Operand, Result> values;
 
     __aicore__ inline void Init(GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR mask, GM_ADDR out, GM_ADDR lse,
                                 GM_ADDR workspace, const FlashAttentionTilingData& tiling, AscendC::TPipe& pipe)
@@ -59,7 +59,11 @@ public:
     __aicore__ inline void Process()
     {
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
-        for (uint64_t task = core < tiling_.cores ? core : tiling_.tasks; task < tiling_.tasks; task += tiling_.cores) {
+        for (uint64_t round = 0; core < tiling_.cores && round * tiling_.cores < tiling_.tasks; ++round) {
+            const uint64_t task = DealtTask(round, core, tiling_.cores);
+            if (task >= tiling_.tasks) {
+                break;
+            }
             const uint64_t unit = task / tiling_.tilesPerUnit;
             batch_ = unit / tiling_.unitsPerBatch;
             unit_ = unit - batch_ * tiling_.unitsPerBatch;

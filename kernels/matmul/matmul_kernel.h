@@ -10,10 +10,10 @@
 #define MS_ASCEND_OPS_MATMUL_KERNEL_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "matmul_tiling.h"
 #include "primitives/gelu.h"
 #include "primitives/ones.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/silu.h"
 #include "primitives/tile.h"
@@ -64,7 +64,7 @@ class MatmulProducts {
 public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
-    matmul::Matmul<Operand, Operand, Result> product;
+    MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const MatmulTilingData& tiling)
     {
