@@ -418,7 +418,7 @@ __aicore__ inline void FlashAttentionGradKernel(GM_ADDR dout, GM_ADDR query, GM_
 {
     AscendC::TPipe pipe;
     FlashAttentionGrad<T, M> gradient;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
                       gradient.sumsOfTransposes, &tiling.sumsOfTransposes);
     gradient.Init(dout, query, key, value, lse, delta, mask, dquery, dkey, dvalue, workspace, tiling, pipe);
     gradient.Process();

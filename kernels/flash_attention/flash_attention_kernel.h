@@ -225,8 +225,7 @@ __aicore__ inline void FlashAttentionKernel(GM_ADDR query, GM_ADDR key, GM_ADDR 
 {
     AscendC::TPipe pipe;
     FlashAttention<T, M> attention;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
-                      &tiling.values);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, key, value, mask, out, lse, workspace, tiling, pipe);
     attention.Process();
 }

@@ -250,13 +250,13 @@ __aicore__ inline void MatmulKernel(GM_ADDR x, GM_ADDR weight, GM_ADDR bias, GM_
     AscendC::TPipe pipe;
     if (tiling.hasBias == 0 && tiling.activation == 0 && tiling.k != 0) {
         MatmulProducts<T, T> products;
-        REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), products.product, &tiling.product);
+        REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), products.product, &tiling.product);
         products.Init(x, weight, tiling);
         MultiplyTiles(products, y, tiling);
         return;
     }
     MatmulProducts<T, float> products;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), products.product, &tiling.product);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), products.product, &tiling.product);
     products.Init(x, weight, tiling);
     switch (tiling.activation) {  // in the order of the definition
         case 1:

@@ -339,8 +339,7 @@ __aicore__ inline void PagedAttentionKernel(GM_ADDR query, GM_ADDR keyCache, GM_
 {
     AscendC::TPipe pipe;
     PagedAttention<T> attention;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
-                      &tiling.values);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, keyCache, valueCache, blockTables, contextLengths, out, workspace, tiling, pipe);
     attention.Process();
 }

@@ -156,12 +156,6 @@ private:
     HOST_OBSERVED(host::MatmulState state_;)
 };
 
-// The system workspace, in which cores and cubes talk on a chip.
-inline GM_ADDR GetSysWorkSpacePtr()
-{
-    return nullptr;
-}
-
 namespace host {
 
 // A function would have no place for the kernel's line behind any number of parameters.
@@ -187,6 +181,12 @@ private:
 }  // namespace AscendC
 
 namespace matmul = AscendC;
+
+// The system workspace, in which cores and cubes talk on a chip. Global, as with CANN.
+inline GM_ADDR GetSysWorkSpacePtr()
+{
+    return nullptr;
+}
 
 // In the kernel's entry function, before InitBuffer: on a chip the cube core leaves the function here.
 #define REGIST_MATMUL_OBJ(tpipe, workspace, ...) \
