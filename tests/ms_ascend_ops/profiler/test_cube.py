@@ -390,6 +390,18 @@ def test_causal_tiles_are_dealt_evenly(recorder):
     assert profile(case, recorder).prediction.imbalance < 1.15
 
 
+@pytest.mark.parametrize("attributes", [{}, {"causal": True}, {"causal": True, "window": 300}], ids=str)
+def test_the_tiles_of_a_chip_give_the_results_of_smaller_ones(recorder, attributes):
+    """512 keys at a time, on 48 cores, beside what fits a third of the Unified Buffer: they differ by rounding."""
+    chip, shapes = load_chip("ascend910b2"), {"key": (1, 1, 1100, 64), "value": (1, 1, 1100, 64)}
+    wanted = Case("flash_attention", (1, 2, 700, 64), "float16", shapes=shapes, attributes={"scale": 0.1, **attributes})
+    large = replace(wanted.request(chip), executes=True, is_reference=True)
+    first, _ = recorder.run_compared(large)
+    second, difference = recorder.run_compared(replace(large, ub_bytes=60000, is_reference=False))
+    assert (first.tiling["tileCols"], second.tiling["tileCols"] < 512) == (512, True)
+    assert difference < 8
+
+
 def test_paged_attention_needs_lengths_and_blocks(recorder):
     cache = (16, 128, 2, 64)
     case = Case(
