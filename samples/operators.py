@@ -49,6 +49,8 @@ _OPTIONAL: dict[str, Any] = {
     "FLOPS": None,
     "bytes_moved": None,
     "onnx": None,
+    "CANN": {},
+    "CANN_SHAPE": None,
 }
 
 
@@ -110,6 +112,8 @@ class Operator:
     tolerances: Mapping[str, float]
     flops: tuple[float, float] | None
     bytes_moved: Callable[..., int] | None
+    cann: Mapping[str, Callable[..., Any]]
+    cann_shape: tuple[int, ...] | None
 
     @property
     def passes(self) -> tuple[bool, ...]:

@@ -26,6 +26,8 @@ inline matmul_tiling::DataType CubeDataType(DataType type)
     }
 }
 
+constexpr int32_t MULTI_DATA_LOAD = 1;  // as MatmulObject of primitives/products.h has it
+
 // A bias of floats in global memory.
 inline int32_t SetBias(matmul_tiling::MatmulApiTiling& api, const CubeTiling& planned)
 {
@@ -41,6 +43,7 @@ void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TC
 {
     const platform_ascendc::PlatformAscendC ascend(context->GetPlatformInfo());
     matmul_tiling::MatmulApiTiling api(ascend);
+    api.SetMatmulConfigParams(MULTI_DATA_LOAD);
     const auto memory = matmul_tiling::TPosition::GM;
     const auto format = matmul_tiling::CubeFormat::ND;
     const bool good = api.SetAType(memory, format, CubeDataType(planned.type), planned.transposeA != 0) != -1 &&

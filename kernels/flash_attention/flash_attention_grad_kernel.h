@@ -6,8 +6,8 @@
 
 #include "flash_attention_tiling.h"
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_backward.h"
+#include "primitives/products.h"
 
 namespace ms_ascend_ops {
 
@@ -19,13 +19,17 @@ __aicore__ inline void FlashAttentionGradKernel(GM_ADDR dout, GM_ADDR query, GM_
 {
     AscendC::TPipe pipe;
     AttentionBackward<T, M> gradient;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
                       gradient.sumsOfTransposes, &tiling.sumsOfTransposes);
     gradient.Init(dout, query, key, value, lse, delta, mask, dquery, dkey, dvalue, workspace, tiling, pipe);
     const uint64_t each = gradient.Tasks(EqualSequenceAt(tiling, 0));
     const uint64_t tasks = tiling.sequences * each;
     const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
-    for (uint64_t task = core < tiling.cores ? core : tasks; task < tasks; task += tiling.cores) {
+    for (uint64_t round = 0; core < tiling.cores && round * tiling.cores < tasks; ++round) {
+        const uint64_t task = DealtTask(round, core, tiling.cores);
+        if (task >= tasks) {
+            break;
+        }
         const uint64_t batch = task / each;
         gradient.Task(EqualSequenceAt(tiling, batch), task - batch * each);
     }

@@ -6,8 +6,8 @@
 
 #include "flash_attention_tiling.h"
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_forward.h"
+#include "primitives/products.h"
 
 namespace ms_ascend_ops {
 
@@ -17,13 +17,16 @@ __aicore__ inline void FlashAttentionKernel(GM_ADDR query, GM_ADDR key, GM_ADDR 
 {
     AscendC::TPipe pipe;
     AttentionForward<T, M> attention;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
-                      &tiling.values);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, key, value, mask, out, lse, workspace, tiling, pipe);
     const uint64_t each = tiling.unitsPerBatch * tiling.tilesPerUnit;
     const uint64_t tasks = tiling.sequences * each;
     const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
-    for (uint64_t task = core < tiling.cores ? core : tasks; task < tasks; task += tiling.cores) {
+    for (uint64_t round = 0; core < tiling.cores && round * tiling.cores < tasks; ++round) {
+        const uint64_t task = DealtTask(round, core, tiling.cores);
+        if (task >= tasks) {
+            break;
+        }
         const uint64_t batch = task / each;
         const uint64_t unit = (task - batch * each) / tiling.tilesPerUnit;
         const uint64_t tile = task - batch * each - unit * tiling.tilesPerUnit;

@@ -8,10 +8,10 @@
 
 #include "flash_attention_varlen_tiling.h"
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "packed_sequences.h"
 #include "primitives/attention_backward.h"
 #include "primitives/attention_forward.h"
+#include "primitives/products.h"
 
 namespace ms_ascend_ops {
 
@@ -22,8 +22,7 @@ __aicore__ inline void FlashAttentionVarlenKernel(GM_ADDR query, GM_ADDR key, GM
 {
     AscendC::TPipe pipe;
     AttentionForward<T, float> attention;  // without a mask
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
-                      &tiling.values);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, key, value, nullptr, out, lse, workspace, tiling, pipe);
     PackedSequences sequences;
     sequences.Init(queryLengths, keyLengths, tiling);
@@ -51,7 +50,7 @@ __aicore__ inline void FlashAttentionVarlenGradKernel(GM_ADDR dout, GM_ADDR quer
 {
     AscendC::TPipe pipe;
     AttentionBackward<T, float> gradient;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), gradient.tiles, &tiling.tiles, gradient.sums, &tiling.sums,
                       gradient.sumsOfTransposes, &tiling.sumsOfTransposes);
     gradient.Init(dout, query, key, value, lse, delta, nullptr, dquery, dkey, dvalue, workspace, tiling, pipe);
     PackedSequences sequences;

@@ -10,10 +10,10 @@
 #define MS_ASCEND_OPS_MATMUL_KERNEL_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "matmul_tiling.h"
 #include "primitives/gelu.h"
 #include "primitives/product_tiles.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/silu.h"
 #include "primitives/tile.h"
@@ -117,13 +117,13 @@ __aicore__ inline void MatmulKernel(GM_ADDR x, GM_ADDR weight, GM_ADDR bias, GM_
     AscendC::TPipe pipe;
     if (tiling.finished == 0) {
         TileProducts<T, T> products;
-        REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), products.product, &tiling.product);
+        REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), products.product, &tiling.product);
         products.Init(x, weight, tiling);
         MultiplyTiles(products, y, tiling);
         return;
     }
     TileProducts<T, float> products[1];
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), products[0].product, &tiling.product);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), products[0].product, &tiling.product);
     products[0].Init(x, weight, tiling);
     switch (tiling.activation) {  // in the order of the definition
         case 1:

@@ -16,10 +16,10 @@
 #define MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "paged_attention_tiling.h"
 #include "primitives/attention_edges.h"
 #include "primitives/online_softmax.h"
+#include "primitives/products.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -30,8 +30,8 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Result> scores;
-    matmul::Matmul<Operand, Operand, Result> values;
+    MatmulObject<Operand, Transposed, Result> scores;
+    MatmulObject<Operand, Operand, Result> values;
 
     __aicore__ inline void Init(GM_ADDR query, GM_ADDR keyCache, GM_ADDR valueCache, GM_ADDR blockTables,
                                 GM_ADDR contextLengths, GM_ADDR out, GM_ADDR workspace,
@@ -339,8 +339,7 @@ __aicore__ inline void PagedAttentionKernel(GM_ADDR query, GM_ADDR keyCache, GM_
 {
     AscendC::TPipe pipe;
     PagedAttention<T> attention;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values,
-                      &tiling.values);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), attention.scores, &tiling.scores, attention.values, &tiling.values);
     attention.Init(query, keyCache, valueCache, blockTables, contextLengths, out, workspace, tiling, pipe);
     attention.Process();
 }

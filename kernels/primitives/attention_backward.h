@@ -13,11 +13,11 @@
 #define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_BACKWARD_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
 #include "primitives/attention_sequence.h"
 #include "primitives/dense_attention_tiling.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -30,9 +30,9 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Result> tiles;  // scores, and dout value^T
-    matmul::Matmul<Operand, Operand, Result> sums;
-    matmul::Matmul<Transposed, Operand, Result> sumsOfTransposes;
+    MatmulObject<Operand, Transposed, Result> tiles;  // scores, and dout value^T
+    MatmulObject<Operand, Operand, Result> sums;
+    MatmulObject<Transposed, Operand, Result> sumsOfTransposes;
 
     __aicore__ inline void Init(GM_ADDR dout, GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR lse, GM_ADDR delta,
                                 GM_ADDR mask, GM_ADDR dquery, GM_ADDR dkey, GM_ADDR dvalue, GM_ADDR workspace,

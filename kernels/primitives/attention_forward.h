@@ -14,12 +14,12 @@
 #define MS_ASCEND_OPS_PRIMITIVES_ATTENTION_FORWARD_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/attention_edges.h"
 #include "primitives/attention_mask.h"
 #include "primitives/attention_sequence.h"
 #include "primitives/dense_attention_tiling.h"
 #include "primitives/online_softmax.h"
+#include "primitives/products.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -31,8 +31,8 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Result> scores;
-    matmul::Matmul<Operand, Operand, Result> values;
+    MatmulObject<Operand, Transposed, Result> scores;
+    MatmulObject<Operand, Operand, Result> values;
 
     __aicore__ inline void Init(GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR mask, GM_ADDR out, GM_ADDR lse,
                                 GM_ADDR workspace, const AttentionTilingData& tiling, AscendC::TPipe& pipe)

@@ -11,9 +11,9 @@
 #define MS_ASCEND_OPS_PRIMITIVES_LINEAR_GATED_KERNEL_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/linear_gated_tiling.h"
 #include "primitives/product_tiles.h"
+#include "primitives/products.h"
 
 namespace ms_ascend_ops {
 
@@ -34,7 +34,7 @@ __aicore__ inline void RunLinearGated(GM_ADDR x, GM_ADDR gateWeight, GM_ADDR upW
 {
     AscendC::TPipe pipe;
     TileProducts<T, float> products[2];  // gate, up
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), products[0].product, &tiling.product, products[1].product,
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), products[0].product, &tiling.product, products[1].product,
                       &tiling.product);
     products[0].Init(x, gateWeight, tiling);
     products[1].Init(x, upWeight, tiling);

@@ -8,9 +8,9 @@
 #define MS_ASCEND_OPS_PRIMITIVES_PRODUCT_TILES_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
 #include "primitives/ones.h"
 #include "primitives/product_tiling.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -63,7 +63,7 @@ class TileProducts {
 public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
-    matmul::Matmul<Operand, Operand, Result> product;
+    MatmulObject<Operand, Operand, Result> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const ProductTilingData& tiling)
     {

@@ -10,7 +10,7 @@
 #define MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_KERNEL_H
 
 #include "kernel_operator.h"
-#include "lib/matmul_intf.h"
+#include "primitives/products.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 #include "weight_quant_matmul_rows.h"
@@ -65,7 +65,7 @@ public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T>;
     using Transposed = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Bias = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, float>;
-    matmul::Matmul<Operand, Transposed, Operand, Bias> product;
+    MatmulObject<Operand, Transposed, Operand, Bias> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR scale, GM_ADDR offset, GM_ADDR bias, GM_ADDR y,
                                 GM_ADDR workspace, const WeightQuantMatmulTilingData& tiling, AscendC::TPipe& pipe)
@@ -214,7 +214,7 @@ __aicore__ inline void WeightQuantMatmulKernel(GM_ADDR x, GM_ADDR weight, GM_ADD
 {
     AscendC::TPipe pipe;
     WeightQuantMatmul<T, S> kernel;
-    REGIST_MATMUL_OBJ(&pipe, AscendC::GetSysWorkSpacePtr(), kernel.product, &tiling.product);
+    REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), kernel.product, &tiling.product);
     if (tiling.fewRows != 0) {
         WeightQuantRows<T, S> rows;
         rows.Init(x, weight, scale, offset, bias, y, tiling, pipe);

@@ -61,6 +61,13 @@ def _axes(texts: tuple[str, ...]) -> dict[str, list[int]]:
 @click.option("--input-dtype", "dtypes", multiple=True, metavar="NAME=DTYPE", help="Dtype of another input.")
 @click.option("--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="E.g. scheme=gemma.")
 @click.option("--warm", is_flag=True, help="The launch finds its tensors in L2, as far as they fit.")
+@click.option("--hf32", is_flag=True, help="Products of float32 round their operands to HF32.")
+@click.option(
+    "--fill",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Values of an input of integers: a number, or 'count': 0, 1, 2 ...",
+)
 @click.option("--cores", type=click.IntRange(1, 256), help="That the tiling is told, instead of the chip's.")
 @click.option("--ub-bytes", type=click.IntRange(1024), help="That the tiling is told, instead of the chip's.")
 @click.option("--buffers", type=click.IntRange(1, 8), help="At most so many in every queue.")
@@ -153,6 +160,8 @@ def _case(op: str, options: dict[str, Any]) -> Case:
         buffers=options["buffers"] or 0,
         tiling=_numbers(options["tiling"], "--tiling"),
         warm=options["warm"],
+        hf32=options["hf32"],
+        fill=_pairs(options["fill"], "--fill"),
     )
 
 
@@ -239,14 +248,15 @@ def _compared(text: str, case: Case, recorder: Recorder) -> tuple[str, Predictio
 
 
 def _saved(path: Path) -> tuple[str, Prediction]:
-    from ms_ascend_ops.profiler.prediction import Hotspot, Prediction
+    from ms_ascend_ops.profiler.prediction import CubeUse, Hotspot, Prediction
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))["case"]
         name = f"{data.pop('name')} ({path.name})"
         data.pop("predicted")
         hotspots = [Hotspot(**spot) for spot in data.pop("hotspots")]
-        return name, Prediction(**data, hotspots=hotspots)
+        cube = data.pop("cube", None)
+        return name, Prediction(**data, hotspots=hotspots, cube=CubeUse(**cube) if cube else None)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: this is no result that `profile --json` of this version wrote ({error})") from error
 

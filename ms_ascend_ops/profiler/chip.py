@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Chip", "ChipError", "chip_names", "load_chip"]
+__all__ = ["Chip", "ChipError", "Cube", "Mte", "chip_names", "load_chip"]
 
 _PACKAGE = "ms_ascend_ops.profiler.chips"
 
@@ -22,7 +22,7 @@ class ChipError(ValueError):
 
 @dataclass(frozen=True)
 class Mte:
-    """One direction of copies between global memory and the Unified Buffer, of one core."""
+    """One direction of copies between global memory and the memory of one core."""
 
     setup_cycles: float
     bytes_per_cycle: float
@@ -30,6 +30,34 @@ class Mte:
     piece_cycles: float
     unaligned_efficiency: float
     atomic_efficiency: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cube:
+    """A cube core: L1, from there operands in L0A and L0B, sums in L0C. Rates are bytes per cycle."""
+
+    cores: int
+    macs_per_cycle: float  # of 16-bit operands
+    float_share: float  # of that, with operands of float
+    hf32_share: float  # the same where they may be rounded to HF32
+    issue_cycles: float  # of a multiplication of base blocks
+    l1_bytes: int
+    l0a_bytes: int
+    l0b_bytes: int
+    l0c_bytes: int
+    load_cycles: float  # of a load from L1, besides its bytes
+    l0a_rate: float
+    l0b_rate: float
+    start_us: float  # of the Matmul objects of a kernel
+    message_us: float  # of a request of a vector core
+    mte2: Mte  # global memory to L1
+    fix: Mte  # L0C to global memory
+
+    def macs(self, element_bytes: int, hf32: bool = False) -> float:
+        """Multiply-adds in a cycle for operands of so many bytes."""
+        if element_bytes <= 2:
+            return self.macs_per_cycle * 2 / element_bytes
+        return self.macs_per_cycle * (self.hf32_share if hf32 else self.float_share)
 
 
 @dataclass(frozen=True)
@@ -59,6 +87,7 @@ class Chip:
     line_bytes: int
     sector_bytes: int
     flag_cycles: float
+    cube: Cube
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cycles(self, us: float) -> float:
@@ -122,10 +151,27 @@ _MTE_NUMBERS: dict[str, bool] = {
     "piece_cycles": True,
     "unaligned_efficiency": False,
 }
+_CUBE_NUMBERS: dict[str, bool] = {
+    "cores": False,
+    "macs_per_cycle": False,
+    "float_share": False,
+    "hf32_share": False,
+    "issue_cycles": True,
+    "l1_bytes": False,
+    "l0a_bytes": False,
+    "l0b_bytes": False,
+    "l0c_bytes": False,
+    "load_cycles": True,
+    "l0a_rate": False,
+    "l0b_rate": False,
+    "start_us": True,
+    "message_us": True,
+}
+_CUBE_INTEGERS = ("cores", "l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes")
 _INTEGERS = ("cores", "ub_bytes", "l2_bytes", "line_bytes", "sector_bytes")
-_SHARES = ("hbm_efficiency", "unaligned_efficiency", "atomic_efficiency")
+_SHARES = ("hbm_efficiency", "unaligned_efficiency", "atomic_efficiency", "float_share", "hf32_share")
 _RATES = "vector.elements_per_cycle"
-_ATOMIC = "mte3.atomic_efficiency"
+_ATOMIC = ("mte3", "cube.fix")  # those that have an atomic_efficiency
 
 
 def chip_names() -> list[str]:
@@ -186,22 +232,29 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 def _chip(where: str, data: Mapping[str, Any]) -> Chip:
     sources: dict[str, str] = {}
-    known = {"name", _RATES, _ATOMIC}
+    known = {"name", _RATES}
     values: dict[str, Any] = {"name": str(data.get("name", where))}
     for field_name, (path, may_be_zero) in _NUMBERS.items():
         known.add(path)
         values[field_name] = _number(where, data, path, may_be_zero, sources)
     for direction in ("mte2", "mte3"):
-        numbers = {}
-        for key, may_be_zero in _MTE_NUMBERS.items():
-            known.add(f"{direction}.{key}")
-            numbers[key] = _number(where, data, f"{direction}.{key}", may_be_zero, sources)
-        if direction == "mte3":
-            numbers["atomic_efficiency"] = _number(where, data, _ATOMIC, False, sources)
-        values[direction] = Mte(**numbers)
+        values[direction] = _mte(where, data, direction, known, sources)
+    cube: dict[str, Any] = {}
+    for key, may_be_zero in _CUBE_NUMBERS.items():
+        known.add(f"cube.{key}")
+        cube[key] = _number(where, data, f"cube.{key}", may_be_zero, sources)
+    for direction in ("mte2", "fix"):
+        cube[direction] = _mte(where, data, f"cube.{direction}", known, sources)
+    values["cube"] = Cube(**cube)
     values["elements_per_cycle"] = _rates(where, data, sources)
     _check_names(where, data, known)
     return Chip(**values, sources=sources)
+
+
+def _mte(where: str, data: Mapping[str, Any], path: str, known: set[str], sources: dict[str, str]) -> Mte:
+    numbers = dict(_MTE_NUMBERS) | ({"atomic_efficiency": False} if path in _ATOMIC else {})
+    known.update(f"{path}.{key}" for key in numbers)
+    return Mte(**{key: _number(where, data, f"{path}.{key}", zero, sources) for key, zero in numbers.items()})
 
 
 def _at(data: Mapping[str, Any], path: str) -> Any:
@@ -230,7 +283,8 @@ def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, s
     if not isinstance(source, str) or not source.strip():
         raise ChipError(f"{where}: {path} must name its source (or 'assumption: ...')")
     sources[path] = source
-    is_integer = any(path == _NUMBERS[name][0] for name in _INTEGERS)
+    whole = {_NUMBERS[name][0] for name in _INTEGERS} | {f"cube.{name}" for name in _CUBE_INTEGERS}
+    is_integer = path in whole
     if is_integer and value != int(value):
         raise ChipError(f"{where}: {path} must be a whole number, got {value}")
     return int(value) if is_integer else float(value)

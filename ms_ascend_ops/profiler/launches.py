@@ -39,6 +39,8 @@ class Case:
     buffers: int = 0  # of every queue, at most
     tiling: Mapping[str, int] = field(default_factory=dict)
     warm: bool = False
+    hf32: bool = False  # products of floats
+    fill: Mapping[str, str] = field(default_factory=dict)  # values of inputs of integers, by name: a number, or "count"
 
     @property
     def kernel(self) -> str:
@@ -49,7 +51,8 @@ class Case:
         """What is not as the kernel has it, as text."""
         parts = [f"{name}={getattr(self, name)}" for name in ("cores", "ub_bytes", "buffers") if getattr(self, name)]
         parts += [f"{name}={value}" for name, value in self.tiling.items()]
-        return ", ".join([*parts, *(["warm L2"] if self.warm else [])])
+        parts += [f"{name}={value}" for name, value in self.fill.items()]
+        return ", ".join([*parts, *(["warm L2"] if self.warm else []), *(["HF32"] if self.hf32 else [])])
 
     def __str__(self) -> str:
         text = f"{self.kernel} {self.dtype} {'x'.join(map(str, self.shape))}"
@@ -75,7 +78,22 @@ class Case:
             self.ub_bytes or chip.ub_bytes,
             buffers=self.buffers,
             tiling=dict(self.tiling),
+            fill=self._fill(dtypes),
         )
+
+    def _fill(self, dtypes: list[str]) -> dict[int, str]:
+        names = [tensor.name for tensor in registry.signature(self.kernel).inputs]
+        found = {}
+        for name, value in self.fill.items():
+            if name not in names:
+                raise ValueError(f"{self.kernel}: there is no input {name}; the inputs are {', '.join(names)}")
+            position = names.index(name)
+            if not dtypes[position].startswith("int"):
+                raise TypeError(f"{self.kernel}: only inputs of integers can be filled; {name} is {dtypes[position]}")
+            if value != "count" and not value.isdecimal():
+                raise ValueError(f"{self.kernel}: {name} can be filled with a number or with 'count', got {value!r}")
+            found[position] = value
+        return found
 
     def _inputs(self) -> tuple[list[MaybeShape], list[str], dict[str, Any]]:
         spec = registry.op_spec(self.operator)
@@ -168,7 +186,7 @@ def profile(case: Case, recorder: Recorder, executes: bool = False, is_reference
     """
     chip = load_chip(case.chip)
     trace, difference = recorder.run_compared(replace(case.request(chip), executes=executes, is_reference=is_reference))
-    prediction, runs = predict(trace, chip, case.warm)
+    prediction, runs = predict(trace, chip, case.warm, case.hf32)
     return Profile(case, chip, trace, runs, prediction, difference)
 
 

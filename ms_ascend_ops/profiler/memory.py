@@ -1,9 +1,9 @@
-"""Which bytes of a copy come from HBM, and which from L2.
+"""Which bytes of a copy, or of a product's operands and result, come from HBM, and which from L2.
 
 The model of L2: it starts cold, and a line stays as long as less than its size has been moved since the line was
-touched last. A line that several cores read is fetched once; which core comes first is a matter of chance, so each pays
-its share. What a kernel writes goes to HBM, except the workspace, which is read again soon and small. With `warm`, the
-launch finds in L2 what fits of its tensors, as in a loop that repeats it.
+touched last; what several cores read counts once. A line that several cores read is fetched once; which core comes
+first is a matter of chance, so each pays its share. What a kernel writes goes to HBM, except the workspace, which is
+read again soon and small. With `warm`, the launch finds in L2 what fits of its tensors, as in a loop that repeats it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,39 @@ class Traffic:
 def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
     """Follow the copies of all cores through L2."""
     hbm = [np.zeros(len(events)) for events in trace.cores]
-    copies = [events["kind"] == Kind.COPY for events in trace.cores]
+    copies = [_moves(events) for events in trace.cores]
     cold = _cold_share(trace, chip) if warm else 1.0
+    moved = [_copied(events) for events in trace.cores]
+    reading = []
     for argument in range(len(trace.arguments)):
         reads = [
-            np.flatnonzero(c & (e["argument"] == argument) & (e["written"] == 0)) for c, e in _pairs(copies, trace)
+            np.flatnonzero(c & (e["argument"] == argument) & (e["written"] == 0) & (e["pieces"] > 0))
+            for c, e in _pairs(copies, trace)
         ]
-        _reads(trace, chip, argument, reads, hbm, cold)
+        if not any(len(indices) for indices in reads):
+            continue
+        lines, sharers = _read_lines(trace, chip, argument, reads)
+        # What several cores read takes the room of one of them.
+        for core, indices in enumerate(reads):
+            for index, part in zip(indices, lines[core], strict=True):
+                moved[core][index] = _paid(moved[core][index], sharers[part], chip).sum()
+        reading.append((reads, lines, sharers))
+    moved = [np.cumsum(amounts) for amounts in moved]
+    for reads, lines, sharers in reading:
+        _reads(trace, chip, reads, lines, sharers, moved, hbm, cold)
     for core, events in enumerate(trace.cores):
         writes = copies[core] & (events["written"] != 0) & (events["argument"] != WORKSPACE)
         hbm[core][writes] = _moved_bytes(events[writes], chip) * cold
     return Traffic(hbm)
+
+
+def _moves(events: Array) -> Array:
+    return np.asarray((events["kind"] == Kind.COPY) | (events["kind"] == Kind.OPERAND))
+
+
+def _copied(events: Array) -> Array:
+    """Of each event the bytes that it copies."""
+    return np.asarray(np.where(_moves(events), events["piece_bytes"] * events["pieces"].astype(np.float64), 0.0))
 
 
 def _pairs(copies: list[Array], trace: Trace) -> zip[tuple[Array, Array]]:
@@ -75,36 +97,47 @@ def _lines(event: Array, line_bytes: int) -> Array | slice:
     return np.asarray(grid[grid <= last[:, None]])
 
 
-def _reads(trace: Trace, chip: Chip, argument: int, reads: list[Array], hbm: list[Array], cold: float) -> None:
-    if not any(len(indices) for indices in reads):
-        return
-    line = chip.line_bytes
-    count = trace.arguments[argument].bytes // line + 2
-    sharers = np.zeros(count, np.int32)  # cores that read a line
-    last_core = np.full(count, -1, np.int32)
-    last_byte = np.zeros(count)
+def _read_lines(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> tuple[list[list[Array | slice]], Array]:
+    """Of each core the lines of its reads, and how many cores read each line of the argument."""
+    size = trace.arguments[argument].bytes // chip.line_bytes + 2
+    sharers = np.zeros(size, np.int32)
+    lines: list[list[Array | slice]] = []
+    for core, indices in enumerate(reads):
+        events = trace.cores[core]
+        mine = [_lines(events[index], chip.line_bytes) for index in indices]
+        seen = np.zeros(size, bool)
+        for part in mine:
+            seen[part] = True
+        sharers += seen
+        lines.append(mine)
+    return lines, sharers
+
+
+def _paid(size: float, sharers: Array, chip: Chip) -> Array:
+    """Of each line of a copy the bytes it pays for: its own, or its share of the line if others read the same."""
+    return np.minimum(size / max(1, len(sharers)), chip.line_bytes / sharers)
+
+
+def _reads(
+    trace: Trace,
+    chip: Chip,
+    reads: list[Array],
+    lines: list[list[Array | slice]],
+    sharers: Array,
+    moved: list[Array],
+    hbm: list[Array],
+    cold: float,
+) -> None:
     active = sum(len(events) > 0 for events in trace.cores)
-    fresh: list[list[Array | None]] = []  # of each read: whether its core sees a line for the first time
     for core, indices in enumerate(reads):
-        events = trace.cores[core]
-        is_copy = events["kind"] == Kind.COPY
-        moved = np.cumsum(np.where(is_copy, events["piece_bytes"] * events["pieces"].astype(np.float64), 0.0))
-        core_fresh: list[Array | None] = []
-        for index in indices:
-            lines = _lines(events[index], line)
+        if not len(indices):
+            continue
+        last_byte = np.full(len(sharers), -np.inf)
+        sizes = _moved_bytes(trace.cores[core][indices], chip)
+        for size, index, part in zip(sizes, indices, lines[core], strict=True):
             # Forgotten lines are fetched again. The other cores move as much in the meantime.
-            new = (last_core[lines] != core) | ((moved[index] - last_byte[lines]) * active > chip.l2_bytes)
-            sharers[lines] += last_core[lines] != core
-            last_core[lines] = core
-            last_byte[lines] = moved[index]
-            core_fresh.append(new)
-        fresh.append(core_fresh)
-    for core, indices in enumerate(reads):
-        events = trace.cores[core]
-        sizes = _moved_bytes(events[indices], chip)
-        for position, index in enumerate(indices):
-            new = fresh[core][position]
-            assert new is not None
+            new = (moved[core][index] - last_byte[part]) * active > chip.l2_bytes
+            last_byte[part] = moved[core][index]
             # In steps: cores whose rows lie a little differently stay alike. What is less than a line is not worth it.
-            share = (new / sharers[_lines(events[index], line)]).mean() if sizes[position] > line else 1.0
-            hbm[core][index] = sizes[position] * round(share * _STEPS) / _STEPS * cold
+            share = (new * _paid(size, sharers[part], chip)).sum() / size if size > chip.line_bytes else 1.0
+            hbm[core][index] = size * round(share * _STEPS) / _STEPS * cold

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
+from ms_ascend_ops.profiler.cube import CubeCore
 from ms_ascend_ops.profiler.memory import traffic
-from ms_ascend_ops.profiler.program import alike, compile_core, vector_cycles
+from ms_ascend_ops.profiler.program import alike, alike_groups, compile_core, vector_cycles
 from ms_ascend_ops.profiler.simulator import AT_ONCE, ISSUE, SYNC, Run, simulate
-from ms_ascend_ops.profiler.trace import PIPES, Kind, Pipe, Trace, rows
+from ms_ascend_ops.profiler.trace import CUBE_PIPES, PIPES, Kind, Pipe, Product, Trace, rows
 
-__all__ = ["Hotspot", "Prediction", "predict"]
+__all__ = ["CUBE", "CubeUse", "Hotspot", "Prediction", "predict"]
+
+CUBE = "cube "  # before the name of a cube core's pipe
 
 # Of the kernel's time: from here on a resource is what bounds it.
 _SATURATED = 0.85
@@ -37,6 +40,21 @@ class Hotspot:
 
 
 @dataclass
+class CubeUse:
+    """What a kernel that multiplies matrices makes of the cube cores."""
+
+    flops: float  # 2 m n k of all products
+    bound_us: float  # on all cube cores of the chip
+    share: float  # bound_us / us: "% of the cube bound"
+    kernel_share: float  # without the launch
+    block_efficiency: float  # of the multiply-adds; the rest fills blocks up to 16 x 16
+    products: int
+    cores: int
+    chip_cores: int
+    tflops: float  # reached, with the launch
+
+
+@dataclass
 class Prediction:
     """A predicted launch. Nothing here was measured."""
 
@@ -50,7 +68,7 @@ class Prediction:
     hbm_share: float  # bound_us / us: "% of the HBM bound"
     kernel_hbm_share: float  # bound_us / kernel_us
     bound_by: str
-    busy: dict[str, float]  # of the kernel's time, by pipe, mean over the cores
+    busy: dict[str, float]  # of the kernel's time, by pipe, mean over the cores; "cube M" is one of a cube core
     waits: dict[str, dict[str, float]]  # by pipe: what it waited for, as a share of the kernel's time
     hbm_busy: float
     lane_efficiency: float
@@ -64,31 +82,38 @@ class Prediction:
     bytes_per_copy: float
     hotspots: list[Hotspot]
     tiling: dict[str, float] = field(default_factory=dict)
+    cube: CubeUse | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"predicted": True, **asdict(self)}
 
 
-def predict(trace: Trace, chip: Chip, warm: bool = False) -> tuple[Prediction, list[Run]]:
+def predict(trace: Trace, chip: Chip, warm: bool = False, hf32: bool = False) -> tuple[Prediction, list[Run]]:
     """Run a trace through the model.
 
     Args:
         trace: what the traced library recorded.
         chip: the chip.
         warm: the launch finds in L2 what fits of its tensors.
+        hf32: products of floats round their operands to HF32.
 
     Raises:
         ProgramError: the kernel would hang.
     """
     moved = traffic(trace, chip, warm)
-    groups = alike(trace, chip, moved.hbm_bytes)
-    programs = [compile_core(trace, cores[0], chip, moved.hbm_bytes[cores[0]]) for cores in groups]
-    runs = simulate(programs, groups, chip)
-    return _summarize(trace, chip, runs, float(sum(hbm.sum() for hbm in moved.hbm_bytes))), runs
+    if trace.has_products:
+        together = alike_groups(trace, chip, moved.hbm_bytes)
+        groups = [cores for group in together for cores in group]
+        cubes = [number for number, group in enumerate(together) for _ in group]
+    else:
+        groups, cubes = alike(trace, chip, moved.hbm_bytes), []
+    programs = [compile_core(trace, cores[0], chip, moved.hbm_bytes[cores[0]], hf32) for cores in groups]
+    runs = simulate(programs, groups, chip, cubes)
+    return _summarize(trace, chip, runs, float(sum(hbm.sum() for hbm in moved.hbm_bytes)), hf32), runs
 
 
-def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float) -> Prediction:
+def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float, hf32: bool) -> Prediction:
     cycles = max(run.cycles for run in runs)
     core_cycles = np.concatenate([np.full(len(run.cores), run.cycles) for run in runs])
     count = len(core_cycles)
@@ -96,6 +121,7 @@ def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float) -> P
     us = kernel_us + chip.launch_us
     bound_us = trace.minimal_bytes / (chip.hbm_gb_per_s * 1e3)
     busy, waits = _pipes(runs, cycles, count)
+    busy |= _cube_pipes(runs, cycles)
     hbm_busy = hbm_bytes / max(cycles * chip.hbm_bytes_per_cycle, 1e-9)
     events = np.concatenate(trace.cores)
     vectors, copies = events[events["kind"] == Kind.VECTOR], events[events["kind"] == Kind.COPY]
@@ -126,6 +152,44 @@ def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float) -> P
         bytes_per_copy=float(copied / len(copies)) if len(copies) else 0.0,
         hotspots=_hotspots(trace, chip, runs, cycles, count),
         tiling=dict(trace.tiling),
+        cube=_cube_use(trace, chip, runs, us, hf32) if trace.has_products else None,
+    )
+
+
+def _cubes(runs: list[Run]) -> list[tuple[CubeCore, int]]:
+    """The different cube cores, and how many there are of each."""
+    found = {id(run.cube): (run.cube, len(run.cores)) for run in runs if run.cube is not None}
+    return list(found.values())
+
+
+def _cube_pipes(runs: list[Run], cycles: float) -> dict[str, float]:
+    cubes = _cubes(runs)
+    count = sum(many for _, many in cubes)
+    busy = {f"{CUBE}{pipe.name}": 0.0 for pipe in CUBE_PIPES} if cubes else {}
+    for cube, many in cubes:
+        for bar in cube.bars:
+            busy[f"{CUBE}{bar.pipe.name}"] += (bar.end - bar.begin) * many / max(cycles * count, 1e-9)
+    return busy
+
+
+def _cube_use(trace: Trace, chip: Chip, runs: list[Run], us: float, hf32: bool) -> CubeUse:
+    plans = [(plan, len(run.cores)) for run in runs for plan in run.program.products.values()]
+    flops = sum(plan.flops * many for plan, many in plans)
+    macs = sum(plan.macs * many for plan, many in plans)
+    events = np.concatenate(trace.cores)
+    asked = events[(events["kind"] == Kind.PRODUCT) & (events["call"] == Product.ITERATE_ALL)]
+    element_bytes = int(asked["element_bytes"].max(initial=2))
+    bound_us = chip.us(flops / 2 / chip.cube.macs(element_bytes, hf32) / chip.cube.cores)
+    return CubeUse(
+        flops=flops,
+        bound_us=bound_us,
+        share=bound_us / us if us else 0.0,
+        kernel_share=bound_us / (us - chip.launch_us) if us > chip.launch_us else 0.0,
+        block_efficiency=flops / 2 / macs if macs else 1.0,
+        products=len(asked),
+        cores=sum(many for _, many in _cubes(runs)),
+        chip_cores=chip.cube.cores,
+        tflops=flops / us / 1e6 if us else 0.0,
     )
 
 
@@ -135,6 +199,8 @@ def _bound(busy: dict[str, float], hbm_busy: float, kernel_us: float, chip: Chip
     if hbm_busy >= _SATURATED:
         return "HBM"
     pipe = max(busy, key=lambda name: busy[name])
+    if pipe == f"{CUBE}{Pipe.M.name}" and busy[pipe] >= _SATURATED:
+        return "cube"
     return pipe if busy[pipe] >= _SATURATED else f"latency ({pipe} at most)"
 
 
@@ -159,17 +225,18 @@ def _pipes(runs: list[Run], cycles: float, count: int) -> tuple[dict[str, float]
     return busy, {name: dict(sorted(found.items(), key=lambda item: -item[1])) for name, found in waits.items()}
 
 
+_CAUSES = {SYNC: "other cores", ISSUE: "issue by S", AT_ONCE: "nothing"}
+
+
 def _reason(run: Run, i: int) -> str:
     cause = int(run.cause[i])
-    if cause == SYNC:
-        return "other cores"
-    if cause == ISSUE:
-        return "issue by S"
-    if cause == AT_ONCE:
-        return "nothing"
+    if cause in _CAUSES:
+        return _CAUSES[cause]
     pipe, own = Pipe(run.program.pipe[cause]), Pipe(run.program.pipe[i])
     if pipe == own:
         return "its own result"
+    if pipe == Pipe.M:
+        return "the cube core"
     if (own, pipe) in ((Pipe.MTE2, Pipe.V), (Pipe.V, Pipe.MTE3)):
         return f"a free buffer ({pipe.name})"
     return f"data from {pipe.name}"
@@ -182,10 +249,10 @@ def _hotspots(trace: Trace, chip: Chip, runs: list[Run], cycles: float, count: i
         names, places, arguments = (events[key].tolist() for key in ("name", "place", "argument"))
         spent = ((run.end - run.begin) * len(run.cores)).tolist()
         for pipe, event, cycles_spent in zip(run.program.pipe, run.program.event, spent, strict=True):
-            if pipe != Pipe.S:
+            if pipe not in (Pipe.S, Pipe.M):
                 time[names[event], places[event], pipe, arguments[event]] += cycles_spent
     events = np.concatenate(trace.cores)
-    found = []
+    found = _products(trace, chip, runs, cycles)
     for (name, place, pipe, argument), spent_cycles in time.items():
         mine = events[(events["name"] == name) & (events["place"] == place) & (events["argument"] == argument)]
         share = spent_cycles / count / max(cycles, 1e-9)
@@ -201,6 +268,33 @@ def _hotspots(trace: Trace, chip: Chip, runs: list[Run], cycles: float, count: i
             spot.bytes_per_call = spot.bytes / max(1, len(mine))
         found.append(spot)
     return sorted(found, key=lambda spot: -spot.us)
+
+
+def _products(trace: Trace, chip: Chip, runs: list[Run], cycles: float) -> list[Hotspot]:
+    """The products of each place, by the pipes of the cube cores."""
+    time: dict[tuple[int, Pipe], float] = defaultdict(float)
+    calls: dict[int, int] = defaultdict(int)
+    for run in runs:
+        events = trace.cores[run.cores[0]]
+        for i in run.program.products:
+            calls[int(events["place"][run.program.event[i]])] += len(run.cores)
+    for cube, many in _cubes(runs):
+        for bar in cube.bars:
+            run = runs[bar.owner]
+            event = run.program.event[bar.instruction]
+            time[int(trace.cores[run.cores[0]]["place"][event]), bar.pipe] += (bar.end - bar.begin) * many
+    count = max(1, sum(many for _, many in _cubes(runs)))
+    return [
+        Hotspot(
+            "IterateAll",
+            trace.places[place],
+            f"{CUBE}{pipe.name}",
+            calls[place],
+            chip.us(spent / count),
+            spent / count / max(cycles, 1e-9),
+        )
+        for (place, pipe), spent in time.items()
+    ]
 
 
 def vector_bound_us(trace: Trace, chip: Chip) -> float:

@@ -1,9 +1,10 @@
-"""A core's trace as instructions of its pipes: how long each takes, and what it waits for.
+"""A vector core's trace as instructions of its pipes: how long each takes, and what it waits for.
 
 The scalar unit (S) goes through the program in order. A call for another pipe costs it a few cycles and goes into that
 pipe's queue; each pipe takes its queue in order. S itself waits only for what it reads, a barrier of all pipes, and
 SyncAll. So S is a list of stretches, and an instruction of V, MTE2 or MTE3 is issued a fixed time after the begin of
-the stretch that it belongs to.
+the stretch that it belongs to. Instructions of M are requests to the cube core (cube.py): the message goes the way of
+the copies to global memory, and S waits for the answer where the kernel does.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
-from ms_ascend_ops.profiler.trace import Array, Event, Kind, Pipe, Queue, Sync, Trace, rows
+from ms_ascend_ops.profiler.cube import ProductPlan, Transfer, plan_product, transfer
+from ms_ascend_ops.profiler.trace import Array, Event, Kind, Pipe, Product, Queue, Sync, Trace, rows
 
-__all__ = ["BARRIER", "Program", "ProgramError", "alike", "compile_core"]
+__all__ = ["BARRIER", "VECTOR_CORES", "Program", "ProgramError", "alike", "alike_groups", "compile_core"]
 
 BARRIER = -2  # in `waits`: all cores
+VECTOR_CORES = 2  # that share a cube core
 _DATA_PIPES = (Pipe.V, Pipe.MTE2, Pipe.MTE3)
 _NO_EVENT = -1
 
@@ -43,8 +46,8 @@ class Program:
     offset: list[float] = field(default_factory=list)  # from the stretch's begin
     waits: list[tuple[int, ...]] = field(default_factory=list)  # instructions, or BARRIER
     delay: list[float] = field(default_factory=list)  # from the last of `waits` to the begin
-    # (HBM bytes, bytes per cycle at most, L2 bytes, bytes per cycle at most)
-    transfer: list[tuple[float, float, float, float] | None] = field(default_factory=list)
+    transfer: list[Transfer | None] = field(default_factory=list)
+    products: dict[int, ProductPlan] = field(default_factory=dict)  # by instruction of M
 
     def __len__(self) -> int:
         return len(self.pipe)
@@ -57,14 +60,19 @@ def vector_cycles(event: Event, names: list[str], chip: Chip) -> float:
 
 
 class _Compiler:
-    def __init__(self, trace: Trace, core: int, chip: Chip, hbm_bytes: Array):
+    def __init__(self, trace: Trace, core: int, chip: Chip, hbm_bytes: Array, hf32: bool):
         self.trace = trace
         self.chip = chip
+        self.hf32 = hf32
+        self.events = rows(trace.cores[core])
         self.hbm_bytes = hbm_bytes
         self.core = core
         self.program = Program()
-        self.last = dict.fromkeys((*_DATA_PIPES, Pipe.S), _NO_EVENT)  # instruction, by pipe
-        self.pending: dict[int, set[int]] = {pipe: set() for pipe in _DATA_PIPES}  # what the next one waits for
+        self.last = dict.fromkeys((*_DATA_PIPES, Pipe.M, Pipe.S), _NO_EVENT)  # instruction, by pipe
+        # What the next one waits for.
+        self.pending: dict[int, set[int]] = {pipe: set() for pipe in (*_DATA_PIPES, Pipe.M)}
+        self.asked: dict[int, int] = {}  # product -> instruction
+        self.has_started_cube = False
         self.marks: dict[tuple[object, ...], int] = {}  # queue or flag -> instruction that was last before it
         self.previous: Event | None = None  # of V
         self.begin_stretch(0)
@@ -129,14 +137,8 @@ class _Compiler:
         efficiency = self.unaligned(event, mte.unaligned_efficiency) * (
             mte.atomic_efficiency if event.written == 2 else 1.0
         )
-        hbm = float(self.hbm_bytes[index])
-        l2 = max(0.0, size - hbm)
-        # Pieces that are too short for the rate take their time as well; it hides behind the transfer.
-        shortest = event.pieces * mte.piece_cycles
-        rate = efficiency * min(mte.bytes_per_cycle, size / shortest if shortest else mte.bytes_per_cycle)
-        l2_rate = efficiency * min(mte.l2_bytes_per_cycle, size / shortest if shortest else mte.l2_bytes_per_cycle)
         self.issue(pipe, index, mte.setup_cycles, 0.0)
-        self.program.transfer[-1] = (hbm, rate, l2, l2_rate)
+        self.program.transfer[-1] = transfer(size, float(self.hbm_bytes[index]), event.pieces, mte, efficiency)
 
     def unaligned(self, event: Event, efficiency: float) -> float:
         line = self.chip.line_bytes
@@ -144,6 +146,24 @@ class _Compiler:
         # A piece that is shorter than a line is not cut into more requests for being off.
         aligned = event.piece_bytes <= line or (event.offset % line == 0 and stride % line == 0)
         return 1.0 if aligned else efficiency
+
+    def product(self, index: int, event: Event) -> None:
+        call = Product(event.call)
+        if call == Product.INIT and not self.has_started_cube:
+            self.has_started_cube = True
+            self.spend(self.chip.cycles(self.chip.cube.start_us))
+        elif call == Product.ITERATE_ALL:
+            # The message is behind all that the core has copied to global memory so far.
+            asked = self.issue(Pipe.M, index, 0.0, 0.0, (self.last[Pipe.MTE3],))
+            operands = slice(index + 1, index + 4)
+            self.program.products[asked] = plan_product(
+                event, self.events[operands], self.hbm_bytes[operands].tolist(), self.chip, self.hf32
+            )
+            self.asked[event.id] = asked
+            if event.is_local:
+                self.begin_stretch(index, (asked,), self.chip.flag_cycles)
+        elif call == Product.WAIT and event.id in self.asked:
+            self.begin_stretch(index, (self.asked[event.id],), self.chip.flag_cycles)
 
     # ---- order
 
@@ -194,8 +214,10 @@ class _Compiler:
             self.spend(self.chip.global_access_cycles)
 
     def run(self) -> Program:
-        for index, event in enumerate(rows(self.trace.cores[self.core])):
+        for index, event in enumerate(self.events):
             kind = event.kind
+            if kind == Kind.OPERAND:
+                continue  # of the product before
             self.spend(self.chip.setting_cycles if kind == Kind.SETTING else self.chip.call_cycles)
             if kind == Kind.VECTOR:
                 self.vector(index, event)
@@ -207,22 +229,43 @@ class _Compiler:
                 self.sync(index, event)
             elif kind == Kind.SCALAR:
                 self.scalar(index, event)
+            elif kind == Kind.PRODUCT:
+                self.product(index, event)
         return self.program
 
 
 def alike(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[int]]:
     """The cores in groups whose programs take the same time."""
     groups: dict[bytes, list[int]] = {}
+    for core, digest in enumerate(_digests(trace, chip, hbm_bytes)):
+        groups.setdefault(digest, []).append(core)
+    return list(groups.values())
+
+
+def alike_groups(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[list[list[int]]]:
+    """The cores of a kernel that uses cube cores: for all cube cores that do the same, their first and second cores."""
+    digests = _digests(trace, chip, hbm_bytes)
+    groups: dict[bytes, list[list[int]]] = {}
+    for first in range(0, len(digests), VECTOR_CORES):
+        members = list(range(first, min(first + VECTOR_CORES, len(digests))))
+        group = groups.setdefault(b"".join(digests[core] for core in members), [[] for _ in members])
+        for position, core in zip(group, members, strict=True):
+            position.append(core)
+    return list(groups.values())
+
+
+def _digests(trace: Trace, chip: Chip, hbm_bytes: list[Array]) -> list[bytes]:
+    found = []
     for core, events in enumerate(trace.cores):
         # Where a copy goes does not matter, how it lies does.
-        lies = np.where(events["piece_bytes"] > chip.line_bytes, events["offset"] % chip.line_bytes, 0)
-        digest = hashlib.blake2b(lies.tobytes())
+        matters = (events["piece_bytes"] > chip.line_bytes) | (events["kind"] == Kind.OPERAND)
+        digest = hashlib.blake2b(np.where(matters, events["offset"] % chip.line_bytes, 0).tobytes())
         digest.update(hbm_bytes[core].tobytes())
         for name in Event._fields:
             if name != "offset":
                 digest.update(np.ascontiguousarray(events[name]).tobytes())
-        groups.setdefault(digest.digest(), []).append(core)
-    return list(groups.values())
+        found.append(digest.digest())
+    return found
 
 
 def _depends(event: Event, previous: Event) -> bool:
@@ -235,10 +278,12 @@ def _depends(event: Event, previous: Event) -> bool:
     return any(overlap(part, theirs[0]) for part in mine) or any(overlap(mine[0], part) for part in theirs[1:])
 
 
-def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: Array) -> Program:
+def compile_core(trace: Trace, core: int, chip: Chip, hbm_bytes: Array, hf32: bool = False) -> Program:
     """The program of one core. `hbm_bytes`: of every event, as memory.traffic() gives them.
+
+    With `hf32`, products of floats round their operands to HF32.
 
     Raises:
         ProgramError: the core waits for a flag that it never sets.
     """
-    return _Compiler(trace, core, chip, hbm_bytes).run()
+    return _Compiler(trace, core, chip, hbm_bytes, hf32).run()

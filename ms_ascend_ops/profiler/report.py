@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.launches import Profile
-from ms_ascend_ops.profiler.prediction import Prediction
+from ms_ascend_ops.profiler.prediction import CUBE, Prediction
 from ms_ascend_ops.profiler.sweep import Attempt
 
 __all__ = ["assumptions", "comparison", "console", "prediction", "show", "sweep_table"]
@@ -37,8 +37,26 @@ def prediction(found: Profile) -> RenderableType:
     facts.add_row(
         "HBM traffic", f"{_bytes(p.hbm_bytes)} moved, {p.hbm_bytes / max(1, p.minimal_bytes):.2f} of the least possible"
     )
+    if p.cube is not None:
+        facts.add_row(
+            "cube bound",
+            f"{p.cube.bound_us:.1f} us for {p.cube.flops / 1e9:.2f} GFLOP on {p.cube.chip_cores} cube cores: "
+            f"{_percent(p.cube.share)} of it reached ({p.cube.tflops:.1f} TFLOPS), "
+            f"{_percent(p.cube.kernel_share)} without the launch",
+        )
     facts.add_row("bounded by", p.bound_by)
-    facts.add_row("pipes busy", ", ".join(f"{name} {_percent(share)}" for name, share in p.busy.items()))
+    vector = {name: share for name, share in p.busy.items() if not name.startswith(CUBE)}
+    facts.add_row("pipes busy", ", ".join(f"{name} {_percent(share)}" for name, share in vector.items()))
+    if p.cube is not None:
+        facts.add_row(
+            "cube pipes busy",
+            ", ".join(f"{name.removeprefix(CUBE)} {_percent(p.busy[name])}" for name in p.busy if name not in vector),
+        )
+        facts.add_row(
+            "products",
+            f"{p.cube.products} on {p.cube.cores} cube cores, {_percent(p.cube.block_efficiency)} of blocks of 16 x 16",
+        )
+        facts.add_row("S waits for", _waits(p.waits["S"]))
     for pipe in ("MTE2", "V", "MTE3"):
         facts.add_row(f"{pipe} waits for", _waits(p.waits[pipe]))
     facts.add_row("vector lanes", f"{_percent(p.lane_efficiency)} of the lanes in {p.instructions} instructions used")
@@ -66,11 +84,11 @@ def _hotspots(p: Prediction) -> Table:
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for spot in p.hotspots[:_HOTSPOTS]:
-        detail = (
-            f"{spot.tensor}, {_bytes(spot.bytes_per_call or 0)} a call"
-            if spot.lane_efficiency is None
-            else f"{_percent(spot.lane_efficiency)} of the lanes"
-        )
+        detail = ""
+        if spot.lane_efficiency is not None:
+            detail = f"{_percent(spot.lane_efficiency)} of the lanes"
+        elif spot.tensor is not None:
+            detail = f"{spot.tensor}, {_bytes(spot.bytes_per_call or 0)} a call"
         table.add_row(
             spot.pipe, spot.instruction, spot.place, f"{spot.us:.2f}", _percent(spot.share), str(spot.calls), detail
         )
@@ -97,6 +115,11 @@ def comparison(first: Prediction, others: Sequence[tuple[str, Prediction]], titl
     row("bounded by", lambda p: p.bound_by)
     for pipe in ("S", "V", "MTE2", "MTE3"):
         row(f"{pipe} busy", lambda p, pipe=pipe: _percent(p.busy[pipe]))
+    if any(p.cube is not None for p in everything):
+        row("cube bound", lambda p: _percent(p.cube.share) if p.cube else "")
+        row("TFLOPS", lambda p: f"{p.cube.tflops:.1f}" if p.cube else "")
+        for pipe in dict.fromkeys(name for p in everything for name in p.busy if name.startswith(CUBE)):
+            row(f"{pipe} busy", lambda p, pipe=pipe: _percent(p.busy[pipe]) if pipe in p.busy else "")
     row("instructions", lambda p: str(p.instructions))
     row("lanes used", lambda p: _percent(p.lane_efficiency))
     row("bytes a copy", lambda p: _bytes(p.bytes_per_copy))

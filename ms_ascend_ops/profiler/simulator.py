@@ -3,17 +3,21 @@
 Vector and scalar instructions take a time known beforehand, so their begin and end follow as soon as that of what they
 wait for is known. Copies share the bandwidth of HBM and of L2: at any time it is divided evenly among the running
 transfers, none of which gets more than its core can take (max-min fairness). Cores that run the same program do the
-same at the same time, and are simulated once.
+same at the same time, and are simulated once. Of a kernel that uses cube cores those are groups: a cube core (cube.py)
+and its vector cores.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ms_ascend_ops.profiler.chip import Chip
+from ms_ascend_ops.profiler.cube import CubeCore, Transfer
 from ms_ascend_ops.profiler.program import BARRIER, Program, ProgramError
 from ms_ascend_ops.profiler.trace import PIPES, Array, Pipe
 
@@ -34,6 +38,7 @@ class Run:
     end: Array  # of the time it holds its pipe
     complete: Array
     cause: Array  # index of an instruction, or AT_ONCE, ISSUE, SYNC
+    cube: CubeCore | None = None  # that it asks for products; `owner` of its bars is a position in the list of runs
 
     @property
     def cycles(self) -> float:
@@ -93,7 +98,7 @@ class _Flows:
 
 
 class _Simulator:
-    def __init__(self, programs: list[Program], cores: list[list[int]], chip: Chip):
+    def __init__(self, programs: list[Program], cores: list[list[int]], chip: Chip, groups: list[int] | None):
         self.programs = programs
         self.cores = cores
         self.chip = chip
@@ -121,7 +126,37 @@ class _Simulator:
         self.ready = [[0.0] * len(p) for p in programs]  # the earliest begin known so far
         self.missing = [[0] * len(p) for p in programs]  # how much of what decides it is not known yet
         self.followers: list[list[list[tuple[int, int]]]] = []  # (instruction, how it depends)
+        self.jobs: list[tuple[Callable[[], None], Transfer | None, int]] = []  # of cube cores; the last is how many
+        cubes: dict[int, CubeCore] = {}
+        for owner, group in enumerate(groups or []):
+            if group not in cubes:
+                cubes[group] = self.cube_core(len(cores[owner]))
+            self.runs[owner].cube = cubes[group]
         self.wire()
+
+    def cube_core(self, multiplicity: int) -> CubeCore:
+        return CubeCore(
+            self.chip,
+            at=self.call_at,
+            move=partial(self.move, multiplicity),
+            now=lambda: self.now,
+            done=self.product_done,
+        )
+
+    # Jobs of cube cores have the owner -1 and a number instead of an instruction.
+
+    def call_at(self, time: float, then: Callable[[], None]) -> None:
+        self.jobs.append((then, None, 1))
+        heapq.heappush(self.starts, (time, _CUBE, len(self.jobs) - 1))
+
+    def move(self, multiplicity: int, transfer: Transfer, then: Callable[[], None]) -> None:
+        self.jobs.append((then, transfer, multiplicity))
+        self.start_transfer(_CUBE, len(self.jobs) - 1)
+
+    def product_done(self, owner: int, i: int) -> None:
+        self.end[owner][i] = self.complete[owner][i] = self.now
+        for able in self.tell(owner, i):
+            self.settle(owner, able)
 
     def wire(self) -> None:
         """Who is told when an instruction's times are known."""
@@ -131,7 +166,7 @@ class _Simulator:
             missing = self.missing[owner]
             for i in range(len(program)):
                 pipe = Pipe(program.pipe[i])
-                if previous[pipe] >= 0:
+                if previous.get(pipe, -1) >= 0 and pipe != Pipe.M:  # requests may overtake nobody, but do not wait
                     followers[previous[pipe]].append((i, _PIPE))
                     missing[i] += 1
                 if pipe != Pipe.S:
@@ -166,7 +201,7 @@ class _Simulator:
                 self.transferred(owner, i)
             while self.starts and self.starts[0][0] <= self.now + 1e-9:
                 _, owner, i = heapq.heappop(self.starts)
-                self.start_transfer(owner, i)
+                self.start(owner, i)
         return self.results()
 
     def results(self) -> list[Run]:
@@ -190,6 +225,11 @@ class _Simulator:
             i = work.pop()
             begin = self.ready[owner][i]
             self.begin[owner][i] = begin
+            if i in program.products:
+                cube = self.runs[owner].cube
+                assert cube is not None
+                self.call_at(begin, partial(cube.ask, owner, i, program.products[i]))
+                continue
             if program.transfer[i] is not None:
                 heapq.heappush(self.starts, (begin + program.busy[i], owner, i))
                 continue
@@ -231,25 +271,39 @@ class _Simulator:
             self.missing[other][j] -= 1
             self.settle(other, j)
 
-    def start_transfer(self, owner: int, i: int) -> None:
-        transfer = self.programs[owner].transfer[i]
+    def transfer(self, owner: int, i: int) -> tuple[Transfer, int]:
+        """And how many cores do the same."""
+        if owner == _CUBE:
+            _, transfer, multiplicity = self.jobs[i]
+        else:
+            transfer, multiplicity = self.programs[owner].transfer[i], len(self.cores[owner])
         assert transfer is not None
-        hbm, rate, _, _ = transfer
+        return transfer, multiplicity
+
+    def start(self, owner: int, i: int) -> None:
+        if owner == _CUBE:
+            self.jobs[i][0]()
+        else:
+            self.start_transfer(owner, i)
+
+    def start_transfer(self, owner: int, i: int) -> None:
+        (hbm, rate, _, _), multiplicity = self.transfer(owner, i)
         if hbm > 0:
-            self.hbm.add(rate, hbm, owner, i, len(self.cores[owner]))
+            self.hbm.add(rate, hbm, owner, i, multiplicity)
         else:
             self.after_hbm(owner, i)
 
     def after_hbm(self, owner: int, i: int) -> None:
-        transfer = self.programs[owner].transfer[i]
-        assert transfer is not None
-        _, _, size, rate = transfer
+        (_, _, size, rate), multiplicity = self.transfer(owner, i)
         if size > 0:
-            self.l2.add(rate, size, owner, i, len(self.cores[owner]))
+            self.l2.add(rate, size, owner, i, multiplicity)
         else:
             self.transferred(owner, i)
 
     def transferred(self, owner: int, i: int) -> None:
+        if owner == _CUBE:
+            self.jobs[i][0]()
+            return
         self.end[owner][i] = self.now
         self.complete[owner][i] = self.now + self.programs[owner].drain[i]
         for able in self.tell(owner, i):
@@ -257,12 +311,15 @@ class _Simulator:
 
 
 _PIPE, _ISSUE, _WAIT = range(3)
+_CUBE = -1  # as owner
 
 
-def simulate(programs: list[Program], cores: list[list[int]], chip: Chip) -> list[Run]:
+def simulate(programs: list[Program], cores: list[list[int]], chip: Chip, groups: list[int] | None = None) -> list[Run]:
     """Run programs, each of them on so many cores. Returns a Run for each.
+
+    `groups`: of each program the number of the cube core that it asks, for programs that ask one.
 
     Raises:
         ProgramError: a core waits for ever.
     """
-    return _Simulator(programs, cores, chip).run()
+    return _Simulator(programs, cores, chip, groups).run()

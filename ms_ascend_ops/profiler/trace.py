@@ -1,6 +1,7 @@
 """What the traced library tells of a launch: the calls of every core, as arrays.
 
-`EVENT` is the layout of `TraceRecord` in kernels/host/observed/trace.cpp.
+`EVENT` is the layout of `TraceRecord` in kernels/host/traced/recorder.cpp. A product of matrices is a PRODUCT, followed
+by its OPERANDs A, B and C, which tell of memory what a COPY does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "CUBE_PIPES",
     "EVENT",
     "PIPES",
     "WORKSPACE",
@@ -21,6 +23,7 @@ __all__ = [
     "Event",
     "Kind",
     "Pipe",
+    "Product",
     "Queue",
     "Sync",
     "Trace",
@@ -39,19 +42,25 @@ class Kind(IntEnum):
     SYNC = 4
     SETTING = 5
     INIT = 6
+    PRODUCT = 7
+    OPERAND = 8
 
 
 class Pipe(IntEnum):
-    """As pipe_t of Ascend C, without what vector cores do not have."""
+    """As pipe_t of Ascend C. MTE1 and FIX are those of a cube core; a vector core's M are its requests to that."""
 
     S = 0
     V = 1
+    M = 2
+    MTE1 = 3
     MTE2 = 4
     MTE3 = 5
     ALL = 6
+    FIX = 10
 
 
-PIPES = (Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3)
+PIPES = (Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3)  # of a vector core
+CUBE_PIPES = (Pipe.S, Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX)  # of a cube core
 
 
 class Queue(IntEnum):
@@ -68,6 +77,13 @@ class Sync(IntEnum):
     SYNC_ALL = 3
 
 
+class Product(IntEnum):
+    INIT = 0
+    ITERATE_ALL = 1
+    WAIT = 2
+    END = 3
+
+
 WORKSPACE = -1  # as `argument`
 MAX_RANGES = 4
 
@@ -75,12 +91,13 @@ EVENT = np.dtype(
     [
         ("kind", np.uint8),
         ("pipe", np.uint8),  # where it runs; of a barrier: which pipe waits
-        ("call", np.uint8),  # Queue or Sync
+        ("call", np.uint8),  # Queue, Sync or Product
         ("producer", np.uint8),  # of a queue or flag: the pipe that is waited for
         ("consumer", np.uint8),  # and the one that waits
         ("element_bytes", np.uint8),  # of the widest operand
         ("written", np.uint8),  # a copy or a scalar access to memory; an atomic add is 2
-        ("is_local", np.uint8),  # of a scalar access
+        # Of a scalar access; of a product: the core waits for it at once; of an operand: it is transposed.
+        ("is_local", np.uint8),
         ("name", np.uint32),  # index of Trace.names
         ("place", np.uint32),  # index of Trace.places
         ("repeats", np.uint32),
@@ -92,8 +109,10 @@ EVENT = np.dtype(
         ("offset", np.uint64),  # in the argument
         ("argument", np.int32),  # index of Trace.arguments
         ("buffer", np.uint32),  # of a queue's call
-        ("id", np.int32),  # of a flag; of a flag's events the pair is producer, consumer, id
-        ("ranges", np.uint32, (MAX_RANGES, 2)),  # of the Unified Buffer, the destination first; empty: begin == end
+        ("id", np.int32),  # of a flag (with producer and consumer); of a product its number, of its wait, too
+        # Of the Unified Buffer, the destination first; empty: begin == end. Of a product (m, n), (k, whether several
+        # base blocks are loaded at once), (baseM, baseN), (baseK, 0).
+        ("ranges", np.uint32, (MAX_RANGES, 2)),
     ],
     align=True,
 )
@@ -137,6 +156,7 @@ class Argument:
     name: str
     bytes: int
     output: bool
+    dtype: str = ""  # as in C++
 
 
 @dataclass
@@ -151,6 +171,11 @@ class Trace:
     places: list[str]  # "rms_norm_kernel.h:97"
     ub_used_bytes: int
     tiling: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_products(self) -> bool:
+        """Whether it multiplies matrices."""
+        return any((events["kind"] == Kind.PRODUCT).any() for events in self.cores)
 
     @property
     def minimal_bytes(self) -> int:

@@ -27,4 +27,7 @@ Where it fits:
     bytes_moved(arrays, gradient)  the least that has to move, if it is not every array of every kernel once; `arrays`
                    has them by name
     onnx(...)      the same for ONNX Runtime: a list of `operators.Node`, whose tensors have the names of the definition
+    CANN           {operator of CANN: function}: what CANN has for the same, where its arguments or outputs are
+                   others, so that the definition names no twin. Called as `stock` is; they run on an NPU only
+    CANN_SHAPE     for `inputs`: a shape that these operators take
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 from mindspore import ops
 
 from ms_ascend_ops import ops as fused
@@ -40,6 +41,17 @@ def stock(query, key, value, scale, causal=False):
         queries, keys = scores.shape[-2:]
         scores = scores + ops.triu(ops.full((queries, keys), -1e4, dtype=scores.dtype), keys - queries + 1)
     return ops.matmul(ops.softmax(scores, -1), value)
+
+
+def flash_attention_score(query, key, value, scale, causal=False):
+    """Of float16 and bfloat16."""
+    heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
+    mask = ops.triu(ops.ones((queries, keys), ms.uint8), keys - queries + 1) if causal else None
+    return ops.flash_attention_score(query, key, value, heads, attn_mask=mask, scalar_value=scale, input_layout="BNSD")
+
+
+CANN = {"FlashAttentionScore": flash_attention_score}
+CANN_SHAPE = (1, 32, 8, 512, 512, 128)
 
 
 def pytorch(torch, query, key, value, scale, causal=False):

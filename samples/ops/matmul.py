@@ -32,6 +32,15 @@ def stock(x, weight, bias, transpose_weight, activation="none"):
     return {"none": lambda y: y, "gelu": lambda y: ops.gelu(y, "none"), "silu": ops.silu}[activation](y)
 
 
+def matmul_v3(x, weight, bias, transpose_weight, activation="none"):
+    """The product is one operator there, bias and activation are others."""
+    return stock(x, weight, bias, transpose_weight, activation)
+
+
+CANN = {"MatMulV3": matmul_v3}
+CANN_SHAPE = (512, 1024, 4096)
+
+
 def pytorch(torch, x, weight, bias, transpose_weight, activation="none"):
     y = torch.nn.functional.linear(x, weight, bias)
     return {"none": lambda y: y, "gelu": torch.nn.functional.gelu, "silu": torch.nn.functional.silu}[activation](y)

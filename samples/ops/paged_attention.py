@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 import numpy as np
 from mindspore import ops
 
@@ -56,6 +57,30 @@ def stock(query, key_cache, value_cache, block_tables, context_lengths, scale):
     last = context_lengths.reshape(-1, 1, 1, 1) - tokens + ops.arange(0, tokens).reshape(-1, 1)
     hidden = (last < ops.arange(0, key.shape[2])).astype(scores.dtype)
     return ops.matmul(ops.softmax(scores - 1e4 * hidden, -1), value).swapaxes(1, 2)
+
+
+def incre_flash_attention(query, key_cache, value_cache, block_tables, context_lengths, scale):
+    """Of float16 and bfloat16, one token a sequence, and blocks whose size is a multiple of 16."""
+    batch, tokens, heads, size = query.shape
+    blocks, block_size, key_heads, _ = key_cache.shape
+    key, value = (cache.reshape(blocks, block_size, -1) for cache in (key_cache, value_cache))
+    out = ops.incre_flash_attention(
+        query.reshape(batch, tokens, heads * size),
+        [key],
+        [value],
+        actual_seq_lengths=context_lengths.astype(ms.int64),
+        block_table=block_tables,
+        num_heads=heads,
+        input_layout="BSH",
+        scale_value=scale,
+        num_key_value_heads=key_heads,
+        block_size=block_size,
+    )
+    return out.reshape(query.shape)
+
+
+CANN = {"IncreFlashAttention": incre_flash_attention}
+CANN_SHAPE = (8, 1, 32, 8, 2048, 128, 128)
 
 
 def pytorch(torch, query, key_cache, value_cache, block_tables, context_lengths, scale):

@@ -30,6 +30,7 @@ from tests.acceptance import assert_accurate
 ROWS_COLS = (65, 4097)  # of the accuracy checks: tails everywhere
 TIMED = (2048, 4096)
 WARM_UP = 10
+DIFFERENCE = 2e-2  # of the largest magnitude, of results in bfloat16
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,11 @@ def _round_trip(table: Operator, tensors: list[Tensor], attributes: Mapping[str,
 
 
 def _times(name: str, table: Operator, dtype: str, rounds: int) -> Iterator[Result]:
-    """Ours, then CANN's twin where there is one for the operator's defaults."""
-    shape = TIMED if len(table.shapes[0]) == len(TIMED) else table.shapes[-1]
+    """Ours, then what CANN has for the operator's defaults: its twin, or what the samples name.
+
+    Of the latter, whose arguments are others, the result is compared, too.
+    """
+    shape = table.cann_shape or (TIMED if len(table.shapes[0]) == len(TIMED) else table.shapes[-1])
     variant, attributes = next(iter(table.variants.items()))
     tensors = [_tensor(array) for array in table.inputs(Draw(dtype), *shape)]
     runs = {"ours": lambda: table.ours(*tensors, **attributes)}
@@ -163,14 +167,29 @@ def _times(name: str, table: Operator, dtype: str, rounds: int) -> Iterator[Resu
         module, _, function = twin.function.rpartition(".")
         builtin, constants = getattr(import_module(module), function), [values[a] for a in twin.arguments]
         runs[f"CANN {twin.operator}"] = lambda: builtin(*tensors, *constants)
+    if ms.get_context("device_target") == "Ascend":
+        for label, function in table.cann.items():
+            runs[f"CANN {label}"] = lambda function=function: function(*tensors, **attributes)
     where = f"{name}{f'[{variant}]' if variant else ''} {dtype} {'x'.join(map(str, shape))}"
     for label, run in runs.items():
         try:
-            seconds, moved = _median_seconds(run, rounds), sum(t.nbytes for t in [*tensors, *_flat(run())])
+            result = run()
+            if label.removeprefix("CANN ") in table.cann:
+                _assert_alike(result, table.ours(*tensors, **attributes), table.tolerances.get(dtype))
+            seconds, moved = _median_seconds(run, rounds), sum(t.nbytes for t in [*tensors, *_flat(result)])
         except Exception as error:
             yield Result(f"{where} {label}", "FAILED", str(error).strip().splitlines()[0])
             continue
         yield Result(f"{where} {label}", f"{seconds * 1e6:.1f} us", f"{moved / seconds / 1e9:.1f} GB/s")
+
+
+def _assert_alike(found: Any, ours: Any, tolerance: float | None) -> None:
+    """Of the first output, by the largest magnitude: both are rounded on the way, each in its own places."""
+    one, other = (_float64(_flat(value)[0]) for value in (found, ours))
+    assert one.shape == other.shape, f"the result has the shape {one.shape}, ours {other.shape}"
+    difference = np.abs(one - other).max(initial=0.0)
+    most = (tolerance or DIFFERENCE) * np.abs(other).max(initial=0.0)
+    assert difference <= most, f"the results differ by {difference:.3g}, more than {most:.3g}"
 
 
 def _median_seconds(run: Callable[[], Any], rounds: int) -> float:

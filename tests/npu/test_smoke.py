@@ -44,3 +44,23 @@ def test_an_unknown_operator_is_refused():
     done = CliRunner().invoke(main, ["--device", "CPU", "--ops", "swish"])
     assert done.exit_code == 2
     assert "there is no operator swish" in done.output
+
+
+def test_what_cann_has_is_timed_and_compared(monkeypatch):
+    """With the composition of stock operators in place of CANN's operator, and a device that calls itself an NPU."""
+    table = smoke.operator("flash_attention")
+    fields = vars(table)
+    like = type(table)(**{**fields, "cann_shape": table.small_shapes[0], "cann": {"FlashAttentionScore": table.stock}})
+    wrong = type(table)(
+        **{
+            **vars(like),
+            "cann": {"FlashAttentionScore": lambda *tensors, **options: 2 * table.stock(*tensors, **options)},
+        }
+    )
+    monkeypatch.setattr(smoke.ms, "get_context", lambda name: "Ascend")
+    monkeypatch.setattr(smoke.ms.runtime, "synchronize", lambda: None)
+    right, other = (list(smoke._times("flash_attention", t, "float32", 1))[1] for t in (like, wrong))
+    assert "CANN FlashAttentionScore" in right.what
+    assert right.status.endswith(" us")
+    assert other.status == "FAILED"
+    assert "the results differ by" in other.detail

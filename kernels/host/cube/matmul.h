@@ -19,7 +19,16 @@
 #include "observed/observe.h"
 #include "runtime/core.h"
 
-enum class CubeFormat { ND = 0 };  // global, as with CANN
+// Global, as with CANN.
+enum class CubeFormat { ND = 0 };
+
+// How a Matmul object loads its operands: base block by base block, or several of them at once. Results are the same.
+struct MatmulConfig {
+    bool doNorm;
+    bool doMultiDataLoad;
+};
+constexpr MatmulConfig CFG_NORM{true, false};
+constexpr MatmulConfig CFG_MDL{false, true};
 
 namespace AscendC {
 
@@ -31,7 +40,7 @@ struct MatmulType {
     using T = TYPE;
 };
 
-template <class A_TYPE, class B_TYPE, class C_TYPE, class BIAS_TYPE = C_TYPE>
+template <class A_TYPE, class B_TYPE, class C_TYPE, class BIAS_TYPE = C_TYPE, const auto& MM_CFG = CFG_NORM>
 class Matmul {
     static_assert(A_TYPE::pos == TPosition::GM && B_TYPE::pos == TPosition::GM && C_TYPE::pos == TPosition::GM,
                   "operands and results of a product are in global memory (cube/matmul.h)");
@@ -58,7 +67,7 @@ public:
         product_.k = static_cast<uint32_t>(tiling->singleCoreK);
         product_.type = host::ElementTypeOf<SrcAT>::value;
         product_.resultType = host::ElementTypeOf<DstT>::value;
-        HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling, sizeof(SrcAT), BIASED));
+        HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling, sizeof(SrcAT), BIASED, MM_CFG.doMultiDataLoad));
     }
 
     void SetOrgShape(int orgM, int orgN, int orgK) { SetOrgShape(orgM, orgN, orgK, orgK); }
@@ -147,12 +156,6 @@ private:
     HOST_OBSERVED(host::MatmulState state_;)
 };
 
-// The system workspace, in which cores and cubes talk on a chip.
-inline GM_ADDR GetSysWorkSpacePtr()
-{
-    return nullptr;
-}
-
 namespace host {
 
 // A function would have no place for the kernel's line behind any number of parameters.
@@ -178,6 +181,12 @@ private:
 }  // namespace AscendC
 
 namespace matmul = AscendC;
+
+// The system workspace, in which cores and cubes talk on a chip. Global, as with CANN.
+inline GM_ADDR GetSysWorkSpacePtr()
+{
+    return nullptr;
+}
 
 // In the kernel's entry function, before InitBuffer: on a chip the cube core leaves the function here.
 #define REGIST_MATMUL_OBJ(tpipe, workspace, ...) \

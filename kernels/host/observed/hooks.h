@@ -186,7 +186,8 @@ Tag ObserveInit(Where where, const QUEUE&, uint32_t count, uint32_t askedBytes, 
 void ObserveReset(Where where);
 
 template <class TILING>
-void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, uint32_t elementBytes, bool biased)
+void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, uint32_t elementBytes, bool biased,
+                       bool wholeLoads)
 {
     const auto count = [](int32_t value) { return static_cast<uint32_t>(value); };
     matmul.limits = {true,
@@ -197,7 +198,8 @@ void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, u
                      count(tiling.baseN),
                      count(tiling.baseK),
                      elementBytes,
-                     biased && tiling.isBias != 0};
+                     biased && tiling.isBias != 0,
+                     wholeLoads};
     ReportProduct(where, ProductCall::INIT, matmul);
 }
 

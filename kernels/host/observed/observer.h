@@ -169,6 +169,7 @@ struct MatmulLimits {
     uint32_t baseK = 0;
     uint32_t elementBytes = 0;  // of the operands
     bool biased = false;
+    bool wholeLoads = false;  // CFG_MDL: several base blocks come to L1 at once
 };
 
 // A Matmul object as the hooks know it.

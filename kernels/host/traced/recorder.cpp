@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t MAX_RANGES = 4;
 
-enum class Kind : uint8_t { VECTOR, COPY, SCALAR, QUEUE, SYNC, SETTING, INIT };
+enum class Kind : uint8_t { VECTOR, COPY, SCALAR, QUEUE, SYNC, SETTING, INIT, PRODUCT, OPERAND };
 
 // One call. ms_ascend_ops/profiler/trace.py has the same layout (EVENT), and says what each field means.
 struct TraceRecord {
@@ -111,19 +111,20 @@ public:
     {
         cores_.assign(launch.blockDim, {});
         usedBytes_ = 0;
-        products_ = 0;
+        products_.assign(launch.blockDim, 0);
+        pending_.assign(launch.blockDim, {});
         json_ = "{\"kernel\":" + Quoted(launch.op) + ",\"workspace_bytes\":" + std::to_string(launch.workspaceBytes) +
                 ",\"arguments\":[";
         for (const Argument& argument : launch.arguments) {
             json_ += (json_.back() == '[' ? "" : ",");
             json_ += "{\"name\":" + Quoted(argument.name) + ",\"bytes\":" + std::to_string(argument.bytes) +
+                     ",\"dtype\":" + Quoted(NameOf(argument.dtype)) +
                      ",\"output\":" + (argument.output ? "true}" : "false}");
         }
         json_ += "]";
     }
     void LaunchEnd() override
     {
-        json_ += ",\"products\":" + std::to_string(products_);
         json_ += ",\"ub_used_bytes\":" + std::to_string(usedBytes_) + ",\"names\":" + List(names_.All()) +
                  ",\"places\":" + List(places_.All()) + "}";
     }
@@ -151,7 +152,36 @@ public:
         record.offset = event.global.offset;
         record.argument = event.global.argument;
     }
-    void OnProduct(const ProductEvent& event) override { products_ += event.call == ProductCall::ITERATE_ALL ? 1 : 0; }
+    // Behind a product its operands, A and B, and its result, as copies would tell of them.
+    void OnProduct(const ProductEvent& event) override
+    {
+        TraceRecord& record = Add(Kind::PRODUCT, event);
+        record.call = static_cast<uint8_t>(event.call);
+        std::map<const MatmulState*, int32_t>& pending = pending_[event.core];
+        if (event.call == ProductCall::WAIT) {
+            const auto found = pending.find(event.matmul);
+            record.id = found == pending.end() ? NO_PRODUCT : found->second;
+        }
+        if (event.call != ProductCall::ITERATE_ALL) {
+            return;
+        }
+        const MatmulLimits& limits = event.matmul->limits;
+        const Product& product = event.product;
+        record.id = products_[event.core]++;
+        pending[event.matmul] = record.id;
+        record.isLocal = event.sync ? 1 : 0;
+        record.elementBytes = static_cast<uint8_t>(limits.elementBytes);
+        const uint32_t sizes[MAX_RANGES][2] = {{product.m, product.n},
+                                               {product.k, limits.wholeLoads ? 1u : 0u},
+                                               {limits.baseM, limits.baseN},
+                                               {limits.baseK, 0}};
+        std::memcpy(record.ranges, sizes, sizeof(sizes));
+        const uint32_t resultBytes = product.resultType == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);
+        AddOperand(event, "A", event.matmul->a, product.a, product.m, product.k, limits.elementBytes);
+        AddOperand(event, "B", event.matmul->b, product.b, product.k, product.n, limits.elementBytes);
+        AddOperand(event, "C", event.result, product.c, product.m, product.n, resultBytes).written =
+            product.accumulate ? 2 : 1;
+    }
     void OnScalar(const ScalarEvent& event) override
     {
         TraceRecord& record = Add(Kind::SCALAR, event);
@@ -195,6 +225,23 @@ public:
     const std::string& Json() const { return json_; }
 
 private:
+    static constexpr int32_t NO_PRODUCT = -1;
+
+    TraceRecord& AddOperand(const ProductEvent& event, const char* name, const GlobalOperand& operand,
+                            const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t elementBytes)
+    {
+        TraceRecord& record = Add(Kind::OPERAND, event);
+        record.name = names_.NumberOf(name);
+        record.elementBytes = static_cast<uint8_t>(elementBytes);
+        record.pieces = matrix.transposed ? cols : rows;
+        record.pieceBytes = (matrix.transposed ? rows : cols) * elementBytes;
+        record.stride = matrix.stride * elementBytes;
+        record.offset = operand.offset;
+        record.argument = operand.argument;
+        record.isLocal = matrix.transposed ? 1 : 0;
+        return record;
+    }
+
     TraceRecord& Add(Kind kind, const Event& event)
     {
         TraceRecord& record = cores_[event.core].emplace_back();
@@ -209,7 +256,8 @@ private:
 
     std::vector<std::vector<TraceRecord>> cores_;
     uint32_t usedBytes_ = 0;
-    uint64_t products_ = 0;  // of matrices, which the timing model does not know
+    std::vector<int32_t> products_;                               // of each core, so far
+    std::vector<std::map<const MatmulState*, int32_t>> pending_;  // the last one of each object
     Texts names_;
     Texts places_;
     std::string json_;

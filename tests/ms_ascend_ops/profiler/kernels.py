@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ms_ascend_ops.profiler.trace import EVENT, Argument, Kind, Pipe, Queue, Sync, Trace
+from ms_ascend_ops.profiler.trace import EVENT, Argument, Kind, Pipe, Product, Queue, Sync, Trace
 
 
 class Core:
@@ -61,6 +61,40 @@ class Core:
 
     def sync_all(self):
         self._event(Kind.SYNC, "SyncAll", call=Sync.SYNC_ALL)
+
+    def init_products(self):
+        self._event(Kind.PRODUCT, "REGIST_MATMUL_OBJ", call=Product.INIT)
+
+    def product(self, sizes, base, arguments, *, offsets=(0, 0, 0), element_bytes=2, wait=True, whole=0, atomic=False):
+        """(m, k) times (k, n), not transposed, into float; returns its number. `wait`: until it is there."""
+        m, n, k = sizes
+        number = sum(event["kind"] == Kind.PRODUCT and event["call"] == Product.ITERATE_ALL for event in self.events)
+        self._event(
+            Kind.PRODUCT,
+            "IterateAll",
+            call=Product.ITERATE_ALL,
+            id=number,
+            is_local=wait,
+            element_bytes=element_bytes,
+            ranges=[(m, n), (k, whole), (base[0], base[1]), (base[2], 0)],
+        )
+        shapes = ((m, k, element_bytes, 0), (k, n, element_bytes, 0), (m, n, 4, 2 if atomic else 1))
+        for argument, offset, (rows, cols, size, written) in zip(arguments, offsets, shapes, strict=True):
+            self._event(
+                Kind.OPERAND,
+                "ABC"[len(self.events) % 3],
+                argument=argument,
+                offset=offset,
+                pieces=rows,
+                piece_bytes=cols * size,
+                stride=cols * size,
+                element_bytes=size,
+                written=written,
+            )
+        return number
+
+    def wait_for_product(self, number):
+        self._event(Kind.PRODUCT, "WaitIterateAll", call=Product.WAIT, id=number)
 
     def get_value(self):
         self._event(Kind.SCALAR, "GetValue", is_local=1)

@@ -42,6 +42,7 @@ public:
         tiling_.isBias = isBias ? 1 : 0;
         return 0;
     }
+    void SetMatmulConfigParams(int32_t = 1) {}
     int32_t SetBufferSpace(int32_t, int32_t, int32_t) { return 0; }
     int32_t SetFixSplit(int32_t m, int32_t n, int32_t k)
     {

@@ -1,0 +1,26 @@
+/*!
+ * Products of matrices: the Matmul objects of these kernels, and tasks of unequal length.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
+#define MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
+
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+
+namespace ms_ascend_ops {
+
+// Several base blocks come to L1 in one copy (CFG_MDL; op_host plans for the same): with one a copy, loading takes
+// longer than multiplying.
+template <class A, class B, class C, class BIAS = C>
+using MatmulObject = matmul::Matmul<A, B, C, BIAS, CFG_MDL>;
+
+// The task of a core in round `round`. Tasks get longer along a sequence that is causal, and cores take the same place
+// in it round after round if their number divides it: so every second round goes backwards.
+__aicore__ inline uint64_t DealtTask(uint64_t round, uint64_t core, uint64_t cores)
+{
+    return round * cores + (round % 2 == 0 ? core : cores - 1 - core);
+}
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_PRODUCTS_H
