@@ -68,7 +68,7 @@ class GGUFFile:
             self._read_head()
         except (struct.error, IndexError) as error:
             raise ValueError(
-                f"{path}: the file ends, at {len(self._bytes)} bytes, before its list of tensors"
+                f"{path}: the file is truncated: it ends in its head, at {len(self._bytes)} bytes"
             ) from error
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: a string is no UTF-8, near byte {self._cursor}") from error
@@ -123,13 +123,13 @@ class GGUFFile:
     def read(self, name: str) -> Array | QuantizedMatrix:
         """The tensor: floats where they lie in the file, or quantized as they are."""
         tensor = self.tensors[name]
-        data: Array = self._bytes[tensor.offset : tensor.offset + tensor.nbytes]
+        data: Array = np.asarray(self._bytes[tensor.offset : tensor.offset + tensor.nbytes])
         if tensor.kind in _FLOATS:
             floats: Array = data.view(_FLOATS[tensor.kind][1]).reshape(tensor.shape)
             return floats
         rows, columns = tensor.shape
         kind, size = _BLOCKS[tensor.kind]
-        blocks = np.asarray(data).reshape(rows, columns // GROUP, size)
+        blocks = data.reshape(rows, columns // GROUP, size)
         scale = np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]
         if kind == "Q8_0":
             return QuantizedMatrix(np.ascontiguousarray(blocks[..., 2:]).view(np.int8).reshape(rows, -1), scale, None)
