@@ -12,6 +12,8 @@ __all__ = ["Sampler", "Sampling", "probabilities"]
 
 Array = np.ndarray[Any, Any]
 
+_FEW = 512  # tokens
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -70,7 +72,7 @@ class Sampler:
             token = int(logits.argmax())
         else:
             tokens, chances = probabilities(logits, self.sampling)
-            # One random number a token: the place in the sum of the probabilities, the most likely first.
+            # One random number a token: the place in the sum of the probabilities.
             place = int(np.searchsorted(np.cumsum(chances), self._random.random(), side="right"))
             token = int(tokens[min(place, len(tokens) - 1)])
         self._seen.add(token)
@@ -90,26 +92,48 @@ def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
 
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """Tokens that may be chosen, the most likely first, and their probabilities in float64, which sum to 1.
+    """Tokens that may be chosen, and their probabilities in float64, which sum to 1.
+
+    The most likely come first if top_k or top_p says how many there are; otherwise they come by their numbers.
 
     Source: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020 (top_p); Nguyen et al., Turning Up the
     Heat, 2024 (min_p).
     """
     scaled = logits.astype(np.float64) / sampling.temperature
-    if sampling.top_k and sampling.top_k < len(scaled):
-        # Of equal logits at the border, those with lower numbers.
-        border = np.partition(scaled, -sampling.top_k)[-sampling.top_k]
-        tokens = np.flatnonzero(scaled >= border)
+    weights = np.exp(scaled - scaled.max())
+    if 0 < sampling.top_k < len(scaled):
+        tokens = _largest(scaled, sampling.top_k)
+        weights = weights[tokens]
+        if sampling.top_p < 1:
+            weights = _nucleus(weights, sampling.top_p * weights.sum())
+            tokens = tokens[: len(weights)]
+    elif sampling.top_p < 1:
+        # Sorting all takes longer than a layer; a few hundred mostly are enough.
+        tokens = _largest(scaled, _FEW)
+        if weights[tokens].sum() < sampling.top_p * weights.sum():
+            tokens = _largest(scaled, len(scaled))
+        total, weights = weights.sum(), weights[tokens]
+        weights = _nucleus(weights, sampling.top_p * total)
+        tokens = tokens[: len(weights)]
     else:
         tokens = np.arange(len(scaled))
-    tokens = tokens[np.argsort(-scaled[tokens], kind="stable")][: sampling.top_k or None]
-    chances = np.exp(scaled[tokens] - scaled[tokens[0]])
-    chances /= chances.sum()
-    if sampling.top_p < 1:
-        # The token with which the sum reaches p is the last one.
-        count = int(np.searchsorted(np.cumsum(chances), sampling.top_p, side="left")) + 1
-        tokens, chances = tokens[:count], chances[:count] / chances[:count].sum()
     if sampling.min_p:
-        kept = chances >= sampling.min_p * chances[0]
-        tokens, chances = tokens[kept], chances[kept] / chances[kept].sum()
-    return tokens, chances
+        kept = weights >= sampling.min_p * weights.max()
+        tokens, weights = tokens[kept], weights[kept]
+    return tokens, weights / weights.sum()
+
+
+def _largest(values: Array, count: int) -> Array:
+    """Where the largest values are, the largest first; of equal ones, those with lower numbers."""
+    if count < len(values):
+        border = np.partition(values, -count)[-count]
+        places = np.flatnonzero(values >= border)
+    else:
+        places = np.arange(len(values))
+    order: Array = places[np.argsort(-values[places], kind="stable")][:count]
+    return order
+
+
+def _nucleus(weights: Array, share: float) -> Array:
+    """The first weights that together reach a share: the one with which they do is the last."""
+    return weights[: int(np.searchsorted(np.cumsum(weights), share, side="left")) + 1]

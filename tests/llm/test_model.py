@@ -141,6 +141,12 @@ def test_command_chat(file):
     assert done.stdout.count("\n") >= 3
 
 
+def test_a_conversation_that_fills_the_context(file):
+    done = run("chat", file, "-n", 30, "--context", 96, input="hello\n" * 4)
+    assert done.exit_code == 0, done.output
+    assert "The conversation fills the context (96 tokens): /clear" in done.stderr
+
+
 def test_command_convert(file, tmp_path):
     done = run("convert", file, tmp_path / "out", "--dtype", "float16")
     assert done.exit_code == 0, done.output

@@ -118,6 +118,17 @@ def test_scaled_positions(tmp_path, scaling):
     close(runs.step([Chunk(tokens, 0, [0, 1])], True), reference.logits(config, weights, tokens))
 
 
+def test_frequencies_of_a_gguf_file(tmp_path):
+    """llama.cpp's converter writes the scaling of Llama 3.1 as divisors."""
+    config = replace(tiny.CONFIG, rope_scaling=SCALINGS[1])
+    weights = tiny.random_weights(config)
+    factors = (reference.frequencies(tiny.CONFIG) / reference.frequencies(config)).astype(np.float32)
+    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights | {"rope_factors": factors})
+    runs = ProgramExecutor(load_network(open_checkpoint(path)), 16, 64)
+    tokens = ids(50)
+    close(runs.step([Chunk(tokens, 0, [0, 1])], True), reference.logits(config, tiny.doubles(weights), tokens))
+
+
 def test_programs_share_memory(tmp_path):
     """A larger program does not take the smaller one's memory away."""
     runs, weights = executor(tmp_path)

@@ -47,8 +47,22 @@ def test_top_p():
     expected = np.zeros(50)
     expected[order[:count]] = chances[order[:count]] / chances[order[:count]].sum()
     np.testing.assert_allclose(full(Sampling(temperature=1, top_p=0.8)), expected, rtol=1e-6)
+    np.testing.assert_allclose(full(Sampling(temperature=1, top_p=0.8, top_k=50)), expected, rtol=1e-6)
     tokens, _ = probabilities(LOGITS, Sampling(temperature=1, top_p=1e-9))
     assert tokens.tolist() == [LOGITS.argmax()]
+
+
+@pytest.mark.parametrize("top_p", [0.5, 0.999])
+def test_top_p_of_many_tokens(top_p):
+    """More tokens than are looked at first, of which these are enough, or are not."""
+    logits = RNG.standard_normal(3000).astype(np.float32) * (4 if top_p == 0.5 else 0.1)
+    chances = softmax(logits)
+    order = np.argsort(-chances, kind="stable")
+    count = int((np.cumsum(chances[order]) < top_p).sum()) + 1
+    tokens, kept = probabilities(logits, Sampling(temperature=1, top_p=top_p))
+    assert (count > 512) == (top_p > 0.9)
+    np.testing.assert_array_equal(tokens, order[:count])
+    np.testing.assert_allclose(kept, chances[tokens] / chances[tokens].sum(), rtol=1e-6)
 
 
 def test_min_p():
@@ -78,9 +92,9 @@ def test_repetition_penalty():
 
 
 def test_frequencies():
-    """Of 20000 draws, each token as often as its probability says, within 5 standard deviations."""
+    """Of 5000 draws, each token as often as its probability says, within 5 standard deviations."""
     sampling = Sampling(temperature=1.3, top_k=10, seed=7)
-    sampler, draws = Sampler(sampling), 20000
+    sampler, draws = Sampler(sampling), 5000
     counts = np.bincount([sampler.choose(LOGITS) for _ in range(draws)], minlength=50)
     expected = full(sampling) * draws
     assert (np.abs(counts - expected) <= 5 * np.sqrt(expected) + 1e-9).all()

@@ -44,6 +44,7 @@ _GGUF_TOP = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
+    "rope_factors": "rope_freqs.weight",
 }
 
 

@@ -37,9 +37,18 @@ def chat(model: Path, system: str | None, max_tokens: int, stops: tuple[str, ...
                 messages = list(told)
                 continue
             messages.append({"role": "user", "content": question})
+            ids = language_model.chat_tokens(messages)
+            if len(ids) >= language_model.executor.context:
+                click.echo(
+                    f"The conversation fills the context ({language_model.executor.context} tokens): /clear, or "
+                    "start with a larger --context",
+                    err=True,
+                )
+                messages.pop()
+                continue
             pieces: list[str] = []
             try:
-                for piece in language_model.stream(language_model.chat_tokens(messages), max_tokens, sampling, stops):
+                for piece in language_model.stream(ids, max_tokens, sampling, stops):
                     pieces.append(piece)
                     click.echo(piece, nl=False)
             except KeyboardInterrupt:
