@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 __all__ = ["ModelConfig", "RopeScaling"]
 
+_MOST_LAYERS = 4096  # a damaged file may say anything
+
 
 @dataclass(frozen=True)
 class RopeScaling:
@@ -54,6 +56,8 @@ class ModelConfig:
         for name in ("layers", "hidden", "feed_forward", "heads", "key_heads", "head_size", "vocabulary", "context"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{source}: {name} must be at least 1, got {getattr(self, name)}")
+        if self.layers > _MOST_LAYERS:
+            raise ValueError(f"{source}: layers must be at most {_MOST_LAYERS}, got {self.layers}")
         if self.heads % self.key_heads:
             raise ValueError(
                 f"{source}: the number of heads must be a multiple of that of key heads, got {self.heads} and "
@@ -61,6 +65,9 @@ class ModelConfig:
             )
         if self.head_size % 2 or self.head_size > 256:
             raise ValueError(f"{source}: head_size must be even and at most 256, got {self.head_size}")
+        for token in (*self.end_tokens, *(() if self.begin_token is None else (self.begin_token,))):
+            if not 0 <= token < self.vocabulary:
+                raise ValueError(f"{source}: tokens of begin and end must be >= 0 and < {self.vocabulary}, got {token}")
         if not self.epsilon > 0:
             raise ValueError(f"{source}: epsilon must be > 0, got {self.epsilon}")
         if not self.rope_base > 0:

@@ -67,7 +67,8 @@ def test_configuration(tmp_path, changes, expected):
         ({"num_hidden_layers": "2"}, "num_hidden_layers must be one int, got '2'"),
         ({"num_hidden_layers": 3}, r"tensor model\.layers\.2\.self_attn\.q_proj\.weight is missing"),
         ({"num_attention_heads": 0}, "heads must be at least 1, got 0"),
-        ({"vocab_size": 7}, r"embed_tokens\.weight must have shape \(7, 64\), got"),
+        ({"vocab_size": 999}, r"embed_tokens\.weight must have shape \(999, 64\), got"),
+        ({"vocab_size": 7}, "tokens of begin and end must be >= 0 and < 7, got 263"),
         ({"rms_norm_eps": -1.0}, "epsilon must be > 0"),
     ],
 )

@@ -62,7 +62,7 @@ def checked(checkpoint: Checkpoint) -> Checkpoint:
     Raises:
         ValueError: it has not; the message names the file and the tensor.
     """
-    checkpoint.config.check(str(checkpoint.path))
+    checkpoint.config.check(str(checkpoint.path))  # before a loop over the layers
     for name, shape in expected_shapes(checkpoint.config).items():
         known_as = checkpoint.names.get(name, name)
         if name not in checkpoint.shapes:

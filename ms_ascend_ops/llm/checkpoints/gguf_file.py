@@ -66,7 +66,7 @@ class GGUFFile:
         self._head: memoryview = memoryview(self._bytes)  # type: ignore[arg-type]
         try:
             self._read_head()
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, RecursionError) as error:
             raise ValueError(
                 f"{path}: the file is truncated: it ends in its head, at {len(self._bytes)} bytes"
             ) from error

@@ -47,6 +47,7 @@ def read_gguf(path: Path) -> Checkpoint:
     file = GGUFFile(path)
     names = {_name(tensor): tensor for tensor in file.tensors}
     config = _config(file)
+    config.check(str(path))
     # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
     permuted = {
         f"model.layers.{layer}.self_attn.{part}": heads
@@ -112,6 +113,7 @@ def _config(file: GGUFFile) -> ModelConfig:
         raise ValueError(f"{path}: {architecture}.rope.scaling.type must be none or linear, got {kind!r}")
     scaling = RopeScaling("linear", get("rope.scaling.factor", float, 1.0)) if kind == "linear" else None
     ends = [fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")]
+    begin = fields.get("tokenizer.ggml.bos_token_id")
     window = get("attention.sliding_window", int, 0)
     context = get("context_length", int)
     return ModelConfig(
@@ -132,7 +134,7 @@ def _config(file: GGUFFile) -> ModelConfig:
         query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
         tied_embedding="output.weight" not in file.tensors,
         end_tokens=tuple(dict.fromkeys(token for token in ends if isinstance(token, int))),
-        begin_token=fields.get("tokenizer.ggml.bos_token_id"),
+        begin_token=begin if isinstance(begin, int) else None,
     )
 
 

@@ -95,9 +95,10 @@ def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:
 
 def _config(path: Path, data: Mapping[str, Any], shapes: Mapping[str, Any]) -> ModelConfig:
     kind = data.get("model_type")
-    if kind not in _ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in _ARCHITECTURES:
         raise ValueError(f"{path}: model_type is {kind!r}; those that can be read are {', '.join(_ARCHITECTURES)}")
-    method = (data.get("quantization_config") or {}).get("quant_method")
+    quantization = data.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else quantization
     if method not in (None, QUANTIZATION):
         raise ValueError(f"{path}: weights quantized by {method!r} cannot be read")
     if (activation := data.get("hidden_act", "silu")) != "silu":
@@ -154,6 +155,8 @@ def _config(path: Path, data: Mapping[str, Any], shapes: Mapping[str, Any]) -> M
 def _rope(path: Path, data: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Newer files have all of it in rope_parameters, older ones a base, and a scaling if there is one."""
     parameters = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    if not isinstance(parameters, dict):
+        raise ValueError(f"{path}: the rotary embedding must be an object, got {parameters!r:.60}")
     base = parameters.get("rope_theta", data.get("rope_theta", 10000.0))
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     try:
@@ -167,7 +170,7 @@ def _rope(path: Path, data: Mapping[str, Any]) -> tuple[float, RopeScaling | Non
                 "llama3", float(parameters["factor"]), float(parameters["low_freq_factor"]),
                 float(parameters["high_freq_factor"]), int(parameters["original_max_position_embeddings"]),
             )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: the rotary embedding {dict(parameters)} cannot be read: {error}") from error
     raise ValueError(f"{path}: the rotary embedding must be of type default, linear or llama3, got {kind!r}")
 

@@ -42,7 +42,7 @@ class QuantizedMatrix:
         """The matrix in a float type, calculated in float32 and rounded once."""
         rows, columns = self.shape
         out = np.empty((rows, columns), dtype)
-        step = max(1, (1 << 22) // columns)  # so that the floats in between stay few
+        step = max(1, (1 << 18) // columns)  # so that the floats in between stay few
         for first in range(0, rows, step):
             part = slice(first, first + step)
             groups = self._integers(part).reshape(-1, columns // GROUP, GROUP).astype(np.float32)
