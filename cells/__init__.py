@@ -9,6 +9,7 @@ from ms_ascend_ops.cells.layer_norm import LayerNorm
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
 from ms_ascend_ops.cells.swiglu import SwiGLU
+from ms_ascend_ops.cells.weight_quant_dense import WeightQuantDense
 
 __all__ = [
     "GEGLU",
@@ -20,4 +21,5 @@ __all__ = [
     "RMSNorm",
     "RotaryEmbedding",
     "SwiGLU",
+    "WeightQuantDense",
 ]

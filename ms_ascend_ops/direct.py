@@ -98,7 +98,7 @@ def _zeros(like: Tensor) -> Tensor:
 
 @cache
 def _dtypes() -> dict[str, np.dtype[Any]]:
-    names = ("float16", "float32", "int32", "int64")
+    names = ("float16", "float32", "int32", "int64", "int8")
     return {name: np.dtype(name) for name in names} | {"bfloat16": np.dtype(np_dtypes.bfloat16)}
 
 

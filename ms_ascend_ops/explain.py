@@ -22,7 +22,7 @@ __all__ = ["Explanation", "Target", "explain", "find_target"]
 
 _OF_FAMILY = {"ascend910b": "ascend910b2"}
 _MANY_CORES = 65535  # what a launch may ask for at most
-_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8}
+_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8, "int8": 1}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ __all__ = [
     "signature",
 ]
 
-DTYPES = ("float16", "bfloat16", "float32", "int32", "int64")  # DataType in kernels/interface/launch_config.h
+DTYPES = ("float16", "bfloat16", "float32", "int32", "int64", "int8")  # DataType in kernels/interface/launch_config.h
 
 _DEFINITIONS = Path(__file__).parent / "ops"
 _KEYS = frozenset(

@@ -25,6 +25,7 @@ DTYPES = {
     "float16": np.dtype(np.float16),
     "int32": np.dtype(np.int32),
     "int64": np.dtype(np.int64),
+    "int8": np.dtype(np.int8),
 }
 
 SHAPES = (

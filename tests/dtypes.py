@@ -7,6 +7,7 @@ STORAGE = {
     "bfloat16": np.dtype(np.uint16),
     "float32": np.dtype(np.float32),
     "int32": np.dtype(np.int32),
+    "int8": np.dtype(np.int8),
 }
 FLOATS = ("float16", "bfloat16", "float32")
 # The largest finite and the smallest normal number.

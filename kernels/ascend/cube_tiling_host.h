@@ -26,6 +26,15 @@ inline matmul_tiling::DataType CubeDataType(DataType type)
     }
 }
 
+// A bias of floats in global memory.
+inline int32_t SetBias(matmul_tiling::MatmulApiTiling& api, const CubeTiling& planned)
+{
+    const bool typed =
+        planned.isBias == 0 || api.SetBiasType(matmul_tiling::TPosition::GM, matmul_tiling::CubeFormat::ND,
+                                               matmul_tiling::DataType::DT_FLOAT) != -1;
+    return typed ? api.SetBias(planned.isBias != 0) : -1;
+}
+
 // `planned` says which product it is and in which base blocks; how L1 is used is CANN's choice.
 template <typename CONTEXT>
 void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TCubeTiling& tiling)
@@ -38,8 +47,8 @@ void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TC
                       api.SetBType(memory, format, CubeDataType(planned.type), planned.transposeB != 0) != -1 &&
                       api.SetCType(memory, format, CubeDataType(planned.resultType)) != -1 &&
                       api.SetShape(planned.singleCoreM, planned.singleCoreN, planned.singleCoreK) != -1 &&
-                      api.SetOrgShape(planned.M, planned.N, planned.Ka, planned.Kb) != -1 && api.SetBias(false) != -1 &&
-                      api.SetBufferSpace(-1, -1, -1) != -1 &&
+                      api.SetOrgShape(planned.M, planned.N, planned.Ka, planned.Kb) != -1 &&
+                      SetBias(api, planned) != -1 && api.SetBufferSpace(-1, -1, -1) != -1 &&
                       api.SetFixSplit(planned.baseM, planned.baseN, planned.baseK) != -1 && api.GetTiling(tiling) != -1;
     if (!good) {
         throw std::invalid_argument("CANN has no tiling for a product of " + std::to_string(planned.singleCoreM) +

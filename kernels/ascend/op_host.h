@@ -50,6 +50,8 @@ inline std::string DataTypeName(ge::DataType dtype)
             return "int32";
         case ge::DT_INT64:
             return "int64";
+        case ge::DT_INT8:
+            return "int8";
         default:
             return "another dtype";
     }
@@ -68,6 +70,8 @@ inline ge::DataType CannDataType(const std::string& name)
             return ge::DT_INT32;
         case DataType::INT64:
             return ge::DT_INT64;
+        case DataType::INT8:
+            return ge::DT_INT8;
     }
     return ge::DT_UNDEFINED;
 }

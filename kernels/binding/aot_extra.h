@@ -50,6 +50,7 @@ private:
 
 // TypeId of MindSpore 2.10 (mindapi/base/type_id.h): the number types that operators here use.
 enum TypeId : int {
+    kNumberTypeInt8 = 32,
     kNumberTypeInt32 = 34,
     kNumberTypeInt64 = 35,
     kNumberTypeFloat16 = 42,

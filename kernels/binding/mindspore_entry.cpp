@@ -165,11 +165,12 @@ int Guard(const Op& op, F&& body)
     return 1;
 }
 
-const std::array<std::pair<TypeId, const char*>, 5> TYPE_NAMES = {{{mindspore::kNumberTypeFloat16, "float16"},
+const std::array<std::pair<TypeId, const char*>, 6> TYPE_NAMES = {{{mindspore::kNumberTypeFloat16, "float16"},
                                                                    {mindspore::kNumberTypeBFloat16, "bfloat16"},
                                                                    {mindspore::kNumberTypeFloat32, "float32"},
                                                                    {mindspore::kNumberTypeInt32, "int32"},
-                                                                   {mindspore::kNumberTypeInt64, "int64"}}};
+                                                                   {mindspore::kNumberTypeInt64, "int64"},
+                                                                   {mindspore::kNumberTypeInt8, "int8"}}};
 
 std::string NameOf(TypeId type)
 {

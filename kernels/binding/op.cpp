@@ -9,11 +9,12 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-constexpr std::array<std::pair<DataType, const char*>, 5> DTYPE_NAMES = {{{DataType::FLOAT16, "float16"},
+constexpr std::array<std::pair<DataType, const char*>, 6> DTYPE_NAMES = {{{DataType::FLOAT16, "float16"},
                                                                           {DataType::BFLOAT16, "bfloat16"},
                                                                           {DataType::FLOAT32, "float32"},
                                                                           {DataType::INT32, "int32"},
-                                                                          {DataType::INT64, "int64"}}};
+                                                                          {DataType::INT64, "int64"},
+                                                                          {DataType::INT8, "int8"}}};
 
 std::map<std::string, Op>& MutableRegistry()
 {
@@ -25,7 +26,7 @@ std::map<std::string, Op>& MutableRegistry()
 AscendC::host::Dtype DtypeOf(DataType dtype)
 {
     using AscendC::host::Dtype;
-    constexpr Dtype dtypes[] = {Dtype::HALF, Dtype::BFLOAT16, Dtype::FLOAT, Dtype::INT32, Dtype::INT64};
+    constexpr Dtype dtypes[] = {Dtype::HALF, Dtype::BFLOAT16, Dtype::FLOAT, Dtype::INT32, Dtype::INT64, Dtype::INT8};
     return dtypes[static_cast<size_t>(dtype)];
 }
 

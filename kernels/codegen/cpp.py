@@ -25,6 +25,7 @@ KERNEL_TYPES = {
     "float32": "float",
     "int32": "int32_t",
     "int64": "int64_t",
+    "int8": "int8_t",
 }
 
 _ATTRIBUTE_TYPES = {"int": "int64_t", "float": "float", "bool": "bool"}

@@ -9,7 +9,7 @@
 
 namespace ms_ascend_ops {
 
-enum class DataType : int32_t { FLOAT16, BFLOAT16, FLOAT32, INT32, INT64 };
+enum class DataType : int32_t { FLOAT16, BFLOAT16, FLOAT32, INT32, INT64, INT8 };
 
 constexpr uint32_t SizeOf(DataType dtype)
 {
@@ -22,6 +22,8 @@ constexpr uint32_t SizeOf(DataType dtype)
             return 4;
         case DataType::INT64:
             return 8;
+        case DataType::INT8:
+            return 1;
     }
     return 0;
 }

@@ -20,6 +20,7 @@ from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
 from ms_ascend_ops.ops.silu_mul import silu_mul
 from ms_ascend_ops.ops.softmax import softmax
 from ms_ascend_ops.ops.swiglu import swiglu
+from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
 
 __all__ = [
     "add",
@@ -44,4 +45,5 @@ __all__ = [
     "silu_mul",
     "softmax",
     "swiglu",
+    "weight_quant_matmul",
 ]

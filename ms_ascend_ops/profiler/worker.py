@@ -28,6 +28,7 @@ _STORAGE = {
     "float32": np.float32,
     "int32": np.int32,
     "int64": np.int64,
+    "int8": np.int8,
 }
 _PATTERN = 65537  # values before they repeat: prime, so that no two rows of a usual length are equal
 

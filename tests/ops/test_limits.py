@@ -56,6 +56,11 @@ def paged_slots(slots):
     yield [(1, 1, 1, 8), (slots, 1, 1, 8), (slots, 1, 1, 8), (1, 2), (1,)], {"scale": 1.0}
 
 
+def packed(size):
+    for per_byte in (1, 2):
+        yield [(3, 2 * size), (5, 2 * size // per_byte), (5, 2), (5, 2), (5,)], {}
+
+
 CASES = {
     ("flash_attention", "head_size"): attention,
     ("rotary_embedding", "head_size"): rotary,
@@ -63,6 +68,7 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
+    ("weight_quant_matmul", "group_size"): packed,
 }
 
 

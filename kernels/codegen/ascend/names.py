@@ -14,6 +14,7 @@ CANN_TYPES = {
     "float32": "DT_FLOAT",
     "int32": "DT_INT32",
     "int64": "DT_INT64",
+    "int8": "DT_INT8",
 }
 
 

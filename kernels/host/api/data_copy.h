@@ -39,12 +39,12 @@ void CopyOut(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
 template <typename T>
 void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
 {
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "16- and 32-bit types only");
+    static_assert(sizeof(T) <= 4, "types of up to 32 bits only");
     if (rows == 0 || count == 0) {
         return;
     }
     Instruction& fill = Core::Current().Next();
-    fill.run = g_vectorUnit->fill[sizeof(T) / 4];
+    fill.run = g_vectorUnit->fill[sizeof(T) / 2];
     fill.units = rows;
     fill.lanes = count;
     fill.operandCount = 1;

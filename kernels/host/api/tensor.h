@@ -27,6 +27,10 @@ struct ElementTypeOf<bfloat16_t> {
     static constexpr ElementType value = ElementType::BFLOAT16;
 };
 template <>
+struct ElementTypeOf<int8_t> {
+    static constexpr ElementType value = ElementType::INT8;
+};
+template <>
 struct ElementTypeOf<int32_t> {
     static constexpr ElementType value = ElementType::INT32;
 };

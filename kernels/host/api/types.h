@@ -27,6 +27,12 @@ enum pipe_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_ALL 
 
 namespace AscendC {
 
+// Two in a byte, the first in its lower half. What a tensor of bytes is reinterpreted as; it has no elements of its
+// own.
+struct int4b_t {
+    uint8_t bits;
+};
+
 constexpr uint32_t ONE_BLK_SIZE = 32;           // bytes of a DataBlock
 constexpr uint32_t ONE_REPEAT_BYTE_SIZE = 256;  // bytes a vector instruction handles in one repeat
 constexpr uint64_t MASK_PLACEHOLDER = 0;        // for calls that leave the mask register as it is

@@ -320,6 +320,27 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
     host::IssueContiguous(run, sources, 2, count, 0.0f, static_cast<uint32_t>(mode));
 }
 
+// `count` numbers of 4 bits, an even count.
+inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, const RoundMode& mode,
+                 const uint32_t count HOST_WHERE)
+{
+    const uint32_t bytes = count / 2;
+    HOST_OBSERVED(host::ObserveVector(where, "Cast", host::First(count, 0, static_cast<uint32_t>(mode)), dst,
+                                      host::Elements(src.ReinterpretCast<int8_t>(), bytes)));
+    if (bytes == 0) {
+        return;
+    }
+    host::Core& core = host::Core::Current();
+    host::Instruction& instruction = core.Next();
+    instruction.run = host::g_vectorUnit->castInt4;
+    instruction.units = bytes;
+    instruction.operandCount = 2;
+    instruction.option = static_cast<uint32_t>(mode);
+    instruction.operands[0] = {dst.Address(), 2 * sizeof(half), 2 * sizeof(half)};
+    instruction.operands[1] = {src.Address(), 1, 1};
+    core.Issue();
+}
+
 template <typename T, typename U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint64_t mask,
           const uint8_t repeatTimes, const UnaryRepeatParams& params HOST_WHERE)
@@ -474,7 +495,7 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
     uint32_t bits = 0;
     memcpy(&bits, &scalarValue, sizeof(T));
     const host::Source sources[] = {host::SourceOf(dst)};
-    host::IssueContiguous(host::g_vectorUnit->fill[sizeof(T) / 4], sources, 1, count, 0.0f, bits);
+    host::IssueContiguous(host::g_vectorUnit->fill[sizeof(T) / 2], sources, 1, count, 0.0f, bits);
 }
 
 // Each of 8 elements a repeat fills one block of dst.

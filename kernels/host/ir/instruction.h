@@ -79,7 +79,7 @@ enum class Opcode : uint32_t {
     COUNT
 };
 
-enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, COUNT };
+enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, INT8, COUNT };
 
 // How the operands of a unit lie in memory.
 enum class Layout : uint32_t {
@@ -205,13 +205,15 @@ struct VectorUnit {
     LookupMethod lookupMethod;  // only compiled loops use them
     RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
     RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
+    RunFn castInt4;               // to half; unit = byte of two
     RunFn reduceSum;              // unit = repeat of float
+    RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
     RunFn reduceMax;
     RunFn reduceMin;
     // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
     // number: otherwise two are the bits of a float, and `arithmetic` has it.
     RunFn bitwise[2][2];
-    RunFn fill[2];            // by element size 2, 4; unit = element
+    RunFn fill[3];            // by element size 1, 2, 4; unit = element
     RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
     RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
     RunFn gather[2];          // by element size 2, 4; unit = destination element

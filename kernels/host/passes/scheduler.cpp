@@ -4,6 +4,7 @@
 
 #include "api/types.h"
 #include "ir/operation.h"
+#include "passes/packed_dots.h"
 #include "passes/straight_line.h"
 
 namespace AscendC {
@@ -62,6 +63,8 @@ void Scheduler::Make(const std::vector<View>& views, const Instruction* instruct
 {
     schedule = Schedule{};
     schedule_ = &schedule;
+    const std::vector<Instruction> withDots = FindPackedDots(instructions, count);
+    instructions = withDots.data();
     views_ = views;
     rowForms_.Find(instructions, count);
     groups_.Clear();
@@ -77,6 +80,9 @@ void Scheduler::Make(const std::vector<View>& views, const Instruction* instruct
             instructions[i].kind == InstructionKind::COPY_OUT || instructions[i].kind == InstructionKind::COPY_OUT_ADD;
         gm_.push_back(instructions[i].operands[out ? 0 : 1].base);
         const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
+        if (instructions[i].kind == InstructionKind::VECTOR && instructions[i].units == 0) {
+            continue;
+        }
         if (out) {
             CopyOut(instructions[i], origin);
         } else if (const Sweep sweep = RowForms::SweepFrom(instructions + i, count - i); sweep.length > 0) {

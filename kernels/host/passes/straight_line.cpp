@@ -24,7 +24,7 @@ std::optional<Kind> KindOf(const Instruction& instruction, Opcode& opcode)
     if (run == unit.copy) {
         return Kind::COPY;
     }
-    if (run == unit.fill[1]) {
+    if (run == unit.fill[2]) {
         return Kind::FILL;
     }
     if (run == unit.broadcastBlock[1]) {

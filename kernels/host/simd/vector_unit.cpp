@@ -17,6 +17,7 @@
 #endif
 
 #include "ir/instruction.h"
+#include "simd/bytes_unit.h"
 #include "simd/few_rows_unit.h"
 #include "simd/folding.h"
 #include "simd/fused_sequence_unit.h"
@@ -830,6 +831,13 @@ const VectorUnit& Table(const char* name)
         FillCast<int32_t, half>(unit, ElementType::INT32, ElementType::HALF);
         FillCast<int32_t, bfloat16_t>(unit, ElementType::INT32, ElementType::BFLOAT16);
         FillCast<float, int32_t>(unit, ElementType::FLOAT, ElementType::INT32);
+        RunFn* const bytes =
+            unit.cast[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)];
+        bytes[0] = RunCastInt8<false>;
+        bytes[1] = RunCastInt8<true>;
+        unit.castInt4 = RunCastInt4;
+        unit.packedDots[0] = RunPackedDots<1>;
+        unit.packedDots[1] = RunPackedDots<2>;
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
@@ -839,8 +847,9 @@ const VectorUnit& Table(const char* name)
         unit.bitwise[0][1] = RunBitwise<false, true>;
         unit.bitwise[1][0] = RunBitwise<true, false>;
         unit.bitwise[1][1] = RunBitwise<true, true>;
-        unit.fill[0] = RunFill<uint16_t>;
-        unit.fill[1] = RunFill<uint32_t>;
+        unit.fill[0] = RunFill<uint8_t>;
+        unit.fill[1] = RunFill<uint16_t>;
+        unit.fill[2] = RunFill<uint32_t>;
         unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
         unit.broadcastBlock[1] = RunBroadcastBlock<uint32_t>;
         unit.gatherPattern[0] = RunGatherPattern<uint16_t>;

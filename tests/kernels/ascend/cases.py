@@ -77,12 +77,23 @@ def _products(rng, shapes, attributes):
     return [x, (x[:-2] if rng.integers(2) else ()) + weight[-2:], *shapes[2:]]
 
 
+def _packed(rng, shapes, attributes):
+    """A weight of 8 or 4 bits with groups of a size that there is."""
+    rows, group = shapes[1][0], int(rng.choice([32, 64, 96, 128, 1024, 7]))
+    groups = 1 if group == 7 else int(rng.integers(1, 20))
+    per_byte = int(rng.integers(1, 3))
+    columns = groups * group * (2 if group == 7 else 1)
+    factors = (rows, groups)
+    return [(*shapes[0][:-1], columns), (rows, columns // per_byte), factors, factors, (rows,)]
+
+
 ARRANGED = {
     "flash_attention": _attention,
     "matmul": _products,
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
+    "weight_quant_matmul": _packed,
 }
 
 
@@ -181,6 +192,6 @@ def _shape(rng, rule, bound, attributes):
 
 def values(rng, shape, dtype):
     """Numbers of a dtype: small ones, of both signs; indices are never negative."""
-    if dtype in ("int32", "int64"):
+    if dtype in ("int32", "int64", "int8"):
         return rng.integers(0, 2, shape).astype(dtype)
     return rng.normal(size=shape).astype(np.float32)

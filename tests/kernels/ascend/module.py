@@ -30,7 +30,7 @@ SOURCE = project.Source(ROOT / "ms_ascend_ops" / "ops", ROOT / "kernels")
 LIBRARY_WORKSPACE = 512  # stand_in::LIBRARY_WORKSPACE
 UB_BYTES = 192 * 1024 - 256  # what CANN reports for Atlas A2
 KERNEL_UB_BYTES = UB_BYTES - 8 * 1024  # what it leaves to kernels
-CANN_DTYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "bfloat16": 27}
+CANN_DTYPES = {"float32": 0, "float16": 1, "int8": 2, "int32": 3, "int64": 9, "bfloat16": 27}
 OPTIONAL, REQUIRED = 1, 2
 # Of the stand-in for TCubeTiling.
 CUBE_FIELDS = ("M", "N", "Ka", "Kb", "singleCoreM", "singleCoreN", "singleCoreK", "baseM", "baseN", "baseK", "isBias")

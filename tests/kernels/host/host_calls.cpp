@@ -358,6 +358,17 @@ public:
                 [=](Context& c) { Cast(c.Local<T>(dst), c.Local<U>(src), static_cast<RoundMode>(mode), count); });
         });
     }
+    // From numbers of 8 bits, or of 4, two in a byte, to half.
+    void CastNumbers(uint32_t bits, uint32_t dst, uint32_t src, uint32_t count)
+    {
+        calls.push_back([=](Context& c) {
+            if (bits == 4) {
+                Cast(c.Local<half>(dst), c.Local<int4b_t>(src), RoundMode::CAST_NONE, count);
+            } else {
+                Cast(c.Local<half>(dst), c.Local<int8_t>(src), RoundMode::CAST_NONE, count);
+            }
+        });
+    }
     void CastRepeat(const std::string& to, const std::string& from, uint32_t dst, uint32_t src, int mode, uint64_t mask,
                     uint8_t repeats, const std::array<uint8_t, 4>& s, bool setMask)
     {
@@ -762,6 +773,7 @@ PYBIND11_MODULE(host_calls, module)
         .def("unary", &Program::Unary)
         .def("unary_repeat", &Program::UnaryRepeat)
         .def("cast", &Program::CastCount)
+        .def("cast_numbers", &Program::CastNumbers)
         .def("cast_repeat", &Program::CastRepeat)
         .def("reduce_sum", &Program::ReduceSum)
         .def("reduce_max", &Program::ReduceMax)

@@ -8,6 +8,7 @@ from tests.kernels.host.module import host_calls, program
 STORAGE = {
     "float32": np.dtype(np.float32),
     "int32": np.dtype(np.int32),
+    "int8": np.dtype(np.int8),
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "uint32": np.dtype(np.uint32),

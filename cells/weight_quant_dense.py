@@ -1,0 +1,92 @@
+"""A linear layer with a weight in 8 or 4 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
+from ms_ascend_ops.quantization import quantize_weight
+
+__all__ = ["WeightQuantDense"]
+
+
+class WeightQuantDense(nn.Cell):  # type: ignore[misc]
+    r"""Linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
+
+    .. math::
+        y = x \, w^T + bias, \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
+
+    Args:
+        in_channels: size of the last dim of x.
+        out_channels: size of the last dim of y.
+        has_bias: whether a bias is added.
+        bits: 8 or 4.
+        group_size: columns with one scale: a multiple of 32 that divides in_channels, or 0: a whole row.
+        symmetric: without offsets.
+
+    Inputs:
+        x: Tensor[float16 | bfloat16 | float32], shape (..., in_channels).
+
+    Outputs:
+        Tensor[dtype of x], shape (..., out_channels).
+
+    Raises:
+        ValueError: sizes below 1, other bits, groups that do not divide.
+
+    Parameters `weight` (int8), `scale` and `offset` (float16) and `bias` (float32); none of them is trained.
+    `WeightQuantDense.from_dense(dense)` rounds the weight of an `nn.Dense` to them. Accumulated in float32.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        has_bias: bool = True,
+        bits: int = 4,
+        group_size: int = 32,
+        symmetric: bool = False,
+    ):
+        super().__init__()
+        for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"WeightQuantDense: {name} must be an int of at least 1, got {size!r}")
+        self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, bool(has_bias)
+        self.bits, self.group_size, self.symmetric = bits, group_size, symmetric
+        self._set(np.zeros((out_channels, in_channels), np.float32))
+        self.bias = _parameter(np.zeros(out_channels, np.float32), "bias") if has_bias else None
+
+    def _set(self, weight: np.ndarray[Any, Any]) -> None:
+        numbers, scale, offset = quantize_weight(weight, self.bits, self.group_size, self.symmetric)
+        self.weight, self.scale = _parameter(numbers, "weight"), _parameter(scale, "scale")
+        self.offset = None if offset is None else _parameter(offset, "offset")
+
+    @classmethod
+    def from_dense(
+        cls, dense: nn.Dense, bits: int = 4, group_size: int = 32, symmetric: bool = False
+    ) -> WeightQuantDense:
+        """A layer with the weight of `dense` rounded to `bits`, and its bias. An activation is not taken along."""
+        if not isinstance(dense, nn.Dense):
+            raise TypeError(f"WeightQuantDense.from_dense: dense must be an nn.Dense, got {type(dense).__name__}")
+        weight = dense.weight.astype(ms.float32).asnumpy()
+        layer = cls(weight.shape[1], weight.shape[0], dense.has_bias, bits, group_size, symmetric)
+        layer._set(weight)
+        if dense.has_bias:
+            layer.bias.set_data(dense.bias.astype(ms.float32))
+        return layer
+
+    def construct(self, x: Tensor) -> Tensor:
+        return weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias)
+
+    def extend_repr(self) -> str:
+        return (
+            f"in_channels={self.in_channels}, out_channels={self.out_channels}, has_bias={self.has_bias},"
+            f" bits={self.bits}, group_size={self.group_size}"
+        )
+
+
+def _parameter(values: np.ndarray[Any, Any], name: str) -> Parameter:
+    return Parameter(Tensor(values), name=name, requires_grad=False)

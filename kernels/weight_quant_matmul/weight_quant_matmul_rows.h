@@ -1,0 +1,232 @@
+/*!
+ * Few rows of x with a weight in 8 or 4 bits, on the vector unit.
+ *
+ * A sum over a group g is linear in its scale and offset, so that numbers are multiplied as they are:
+ *
+ *     y = bias + sum over g of (sum of weight x + offset[g] (sum of x)) scale[g]
+ *
+ * Plan: every core takes some rows of the weight, block by block. For each row of x and of the weight a product and its
+ * sums by groups; then offsets and scales for all groups of the block at once.
+ */
+#ifndef MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H
+#define MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H
+
+#include "kernel_operator.h"
+#include "primitives/row_values.h"
+#include "primitives/rows.h"
+#include "primitives/tile.h"
+#include "weight_quant_matmul_tiling.h"
+
+namespace ms_ascend_ops {
+
+template <typename T, typename S>
+class WeightQuantRows {
+public:
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR scale, GM_ADDR offset, GM_ADDR bias, GM_ADDR y,
+                                const WeightQuantMatmulTilingData& tiling, AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
+        weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int8_t*>(weight));
+        scaleGm_.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(scale));
+        offsetGm_.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(offset));
+        biasGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(bias));
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
+        const uint32_t elements = tiling.blockRows * tiling.k;
+        const uint32_t groups = tiling.blockRows * tiling.groupStride;
+        pipe.InitBuffer(xQueue_, 1, tiling.m * tiling.k * sizeof(T));
+        pipe.InitBuffer(xBuf_, tiling.m * tiling.k * sizeof(float));
+        pipe.InitBuffer(xSumBuf_, tiling.m * tiling.groupStride * sizeof(float));
+        pipe.InitBuffer(weightQueue_, 2, elements / tiling.perByte);
+        pipe.InitBuffer(scaleQueue_, 2, groups * sizeof(S));
+        pipe.InitBuffer(offsetQueue_, 2, groups * sizeof(S));
+        pipe.InitBuffer(biasQueue_, 2, tiling.blockRows * sizeof(float));
+        pipe.InitBuffer(outQueue_, 2, tiling.blockRows * sizeof(T));
+        pipe.InitBuffer(halfBuf_, elements * sizeof(half));
+        pipe.InitBuffer(floatBuf_, elements * sizeof(float));
+        pipe.InitBuffer(productBuf_, tiling.k * sizeof(float));
+        pipe.InitBuffer(groupBuf_, 5 * groups * sizeof(float));
+        x_ = xBuf_.template Get<float>();
+        xSums_ = xSumBuf_.template Get<float>();
+        half_ = halfBuf_.template Get<half>();
+        float_ = floatBuf_.template Get<float>();
+        product_ = productBuf_.template Get<float>();
+        sums_ = groupBuf_.template Get<float>();
+        pieceSums_ = sums_[groups];
+        scale_ = sums_[2 * groups];
+        offset_ = sums_[3 * groups];
+        shifts_ = sums_[4 * groups];
+        rows_.Init(tiling.blockRows, pipe);
+        // Between a row's last group and the next row.
+        AscendC::Duplicate(sums_, 0.0f, static_cast<int32_t>(5 * groups));
+        AscendC::Duplicate(xSums_, 0.0f, static_cast<int32_t>(tiling.m * tiling.groupStride));
+    }
+
+    __aicore__ inline void Process()
+    {
+        const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
+        if (core >= tiling_.tasks) {
+            return;
+        }
+        TakeX();
+        const uint32_t first = static_cast<uint32_t>(core) * tiling_.tileRows;
+        const uint32_t left = tiling_.n - first;
+        const uint32_t last = first + (left < tiling_.tileRows ? left : tiling_.tileRows);
+        for (uint32_t row = first; row < last; row += tiling_.blockRows) {
+            Block(row, last - row < tiling_.blockRows ? last - row : tiling_.blockRows);
+        }
+    }
+
+private:
+    __aicore__ inline void TakeX()
+    {
+        const uint32_t count = tiling_.m * tiling_.k;
+        AscendC::LocalTensor<T> x = xQueue_.template AllocTensor<T>();
+        LoadRows(x, xGm_, {1, count, count, count});
+        xQueue_.EnQue(x);
+        x = xQueue_.template DeQue<T>();
+        if constexpr (IS_FLOAT<T>) {
+            AscendC::Muls(x_, x, 1.0f, static_cast<int32_t>(count));  // a copy
+        } else {
+            AscendC::Cast(x_, x, AscendC::RoundMode::CAST_NONE, count);
+        }
+        xQueue_.FreeTensor(x);
+        for (uint32_t i = 0; i < tiling_.m && tiling_.hasOffset != 0; ++i) {
+            SumGroups(xSums_[i * tiling_.groupStride], x_[i * tiling_.k]);
+        }
+    }
+
+    // A sum of each group of a row of products. A sum of several pieces adds them in order.
+    __aicore__ inline void SumGroups(const AscendC::LocalTensor<float>& sums,
+                                     const AscendC::LocalTensor<float>& products)
+    {
+        const int32_t groups = static_cast<int32_t>(tiling_.groups);
+        const int32_t lanes = static_cast<int32_t>(tiling_.pieceCols);
+        const int32_t stride = static_cast<int32_t>(tiling_.pieces * tiling_.pieceCols / FLOATS_PER_BLOCK);
+        AscendC::WholeReduceSum(sums, products, lanes, groups, 1, 1, stride);
+        for (uint32_t piece = 1; piece < tiling_.pieces; ++piece) {
+            AscendC::WholeReduceSum(pieceSums_, products[piece * tiling_.pieceCols], lanes, groups, 1, 1, stride);
+            AscendC::Add(sums, sums, pieceSums_, groups);
+        }
+    }
+
+    // Scales or offsets of a block, as float.
+    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                       const AscendC::GlobalTensor<S>& from, const AscendC::LocalTensor<float>& to,
+                                       uint32_t row, uint32_t rows)
+    {
+        AscendC::LocalTensor<S> factors = queue.template AllocTensor<S>();
+        LoadRows(factors, from[static_cast<uint64_t>(row) * tiling_.groups],
+                 {rows, tiling_.groups, tiling_.groupStride, tiling_.groups}, true);
+        queue.EnQue(factors);
+        factors = queue.template DeQue<S>();
+        const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
+        if constexpr (IS_FLOAT<S>) {
+            CopyGroups(to, factors, block);
+        } else {
+            AscendC::Cast(to, factors, AscendC::RoundMode::CAST_NONE, block.Elements());
+        }
+        queue.FreeTensor(factors);
+    }
+
+    __aicore__ inline void CopyGroups(const AscendC::LocalTensor<float>& to, const AscendC::LocalTensor<float>& from,
+                                      const RowBlock& block)
+    {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            AscendC::Muls(to[row * block.stride], from[row * block.stride], 1.0f, static_cast<int32_t>(block.cols));
+        }
+    }
+
+    __aicore__ inline void Block(uint32_t row, uint32_t rows)
+    {
+        const uint32_t elements = rows * tiling_.k;
+        const uint32_t bytes = elements / tiling_.perByte;
+        AscendC::LocalTensor<int8_t> weight = weightQueue_.template AllocTensor<int8_t>();
+        LoadRows(weight, weightGm_[static_cast<uint64_t>(row) * tiling_.k / tiling_.perByte], {1, bytes, bytes, bytes});
+        weightQueue_.EnQue(weight);
+        weight = weightQueue_.template DeQue<int8_t>();
+        if (tiling_.perByte == 2) {
+            AscendC::Cast(half_, weight.template ReinterpretCast<AscendC::int4b_t>(), AscendC::RoundMode::CAST_NONE,
+                          elements);
+        } else {
+            AscendC::Cast(half_, weight, AscendC::RoundMode::CAST_NONE, elements);
+        }
+        AscendC::Cast(float_, half_, AscendC::RoundMode::CAST_NONE, elements);
+        TakeFactors(scaleQueue_, scaleGm_, scale_, row, rows);
+        if (tiling_.hasOffset != 0) {
+            TakeFactors(offsetQueue_, offsetGm_, offset_, row, rows);
+        }
+        for (uint32_t i = 0; i < tiling_.m; ++i) {
+            for (uint32_t r = 0; r < rows; ++r) {
+                AscendC::Mul(product_, float_[r * tiling_.k], x_[i * tiling_.k], static_cast<int32_t>(tiling_.k));
+                SumGroups(sums_[r * tiling_.groupStride], product_);
+            }
+            Finish(i, row, rows);
+        }
+        weightQueue_.FreeTensor(weight);
+    }
+
+    __aicore__ inline void Finish(uint32_t i, uint32_t row, uint32_t rows)
+    {
+        const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
+        const int32_t count = static_cast<int32_t>(block.Elements());
+        if (tiling_.hasOffset != 0) {
+            MultiplyColumns(shifts_, offset_, xSums_[i * tiling_.groupStride], block);
+            AscendC::Add(sums_, sums_, shifts_, count);
+        }
+        AscendC::Mul(sums_, sums_, scale_, count);
+        rows_.template Start<AddOf>(rows, tiling_.groups);
+        rows_.template Fold<AddOf>(sums_, 0, block, tiling_.groups);
+        rows_.Sums(rows, tiling_.groups);
+        if (tiling_.hasBias != 0) {
+            AscendC::LocalTensor<float> bias = biasQueue_.template AllocTensor<float>();
+            LoadRows(bias, biasGm_[row], {1, rows, rows, rows});
+            biasQueue_.EnQue(bias);
+            bias = biasQueue_.template DeQue<float>();
+            AscendC::Add(rows_.values, rows_.values, bias, static_cast<int32_t>(rows));
+            biasQueue_.FreeTensor(bias);
+        }
+        AscendC::LocalTensor<T> y = outQueue_.template AllocTensor<T>();
+        if constexpr (IS_FLOAT<T>) {
+            AscendC::Muls(y, rows_.values, 1.0f, static_cast<int32_t>(rows));  // a copy
+        } else {
+            FromFloat(y, rows_.values, rows);
+        }
+        StoreQueued(outQueue_, yGm_[static_cast<uint64_t>(i) * tiling_.n + row], y, {1, rows, rows, rows});
+    }
+
+    WeightQuantMatmulTilingData tiling_;
+    RowValues rows_;
+    AscendC::GlobalTensor<T> xGm_;
+    AscendC::GlobalTensor<int8_t> weightGm_;
+    AscendC::GlobalTensor<S> scaleGm_;
+    AscendC::GlobalTensor<S> offsetGm_;
+    AscendC::GlobalTensor<float> biasGm_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> xQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> weightQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> scaleQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> offsetQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> biasQueue_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> xBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> xSumBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> halfBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> groupBuf_;
+    AscendC::LocalTensor<float> x_;
+    AscendC::LocalTensor<float> xSums_;
+    AscendC::LocalTensor<half> half_;
+    AscendC::LocalTensor<float> float_;
+    AscendC::LocalTensor<float> product_;
+    AscendC::LocalTensor<float> sums_;       // of each group
+    AscendC::LocalTensor<float> pieceSums_;  // of a row's groups
+    AscendC::LocalTensor<float> scale_;
+    AscendC::LocalTensor<float> offset_;
+    AscendC::LocalTensor<float> shifts_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H

@@ -1,0 +1,56 @@
+"""weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt."""
+
+from __future__ import annotations
+
+import numpy as np
+from mindspore import ops
+
+from ms_ascend_ops import ops as fused
+
+# Rows, columns of the result, columns of x, bits.
+SHAPES = ((1, 1536, 576, 4), (1, 4096, 4096, 4), (1, 4096, 4096, 8), (128, 4096, 4096, 4))
+SMALL_SHAPES = ((3, 5, 64, 4), (6, 4, 96, 8))
+# Sums of k products; of 16 bits, weights that are rounded in another place.
+TOLERANCES = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
+GROUP = 32
+
+
+def inputs(draw, rows, cols, inner, bits):
+    numbers = draw.random.integers(-128, 128, (cols, inner * bits // 8)).astype(np.int8)
+    factors = (cols, inner // GROUP)
+    scale = (draw.random.uniform(0.5, 1.5, factors) / (2 ** (bits - 1) * inner**0.5)).astype(np.float16)
+    offset = draw.random.integers(-2, 3, factors).astype(np.float16)
+    return [draw.normal(rows, inner), numbers, scale, offset, draw.normal(cols, dtype="float32")]
+
+
+def bytes_moved(arrays, gradient):
+    """Everything once."""
+    return sum(array.nbytes for array in arrays.values())
+
+
+def ours(x, weight, scale, offset, bias):
+    return fused.weight_quant_matmul(x, weight, scale, offset, bias)
+
+
+def _unpacked(stack, weight, columns):
+    """Floats from numbers of 8 bits, or of two of 4 bits in a byte."""
+    if weight.shape[-1] == columns:
+        return weight
+    low, high = weight & 15, weight >> 4 & 15
+    return stack((low - 16 * (low > 7), high - 16 * (high > 7)), -1).reshape(weight.shape[0], columns)
+
+
+def stock(x, weight, scale, offset, bias):
+    columns, dtype = x.shape[-1], x.dtype
+    numbers = _unpacked(ops.stack, weight.astype("int32"), columns).astype("float32")
+    groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
+    w = (groups + offset.astype("float32").expand_dims(-1)) * scale.astype("float32").expand_dims(-1)
+    return (ops.matmul(x, w.reshape(-1, columns).astype(dtype).swapaxes(0, 1)).astype("float32") + bias).astype(dtype)
+
+
+def pytorch(torch, x, weight, scale, offset, bias):
+    columns = x.shape[-1]
+    numbers = _unpacked(torch.stack, weight.int(), columns).float()
+    groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
+    w = (groups + offset.float()[..., None]) * scale.float()[..., None]
+    return torch.nn.functional.linear(x, w.reshape(-1, columns).to(x.dtype), bias.to(x.dtype))

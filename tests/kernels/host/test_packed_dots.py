@@ -1,0 +1,91 @@
+"""Numbers of 8 and 4 bits become half, and sums over products with them are those of the instructions, bit for bit."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.kernels.host.memory import Memory
+
+HALVES, FLOATS, PRODUCTS, SUMS, FACTORS, NUMBERS = 0, 16384, 49152, 53248, 57344, 61440
+UB_BYTES = 65536
+LEFT = {"float": (FLOATS, 4096, "uint32"), "product": (PRODUCTS, 1024, "uint32"), "sums": (SUMS, 1024, "uint32")}
+
+
+def run(calls, numbers, factors, execution):
+    memory = Memory(UB_BYTES).put(NUMBERS, numbers).put(FACTORS, factors)
+    memory.run(*calls, execution=execution)
+    return memory
+
+
+def dots(bits, rows, columns, group, stride=None):
+    """What a kernel does to a block of rows."""
+    step = stride or group
+    yield ("cast_numbers", bits, HALVES, NUMBERS, rows * columns)
+    yield ("cast", "float32", "float16", FLOATS, HALVES, 0, rows * columns)
+    for row in range(rows):
+        yield ("binary", "Mul", "float32", PRODUCTS, FLOATS + 4 * columns * row, FACTORS, columns)
+        yield ("reduce_sum", SUMS + 128 * row, PRODUCTS, group, columns // step, 1, step // 8)
+
+
+def draw(bits, rows, columns):
+    rng = np.random.default_rng(rows * columns + bits)
+    numbers = rng.integers(-128, 128, rows * columns * bits // 8).astype(np.int8)
+    return numbers, rng.normal(size=columns).astype(np.float32)
+
+
+@pytest.mark.parametrize(("bits", "count"), list(itertools.product([8, 4], [2, 16, 62, 64, 200, 1030])))
+def test_casts(bits, count):
+    numbers, _ = draw(bits, 1, count)
+    memory = run([("cast_numbers", bits, HALVES, NUMBERS, count)], numbers, np.zeros(1, np.float32), "deferred")
+    bytes_ = numbers.astype(np.int64)
+    expected = bytes_ if bits == 8 else np.stack([(bytes_ + 8 & 15) - 8, (bytes_ >> 4 & 15 ^ 8) - 8], -1).ravel()
+    np.testing.assert_array_equal(memory.get(HALVES, count, "float16").astype(np.int64), expected)
+    assert (memory.get(HALVES + 2 * count, 16, "int8") == -1).all()  # nothing behind the tail
+
+
+CASES = [  # rows, columns, group
+    (1, 32, 32),
+    (8, 96, 32),  # sums of several rows at a time, some left over
+    (5, 576, 32),
+    (4, 512, 64),
+    (3, 1024, 64),
+]
+
+
+@pytest.mark.parametrize(("bits", "case"), list(itertools.product([8, 4], CASES)))
+def test_sums_are_those_of_the_instructions(bits, case):
+    numbers, factors = draw(bits, *case[:2])
+    calls = list(dots(bits, *case))
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    for offset, count, dtype in LEFT.values():
+        np.testing.assert_array_equal(deferred.get(offset, count, dtype), serial.get(offset, count, dtype))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_groups_apart(bits):
+    """Half of each group, as where a group is longer than a repeat."""
+    numbers, factors = draw(bits, 2, 512)
+    calls = list(dots(bits, 2, 512, 64, 128))
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    np.testing.assert_array_equal(deferred.get(SUMS, 256, "uint32"), serial.get(SUMS, 256, "uint32"))
+
+
+CHANGES = {  # between the casts and the sum
+    "numbers": ("fill", "int32", NUMBERS, 0x12345678, 8),
+    "factors": ("fill", "float32", FACTORS, 0x40000000, 16),
+    "product": ("fill", "float32", PRODUCTS, 0x3F800000, 16),
+    "halves": ("fill", "float16", HALVES, 0x3C00, 16),
+    "floats": ("fill", "float32", FLOATS, 0x3F800000, 16),
+}
+
+
+@pytest.mark.parametrize(("bits", "what"), list(itertools.product([8, 4], CHANGES)))
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_what_changes_in_between_is_seen(bits, what, place):
+    numbers, factors = draw(bits, 2, 64)
+    calls = list(dots(bits, 2, 64, 32))
+    calls.insert(place, CHANGES[what])
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    for offset, count, dtype in LEFT.values():
+        np.testing.assert_array_equal(deferred.get(offset, count, dtype), serial.get(offset, count, dtype))

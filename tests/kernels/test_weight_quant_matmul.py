@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from tests.acceptance import assert_accurate
+from tests.cover import cover
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import weight_quant_matmul as reference
+
+CASES = [  # batch and rows of x, n, k, size of a group
+    ((1,), 70, 64, 32),  # one row: sums of packed numbers, more than one for each core
+    ((3,), 33, 576, 32),  # a few; rows of groups that fill no block
+    ((2,), 16, 512, 128),  # groups of two sums
+    ((1,), 20, 192, 64),
+    ((2,), 9, 96, 96),  # a group that is no power of two
+    ((1,), 5, 4096, 32),  # more groups than lanes
+    ((2, 3), 40, 128, 32),  # many: unpacked for the cube
+    ((9,), 300, 64, 64),  # several tiles, the last not full
+    ((6,), 17, 38, 38),  # a whole row, which fills no block
+    ((1,), 7, 1100, 1100),  # in pieces
+    ((5,), 3, 2048, 1024),  # the largest group
+    ((0,), 4, 64, 32),  # no rows
+]
+TYPES = [
+    ("float16", "float16"),
+    ("bfloat16", "bfloat16"),
+    ("bfloat16", "float16"),
+    ("float32", "float16"),
+    ("float32", "float32"),
+]
+
+
+def arrays(rng, case, bits, has_offset, has_bias):
+    rows, n, k, group = case
+    factors = (n, k // group)
+    weight = rng.integers(-128, 128, (n, k * bits // 8))
+    scale = rng.uniform(0.5, 1.5, factors) / (2 ** (bits - 1) * k**0.5)
+    offset = rng.integers(-8, 9, factors).astype(np.float64) if has_offset else None
+    return [draw(rng, (*rows, k)), weight, scale, offset, draw(rng, (n,)) if has_bias else None]
+
+
+def check(inputs, types):
+    dtypes = [types[0], "int8", types[1], types[1], "float32"]
+    (y,), (x, weight, scale, offset, bias) = launch("weight_quant_matmul", inputs, dtypes)
+    exact = reference.dequantised(weight, scale, offset, x.shape[-1])
+    terms = np.abs(x) @ np.abs(exact).T
+    # Weights of 16 bits are rounded once, where a tile of them is unpacked.
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}[types[0]]
+    golden = reference.forward(x, weight, scale, offset, bias)
+    assert_accurate(y, golden, types[0], terms * (8 + rounding * 2.0**22))
+
+
+@cover("case", CASES, types=TYPES, bits=[4, 8], has_offset=[1, 0], has_bias=[0, 1])
+def test_products(case, types, bits, has_offset, has_bias):
+    check(arrays(np.random.default_rng(sum(case[1:])), case, bits, has_offset, has_bias), types)
+
+
+@pytest.mark.parametrize("case", [((1,), 70, 576, 32), ((40,), 70, 576, 32)])
+def test_results_do_not_depend_on_the_number_of_threads(case):
+    inputs = arrays(np.random.default_rng(0), case, 4, 1, 1)
+    results, before = [], get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            dtypes = ["float32", "int8", "float16", "float16", "float32"]
+            results.append(launch("weight_quant_matmul", inputs, dtypes)[0][0])
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([(1, 96), (5, 32), (5, 1)], "a byte of the weight must hold 1 or 2 numbers, got 3"),
+        ([(1, 96), (5, 96), (5, 6)], "a group must have a multiple of 32 numbers, or be a whole row, got 16"),
+        ([(1, 65), (5, 32), (5, 1)], "must be a multiple of"),
+        ([(1, 64), (5, 64), (4, 2)], r"scale.shape\[0\] must equal weight.shape\[0\]"),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes, message):
+    dtypes = (np.float32, np.int8, np.float16)
+    x, weight, scale = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    with pytest.raises(ValueError, match=message):
+        native().launch("weight_quant_matmul", [x, weight, scale, None, None], [np.zeros((1, 5), np.float32)], {})

@@ -1,0 +1,24 @@
+"""y = x w^T + bias in float64, of w = (weight + offset) * scale."""
+
+import numpy as np
+
+
+def unpacked(weight, columns):
+    """The numbers of a packed weight (n, w): int8, or two's complements of 4 bits, the first in a byte's lower half."""
+    weight = np.asarray(weight, np.int64)
+    if weight.shape[1] == columns:
+        return weight
+    pairs = np.stack([weight & 15, weight >> 4 & 15], axis=-1).reshape(len(weight), columns)
+    return np.where(pairs > 7, pairs - 16, pairs)
+
+
+def dequantised(weight, scale, offset, columns):
+    """w, of shape (n, columns)."""
+    group = columns // scale.shape[1]
+    numbers = unpacked(weight, columns).astype(np.float64)
+    shift = 0.0 if offset is None else np.repeat(offset, group, axis=1)
+    return (numbers + shift) * np.repeat(scale, group, axis=1)
+
+
+def forward(x, weight, scale, offset=None, bias=None):
+    return x @ dequantised(weight, scale, offset, x.shape[-1]).T + (0.0 if bias is None else bias)
