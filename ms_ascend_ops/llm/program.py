@@ -103,13 +103,9 @@ class Recorder:
         attributes = {"transpose_x": transpose_x, "transpose_weight": transpose_weight, "activation": activation}
         return self._call("matmul", (x, weight, bias), **attributes)[0]
 
-    def weight_quant_matmul(
-        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, group_size: int = 32,
-        activation: str = "none",
-    ) -> Symbol:  # fmt: skip
+    def weight_quant_matmul(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
         """`ops.weight_quant_matmul`."""
-        tensors = (x, weight, scale, offset, bias)
-        return self._call("weight_quant_matmul", tensors, group_size=group_size, activation=activation)[0]
+        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias))[0]
 
     def rms_norm(self, x: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
         """`ops.rms_norm`."""

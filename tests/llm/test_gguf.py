@@ -9,6 +9,7 @@ from gguf.quants import dequantize
 
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+from ms_ascend_ops.quantization import unpack_int4
 from tests.llm import tiny
 
 
@@ -60,11 +61,10 @@ def test_form_with_offset(tmp_path, kind):
     weights[name][3, 32:] = 0.25
     weights[name][4] = 0
     matrix = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", weights=weights, kind=kind)).weight(name)
-    codes, scale, offset = matrix.with_offset()
-    integers = codes.astype(np.float64)
-    if codes.dtype == np.uint8:
-        integers = np.stack((codes & 15, codes >> 4), -1).reshape(len(codes), -1).astype(np.float64)
-    groups = integers.reshape(len(codes), -1, 32)
+    codes, scale, offset = matrix.for_product()
+    assert (offset is None) == (kind == "Q8_0")  # a row of zeros has the offset 1
+    integers = codes if kind == "Q8_0" else unpack_int4(codes)
+    groups = integers.astype(np.float64).reshape(len(codes), -1, 32)
     if offset is not None:
         groups = groups + offset.astype(np.float64)[..., None]
     values = (groups * scale.astype(np.float64)[..., None]).reshape(matrix.shape)

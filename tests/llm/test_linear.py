@@ -14,17 +14,17 @@ QKV = [f"{PREFIX}self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj")]
 
 
 class Definition:
-    """y = x ((q + offset) * scale)^T + bias in float64; 4 bits come two in a byte, the low half first."""
+    """y = x ((q + offset) * scale)^T + bias in float64; of 4 bits a byte holds two, the first in its low half."""
 
     @staticmethod
-    def weight_quant_matmul(x, weight, scale, offset=None, bias=None, group_size=32, activation="none"):
-        assert activation == "none"
-        assert scale.dtype == np.float16
-        if weight.dtype == np.uint8:
-            weight = np.stack((weight & 15, weight >> 4), -1).reshape(len(weight), -1)
-        values = weight.astype(np.float64).reshape(len(weight), -1, group_size)
+    def weight_quant_matmul(x, weight, scale, offset=None, bias=None):
+        assert weight.dtype == np.int8
+        if weight.shape[1] < x.shape[1]:
+            low, high = weight << 4 >> 4, weight >> 4  # arithmetic shifts: with the sign
+            weight = np.stack((low, high), -1).reshape(len(weight), -1)
+        values = weight.astype(np.float64).reshape(len(weight), -1, 32)
         if offset is not None:
-            assert offset.dtype == np.float16
+            assert offset.dtype == scale.dtype
             assert offset.shape == scale.shape
             values = values + offset.astype(np.float64)[..., None]
         matrix = (values * scale.astype(np.float64)[..., None]).reshape(len(weight), -1)

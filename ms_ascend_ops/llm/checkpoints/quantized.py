@@ -11,6 +11,8 @@ __all__ = ["GROUP", "QuantizedMatrix"]
 
 GROUP = 32  # elements of a row that share a scale
 
+_MOST_OFFSET = 32  # of which float16 rounds to 1/64
+
 Array = np.ndarray[Any, Any]
 
 
@@ -52,22 +54,27 @@ class QuantizedMatrix:
             out[part] = groups.reshape(-1, columns)
         return out
 
-    def with_offset(self) -> tuple[Array, Array, Array | None]:
-        """Codes, scale and offset of the form w = (q + offset) * scale, which the operators of CANN take.
+    def for_product(self) -> tuple[Array, Array, Array | None]:
+        """Numbers, scale and offset as `ops.weight_quant_matmul` takes them: w = (number + offset) * scale, int8.
 
-        The offset is rounded to float16. A group of one value, whose scale is 0, becomes (0 + 1) * value.
+        4 bits become two's complements. The offset is rounded to float16, which is 1/64 of a number at most; where that
+        is not enough, scale and offset are float32. A group of one value, whose scale is 0, becomes (0 + 1) * value.
         """
+        packed = self.codes.dtype == np.uint8
+        numbers = (self.codes ^ np.uint8(0x88)).view(np.int8) if packed else self.codes  # q - 8
         if self.minimum is None:
-            return self.codes, self.scale, None
+            return numbers, self.scale, None if not packed else np.full_like(self.scale, 8)
         constant = self.scale == 0
-        scale = np.where(constant, self.minimum, self.scale)
-        divisor = np.where(constant, np.float16(1), self.scale).astype(np.float32)
-        offset = np.where(constant, np.float32(1), self.minimum.astype(np.float32) / divisor).astype(np.float16)
-        codes = self.codes
+        scale = np.where(constant, self.minimum, self.scale).astype(np.float32)
+        offset = self.minimum.astype(np.float32) / np.where(constant, np.float32(1), scale) + np.float32(8 * packed)
+        offset = np.where(constant, np.float32(1), offset)
         if constant.any():
-            width = codes.shape[1] // scale.shape[1]
-            codes = np.where(np.repeat(constant, width, axis=1), codes.dtype.type(0), codes)
-        return codes, scale, offset
+            width = numbers.shape[1] // scale.shape[1]
+            numbers = np.where(np.repeat(constant, width, axis=1), np.int8(0), numbers)
+        if not offset.any():
+            return numbers, scale.astype(np.float16), None
+        dtype = np.float16 if np.abs(offset).max() <= _MOST_OFFSET else np.float32
+        return numbers, scale.astype(dtype), offset.astype(dtype)
 
     def take(self, order: Array) -> QuantizedMatrix:
         """Some rows, in this order."""
