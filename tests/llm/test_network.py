@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import RopeScaling
 from ms_ascend_ops.llm.executor import BLOCK, Chunk, ProgramExecutor
+from ms_ascend_ops.llm.linear import QuantizedLinear
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.rope import frequencies
+from ms_ascend_ops.quantization import dequantize_weight
 from tests.llm import reference, tiny
 
 # Of the largest logit. Two layers; float32 rounds to 6e-8, half precision to 5e-4 and 4e-3, several times a layer.
@@ -104,6 +107,32 @@ def test_quantized_file(tmp_path, kind):
     weights = tiny.doubles({name: checkpoint.array(name) for name in checkpoint.shapes})
     tokens = ids(20)
     close(runs.step([Chunk(tokens, 0, [0])], True), reference.logits(tiny.CONFIG, weights, tokens))
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_that_stay_quantized(tmp_path, kind, dtype):
+    """Against the matrices as the operator has them: what a file says, with the offset rounded."""
+    checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", kind=kind))
+    network = load_network(checkpoint, DTYPES[dtype], quantized=True)
+    assert isinstance(network.head, QuantizedLinear)
+    weights = tiny.doubles({name: rounded(checkpoint.weight(name)) for name in checkpoint.shapes})
+    # Rows of the embedding are read as the file has them.
+    weights["model.embed_tokens.weight"] = checkpoint.array("model.embed_tokens.weight").astype(np.float64)
+    config = replace(tiny.CONFIG, tied_embedding=False)
+    weights["lm_head.weight"] = rounded(checkpoint.weight("model.embed_tokens.weight")).astype(np.float64)
+    runs = ProgramExecutor(network, 16, 64)
+    tokens = ids(20)
+    expected = reference.logits(config, weights, tokens)
+    close(runs.step([Chunk(tokens, 0, [0])], True), expected, dtype)
+    close(runs.step([Chunk(tokens[-1:], 19, [0])])[0], expected[-1], dtype)
+
+
+def rounded(weight):
+    if not isinstance(weight, QuantizedMatrix):
+        return weight
+    numbers, scale, offset = weight.for_product()
+    return dequantize_weight(numbers, scale, offset, weight.shape[1])
 
 
 SCALINGS = [RopeScaling("linear", 4.0), RopeScaling("llama3", 8.0, 1.0, 4.0, 64)]
