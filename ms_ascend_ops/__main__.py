@@ -16,6 +16,7 @@ COMMANDS = {
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
+    "llm": "Run, measure and convert language models of the LLaMA family.",
     "new": "Write the files of a new operator: a working example to start from.",
     "operators": "Print the table of operators, or renew it in the README.",
     "optimize": "Put fused operators into a MindIR, and report what was replaced.",

@@ -1,0 +1,89 @@
+"""The options that several of the commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.llm.model import LanguageModel
+    from ms_ascend_ops.llm.sampling import Sampling
+
+__all__ = ["MODEL", "model_options", "opened", "sampling_of", "sampling_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MODEL = click.Path(exists=True, path_type=Path)
+
+_MODEL = (
+    click.option(
+        "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), default="float32",
+        help="What the network calculates in.",
+    ),
+    click.option(
+        "--weights", type=click.Choice(["auto", "quantized", "float"]), default="auto",
+        help="Keep quantized matrices, or make floats of them; auto: keep them if this build can.",
+    ),
+    click.option(
+        "--engine", type=click.Choice(["kernels", "mindspore"]), default="kernels",
+        help="Call the kernels directly (on a CPU), or through MindSpore.",
+    ),
+    click.option("--context", type=click.IntRange(2), help="Most tokens of a sequence; default: the model's, to 4096."),
+    click.option("--threads", type=click.IntRange(1, 256), help="Default: one a CPU."),
+)  # fmt: skip
+_SAMPLING = (
+    click.option("-n", "--max-tokens", type=click.IntRange(1), default=256, help="Stop after so many tokens."),
+    click.option("--temperature", type=click.FloatRange(0), default=0.0, help="0: always the most likely token."),
+    click.option("--top-k", type=click.IntRange(0), default=0, help="Only the k most likely tokens; 0: all."),
+    click.option(
+        "--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0,
+        help="Only the most likely tokens that together have this probability.",
+    ),
+    click.option(
+        "--min-p", type=click.FloatRange(0, 1), default=0.0,
+        help="Only tokens at least this many times as likely as the most likely one.",
+    ),
+    click.option(
+        "--repetition-penalty", type=click.FloatRange(0, min_open=True), default=1.0,
+        help="Above 1: tokens that occurred become less likely.",
+    ),
+    click.option("--seed", type=int, help="Of the random numbers; the same seed, the same text."),
+    click.option("--stop", "stops", multiple=True, metavar="TEXT", help="Stop before this text; may be repeated."),
+)  # fmt: skip
+
+
+def model_options(function: F) -> F:
+    """How to load a model."""
+    for option in reversed(_MODEL):
+        function = option(function)
+    return function
+
+
+def sampling_options(function: F) -> F:
+    """How to choose tokens."""
+    for option in reversed(_SAMPLING):
+        function = option(function)
+    return function
+
+
+def sampling_of(options: dict[str, Any]) -> Sampling:
+    """Take the options of sampling out of those of a command."""
+    from ms_ascend_ops.llm.sampling import Sampling
+
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    return Sampling(**{name: options.pop(name) for name in names})
+
+
+def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: int | None = None) -> LanguageModel:
+    """Load a model by the options of a command."""
+    from ms_ascend_ops.library import set_num_threads
+    from ms_ascend_ops.llm.model import LanguageModel
+
+    if options["threads"] is not None:
+        set_num_threads(options["threads"])
+    return LanguageModel.from_file(
+        model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"]
+    )

@@ -1,0 +1,32 @@
+"""Language models of the LLaMA family, from a checkpoint to tokens.
+
+    from ms_ascend_ops.llm import LanguageModel
+
+    model = LanguageModel.from_file("model.gguf")
+    print(model.generate("The capital of France is", max_tokens=16).text)
+
+The names are imported when they are used. Nothing of the package imports this but the commands; on a CPU it needs no
+MindSpore. `pip install 'ms_ascend_ops[llm]'` brings what it needs besides.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_ORIGINS = {
+    "ChatTemplate": "ms_ascend_ops.llm.chat_template",
+    "LanguageModel": "ms_ascend_ops.llm.model",
+    "ModelConfig": "ms_ascend_ops.llm.config",
+    "Sampling": "ms_ascend_ops.llm.sampling",
+    "Scheduler": "ms_ascend_ops.llm.scheduler",
+    "open_checkpoint": "ms_ascend_ops.llm.checkpoints",
+}
+
+__all__ = ["ChatTemplate", "LanguageModel", "ModelConfig", "Sampling", "Scheduler", "open_checkpoint"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ORIGINS:
+        value = getattr(import_module(_ORIGINS[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

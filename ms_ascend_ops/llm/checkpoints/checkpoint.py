@@ -1,0 +1,108 @@
+"""What every reader gives: a configuration, named weights that are read when they are asked for, and the text side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+from ms_ascend_ops.llm.config import ModelConfig
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.llm.tokenizer import Tokenizer
+
+__all__ = ["ROPE_FACTORS", "Checkpoint", "Weight", "checked", "expected_shapes"]
+
+Array = np.ndarray[Any, Any]
+Weight = Array | QuantizedMatrix
+
+# Divisors of the rotary frequencies, where a file has them as a tensor.
+ROPE_FACTORS = "rope_factors"
+
+
+@dataclass
+class Checkpoint:
+    """A file, or a directory, that holds a model.
+
+    Weights have the names that Hugging Face gives them: `model.layers.0.self_attn.q_proj.weight`.
+    """
+
+    path: Path
+    config: ModelConfig
+    shapes: Mapping[str, tuple[int, ...]]
+    read: Callable[[str], Weight]
+    make_tokenizer: Callable[[], Tokenizer]
+    chat_template: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)  # what the file calls them, where that differs
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.shapes
+
+    def weight(self, name: str) -> Weight:
+        """Read a weight.
+
+        Raises:
+            ValueError: the file holds no numbers there.
+        """
+        return self.read(name)
+
+    def array(self, name: str, dtype: Any = np.float32) -> Array:
+        """Read a weight as floats."""
+        weight = self.read(name)
+        return weight.dequantized(dtype) if isinstance(weight, QuantizedMatrix) else weight.astype(dtype, copy=False)
+
+
+def checked(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, if it has every weight in the shape that its configuration says.
+
+    Raises:
+        ValueError: it has not; the message names the file and the tensor.
+    """
+    checkpoint.config.check(str(checkpoint.path))  # before a loop over the layers
+    for name, shape in expected_shapes(checkpoint.config).items():
+        known_as = checkpoint.names.get(name, name)
+        if name not in checkpoint.shapes:
+            raise ValueError(f"{checkpoint.path}: the tensor {known_as} is missing")
+        if checkpoint.shapes[name] != shape:
+            raise ValueError(
+                f"{checkpoint.path}: the tensor {known_as} must have shape {shape}, got {checkpoint.shapes[name]}"
+            )
+    factors = checkpoint.shapes.get(ROPE_FACTORS)
+    if factors is not None and factors != (checkpoint.config.head_size // 2,):
+        raise ValueError(
+            f"{checkpoint.path}: {checkpoint.names.get(ROPE_FACTORS, ROPE_FACTORS)} must have shape "
+            f"{(checkpoint.config.head_size // 2,)}, got {factors}"
+        )
+    return checkpoint
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The weights of a network, and their shapes."""
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocabulary, config.hidden)}
+    for layer in range(config.layers):
+        prefix = f"model.layers.{layer}."
+        attention = prefix + "self_attn."
+        sizes = {"q_proj": config.query_size, "k_proj": config.key_size, "v_proj": config.key_size}
+        for name, size in sizes.items():
+            shapes[f"{attention}{name}.weight"] = (size, config.hidden)
+            if config.qkv_bias:
+                shapes[f"{attention}{name}.bias"] = (size,)
+        if config.query_key_norm:
+            shapes[attention + "q_norm.weight"] = (config.head_size,)
+            shapes[attention + "k_norm.weight"] = (config.head_size,)
+        shapes[attention + "o_proj.weight"] = (config.hidden, config.query_size)
+        if config.output_bias:
+            shapes[attention + "o_proj.bias"] = (config.hidden,)
+        shapes[prefix + "mlp.gate_proj.weight"] = (config.feed_forward, config.hidden)
+        shapes[prefix + "mlp.up_proj.weight"] = (config.feed_forward, config.hidden)
+        shapes[prefix + "mlp.down_proj.weight"] = (config.hidden, config.feed_forward)
+        shapes[prefix + "input_layernorm.weight"] = (config.hidden,)
+        shapes[prefix + "post_attention_layernorm.weight"] = (config.hidden,)
+    shapes["model.norm.weight"] = (config.hidden,)
+    if not config.tied_embedding:
+        shapes["lm_head.weight"] = (config.vocabulary, config.hidden)
+    return shapes

@@ -1,0 +1,168 @@
+"""A GGUF file as a checkpoint: its keys as a configuration, its tensors under the names of Hugging Face."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, Weight, checked
+from ms_ascend_ops.llm.checkpoints.gguf_file import GGUFFile
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
+
+__all__ = ["read_gguf"]
+
+_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+
+_TOP = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+    "rope_freqs.weight": ROPE_FACTORS,
+}
+_IN_LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def read_gguf(path: Path) -> Checkpoint:
+    """Open a GGUF file.
+
+    Raises:
+        ValueError: the file is foreign, truncated, or of an architecture or quantization that is not supported, or a
+            tensor is missing; the message names the file and the tensor.
+    """
+    file = GGUFFile(path)
+    names = {_name(tensor): tensor for tensor in file.tensors}
+    config = _config(file)
+    config.check(str(path))
+    # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
+    permuted = {
+        f"model.layers.{layer}.self_attn.{part}": heads
+        for layer in range(config.layers if config.architecture == "llama" else 0)
+        for part, heads in (("q_proj", config.heads), ("k_proj", config.key_heads))
+    }
+
+    def read(name: str) -> Weight:
+        weight = file.read(names[name])
+        heads = permuted.get(name.rpartition(".")[0])
+        return weight if heads is None else _halves_apart(weight, heads)
+
+    def make_tokenizer() -> Any:
+        from ms_ascend_ops.llm.checkpoints.gguf_tokenizer import read_tokenizer  # noqa: PLC0415 - an extra
+
+        return read_tokenizer(path, file.fields)
+
+    shapes = {name: file.tensors[tensor].shape for name, tensor in names.items()}
+    template = file.fields.get("tokenizer.chat_template")
+    return checked(
+        Checkpoint(
+            path, config, shapes, read, make_tokenizer, template if isinstance(template, str) else None,
+            {name: _tensor_name(name) for name in [*shapes, "lm_head.weight"]} | _all_names(config.layers),
+        )
+    )  # fmt: skip
+
+
+def _config(file: GGUFFile) -> ModelConfig:
+    fields, path = file.fields, file.path
+    architecture = fields.get("general.architecture")
+    if architecture not in _ARCHITECTURES:
+        raise ValueError(
+            f"{path}: the architecture is {architecture!r}; those that can be read are {', '.join(_ARCHITECTURES)}"
+        )
+
+    def get(key: str, kind: type, default: Any = None) -> Any:
+        value = fields.get(f"{architecture}.{key}", default)
+        if value is None:
+            raise ValueError(f"{path}: the key {architecture}.{key} is missing")
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"{path}: the key {architecture}.{key} must be one {kind.__name__}, got {value!r:.60}")
+        return value
+
+    if fields.get(f"{architecture}.expert_count", 0):
+        raise ValueError(f"{path}: {architecture}.expert_count: a mixture of experts is not supported")
+    heads, hidden = get("attention.head_count", int), get("embedding_length", int)
+    head_size = get("attention.key_length", int, hidden // max(heads, 1))
+    if (value_size := get("attention.value_length", int, head_size)) != head_size:
+        raise ValueError(f"{path}: heads of keys and values must have one size, got {head_size} and {value_size}")
+    if (turned := get("rope.dimension_count", int, head_size)) != head_size:
+        raise ValueError(f"{path}: rope.dimension_count must be the size of a head ({head_size}), got {turned}")
+    if (embedding := file.tensors.get("token_embd.weight")) is None:
+        raise ValueError(f"{path}: the tensor token_embd.weight is missing")
+    tokens = fields.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and len(tokens) != embedding.shape[0]:
+        raise ValueError(
+            f"{path}: the vocabulary has {len(tokens)} tokens, but token_embd.weight {embedding.shape[0]} rows"
+        )
+    kind = fields.get(f"{architecture}.rope.scaling.type", "none")
+    if kind not in ("none", "linear"):
+        raise ValueError(f"{path}: {architecture}.rope.scaling.type must be none or linear, got {kind!r}")
+    scaling = RopeScaling("linear", get("rope.scaling.factor", float, 1.0)) if kind == "linear" else None
+    ends = [fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")]
+    begin = fields.get("tokenizer.ggml.bos_token_id")
+    window = get("attention.sliding_window", int, 0)
+    context = get("context_length", int)
+    return ModelConfig(
+        architecture=architecture,
+        layers=get("block_count", int),
+        hidden=hidden,
+        feed_forward=get("feed_forward_length", int),
+        heads=heads,
+        key_heads=get("attention.head_count_kv", int, heads),
+        head_size=head_size,
+        vocabulary=embedding.shape[0],
+        context=min(context, window) if window else context,
+        epsilon=get("attention.layer_norm_rms_epsilon", float),
+        rope_base=get("rope.freq_base", float, 10000.0),
+        rope_scaling=scaling,
+        qkv_bias="blk.0.attn_q.bias" in file.tensors,
+        output_bias="blk.0.attn_output.bias" in file.tensors,
+        query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
+        tied_embedding="output.weight" not in file.tensors,
+        end_tokens=tuple(dict.fromkeys(token for token in ends if isinstance(token, int))),
+        begin_token=begin if isinstance(begin, int) else None,
+    )
+
+
+def _name(tensor: str) -> str:
+    """The name that Hugging Face gives a tensor; of others, their own."""
+    if tensor in _TOP:
+        return _TOP[tensor]
+    parts = tensor.split(".")
+    if len(parts) == 4 and parts[0] == "blk" and parts[2] in _IN_LAYER:
+        return f"model.layers.{parts[1]}.{_IN_LAYER[parts[2]]}.{parts[3]}"
+    return tensor
+
+
+def _tensor_name(name: str) -> str:
+    return next((tensor for tensor, ours in _TOP.items() if ours == name), name)
+
+
+def _all_names(layers: int) -> dict[str, str]:
+    return {
+        f"model.layers.{layer}.{ours}.{kind}": f"blk.{layer}.{theirs}.{kind}"
+        for layer in range(layers)
+        for theirs, ours in _IN_LAYER.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def _halves_apart(weight: Weight, heads: int) -> Weight:
+    """Rows 2 i and 2 i + 1 of a head to i and i + half, where `rotary_embedding` expects a pair."""
+    rows = weight.shape[0]
+    order = np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
+    return weight.take(order) if isinstance(weight, QuantizedMatrix) else weight[order]

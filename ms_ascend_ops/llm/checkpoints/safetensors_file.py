@@ -1,0 +1,101 @@
+"""Files of safetensors, read where they lie, and written tensor by tensor."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["SafetensorsFile", "write_safetensors"]
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES: Mapping[str, Any] = {
+    "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16), "F64": np.dtype("<f8"),
+    "I8": np.dtype("i1"), "U8": np.dtype("u1"),
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_MOST_HEADER = 100_000_000  # bytes, as in the reference implementation
+
+
+@dataclass(frozen=True)
+class _Place:
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    first: int
+    end: int
+
+
+class SafetensorsFile:
+    """An open file.
+
+    Raises:
+        ValueError: it is no such file, or ends too early; the message names the file and the tensor.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > min(_MOST_HEADER, size - 8):
+                raise ValueError(f"{path}: this is no safetensors file, or it is truncated: it has {size} bytes")
+            head = file.read(length)
+        try:
+            entries = json.loads(head)
+            entries.pop("__metadata__", None)
+            places: list[tuple[str, str, tuple[int, ...], int, int]] = []
+            for name, entry in entries.items():
+                first, end = map(int, entry["data_offsets"])
+                places.append((name, str(entry["dtype"]), tuple(map(int, entry["shape"])), first, end))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{path}: this is no safetensors file: its header cannot be read") from error
+        self.tensors: dict[str, _Place] = {}
+        for name, dtype, shape, first, end in places:
+            if dtype not in _DTYPES:
+                raise ValueError(f"{path}: tensor {name} has dtype {dtype}; {', '.join(_DTYPES)} can be read")
+            if any(dim < 0 for dim in shape) or end - first != math.prod(shape) * _DTYPES[dtype].itemsize or first < 0:
+                raise ValueError(f"{path}: tensor {name}: bytes {first} to {end} do not fit {dtype} of shape {shape}")
+            if 8 + length + end > size:
+                raise ValueError(
+                    f"{path}: the file is truncated: tensor {name} ends at byte {8 + length + end}, the file has {size}"
+                )
+            self.tensors[name] = _Place(_DTYPES[dtype], shape, 8 + length + first, 8 + length + end)
+        self._bytes = np.memmap(path, np.uint8, "r")
+
+    def read(self, name: str) -> Array:
+        """The tensor, where it lies in the file."""
+        place = self.tensors[name]
+        data = np.asarray(self._bytes[place.first : place.end])
+        if place.first % place.dtype.itemsize:
+            data = data.copy()
+        return data.view(place.dtype).reshape(place.shape)
+
+
+def write_safetensors(
+    path: Path,
+    tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    read: Callable[[str], Array],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write a file, one tensor in memory at a time."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, (dtype, shape) in tensors.items():
+        first, end = end, end + math.prod(shape) * np.dtype(dtype).itemsize
+        header[name] = {"dtype": _NAMES[np.dtype(dtype)], "shape": list(shape), "data_offsets": [first, end]}
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little"))
+        file.write(head)
+        for name, (dtype, shape) in tensors.items():
+            array = np.ascontiguousarray(read(name), dtype)
+            assert array.shape == shape, name
+            file.write(array.reshape(-1).view(np.uint8).data)

@@ -1,0 +1,147 @@
+"""Runs steps of a network over a paged cache: sequences with new tokens in, logits out."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ms_ascend_ops.llm.network import Network, StepInputs
+from ms_ascend_ops.llm.program import Arena, Program, Recorder
+from ms_ascend_ops.llm.rope import rope_tables
+
+__all__ = ["BLOCK", "Chunk", "Executor", "ProgramExecutor", "StepArrays"]
+
+Array = np.ndarray[Any, Any]
+
+BLOCK = 32  # tokens of a block of the cache
+
+# A step is padded to one of these numbers of tokens, or of sequences: each has a program of its own.
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """New tokens of a sequence, which stand at the positions from `start` on, and the blocks of the sequence."""
+
+    tokens: Sequence[int]
+    start: int
+    blocks: Sequence[int]
+
+
+class Executor(Protocol):
+    """What runs a network. Its cache has `blocks` blocks of `BLOCK` tokens."""
+
+    network: Network
+    blocks: int
+    context: int  # positions of a sequence at most
+
+    @property
+    def chunk(self) -> int:
+        """New tokens of a step at most."""
+
+    def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
+        """Logits behind the last token of each chunk, float32, shape (chunks, vocabulary).
+
+        Several chunks have one token each. With `every_row` there is one chunk, and a row of logits for each token.
+        """
+
+
+class StepArrays:
+    """The inputs of a step of b sequences with s tokens, as arrays, and what fills them."""
+
+    def __init__(self, network: Network, cosines: Array, sines: Array, batch: int, tokens: int, table: int):
+        config = network.config
+        self._network, self._tables = network, (cosines, sines)
+        half = config.head_size // 2
+        self.inputs = StepInputs(
+            x=np.zeros((batch, tokens, config.hidden), network.dtype),
+            cos=np.zeros((batch, tokens, half), np.float32),
+            sin=np.zeros((batch, tokens, half), np.float32),
+            slots=np.full((batch, tokens), -1, np.int32),
+            tables=np.zeros((batch, table), np.int32),
+            lengths=np.zeros(batch, np.int32),
+        )
+        self._ids = np.zeros((batch, tokens), np.int64)
+        self._positions = np.zeros((batch, tokens), np.int64)
+
+    def fill(self, chunks: Sequence[Chunk]) -> None:
+        """Padding comes before the tokens of a sequence: its keys go nowhere, and its queries see nothing new."""
+        inputs = self.inputs
+        self._ids.fill(0)
+        self._positions.fill(0)
+        inputs.slots.fill(-1)
+        inputs.lengths.fill(0)
+        for row, chunk in enumerate(chunks):
+            count = len(chunk.tokens)
+            positions = np.arange(chunk.start, chunk.start + count)
+            blocks = np.asarray(chunk.blocks, np.int32)
+            self._ids[row, -count:] = chunk.tokens
+            self._positions[row, -count:] = positions
+            inputs.slots[row, -count:] = blocks[positions // BLOCK] * BLOCK + positions % BLOCK
+            inputs.tables[row, : len(blocks)] = blocks
+            inputs.lengths[row] = chunk.start + count
+        self._network.embed(self._ids, inputs.x)
+        for table, out in zip(self._tables, (inputs.cos, inputs.sin), strict=True):
+            np.take(table, self._positions, axis=0, out=out, mode="clip")
+
+
+class ProgramExecutor:
+    """Runs the kernels on NumPy arrays, on a CPU, without MindSpore."""
+
+    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
+        _load_products()
+        config = network.config
+        self.network = network
+        self.blocks = blocks
+        self.context = context
+        self.chunk = min(chunk, _SIZES[-1])
+        shape = (blocks, BLOCK, config.key_heads, config.head_size)
+        self._caches = [(np.zeros(shape, network.dtype), np.zeros(shape, network.dtype)) for _ in network.layers]
+        self._rope = rope_tables(config, context, network.rope_factors)
+        self._arena = Arena()
+        self._programs: dict[tuple[int, int, bool], tuple[StepArrays, Program]] = {}
+
+    def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
+        """See `Executor`."""
+        longest = max(len(chunk.tokens) for chunk in chunks)
+        batch, tokens = padded(len(chunks)), padded(longest)
+        arrays, program = self._program(batch, tokens, every_row)
+        arrays.fill(chunks)
+        program.run()
+        logits = program.outputs[0]
+        return logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
+
+    def _program(self, batch: int, tokens: int, every_row: bool) -> tuple[StepArrays, Program]:
+        key = (batch, tokens, every_row)
+        if key not in self._programs:
+            arrays = StepArrays(self.network, *self._rope, batch, tokens, -(-self.context // BLOCK))
+            recorder = Recorder()
+            hidden = self.network.hidden(recorder, arrays.inputs, self._caches)
+            rows = hidden.reshape(batch * tokens, -1)
+            logits = self.network.head(recorder, rows if every_row or tokens == 1 else rows.last_row())
+            self._programs[key] = arrays, recorder.program([logits], self._arena)
+        return self._programs[key]
+
+
+def padded(count: int) -> int:
+    """The size of the program for a number of tokens or sequences."""
+    index = bisect_left(_SIZES, count)
+    return _SIZES[index] if index < len(_SIZES) else count
+
+
+@cache
+def _load_products() -> None:
+    """Products of matrices are those of oneDNN, which lies beside MindSpore: without importing that."""
+    spec = find_spec("mindspore")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        library = Path(folder) / "lib" / "libdnnl.so.3"
+        if library.is_file():
+            ctypes.CDLL(str(library))

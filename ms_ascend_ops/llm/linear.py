@@ -1,0 +1,94 @@
+"""Linear layers, behind which the type of the weight can be exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+
+__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "has_quantized_product", "load_linear"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Linear(Protocol):
+    """y = x weight^T + bias."""
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        """The product, by the operators `ops`."""
+
+    def converted(self, convert: Callable[[Array], Any]) -> Linear:
+        """The same layer with its arrays as tensors of another library."""
+
+
+class FloatLinear:
+    """A weight of floats, shape (n, k)."""
+
+    def __init__(self, weight: Any, bias: Any = None):
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
+
+    def converted(self, convert: Callable[[Array], Any]) -> FloatLinear:
+        """The same layer with its arrays as tensors of another library."""
+        return FloatLinear(convert(self.weight), None if self.bias is None else convert(self.bias))
+
+
+class QuantizedLinear:
+    """A weight of 4 or 8 bits with a scale, and an offset, for each group of 32."""
+
+    def __init__(self, numbers: Any, scale: Any, offset: Any, bias: Any = None):
+        self.arrays = (numbers, scale, offset, bias)
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        return ops.weight_quant_matmul(x, *self.arrays)
+
+    def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
+        """The same layer with its arrays as tensors of another library."""
+        return QuantizedLinear(*(None if array is None else convert(array) for array in self.arrays))
+
+
+def has_quantized_product() -> bool:
+    """Whether this build has the operator for quantized weights."""
+    from ms_ascend_ops import registry  # noqa: PLC0415
+
+    return "weight_quant_matmul" in registry.names()
+
+
+def load_linear(checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False) -> Linear:
+    """One layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
+
+    With `quantized`, weights that are quantized alike in the file stay so.
+    """
+    bias_dtype = np.float32 if quantized else dtype
+    biases = [checkpoint.array(f"{name}.bias", bias_dtype) for name in names if f"{name}.bias" in checkpoint]
+    bias = np.concatenate(biases) if len(biases) == len(names) else None
+    if quantized:
+        parts = [checkpoint.weight(f"{name}.weight") for name in names]
+        matrices = [part for part in parts if isinstance(part, QuantizedMatrix)]
+        if len(matrices) == len(parts) and len({matrix.codes.dtype for matrix in matrices}) == 1:
+            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), bias)
+    shapes = [checkpoint.shapes[f"{name}.weight"] for name in names]
+    weight = np.empty((sum(rows for rows, _ in shapes), shapes[0][1]), dtype)
+    first = 0
+    for name, (rows, _) in zip(names, shapes, strict=True):
+        weight[first : first + rows] = checkpoint.array(f"{name}.weight", dtype)
+        first += rows
+    return FloatLinear(weight, None if bias is None else bias.astype(dtype))
+
+
+def _joined(forms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, Array, Array | None]:
+    """One matrix below the other: with offsets, and with scales of float32, if one of them has those."""
+    numbers, scales, offsets = zip(*forms, strict=True)
+    dtype = np.result_type(*scales)
+    offset = None
+    if any(one is not None for one in offsets):
+        filled = [np.zeros_like(s) if one is None else one for one, s in zip(offsets, scales, strict=True)]
+        offset = np.concatenate(filled).astype(dtype)
+    return np.concatenate(numbers), np.concatenate(scales).astype(dtype), offset

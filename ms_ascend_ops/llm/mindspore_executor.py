@@ -1,0 +1,58 @@
+"""Runs steps of a network by MindSpore, in PyNative mode: every operator is a call of `ms_ascend_ops.ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor, float32
+from mindspore._c_expression import np_dtypes
+
+from ms_ascend_ops import ops
+from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays, padded
+from ms_ascend_ops.llm.network import Network, StepInputs
+from ms_ascend_ops.llm.rope import rope_tables
+
+__all__ = ["MindSporeExecutor"]
+
+Array = np.ndarray[Any, Any]
+
+
+class MindSporeExecutor:
+    """As `ProgramExecutor`, with tensors of MindSpore."""
+
+    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
+        config = network.config
+        self.network = network
+        self.blocks = blocks
+        self.context = context
+        self.chunk = chunk
+        self._tensors = network.converted(_tensor)
+        shape = (blocks, BLOCK, config.key_heads, config.head_size)
+        self._caches = [
+            (_tensor(np.zeros(shape, network.dtype)), _tensor(np.zeros(shape, network.dtype))) for _ in network.layers
+        ]
+        self._rope = rope_tables(config, context, network.rope_factors)
+        self._arrays: dict[tuple[int, int], StepArrays] = {}
+
+    def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
+        """See `Executor`."""
+        longest = max(len(chunk.tokens) for chunk in chunks)
+        key = padded(len(chunks)), padded(longest)
+        if key not in self._arrays:
+            self._arrays[key] = StepArrays(self.network, *self._rope, *key, -(-self.context // BLOCK))
+        arrays = self._arrays[key]
+        arrays.fill(chunks)
+        inputs = StepInputs(**{name: _tensor(array) for name, array in vars(arrays.inputs).items()})
+        hidden = self._tensors.hidden(ops, inputs, self._caches)
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        rows = rows[: len(chunks)] if longest == 1 else rows[-longest if every_row else -1 :]
+        logits: Array = self._tensors.head(ops, rows).astype(float32).asnumpy()
+        return logits
+
+
+def _tensor(array: Array) -> Tensor:
+    if array.dtype.name == "bfloat16":  # MindSpore has a type of its own for it
+        array = array.view(np_dtypes.bfloat16)
+    return Tensor.from_numpy(np.ascontiguousarray(array).copy() if not array.flags.writeable else array)

@@ -1,0 +1,188 @@
+"""A model with all that it takes to use it: network, cache, tokenizer, chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ms_ascend_ops.llm.chat_template import ChatTemplate
+from ms_ascend_ops.llm.checkpoints import Checkpoint, open_checkpoint
+from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
+from ms_ascend_ops.llm.linear import has_quantized_product
+from ms_ascend_ops.llm.network import load_network
+from ms_ascend_ops.llm.sampling import Sampling
+from ms_ascend_ops.llm.scheduler import Request, Scheduler
+from ms_ascend_ops.llm.tokenizer import Tokenizer
+
+__all__ = ["DTYPES", "Completion", "LanguageModel"]
+
+DTYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+_MOST_CONTEXT = 4096  # without being asked for more
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was generated."""
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    finish_reason: str  # "stop" or "length"
+
+
+class LanguageModel:
+    """Generates text."""
+
+    def __init__(
+        self, executor: Executor, tokenizer: Tokenizer, template: ChatTemplate | None = None, batch: int = 8
+    ):  # fmt: skip
+        self.executor = executor
+        self.config = executor.network.config
+        self.tokenizer = tokenizer
+        self.template = template
+        self.scheduler = Scheduler(executor, tokenizer, batch)
+        self.stop_tokens = _stop_tokens(tokenizer, self.config.end_tokens)
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, dtype: str = "float32", weights: str = "auto", context: int | None = None,
+        batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels",
+    ) -> LanguageModel:  # fmt: skip
+        """Open a GGUF file, or a directory of Hugging Face's.
+
+        Args:
+            path: the file or directory.
+            dtype: "float32", "float16" or "bfloat16": what the network calculates in.
+            weights: "quantized": matrices stay as the file has them; "float": they become `dtype`; "auto": the first,
+                if this build has the operator for it.
+            context: positions of a sequence at most; without it that of the model, or 4096 if that is less.
+            batch: sequences that are worked on at once.
+            cache_tokens: positions of all sequences; without it one full context, or 512 for each of the batch.
+            engine: "kernels": on a CPU, without MindSpore; "mindspore": by its PyNative mode.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the file cannot be read, or an argument is not allowed.
+        """
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        quantized = _quantized(weights)
+        checkpoint = open_checkpoint(path)
+        most = checkpoint.config.context
+        context = min(most, _MOST_CONTEXT) if context is None else context
+        if not 2 <= context <= most:
+            raise ValueError(f"{path}: context must be 2 to {most}, which the model was made for, got {context}")
+        tokenizer = load_tokenizer(checkpoint)
+        template = load_template(checkpoint, tokenizer)
+        network = load_network(checkpoint, DTYPES[dtype], quantized)
+        blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
+        executor: Executor
+        if engine == "mindspore":
+            from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor  # noqa: PLC0415 - takes seconds
+
+            executor = MindSporeExecutor(network, blocks, context)
+        elif engine == "kernels":
+            executor = ProgramExecutor(network, blocks, context)
+        else:
+            raise ValueError(f"engine must be kernels or mindspore, got {engine!r}")
+        return cls(executor, tokenizer, template, batch)
+
+    def generate(
+        self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
+        stop: Sequence[str] = (), on_text: Callable[[str], None] | None = None,
+    ) -> Completion:  # fmt: skip
+        """Continue a text, or tokens.
+
+        Raises:
+            ValueError: the prompt does not fit the context, or an argument is not allowed.
+            RuntimeError: the numbers overflowed, or `on_text` raised.
+        """
+        request = self.request(prompt, max_tokens, sampling, stop, on_text)
+        self.scheduler.submit(request)
+        while request.finish_reason is None:
+            self.scheduler.step()
+        if request.error is not None:
+            raise RuntimeError(request.error)
+        return Completion(request.text, tuple(request.tokens), len(request.prompt), request.finish_reason)
+
+    def stream(
+        self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:  # fmt: skip
+        """The same, as an iterator over pieces of the text. Who leaves the loop ends the request."""
+        pieces: list[str] = []
+        request = self.request(prompt, max_tokens, sampling, stop, pieces.append)
+        self.scheduler.submit(request)
+        try:
+            while request.finish_reason is None:
+                self.scheduler.step()
+                yield from pieces
+                pieces.clear()
+        finally:
+            if request.finish_reason is None:
+                self.scheduler.cancel(request)
+        if request.error is not None:
+            raise RuntimeError(request.error)
+
+    def request(
+        self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
+        stop: Sequence[str] = (), on_text: Callable[[str], None] | None = None,
+    ) -> Request:  # fmt: skip
+        """A request for `self.scheduler`, with this model's tokens of the end."""
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        return Request(ids, max_tokens, sampling or Sampling(), stop, self.stop_tokens, on_text)
+
+    def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens of a conversation, up to where the answer begins.
+
+        Raises:
+            ValueError: the model has no chat template, or it fails.
+        """
+        if self.template is None:
+            raise ValueError("the model has no chat template; it continues texts only")
+        return self.tokenizer.encode(self.template.render(messages), begin=False)
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer of a checkpoint.
+
+    Raises:
+        ValueError: it has none that can be read, or one with more tokens than the embedding has rows.
+    """
+    tokenizer = checkpoint.make_tokenizer()
+    if tokenizer.vocabulary > checkpoint.config.vocabulary:
+        raise ValueError(
+            f"{checkpoint.path}: the tokenizer has {tokenizer.vocabulary} tokens, but the embedding only "
+            f"{checkpoint.config.vocabulary} rows"
+        )
+    return tokenizer
+
+
+def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
+    """The chat template of a checkpoint, if it has one."""
+    if checkpoint.chat_template is None:
+        return None
+    config = checkpoint.config
+    begin = "" if config.begin_token is None else tokenizer.token(config.begin_token)
+    end = tokenizer.token(config.end_tokens[0]) if config.end_tokens else ""
+    return ChatTemplate(checkpoint.chat_template, str(checkpoint.path), begin, end)
+
+
+def _quantized(weights: str) -> bool:
+    if weights not in ("auto", "float", "quantized"):
+        raise ValueError(f"weights must be auto, float or quantized, got {weights!r}")
+    if weights == "quantized" and not has_quantized_product():
+        raise ValueError("weights: this build has no operator for quantized weights; use float")
+    return weights != "float" and has_quantized_product()
+
+
+def _stop_tokens(tokenizer: Tokenizer, ends: Sequence[int]) -> tuple[int, ...]:
+    """The ends that the file names, and that of a turn, which some files leave out."""
+    turns = (tokenizer.id_of(token) for token in ("<|im_end|>", "<|eot_id|>", "<|end|>"))
+    return tuple(dict.fromkeys([*ends, *(token for token in turns if token is not None)]))

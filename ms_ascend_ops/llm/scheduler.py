@@ -1,0 +1,207 @@
+"""Continuous batching: requests of any length join and leave, and share the steps of the network."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ms_ascend_ops.llm.executor import BLOCK, Chunk, Executor
+from ms_ascend_ops.llm.paged_cache import BlockPool, SequenceBlocks
+from ms_ascend_ops.llm.sampling import Sampler, Sampling
+from ms_ascend_ops.llm.text import StopFilter
+from ms_ascend_ops.llm.tokenizer import TextStream, Tokenizer
+
+__all__ = ["Request", "Scheduler"]
+
+
+@dataclass
+class Request:
+    """What to generate, and what came of it so far."""
+
+    prompt: Sequence[int]
+    max_tokens: int = 128
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: Sequence[str] = ()  # texts at which to stop; they are not given out
+    stop_tokens: Sequence[int] = ()
+    on_text: Callable[[str], None] | None = None  # gets each piece of text, which ends between characters
+
+    tokens: list[int] = field(default_factory=list, init=False)
+    text: str = field(default="", init=False)
+    reused: int = field(default=0, init=False)  # tokens of the prompt that were in the cache already
+    # "stop": a stop token or text; "length": max_tokens, or the context is full; "cancelled"; "error"; None: goes on.
+    finish_reason: str | None = field(default=None, init=False)
+    error: str | None = field(default=None, init=False)
+
+
+class _Sequence:
+    """A request that is being worked on."""
+
+    def __init__(self, request: Request, pool: BlockPool, tokenizer: Tokenizer | None):
+        self.request = request
+        self.blocks = SequenceBlocks(pool)
+        self.sampler = Sampler(request.sampling, request.prompt)
+        self.tokens = list(request.prompt)  # with those that were generated
+        self.computed = 0  # tokens whose keys and values are in the cache
+        self.stream = None if tokenizer is None else TextStream(tokenizer)
+        self.filter = StopFilter(request.stop)
+
+    @property
+    def pending(self) -> int:
+        return len(self.tokens) - self.computed
+
+
+class Scheduler:
+    """Works on requests: each `step` is a piece of one prompt, and a token for every sequence behind its prompt.
+
+    A sequence gets the tokens that it would get alone, as far as products of several rows give a row the bits that it
+    has alone: on a CPU those of up to 8 rows do, with quantized weights of up to 4 (docs/llm.md).
+    """
+
+    def __init__(self, executor: Executor, tokenizer: Tokenizer | None = None, batch: int = 8):
+        if batch < 1:
+            raise ValueError(f"scheduler: batch must be at least 1, got {batch}")
+        self._executor = executor
+        self._tokenizer = tokenizer
+        self._batch = batch
+        self.pool = BlockPool(executor.blocks, BLOCK)
+        self._waiting: deque[_Sequence] = deque()
+        self._running: list[_Sequence] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a request to work on."""
+        return bool(self._waiting or self._running)
+
+    def submit(self, request: Request) -> None:
+        """Take a request.
+
+        Raises:
+            ValueError: it can never be worked on.
+        """
+        vocabulary = self._executor.network.config.vocabulary
+        room = min(self._executor.context, self._executor.blocks * BLOCK)
+        if not request.prompt:
+            raise ValueError("request: prompt must have at least 1 token, got 0")
+        if len(request.prompt) >= room:
+            raise ValueError(
+                f"request: prompt must have fewer tokens than the context ({room}), got {len(request.prompt)}"
+            )
+        if wrong := [token for token in request.prompt if not 0 <= token < vocabulary]:
+            raise ValueError(f"request: tokens of prompt must be >= 0 and < {vocabulary}, got {wrong[0]}")
+        if request.max_tokens < 1:
+            raise ValueError(f"request: max_tokens must be at least 1, got {request.max_tokens}")
+        if request.stop and self._tokenizer is None:
+            raise ValueError("request: stop needs a tokenizer")
+        self._waiting.append(_Sequence(request, self.pool, self._tokenizer))
+
+    def cancel(self, request: Request) -> None:
+        """Stop working on a request."""
+        for sequence in [*self._running, *self._waiting]:
+            if sequence.request is request:
+                self._finish(sequence, "cancelled")
+
+    def run(self) -> None:
+        """Work until nothing is left."""
+        while self.busy:
+            self.step()
+
+    def step(self) -> None:
+        """A piece of the prompt of the first sequence that is not through it, then a token for all that are."""
+        self._admit()
+        # Those that get their first token now go on in the next step, so that no step is longer than it has to be.
+        behind_prompt = [sequence for sequence in self._running if sequence.pending == 1]
+        in_prompt = next((sequence for sequence in self._running if sequence.pending > 1), None)
+        if in_prompt is not None:
+            self._piece(in_prompt)
+        ready = []
+        for sequence in behind_prompt:
+            if sequence in self._running and self._has_room(sequence):
+                ready.append(sequence)
+        ready = [sequence for sequence in ready if sequence in self._running]  # a later one may have taken its room
+        if ready:
+            chunks = [Chunk(one.tokens[-1:], one.computed, one.blocks.blocks) for one in ready]
+            logits = self._executor.step(chunks)
+            for sequence, row in zip(ready, logits, strict=True):
+                self._computed(sequence, 1)
+                self._next_token(sequence, row)
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._running) < self._batch:
+            sequence = self._waiting[0]
+            sequence.computed = sequence.blocks.reuse(sequence.tokens)
+            if not sequence.blocks.grow(len(sequence.tokens)):
+                sequence.blocks.release()
+                return
+            sequence.request.reused = max(sequence.request.reused, sequence.computed)
+            self._running.append(self._waiting.popleft())
+
+    def _piece(self, sequence: _Sequence) -> None:
+        count = min(sequence.pending, self._executor.chunk)
+        piece = sequence.tokens[sequence.computed : sequence.computed + count]
+        logits = self._executor.step([Chunk(piece, sequence.computed, sequence.blocks.blocks)])
+        self._computed(sequence, count)
+        if sequence.pending == 0:
+            self._next_token(sequence, logits[0])
+
+    def _has_room(self, sequence: _Sequence) -> bool:
+        """Find a block for the next token, if need be that of the sequence that came last, which has to wait then."""
+        while not sequence.blocks.grow(len(sequence.tokens)):
+            last = self._running[-1]
+            if last is sequence and len(self._running) == 1:
+                self._finish(sequence, "length")
+                return False
+            self._running.remove(last)
+            last.blocks.release()
+            last.computed = 0
+            self._waiting.appendleft(last)
+            if last is sequence:
+                return False
+        return True
+
+    def _computed(self, sequence: _Sequence, count: int) -> None:
+        sequence.computed += count
+        sequence.blocks.written(sequence.tokens[: sequence.computed])
+
+    def _next_token(self, sequence: _Sequence, logits: object) -> None:
+        request = sequence.request
+        try:
+            token = sequence.sampler.choose(logits)  # type: ignore[arg-type]
+            request.tokens.append(token)
+            sequence.tokens.append(token)
+            if token in request.stop_tokens:
+                self._finish(sequence, "stop")
+                return
+            if sequence.stream is not None:
+                self._give(request, sequence.filter.add(sequence.stream.add(token)))
+        except Exception as error:
+            # One request must not end the others: a callback that raises, an overflow in its numbers.
+            request.error = f"{type(error).__name__}: {error}"
+            self._finish(sequence, "error")
+            return
+        if sequence.filter.stopped:
+            self._finish(sequence, "stop")
+        elif len(request.tokens) >= request.max_tokens or len(sequence.tokens) >= self._executor.context:
+            self._finish(sequence, "length")
+
+    def _finish(self, sequence: _Sequence, reason: str) -> None:
+        request = sequence.request
+        request.finish_reason = reason
+        sequence.blocks.release()
+        if sequence in self._running:
+            self._running.remove(sequence)
+        else:
+            self._waiting.remove(sequence)
+        if sequence.stream is not None and reason != "error":
+            rest = sequence.filter.add(sequence.stream.finish()) + sequence.filter.finish()
+            try:
+                self._give(request, rest)
+            except Exception as error:
+                request.error = f"{type(error).__name__}: {error}"
+                request.finish_reason = "error"
+
+    def _give(self, request: Request, text: str) -> None:
+        if text:
+            request.text += text
+            if request.on_text is not None:
+                request.on_text(text)

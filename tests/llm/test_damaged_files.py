@@ -1,0 +1,70 @@
+"""Files with errors of any kind: they load, or one message of ours says why not."""
+
+import json
+import random
+
+import pytest
+
+from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.model import load_template, load_tokenizer
+from tests.llm import tiny
+
+VALUES = [None, 0, -1, 1e99, 2**70, "x", [], {}, [1], {"a": 1}, True, False, float("nan"), "silu"]
+ROPE = {
+    "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def loads_or_says_why(path):
+    try:
+        checkpoint = open_checkpoint(path)
+        load_template(checkpoint, load_tokenizer(checkpoint))
+    except ValueError as error:
+        assert str(error).startswith(str(path)), error  # noqa: PT017 - any other exception fails
+        assert "\n" not in str(error)  # noqa: PT017
+        return False
+    return True
+
+
+def test_gguf(tmp_path):
+    path = tiny.write_gguf(tmp_path / "m.gguf")
+    data = path.read_bytes()
+    head = data.index(b"token_embd") + 3000
+    results = set()
+    for seed in range(300):
+        rng, damaged = random.Random(seed), bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(4, head if rng.random() < 0.5 else 700)
+            damaged[place] = rng.choice([0, 255, rng.randrange(256), damaged[place] ^ (1 << rng.randrange(8))])
+        path.write_bytes(damaged)
+        results.add(loads_or_says_why(path))
+    assert results == {True, False}
+
+
+def test_header_of_safetensors(tmp_path):
+    path = tiny.write_directory(tmp_path / "m")
+    data = (path / "model.safetensors").read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    for seed in range(200):
+        rng, damaged = random.Random(seed), bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            damaged[rng.randrange(8, end)] = rng.choice([48 + rng.randrange(10), rng.randrange(256), 34, 125])
+        (path / "model.safetensors").write_bytes(damaged)
+        loads_or_says_why(path)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_values_of_the_configuration(tmp_path, value):
+    path = tiny.write_directory(tmp_path / "m", rope_scaling=ROPE)
+    config = json.loads((path / "config.json").read_text())
+    others = ["sliding_window", "quantization_config", "rope_parameters", "bos_token_id"]
+    changed = [config | {key: value} for key in [*config, *others]]
+    changed += [config | {"rope_scaling": ROPE | {key: value}} for key in ROPE]
+    for data in changed:
+        (path / "config.json").write_text(json.dumps(data))
+        loads_or_says_why(path)
+    (path / "config.json").write_text(json.dumps(config))
+    for data in (value, {"chat_template": value}, {"chat_template": [value]}):
+        (path / "tokenizer_config.json").write_text(json.dumps(data))
+        loads_or_says_why(path)

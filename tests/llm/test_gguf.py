@@ -1,0 +1,170 @@
+"""GGUF files, written and quantized by llama.cpp's own package."""
+
+from dataclasses import replace
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import dequantize
+
+from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+from ms_ascend_ops.quantization import unpack_int4
+from tests.llm import tiny
+
+
+def same_config(config, expected):
+    """The file has epsilon as float32."""
+    assert replace(config, epsilon=expected.epsilon) == expected
+    assert config.epsilon == np.float32(expected.epsilon)
+
+
+KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights(tmp_path, kind):
+    weights = tiny.random_weights(tiny.CONFIG)
+    checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", weights=weights, kind=kind))
+    same_config(checkpoint.config, tiny.CONFIG)
+    for name, value in weights.items():
+        expected = value
+        if value.ndim == 2 and kind != "F32":
+            its = gguf.GGMLQuantizationType[kind]
+            expected = dequantize(gguf.quants.quantize(value, its), its)
+        np.testing.assert_array_equal(checkpoint.array(name), expected, err_msg=name)
+        if value.ndim == 2 and kind.startswith("Q"):
+            assert isinstance(checkpoint.weight(name), QuantizedMatrix)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_architectures(tmp_path, architecture):
+    config = tiny.VARIANTS[architecture]
+    weights = tiny.random_weights(config)
+    checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", config, weights))
+    same_config(checkpoint.config, config)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(checkpoint.array(name), value, err_msg=name)
+
+
+def test_untied(tmp_path):
+    weights = tiny.random_weights(tiny.CONFIG) | {"lm_head.weight": np.ones((len(tiny.TOKENS), 64), np.float32)}
+    checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", weights=weights))
+    assert not checkpoint.config.tied_embedding
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1"])
+def test_form_with_offset(tmp_path, kind):
+    """(q + offset) * scale is the same matrix up to the rounding of the offset; a group of one value stays exact."""
+    weights = tiny.random_weights(tiny.CONFIG)
+    name = "model.layers.0.mlp.up_proj.weight"
+    weights[name][3, 32:] = 0.25
+    weights[name][4] = 0
+    matrix = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", weights=weights, kind=kind)).weight(name)
+    codes, scale, offset = matrix.for_product()
+    assert (offset is None) == (kind == "Q8_0")  # a row of zeros has the offset 1
+    integers = codes if kind == "Q8_0" else unpack_int4(codes)
+    groups = integers.astype(np.float64).reshape(len(codes), -1, 32)
+    if offset is not None:
+        groups = groups + offset.astype(np.float64)[..., None]
+    values = (groups * scale.astype(np.float64)[..., None]).reshape(matrix.shape)
+    exact = matrix.dequantized(np.float64)
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(values, exact, atol=2**-11 * 8 * np.abs(scale.astype(np.float64)).max())
+    np.testing.assert_array_equal(values[4], 0)
+    if kind == "Q4_1":
+        np.testing.assert_array_equal(values[3, 32:], 0.25)
+
+
+def bad(tmp_path, change):
+    path = tiny.write_gguf(tmp_path / "m.gguf")
+    data = bytearray(path.read_bytes())
+    path.write_bytes(change(data))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: b"", "no GGUF file"),
+        (lambda data: b"PK\3\4" + bytes(100), "no GGUF file"),
+        (lambda data: data[:10], "truncated"),
+        (lambda data: data[:3000], "truncated: it ends in its head"),
+        (lambda data: data[:-1], "truncated: tensor .* ends at byte"),
+        (lambda data: data[:4] + b"\x09" + data[5:], "version must be 2 or 3, little endian, got 9"),
+        # A string that claims to be longer than memory.
+        (lambda data: data[:24] + b"\xff" * 8 + data[32:], "truncated: it ends in its head"),
+        (lambda data: data[:8] + b"\xff" * 8 + data[16:], "truncated|m.gguf"),
+    ],
+)
+def test_foreign_and_truncated_files(tmp_path, change, message):
+    path = bad(tmp_path, change)
+    with pytest.raises(ValueError, match=message) as raised:
+        open_checkpoint(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_length_is_refused(tmp_path):
+    """Whatever is missing at the end, the message is one of ours."""
+    path = tiny.write_gguf(tmp_path / "m.gguf")
+    data = path.read_bytes()
+    for size in [*range(0, 600, 7), *range(600, len(data), 9973)]:
+        path.write_bytes(data[:size])
+        with pytest.raises(ValueError, match=r"m\.gguf: "):
+            open_checkpoint(path)
+
+
+@pytest.mark.parametrize("layer", ["q_proj.weight", "o_proj.weight"])
+def test_missing_tensor(tmp_path, layer):
+    name = f"model.layers.1.self_attn.{layer}"
+    path = tiny.write_gguf(tmp_path / "m.gguf", leave_out=[name])
+    with pytest.raises(ValueError, match=f"the tensor {tiny.gguf_name(name)} is missing"):
+        open_checkpoint(path)
+
+
+def test_missing_embedding(tmp_path):
+    path = tiny.write_gguf(tmp_path / "m.gguf", leave_out=["model.embed_tokens.weight"])
+    with pytest.raises(ValueError, match=r"token_embd\.weight is missing"):
+        open_checkpoint(path)
+
+
+def test_wrong_shape(tmp_path):
+    weights = tiny.random_weights(tiny.CONFIG)
+    name = "model.layers.0.mlp.down_proj.weight"
+    weights[name] = weights[name][:, :64]
+    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
+    with pytest.raises(ValueError, match=r"blk\.0\.ffn_down\.weight must have shape \(64, 96\), got \(64, 64\)"):
+        open_checkpoint(path)
+
+
+def test_unknown_quantization(tmp_path):
+    path = tiny.write_gguf(tmp_path / "m.gguf", kind="Q5_0")
+    with pytest.raises(ValueError, match=r"tensor token_embd\.weight is quantized as Q5_0; F32, F16"):
+        open_checkpoint(path)
+
+
+def test_vocabulary_that_does_not_fit(tmp_path):
+    weights = tiny.random_weights(tiny.CONFIG)
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:-1]
+    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
+    with pytest.raises(ValueError, match=rf"has {len(tiny.TOKENS)} tokens, but token_embd.weight"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"general.architecture": "mamba"}, "the architecture is 'mamba'; those that can be read"),
+        ({"llama.expert_count": 8}, "mixture of experts"),
+        ({"llama.rope.dimension_count": 8}, "rope.dimension_count must be the size of a head"),
+        ({"llama.rope.scaling.type": "yarn"}, "must be none or linear, got 'yarn'"),
+        ({"llama.attention.head_count": "four"}, "attention.head_count must be one int"),
+        ({"llama.attention.head_count_kv": 3}, "multiple of that of key heads"),
+    ],
+)
+def test_unsupported_networks(tmp_path, fields, message):
+    path = tmp_path / "m.gguf"
+    tiny.write_gguf(path, fields=fields)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(path)

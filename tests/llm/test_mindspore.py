@@ -1,0 +1,23 @@
+"""The same network by MindSpore."""
+
+import numpy as np
+import pytest
+
+from ms_ascend_ops.llm.executor import Chunk
+from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor
+from tests.llm import reference, tiny
+from tests.llm.test_network import close, executor, ids
+
+
+@pytest.mark.parametrize(("architecture", "dtype"), [("llama", "float32"), ("llama", "bfloat16"), ("qwen3", "float32")])
+def test_steps(tmp_path, architecture, dtype):
+    config = tiny.VARIANTS[architecture]
+    runs, weights = executor(tmp_path, config, dtype)
+    runs = MindSporeExecutor(runs.network, 16, 64)
+    tokens = ids(40)
+    expected = reference.logits(config, weights, tokens)
+    close(runs.step([Chunk(tokens[:38], 0, [3, 5])], every_row=True), expected[:38], dtype)
+    runs.step([Chunk(tokens[:20], 0, [7])])
+    both = runs.step([Chunk(tokens[38:39], 38, [3, 5]), Chunk(tokens[20:21], 20, [7])])
+    close(both, expected[[38, 20]], dtype)
+    assert both.dtype == np.float32
