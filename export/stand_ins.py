@@ -13,6 +13,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, mint
 from mindspore import ops as ms_ops
+from ms_ascend_ops.export import attention_builtins as attention
 
 from ms_ascend_ops import ops, registry
 
@@ -64,8 +65,8 @@ def _layer_norm_ext(x: Tensor, shape: Any, gamma: Tensor, beta: Tensor, epsilon:
     return ops.layer_norm(x, gamma, beta, epsilon)
 
 
-# Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that.
-_ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any]], ...] = (
+# Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that, if anything does.
+_ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None], ...] = (
     ("rms_norm", ms_ops.rms_norm, rms_norm, "RmsNorm", rms_norm),
     ("add_rms_norm", ms_ops.add_rms_norm, add_rms_norm, "AddRmsNorm", add_rms_norm),
     ("swiglu", ms_ops.swiglu, swiglu, "Swiglu", swiglu),
@@ -78,12 +79,27 @@ _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any]], ...] 
     ),
     ("gelu", mint.nn.functional.gelu, gelu, "GeluExt", _gelu_ext),
     ("layer_norm", mint.nn.functional.layer_norm, layer_norm, "LayerNormExt", _layer_norm_ext),
+    (
+        "flash_attention",
+        ms_ops.flash_attention_score,
+        attention.flash_attention_score,
+        "FlashAttentionScore",
+        None,
+    ),
+    (
+        "flash_attention",
+        ms_ops.prompt_flash_attention,
+        attention.prompt_flash_attention,
+        "PromptFlashAttention",
+        None,
+    ),
+    ("flash_attention", ms_ops.incre_flash_attention, attention.incre_flash_attention, "IncreFlashAttention", None),
 )
 
 _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
 # What computes a primitive that has no kernel here.
-BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT}
+BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def _half(x, *rest, **attributes):  # type: ignore[no-untyped-def]
 # What takes the place of a function: it returns as many tensors as that does.
 _BYPASSES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("gelu", "softmax", "scaled_masked_softmax", "rotary_embedding"), _first),
-    **dict.fromkeys(("rms_norm",), _twice),
+    **dict.fromkeys(("rms_norm", "flash_attention"), _twice),
     **dict.fromkeys(("layer_norm", "group_norm"), _three_times),
     **dict.fromkeys(("silu_mul", "gelu_mul"), _sum),
     **dict.fromkeys(("swiglu", "geglu"), _half),

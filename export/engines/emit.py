@@ -110,7 +110,7 @@ class _Writer:
             for i in found.inputs:
                 if i.kind == CONSTANT:
                     raise NotPortableError("a tensor that is no parameter goes into the operator")
-            arguments = [self.text(i) for i in found.inputs]
+            arguments = found.fused.arguments([self.text(i) for i in found.inputs])
             if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
                 raise NotPortableError("a gradient may be needed that the operator does not give")
             keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
@@ -121,7 +121,8 @@ class _Writer:
 
     def _write_call(self, node: Node) -> str:
         positional = node.attributes["positional"]
-        arguments = [self.text(i) for i in node.inputs]
+        count = positional + len(node.attributes["keywords"])  # behind them are the parameters of a linear layer
+        arguments = [self.text(i) for i in node.inputs[:count]]
         named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
         arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
         return self._assigned(f"{self._path(node.name)}({', '.join(arguments)})")

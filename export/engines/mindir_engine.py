@@ -21,11 +21,15 @@ from ms_ascend_ops.export.matching.find import check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, PRESENT, Row
 from ms_ascend_ops.export.passes.head_packing import pack_heads
 from ms_ascend_ops.export.passes.packing import pack
-from ms_ascend_ops.export.passes.simplify import simplify, tidy
+from ms_ascend_ops.export.passes.simplify import fold_products, simplify, tidy
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
 
 __all__ = ["optimize_mindir", "verify_mindir"]
+
+
+# Operators that are looked for before the others.
+_FIRST = frozenset({"flash_attention"})
 
 
 def optimize_mindir(
@@ -63,6 +67,12 @@ def optimize_mindir(
     report = Report(level=level)
     if level != "O0":
         report.entries += simplify(model)
+        # Heads that share keys, and transposes, are part of an attention: what is left of them comes behind.
+        attention = [row for row in patterns if row.op in _FIRST]
+        for graph in graphs_of(model):
+            _substitute(model, graph, attention, report)
+        report.entries += fold_products(model)
+        patterns = [row for row in patterns if row.op not in _FIRST]
     for graph in graphs_of(model):
         _substitute(model, graph, patterns, report)
     if level != "O0":
@@ -82,7 +92,8 @@ def optimize_mindir(
 def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
     """Put fused operators into one graph."""
     found, left = find(graph.graph, patterns, report.level)
-    joins = report.level == "O3"
+    first = any(row.op in _FIRST for row in patterns)
+    joins = report.level == "O3" and not first
     wanted = {row.op for row in patterns}
     present, _ = find(graph.graph, [row for row in PRESENT if joins and row.op in wanted], report.level)
     places = {id(item): graph.place_of(item) for item in [*found, *present]}
@@ -95,7 +106,8 @@ def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], 
         report.entries.append(Entry(graph.place_of(place), place.row.name, "mindir", False, place.reason))
     entries, done = pack_heads(graph, [*found, *present]) if joins else ([], set())
     report.entries += entries
-    report.add_graph(graph.name, graph.graph, [*found, *(item for item in present if id(item) in done)])
+    if found or not first:
+        report.add_graph(graph.name, graph.graph, [*found, *(item for item in present if id(item) in done)])
     found = [item for item in found if id(item) not in done]
     if found:
         graph.replace(found, packed)

@@ -25,7 +25,7 @@ from ms_ascend_ops.export.engines.cell_engine import (
 from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, with_construct
 from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
-from ms_ascend_ops.export.graphs.trace import Trace, trace
+from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
 
 from ms_ascend_ops import registry
@@ -50,12 +50,19 @@ def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) ->
     A text says why it cannot be looked at.
     """
     cell, stored = subject.cell, subject.stored
-    seen = trace(flat.copy(cell), drawn(calls[0], stored, stored), returns=subject.returns, locate=locator(flat))
+    seen = subject.trace(flat.copy(cell), drawn(calls[0], stored, stored), locate=locator(flat))
     if isinstance(seen, str):
         return f"its construct as mindspore.rewrite writes it does not run ({seen})"
-    found, left = find(seen.graph, subject.patterns, subject.level)
-    result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     edits = _Edits(flat, seen)
+    found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
+    if any(item.fused.dropout for item in found):
+        reason = _dropout(subject, flat, calls[0], seen, found)
+        if reason:
+            # What is inside of these places is looked for then.
+            found, left = find(
+                seen.graph, subject.patterns, subject.level, lambda f: (f.fused.dropout and reason) or edits.refusal(f)
+            )
+    result = Analysis(left=[(p.row.name, p.reason) for p in left if p.root.origin is None], graph=seen.graph)
     for item in found:
         if of_one_sub_cell(item):
             continue
@@ -82,8 +89,27 @@ def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) ->
     return result
 
 
+def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace, found: Sequence[Found]) -> str:
+    """Why places in which there may be a dropout must stay: in training they are not the same."""
+    inputs = drawn(call, subject.stored, subject.stored)
+    copy = flat.copy(subject.cell)
+    trained = subject.trace(copy, inputs, training=True, locate=locator(flat))
+    if isinstance(trained, str):
+        return f"it cannot be watched in training ({trained})"
+    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(flat, trained).refusal)
+
+    def lines(trace: Trace, places: Sequence[Found]) -> list[list[int]]:
+        roots = [trace.places.get(id(item.root), ()) for item in places if item.fused.dropout]
+        return sorted([frame.line for frame in frames] for frames in roots)
+
+    if lines(seen, found) == lines(trained, others):
+        return ""
+    reasons = [place.reason for place in left if place.row.op in {item.row.op for item in found if item.fused.dropout}]
+    return f"in training {reasons[0]}" if reasons else "it does something else in training (dropout?)"
+
+
 def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
-    seen = trace(subject.cell, drawn(inputs, subject.stored, subject.stored), returns=subject.returns)
+    seen = subject.trace(subject.cell, drawn(inputs, subject.stored, subject.stored))
     if isinstance(seen, str):
         return float("inf")
     error: float = error_of(subject, inputs, subject.stored, seen, edited.construct)
@@ -106,6 +132,18 @@ class _Edits:
         self.lines: dict[int, str] = {}
         self._inside: set[int] = set()
 
+    def refusal(self, found: Found) -> str:
+        """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
+        if of_one_sub_cell(found) or any(not chain for chain in chains):
+            return ""
+        if any(_learned(found.inputs[i]) for i in found.fused.constant):
+            return "a gradient may be needed that the operator does not give"
+        depth = _common_depth(chains)
+        first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
+        named = (_name(i, first.variables) or self._line_of(i, first, depth) for i in found.inputs)
+        return "" if all(named) else "a value that it needs has no name there"
+
     def add(self, found: Found) -> str:
         """Edit the lines for one place; a text says why that cannot be."""
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
@@ -113,8 +151,6 @@ class _Edits:
             return "a part of it is not in the source of the construct"
         depth = _common_depth(chains)
         fused = found.fused
-        if any(_learned(found.inputs[i]) for i in fused.constant):
-            return "a gradient may be needed that the operator does not give"
         outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
         names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
@@ -132,6 +168,7 @@ class _Edits:
             arguments.append(text)
         self.lines.update(kept)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
+        arguments = fused.arguments(arguments)
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
         if len(registry.signature(fused.op).outputs) == 1:

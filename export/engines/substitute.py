@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +13,7 @@ from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export.engines import rewrite_engine
 from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, analyse
 from ms_ascend_ops.export.engines.generated import is_generated
+from ms_ascend_ops.export.graphs.graph import CALL
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
 from ms_ascend_ops.export.graphs.probe import dtype_name, settle, sub_cells
@@ -256,7 +257,7 @@ class _Walk:
 
     def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
         """Give a cell the class that was made for it, and enter in the report what that changes."""
-        obstacle = _obstacle(cell) if found.kind else ""
+        obstacle = _obstacle(cell, found.layers()) if found.kind else ""
         self.report.entries.extend(found.entries(name, obstacle))
         if found.kind is None or obstacle:
             return set()
@@ -292,6 +293,12 @@ class _Found:
                     own[Entry(name, item.row.name, engine, not obstacle, text)] += 1
             lines |= own
         return sorted(lines.elements(), key=lambda entry: not entry.replaced)
+
+    def layers(self) -> set[str]:
+        """The linear layers of which fused operators take the parameters."""
+        swaps = [a.swap for _, a in self.analyses if a.swap is not None]
+        inside = [n for swap in swaps for item in swap.found if item.fused.op == "matmul" for n in item.inside]
+        return {n.name for n in inside if n.kind == CALL}
 
     def contained(self) -> set[str]:
         """The sub-cells that are part of a fused operator, whatever the inputs."""
@@ -334,9 +341,12 @@ def _likeness(cell: nn.Cell) -> Any:
     return type(cell), tuple(own), tuple(parameters), tuple(children)
 
 
-def _obstacle(cell: nn.Cell) -> str:
-    """Why a cell that computes a pattern must stay all the same."""
+def _obstacle(cell: nn.Cell, layers: Collection[str] = ()) -> str:
+    """Why a cell that computes a pattern must stay all the same. `layers`: sub-cells that are not called any more."""
     hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
+    for name, child in cell.cells_and_names():
+        if name in layers and (reason := _obstacle(child)):
+            return f"{name}: {reason}"
     inside = [c for c in sub_cells(cell).values() if not list(c.get_parameters())]
     if any(getattr(c, name) for c in (cell, *inside) for name in hooks):
         return "a hook is registered on it"

@@ -20,6 +20,7 @@ from ms_ascend_ops.export.files.retarget import read_fused, write_fused
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.graphs.writes import Writes
 from ms_ascend_ops.export.matching.find import Found, Place
+from ms_ascend_ops.export.matching.rows import Mask
 from ms_ascend_ops.export.passes.packing import PACKED_OPS, Packed
 
 from ms_ascend_ops import registry
@@ -166,6 +167,7 @@ class MindIRGraph:
         self.proto, self.model, self._file = proto, file.model, file
         self._fused: dict[tuple[Any, ...], str] = {}
         self._flags: dict[bool, NodeProto] = {}
+        self._masks: dict[tuple[str, Mask], str] = {}
         nodes: dict[str, Node] = {}
         self.nodes = nodes
 
@@ -232,6 +234,17 @@ class MindIRGraph:
             made.attribute.add(name="value", type=AttributeProto.BOOL, i=int(value))
         return made
 
+    def constant(self, value: float) -> NodeProto:
+        """A constant number: an int as such, a float as a tensor without axes."""
+        name = self.unused(f"{self.proto.name}:number")
+        made = NodeProto(op_type="Constant", name=name, output=[name])
+        if isinstance(value, int):
+            made.attribute.add(name="value", i=value, type=AttributeProto.INT64)
+        else:
+            tensor = made.attribute.add(name="value", type=AttributeProto.TENSORS).tensors.add()
+            tensor.data_type, tensor.name, tensor.raw_data = TensorProto.FLOAT, name, np.float32(value).tobytes()
+        return made
+
     def place_of(self, found: Found | Place) -> str:
         """Where something is, for the reader: the layer whose vectors it takes, or the last layer before it."""
         if isinstance(found, Found):
@@ -296,10 +309,47 @@ class MindIRGraph:
 
     def _nodes_for(self, found: Found, number: int) -> list[NodeProto]:
         fused = found.fused
-        shapes, dtypes = [e.shape for e in fused.inputs if e.shape is not None], [e.dtype for e in fused.inputs]
-        described = self.described(fused.op, fused.attributes, shapes, dtypes)
-        inputs = [name_of(i) for i in found.inputs]
-        return self.operator(fused.op, fused.attributes, inputs, described, found.outputs, found.root.origin, number)
+        described = self.described(fused.op, fused.attributes, *fused.taken())
+        inputs, made = [name_of(i) for i in found.inputs], []
+        for place, mask in fused.masks.items():
+            inputs[place], nodes = self._mask(found.inputs[place], mask, found.root.origin)
+            made += nodes
+        like = found.root.origin
+        return [*made, *self.operator(fused.op, fused.attributes, inputs, described, found.outputs, like, number)]
+
+    def _mask(self, value: Node, mask: Mask, like: NodeProto) -> tuple[str, list[NodeProto]]:
+        """The name of the mask that a value becomes, and the nodes that make it where they are not there yet."""
+        key, made = (name_of(value), mask), []
+        if key not in self._masks:
+            name, shape = name_of(value), value.shape or ()
+            if mask.hidden is not None:
+                numbers = [self.constant(number) for number in ((-np.inf, 0.0) if mask.hidden else (0.0, -np.inf))]
+                made += [*numbers, self._node("Select", [name, *(n.name for n in numbers)], shape, like)]
+                name = made[-1].name
+            while len(shape) < mask.rank:
+                shape = (1, *shape)
+                axis = self.constant(0)
+                made += [axis, self._node("ExpandDims", [name, axis.name], shape, like, mask.dtype(value.dtype))]
+                name = made[-1].name
+            self._masks[key] = name
+        return self._masks[key], made
+
+    def _node(
+        self, kind: str, inputs: Sequence[str], shape: Sequence[int], like: NodeProto, dtype: str = "float32"
+    ) -> NodeProto:
+        """A node of MindSpore's, in the place in the code of `like`."""
+        name = self.unused(f"{self.proto.name}:{kind}")
+        made = NodeProto(
+            op_type=f"REF::{self.by_type(kind, function=True)}",
+            input=inputs,
+            output=[name],
+            name=name,
+            domain=f"{like.domain.rpartition('/')[0]}/{kind}-{name}",
+            node_attr=like.node_attr,
+        )
+        described = made.attribute.add(name="shape", type=AttributeProto.TENSORS)
+        described.tensors.append(TensorProto(dims=shape, data_type=_NAMES[dtype]))
+        return made
 
     def operator(
         self,
@@ -314,7 +364,7 @@ class MindIRGraph:
         """A fused operator, its outputs under the names of what they replace; in the place in the code of `like`."""
         name = self.unused(f"{self.proto.name}:{op}_{number}") if len(described) > 1 else outputs[0].origin.output[0]
         made = NodeProto(
-            op_type=f"REF::{self._primitive(op, registry.signature(op).check_attributes(attributes))}",
+            op_type=f"REF::{self._primitive(op, attributes, len(inputs))}",
             input=inputs,
             output=[name],
             name=name,
@@ -339,7 +389,7 @@ class MindIRGraph:
         root, product = found.root.origin, join.product
         name = self.unused(f"{self.proto.name}:{op}_{number}") if join.reshape else root.output[0]
         made = NodeProto(
-            op_type=f"REF::{self._primitive(op, attributes)}",
+            op_type=f"REF::{self._primitive(op, attributes, 1)}",
             input=[product.origin.output[0]],
             output=[name],
             name=name,
@@ -409,15 +459,21 @@ class MindIRGraph:
             ValueError: it does not take the shapes.
         """
         signature = registry.signature(op)
-        sizes = infer_shapes(signature, shapes, signature.check_attributes(attributes))
-        names = infer_types(signature, dtypes)
+        absent = [None] * (len(signature.inputs) - len(shapes))
+        sizes = infer_shapes(signature, [*shapes, *absent], signature.check_attributes(attributes))
+        names = infer_types(signature, [*dtypes, *absent])
         return [TensorProto(dims=s, data_type=_NAMES[n]) for s, n in zip(sizes, names, strict=True)]
 
-    def _primitive(self, op: str, attributes: Mapping[str, Any]) -> str:
-        """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export."""
+    def _primitive(self, op: str, attributes: Mapping[str, Any], inputs: int) -> str:
+        """The name of the Custom primitive with these attributes: as MindSpore itself writes it on export.
+
+        It takes so many inputs: optional ones behind them are absent.
+        """
+        signature = registry.signature(op)
+        absent = {f"has_{tensor.name}": False for tensor in signature.inputs[inputs:] if tensor.optional}
+        attributes = signature.check_attributes(attributes) | absent
         key = (op, *attributes.items())
         if key not in self._fused:
-            signature = registry.signature(op)
             live = FusedPrimitive(signature, dict(attributes), None)
             primitive = self.model.primitives.add(
                 name=f"Custom:{op}:{len(self.model.primitives)}", op_type="Custom", prim_type=1, instance_name=""

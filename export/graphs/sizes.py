@@ -9,14 +9,14 @@ not fit each other, so these are taken as the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from math import prod
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from ms_ascend_ops.export.graphs.graph import CONSTANT, Graph, Node
 from ms_ascend_ops.export.graphs.slices import index_of, is_whole
 
-__all__ = ["PRODUCTS", "Size", "Sizes", "Unknown", "permutation", "swaps_last", "transposed"]
+__all__ = ["PRODUCTS", "Size", "Sizes", "Unknown", "permutation", "repeats_heads", "swaps_last", "transposed"]
 
 
 class Unknown:
@@ -25,6 +25,7 @@ class Unknown:
     def __init__(self, *, signed: bool = False) -> None:
         self.same: Size | None = None  # what it has turned out to be
         self.signed = signed  # a number that may turn out to be negative, and so no dim
+        self.factors: tuple[Size, ...] = ()  # what it is the product of
 
 
 Size = int | Unknown
@@ -126,7 +127,10 @@ class Sizes:
             number = _ARITHMETIC[kind](one, other)
             return None if number is None or abs(number) > _LARGEST else number
         signed = kind == "ScalarSub" or not (_is_dim(one) and _is_dim(other))
-        return self._unknown(kind, one, other, signed=signed)
+        product = self._unknown(kind, one, other, signed=signed)
+        if kind == "ScalarMul" and not signed:
+            product.factors = (one, other)
+        return product
 
     # ---- shapes
 
@@ -200,12 +204,25 @@ class Sizes:
         return tuple(rest if part == -1 else part if _is_dim(part) else None for part in target)
 
     def _rest(self, shape: _Shape, target: Sequence[Size | None]) -> Size | None:
-        """The size that -1 stands for, if it is the one open size of a tensor."""
-        unknown = [size for size in shape or () if isinstance(size, Unknown)]
-        known = [size for size in shape or () if isinstance(size, int)]
-        others = [part for part in target if isinstance(part, int) and part >= 0]
-        alone = len(unknown) == 1 and len(others) == len(target) - 1
-        return unknown[0] if alone and prod(known) == prod(others) > 0 else None
+        """The size that -1 stands for, where the numbers of elements tell it.
+
+        Without a -1 they may tell that two open sizes are the same.
+        """
+        others = [part for part in target if part is not None and _is_dim(part)]
+        calculated = len(target) - len(others)
+        if shape is None or calculated > 1 or (calculated and -1 not in target):
+            return None
+        (elements, sizes), (divisor, divisors) = _factored(shape), _factored(others)
+        more, fewer = list((sizes - divisors).elements()), list((divisors - sizes).elements())
+        if min(elements, divisor) < 1 or elements % divisor:
+            return None
+        if not calculated:
+            if elements == divisor and len(more) == len(fewer) == 1:
+                self._join(more[0], fewer[0])
+            return None
+        if fewer or len(more) > 1 or (more and elements != divisor):
+            return None
+        return more[0] if more else elements // divisor
 
     def _parts(self, node: Node) -> list[tuple[Size, ...]]:
         """The shapes of the tensors of a tuple; none, if one is not known, or if their ranks differ."""
@@ -326,6 +343,26 @@ def swaps_last(node: Node) -> bool:
     return len(order) > 1 and order == (*range(len(order) - 2), len(order) - 1, len(order) - 2)
 
 
+def repeats_heads(sizes: Sizes, heads: _Shape, one: _Shape, wide: _Shape, flat: _Shape) -> bool:
+    """Whether heads (batch, heads, length, features) get an axis, are repeated along it, and are joined with it then.
+
+    So each stands several times, one behind the other.
+    """
+    if [len(shape or ()) for shape in (heads, one, wide, flat)] != [4, 5, 5, 4]:
+        return False
+    assert heads is not None
+    assert wide is not None
+    batch, count, *rest = heads
+    times = wide[2]
+    if not isinstance(count, int) or not isinstance(times, int):
+        return False
+    return (
+        sizes.same(one or (), (batch, count, 1, *rest))
+        and sizes.same(wide, (batch, count, times, *rest))
+        and sizes.same(flat or (), (batch, count * times, *rest))
+    )
+
+
 def _axis(node: Node) -> int | None:
     """Of Concat an input, of Stack an attribute."""
     axis = node.inputs[1].value if len(node.inputs) > 1 else node.attributes.get("axis")
@@ -340,6 +377,20 @@ def _found(size: Size) -> Size:
     for one in passed:
         one.same = size
     return size
+
+
+def _factored(sizes: Iterable[Size]) -> tuple[int, Counter[Unknown]]:
+    """The product of sizes: a number, and how often which unknown is a factor of it."""
+    number, unknowns, stack = 1, Counter[Unknown](), list(sizes)
+    while stack:
+        size = _found(stack.pop())
+        if isinstance(size, int):
+            number *= size
+        elif size.factors:
+            stack.extend(size.factors)
+        else:
+            unknowns[size] += 1
+    return number, unknowns
 
 
 def _is_dim(part: Any) -> bool:

@@ -16,13 +16,13 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
 from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
-__all__ = ["Spec", "Trace", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
+__all__ = ["Spec", "Trace", "is_linear", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
         # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
         self._by_content: dict[Any, Node] = {}
         self.passed: dict[tuple[str, int], Any] = {}
+        self.linear = False  # whether calls of linear layers show weight and bias
         self._paused = 0
         self._call: Node | None = None
 
@@ -216,8 +217,28 @@ class _SubCell:
                     recorder.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
             return result
         with recorder.paused():
-            result = self._stand_in(args, kwargs)
+            result = self._product(args, kwargs, call) if recorder.linear else None
+            if result is None:
+                result = self._stand_in(args, kwargs)
             recorder.record(call, result)
+        return result
+
+    def _product(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: Node) -> Any:
+        """What a linear layer gives, and its parameters at the call; None if it is none, or does not take this."""
+        if not is_linear(self._cell) or kwargs or not all(part.isidentifier() for part in self._path.split(".")):
+            return None
+        try:
+            result = run(detached(self._cell, training=False), *args)
+            _read(result)
+        except Exception:  # other dtypes than that of its weight, say
+            settle()
+            return None
+        for name in ("weight", "bias"):
+            parameter = self._cell._params.get(name)
+            if parameter is not None:
+                shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
+                call.inputs += (Node(PARAMETER, (), f"{self._path}.{name}", shape, dtype),)
+        call.attributes["linear"] = True
         return result
 
     def _stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -251,6 +272,13 @@ def matrix_of(cell: nn.Cell) -> Any:
     parameters = [p for p in cell._params.values() if p is not None]
     matrices = [p for p in parameters if p.ndim == 2]
     return matrices[0] if len(matrices) == 1 and all(p.ndim <= 2 for p in parameters) else None
+
+
+def is_linear(cell: nn.Cell) -> bool:
+    """Whether a cell is a plain linear layer of MindSpore's, of which nobody else asks more."""
+    if type(cell) not in (nn.Dense, mint.nn.Linear) or getattr(cell, "activation_flag", False):
+        return False
+    return set(cell._params) <= {"weight", "bias"}
 
 
 def _width(cell: nn.Cell, weight: Parameter, x: Tensor) -> int:
@@ -291,13 +319,15 @@ def trace(
     returns: Mapping[int, Any] | None = None,
     construct: Callable[..., Any] | None = None,
     locate: Callable[[Any], Any] | None = None,
+    linear: bool = False,
 ) -> Trace | str:
     """Watch `cell` on inputs given by name; a text says why it could not be.
 
     `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own. `locate`
-    is called with the recorder at every node.
+    is called with the recorder at every node. With `linear`, linear layers are run, and show their parameters.
     """
     recorder = _Recorder(locate)
+    recorder.linear = linear
     copy = _watched(cell, recorder, returns or {}, training)
     for path, parameter in _small_parameters(copy):
         shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)

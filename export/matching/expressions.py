@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ms_ascend_ops.export.graphs.graph import CONSTANT, Node
+from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
+from ms_ascend_ops.export.graphs.sizes import permutation, transposed
 
 __all__ = ["Expr", "Expressions", "number"]
 
@@ -75,7 +76,7 @@ class Expressions:
         if node.kind == CONSTANT:
             return Expr("constant", attributes={"value": node.value}, node=node)
         inputs = [self._known[id(i)] for i in node.inputs]
-        build = _PRIMITIVES.get(node.kind.removesuffix("View"))
+        build = _PRIMITIVES.get(node.kind) or _PRIMITIVES.get(node.kind.removesuffix("View"))
         try:
             made = build(self, node, inputs) if build else None
         except (IndexError, TypeError, ValueError):  # a file is input from outside: too few inputs, texts for numbers
@@ -353,10 +354,19 @@ def _half(x: Expr, axis: int, which: str, node: Node) -> Expr:
     return Expr("half", (x,), {"axis": axis, "which": which}, node)
 
 
+def _new_axis(x: Expr, index: tuple[Any, ...], node: Node) -> Expr | None:
+    """`x[:, :, None]`: an axis of one element, and all of the others."""
+    if sum(i is None for i in index) != 1 or any(i is not None and i != slice(None) for i in index):
+        return None
+    return Expr("expand_dims", (x,), {"to": index.index(None)}, node)
+
+
 def _getitem(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     """`x[index]` in Python, as the watched run of a cell sees it."""
     x, index = inputs[0], node.attributes["index"]
     index = index if isinstance(index, tuple) else (index,)
+    if all(i is None or isinstance(i, slice) for i in index) and None in index:
+        return _new_axis(x, index, node)
     if x.shape is None or any(not isinstance(i, slice) and i is not Ellipsis for i in index):
         return None
     if Ellipsis in index:
@@ -421,6 +431,42 @@ def _reshape(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node)
 
 
+def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """A product of matrices, of batches of them or not."""
+    flags = transposed(node)
+    if flags is None:
+        return None
+    return Expr("matmul", tuple(inputs[:2]), dict(zip(("transpose_a", "transpose_b"), flags, strict=True)), node)
+
+
+def _transpose(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    order, rank = permutation(node), len(node.shape or ())
+    if node.kind.startswith("TransposeExt"):
+        axes = [_from_end(_value(node, inputs, i, name), rank) for i, name in ((1, "dim0"), (2, "dim1"))]
+        if rank and None not in axes:
+            one, other = (axis + rank for axis in axes if axis is not None)
+            order = tuple({one: other, other: one}.get(axis, axis) for axis in range(rank))
+    return None if order is None else Expr("transpose", (inputs[0],), {"order": order}, node)
+
+
+def _masked_fill(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    """MaskedFill(x, mask, value): as Select(mask, value, x)."""
+    x, mask, value = inputs[:3]
+    return Expr("select", (mask, value, x), node=node)
+
+
+def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """Dense(x, weight, bias): the weight is transposed."""
+    x, weight, *bias = inputs[:3]
+    given = [b for b in bias if b.op != "constant" or b.attributes["value"] is not None]
+    return Expr("linear", (x, weight, *given), node=node)
+
+
+def _call(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+    """A linear layer that was called and not run: behind its arguments are weight and bias."""
+    return Expr("linear", tuple(inputs), node=node) if node.attributes.get("linear") else None
+
+
 _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Add", "Adds", "AddExt"), _binary("add")),
     **dict.fromkeys(("Sub", "Subs", "SubExt"), _binary("sub")),
@@ -429,6 +475,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
     **{name: _elementwise(op) for name, op in (
         ("Square", "square"), ("Rsqrt", "rsqrt"), ("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Erf", "erf"),
+        ("Dropout", "tuple:dropout"), ("DropoutExt", "tuple:dropout"),
         ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"), ("Cos", "cos"), ("Sin", "sin"),
     )},
     "Sqrt": _sqrt,
@@ -458,6 +505,14 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Load", "Depend", "Contiguous"), _through),
     **dict.fromkeys(("Reshape", "View"), _reshape("reshape")),
     "ExpandDims": _reshape("expand_dims"),
+    "BroadcastTo": _reshape("broadcast"),
+    **dict.fromkeys(("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt"), _matmul),
+    **dict.fromkeys(("Transpose", "TransposeExt"), _transpose),
+    "Dense": _linear,
+    CALL: _call,
+    "BiasAdd": lambda _, node, inputs: Expr("bias_add", tuple(inputs[:2]), node=node),
+    **dict.fromkeys(("MaskedFill", "MaskedFillScalar"), _masked_fill),
+    "Select": lambda _, node, inputs: Expr("select", tuple(inputs[:3]), node=node),
     "Tile": _tile,
     "RepeatInterleaveInt": _repeat,
 }  # fmt: skip

@@ -5,18 +5,23 @@ What is found, and what of it may be replaced, is decided here for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
+from ms_ascend_ops.export.graphs.sizes import Sizes
 from ms_ascend_ops.export.matching.expressions import Expr, Expressions
 from ms_ascend_ops.export.matching.match import matches, roots
-from ms_ascend_ops.export.matching.patterns import LEVELS, Fused, Match, Row, Skip
+from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.inference import infer_shapes, infer_types
 
 __all__ = ["Found", "Place", "check_level", "find"]
+
+# What sizes go through, besides arithmetic with them.
+_OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 
 @dataclass(eq=False)
@@ -47,28 +52,42 @@ def check_level(level: str, caller: str) -> str:
     return level
 
 
-def find(graph: Graph, patterns: Sequence[Row], level: str) -> tuple[list[Found], list[Place]]:
-    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first."""
-    search = _Search(graph, level)
+def find(
+    graph: Graph, patterns: Sequence[Row], level: str, refuse: Callable[[Found], str] | None = None
+) -> tuple[list[Found], list[Place]]:
+    """Where the patterns fit. The search goes from the end of a graph: the larger of two nested ones comes first.
+
+    `refuse` says why a place must stay, if it must; smaller ones in it are looked for then.
+    """
+    search = _Search(graph, level, refuse)
     present = set(registry.names())
-    rows = [(row, roots(row.pattern)) for row in patterns if row.op in present]
+    rows = [(row, roots(row.pattern)) for row in patterns if row.op in present and row.level <= level]
     if level != "O0":
         for node in reversed(graph.nodes):
             if node.kind not in (INPUT, PARAMETER, CONSTANT):
                 search.at(node, rows)
     # A place that only a conversion of its result keeps from being replaced may have been replaced without it.
-    left = [p for p in search.left[::-1] if not search.taken & {id(p.root), *(id(i) for i in p.root.inputs)}]
+    left = [p for p in search.left[::-1] if not search.taken & {id(n) for n in (p.root, *_converted(p.root))}]
     return search.found[::-1], left
 
 
+def _converted(node: Node) -> tuple[Node, ...]:
+    """What a node has in another form."""
+    return node.inputs[:1] if node.kind.removesuffix("View") in ("Cast", "Reshape", "Transpose", "TransposeExt") else ()
+
+
 class _Search:
-    def __init__(self, graph: Graph, level: str) -> None:
-        self.level = level
+    def __init__(self, graph: Graph, level: str, refuse: Callable[[Found], str] | None) -> None:
+        self.graph, self.level, self.refuse = graph, level, refuse
         self.users = graph.users()
         self.expressions = Expressions()
         self.found: list[Found] = []
         self.left: list[Place] = []
         self.taken: set[int] = set()
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes(self.graph)
 
     def at(self, node: Node, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> None:
         """Try every row on one node; the first that may be replaced is, and otherwise the first reason is kept."""
@@ -76,7 +95,7 @@ class _Search:
         if expr.node is not node or id(node) in self.taken:
             return
         place = None
-        for row, outcome in _outcomes(expr, rows):
+        for row, outcome in self._outcomes(expr, rows):
             checked = self._checked(node, row, outcome) if isinstance(outcome, Fused) else outcome
             if isinstance(checked, Found):
                 self.found.append(checked)
@@ -91,7 +110,7 @@ class _Search:
         boundary: dict[int, Node] = {}
         wanted = {id(e) for e in fused.inputs}
         outputs = {k: e.node for k, e in fused.outputs.items() if e.node is not None}
-        inside = _inside(outputs.values(), wanted, self.expressions, boundary)
+        inside = self._inside(outputs.values(), wanted, boundary)
         if any(id(n) in self.taken for n in inside) or len(boundary) < len(wanted):
             return None
         reason = _breaks_definition(fused) or self._used_elsewhere(inside, outputs.values())
@@ -101,7 +120,47 @@ class _Search:
         needed = max(row.level, "O2" if half and not fused.exact else "O1")
         if needed > self.level:
             return Skip(f"level {needed} would replace it ({LEVELS[needed]})")
-        return Found(row, fused, node, tuple(boundary[id(e)] for e in fused.inputs), outputs, inside)
+        found = Found(row, fused, node, tuple(boundary[id(e)] for e in fused.inputs), outputs, inside)
+        reason = self.refuse(found) if self.refuse is not None else ""
+        return Skip(reason) if reason else found
+
+    def _outcomes(
+        self, expr: Expr, rows: Iterable[tuple[Row, frozenset[str] | None]]
+    ) -> Iterator[tuple[Row, Fused | Skip]]:
+        for row, ops in rows:
+            if ops is not None and expr.op not in ops:
+                continue
+            for bound in matches(row.pattern, expr):
+                outcome = row.build(Match(expr, bound, lambda: self.sizes))
+                if outcome is not None:
+                    yield row, outcome
+
+    def _inside(self, roots: Iterable[Node], leaves: set[int], boundary: dict[int, Node]) -> list[Node]:
+        """The nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to `boundary`."""
+        seen: set[int] = set()
+        inside = []
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            expr = self.expressions(node)
+            if id(expr) in leaves:
+                boundary.setdefault(id(expr), node)
+                continue
+            if id(node) in seen or node.kind in (INPUT, PARAMETER, CONSTANT) or self._is_number(node):
+                continue
+            seen.add(id(node))
+            inside.append(node)
+            stack.extend(node.inputs)
+        return inside
+
+    def _is_number(self, node: Node) -> bool:
+        """Whether a value is calculated from constants or is a size, or a tuple of sizes: no result of the network."""
+        if node.inputs and all(i.kind == CONSTANT for i in node.inputs):
+            return True
+        if node.kind not in _OF_SIZES and not node.kind.startswith("Scalar"):
+            return False
+        numbers = self.sizes.numbers(node)
+        return all(number is not None for number in (numbers if isinstance(numbers, tuple) else (numbers,)))
 
     def _used_elsewhere(self, inside: list[Node], outputs: Iterable[Node]) -> str:
         uses = {id(n): 0 for n in inside}
@@ -115,35 +174,6 @@ class _Search:
         return ""
 
 
-def _outcomes(expr: Expr, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> Iterator[tuple[Row, Fused | Skip]]:
-    for row, ops in rows:
-        if ops is not None and expr.op not in ops:
-            continue
-        for bound in matches(row.pattern, expr):
-            outcome = row.build(Match(expr, bound))
-            if outcome is not None:
-                yield row, outcome
-
-
-def _inside(roots: Iterable[Node], leaves: set[int], expressions: Expressions, boundary: dict[int, Node]) -> list[Node]:
-    """The nodes that `roots` are computed from, up to the expressions in `leaves`, whose nodes go to `boundary`."""
-    seen: set[int] = set()
-    inside = []
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        expr = expressions(node)
-        if id(expr) in leaves:
-            boundary.setdefault(id(expr), node)
-            continue
-        if id(node) in seen or node.kind in (INPUT, PARAMETER, CONSTANT):
-            continue
-        seen.add(id(node))
-        inside.append(node)
-        stack.extend(node.inputs)
-    return inside
-
-
 def _breaks_definition(fused: Fused) -> str:
     """Why the operator's definition does not admit this place, as far as shapes and dtypes are known."""
     signature = registry.signature(fused.op)
@@ -151,8 +181,10 @@ def _breaks_definition(fused: Fused) -> str:
         return "the shape or the dtype of an input is not known"
     try:
         attributes = signature.check_attributes(fused.attributes)
-        results = infer_types(signature, [e.dtype for e in fused.inputs])
-        sizes = infer_shapes(signature, [e.shape for e in fused.inputs if e.shape is not None], attributes)
+        shapes, dtypes = fused.taken()
+        absent = [None] * (len(signature.inputs) - len(shapes))
+        results = infer_types(signature, [*dtypes, *absent])
+        sizes = infer_shapes(signature, [*shapes, *absent], attributes)
     except (TypeError, ValueError) as error:
         return f"the operator does not take it ({error})"
     for index, value in fused.outputs.items():

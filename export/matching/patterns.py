@@ -8,80 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any as Object
 
 import numpy as np
-from ms_ascend_ops.export.matching.expressions import Expr, number
-from ms_ascend_ops.export.matching.match import Any, Bindings, Near, Number, OneOf, Op, Optional, Pattern
+from ms_ascend_ops.export.matching.attention import attention_rows
+from ms_ascend_ops.export.matching.expressions import Expr
+from ms_ascend_ops.export.matching.linear import build_linear
+from ms_ascend_ops.export.matching.match import Any, Near, Number, OneOf, Op, Optional, Pattern
+from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip, typed
 
 __all__ = ["LEVELS", "PATTERNS", "PRESENT", "Fused", "Match", "Row", "Skip", "repeats"]
-
-# What each level adds; they mean the same in every engine.
-LEVELS = {
-    "O0": "nothing",
-    "O1": "exact replacements: the fused operator rounds where the network rounds",
-    "O2": "half precision may round in other places, as a rule fewer",
-    "O3": "one operator in place of several layers, as residual add and norm",
-}
-
-
-@dataclass(frozen=True)
-class Fused:
-    """An operator of this package in place of a part of a network. `outputs` says which values its outputs replace."""
-
-    op: str
-    inputs: tuple[Expr, ...]
-    outputs: dict[int, Expr]
-    attributes: dict[str, Object] = field(default_factory=dict)
-    exact: bool = True  # rounds as the network does, in half precision too
-    note: str = ""
-    keywords: dict[str, Object] | None = None  # of the Python function, where they are not the attributes
-    constant: tuple[int, ...] = ()  # inputs to which the operator does not give the gradient of the formula
-
-
-@dataclass(frozen=True)
-class Skip:
-    """The place is of the pattern's kind, and must stay as it is."""
-
-    reason: str
-
-
-def _typed(value: float) -> float:
-    """A number as it was typed: the shortest that is the same in float32."""
-    with np.errstate(over="ignore"):
-        return float(str(np.float32(value)))
-
-
-class Match:
-    """A place that a pattern fits: its expressions by their names in the pattern, and the value that it gives."""
-
-    def __init__(self, root: Expr, bound: Bindings) -> None:
-        self.root = root
-        self._bound = bound
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._bound
-
-    def __getitem__(self, name: str) -> Expr:
-        return self._bound[name]
-
-    def number(self, name: str) -> float:
-        """A bound number."""
-        value = number(self._bound[name])
-        assert value is not None
-        return _typed(value)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One pattern. `build` says what goes there, why nothing may, or None if this is something else after all."""
-
-    name: str
-    op: str
-    pattern: Pattern
-    build: Callable[[Match], Fused | Skip | None]
-    level: str = "O1"
 
 
 def _cast(inner: Pattern, name: str = "") -> Pattern:
@@ -124,7 +60,7 @@ def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
         return None
     if "primitive" in m:
         found = m["primitive"].attributes
-        return {"epsilon": _typed(found["epsilon"]), "scheme": found["scheme"]}
+        return {"epsilon": typed(found["epsilon"]), "scheme": found["scheme"]}
     mean = m["mean"].attributes
     if not mean["keep_dims"] or mean["axis"] != -1:
         return Skip("it normalizes over another axis than the last one")
@@ -221,7 +157,7 @@ def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
         attributes = m["primitive"].attributes
         if gamma.shape is not None and len(gamma.shape) != attributes.get("axes", len(gamma.shape)):
             return Skip("gamma has other axes than those that are normalized")
-        return {"epsilon": _typed(attributes["epsilon"])}
+        return {"epsilon": typed(attributes["epsilon"])}
     if any(e.shape is not None and len(e.shape) != 1 for e in (gamma, beta)):
         return None
     if m["mean"].attributes["axis"] != -1 or m["mean2"].attributes["axis"] != -1:
@@ -270,7 +206,7 @@ def _group_arguments(m: Match) -> dict[str, Object] | Skip | None:
     """Number of groups and epsilon of a GroupNorm."""
     if "primitive" in m:
         found = m["primitive"].attributes
-        return {"num_groups": found["groups"], "epsilon": _typed(found["epsilon"])}
+        return {"num_groups": found["groups"], "epsilon": typed(found["epsilon"])}
     x, grouped = m["x"].shape, m["grouped"].shape
     if not x or not grouped or len(x) < 3 or len(grouped) < 3 or m["ungrouped"].shape != x or grouped[0] != x[0]:
         return None
@@ -342,6 +278,20 @@ def _build_gelu(m: Match) -> Fused | Skip | None:
     if approximate not in ("none", "tanh"):
         return None
     return Fused("gelu", (m["x"],), {0: m.root}, {"approximate": approximate}, "builtin" in m, approximate)
+
+
+def _simple_activation(m: Match) -> str:
+    return "relu" if m.root.op == "relu" else "silu"
+
+
+def _gelu_activation(m: Match) -> str:
+    """What the operator calls a GELU; nothing if it has not that one."""
+    return {"none": "gelu", "tanh": "gelu_tanh"}.get(_approximate(m), "")
+
+
+_PRODUCT = Any("z")
+_ACTIVATED = OneOf(Op("relu", _PRODUCT), _silu(_PRODUCT))
+_GELU_OF_PRODUCT = OneOf(_gelu(_PRODUCT), Op("fused:gelu", _PRODUCT, name="builtin"))
 
 
 def _gated(activation: Callable[[Pattern], Pattern]) -> Pattern:
@@ -572,8 +522,11 @@ def _rows() -> Iterator[Row]:
     yield Row("SwiGLU", "silu_mul", _SILU_MUL, _build_silu_mul)
     yield Row("GeGLU", "geglu", _gated(_gelu), _build_geglu)
     yield Row("GeGLU", "gelu_mul", _gated(_gelu), _build_gelu_mul)
+    yield Row("linear + activation", "matmul", _ACTIVATED, build_linear(_simple_activation), "O3")
+    yield Row("linear + activation", "matmul", _GELU_OF_PRODUCT, build_linear(_gelu_activation), "O3")
     yield Row("GELU", "gelu", _gelu(Any("x")), _build_gelu)
     yield Row("rotary embedding", "rotary_embedding", _ROTARY, _build_rotary)
+    yield from attention_rows()
     yield Row("scale + mask + softmax", "scaled_masked_softmax", _MASKED_SOFTMAX, _build_masked_softmax)
     yield Row("softmax", "softmax", Op("softmax", Any("x")), _build_softmax)
 

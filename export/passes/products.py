@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of
-from ms_ascend_ops.export.graphs.sizes import PRODUCTS, Size, Sizes, swaps_last, transposed
+from ms_ascend_ops.export.graphs.sizes import PRODUCTS, Size, Sizes, repeats_heads, swaps_last, transposed
 from ms_ascend_ops.export.passes.packing import set_dim
 from ms_ascend_ops.export.reports.report import Entry
 
@@ -123,19 +123,7 @@ def _repeated(node: Node, sizes: Sizes) -> Node | None:
     single = spread.inputs[0] if spread.kind in ("BroadcastTo", "Tile") and spread.inputs else spread
     if single is spread or single.kind not in ("ExpandDims", "Reshape") or not single.inputs:
         return None
-    shapes = [sizes.shape(n) for n in (single.inputs[0], single, spread, node)]
-    heads, one, wide, flat = (list(shape or ()) for shape in shapes)
-    if [len(heads), len(one), len(wide), len(flat)] != [4, 5, 5, 4]:
-        return None
-    batch, count, *rest = heads
-    times = wide[2]
-    if not isinstance(count, int) or not isinstance(times, int):
-        return None
-    same = (
-        sizes.same(one, (batch, count, 1, *rest))
-        and sizes.same(wide, (batch, count, times, *rest))
-        and sizes.same(flat, (batch, count * times, *rest))
-    )
+    same = repeats_heads(sizes, *(sizes.shape(n) for n in (single.inputs[0], single, spread, node)))
     return single.inputs[0] if same else None
 
 

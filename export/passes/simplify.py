@@ -35,7 +35,7 @@ from ms_ascend_ops.export.graphs.slices import index_of, is_whole
 from ms_ascend_ops.export.passes.products import FLOATS, fold_transposes, group_heads, scale_first
 from ms_ascend_ops.export.reports.report import Entry
 
-__all__ = ["simplify", "tidy"]
+__all__ = ["fold_products", "simplify", "tidy"]
 
 _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the file
 
@@ -43,6 +43,11 @@ _MOST_BYTES = 2**24  # larger ones stay: each is a constant of its own in the fi
 def simplify(model: ModelProto) -> list[Entry]:
     """Simplify every graph of a model, before patterns are looked for. Returns what a report says of it."""
     return _apply(model, _CHANGES)
+
+
+def fold_products(model: ModelProto) -> list[Entry]:
+    """Let the products of matrices that are no part of an attention do what is around them (products.py)."""
+    return _apply(model, (fold_transposes, group_heads))
 
 
 def tidy(model: ModelProto) -> None:
@@ -177,9 +182,11 @@ def _constant(node: Node, tensor: TensorProto, part: np.ndarray[Any, Any]) -> No
 def _scale_behind_reshape(graph: MindIRGraph) -> list[Entry]:
     """Change the places of a product with a number that has no other use, and the reshape behind it."""
     users = graph.graph.users()
+    # In front of a linear layer there is no softmax, but perhaps an activation, of which the factor is a part.
+    rows = {id(i) for node in graph.graph.nodes if node.kind in ("MatMul", "Dense") for i in node.inputs}
     made: list[NodeProto] = []
     for node in graph.graph.nodes:
-        product = node.inputs[0] if node.kind == "Reshape" and node.inputs else None
+        product = node.inputs[0] if node.kind == "Reshape" and node.inputs and id(node) not in rows else None
         if product is None or product.kind not in ("Mul", "Muls") or users[id(product)] != 1:
             continue
         same_dtype = node.dtype and product.inputs[0].dtype == node.dtype
@@ -254,6 +261,4 @@ _CHANGES = (
     _scale_behind_reshape,
     scale_first,
     _share_sizes,
-    fold_transposes,
-    group_heads,
 )

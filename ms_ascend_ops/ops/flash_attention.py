@@ -42,6 +42,15 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 _select = Selector("flash_attention", _bprop, CHECKS["flash_attention"])
 
 
+def _additive(mask: Tensor) -> Tensor:
+    """A mask as the kernel takes it: of four dims, and numbers in the place of bools."""
+    if mask.dtype == ms.bool_:
+        mask = stock.select(mask, 0.0, float("-inf"))
+    for _ in range(4 - mask.ndim):
+        mask = mask.expand_dims(0)
+    return mask
+
+
 def flash_attention(
     query: Tensor,
     key: Tensor,
@@ -63,8 +72,10 @@ def flash_attention(
         key: Tensor[dtype of query], shape (batch, key heads, t, d) or (batch, t, key heads, d). The number of heads of
             query is a multiple of that of key: consecutive heads share one.
         value: Tensor[dtype of query], shape of key, but for its last dim e.
-        mask: Tensor[dtype of query | float32], shape (batch or 1, heads or 1, s or 1, t), is added to the scores; -inf
-            hides a key. Differentiable is everything else: a mask has no gradient.
+        mask: Tensor[dtype of query | float32 | bool], shape (batch or 1, heads or 1, s or 1, t), or without the first
+            ones of these. It is added to the scores; -inf hides a key. Of bools, True is a key that is seen, as in
+            PyTorch's scaled_dot_product_attention; they are made into 0 and -inf of float32 first. Differentiable is
+            everything else: a mask has no gradient.
         scale: what scores are multiplied by; without it 1 / sqrt(d).
         causal: a query sees the keys up to its own position only. The last query stands at the last key, as with a
             cache of keys: query i sees keys 0 to i + t - s.
@@ -89,5 +100,7 @@ def flash_attention(
     """
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5
+    if isinstance(mask, Tensor):
+        mask = _additive(mask)
     select = _select(query, key, value, mask, scale, causal, window, layout)
     return select(query, key, value, mask)  # type: ignore[no-any-return]

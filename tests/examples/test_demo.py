@@ -30,7 +30,7 @@ def test_results(demo):
         "model.layers.0.input_layernorm",
         "model.layers.0.mlp",
         "model.layers.0.post_attention_layernorm",
-        *["model.layers.0.self_attn"] * 3,  # rotary embedding of queries and of keys, softmax
+        *["model.layers.0.self_attn"] * 3,  # rotary embedding of queries and of keys, attention
         "model.norm",
     ]
     assert results["loss"]["fused"] == pytest.approx(results["loss"]["stock"], rel=1e-5)

@@ -84,7 +84,7 @@ def test_positions_are_relative(net):
 
 
 LAYERS = [f"model.layers.{layer}" for layer in range(CONFIG.num_hidden_layers)]
-IN_AN_ATTENTION = ["rotary embedding", "rotary embedding", "scale + mask + softmax"]
+IN_AN_ATTENTION = ["attention", "rotary embedding", "rotary embedding"]
 
 
 @pytest.fixture

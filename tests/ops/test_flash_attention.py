@@ -58,6 +58,19 @@ def test_gradient_of_the_logarithm():
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(2, 1, 5, 37), (4, 5, 37), (5, 37), (37,)])
+def test_masks_of_bools_and_of_fewer_dims(mode, shape):
+    """True is a key that is seen."""
+    tensors = inputs("float32")
+    visible = np.random.default_rng(1).random(shape) < 0.7
+    golden, _ = reference.forward(*map(numpy, tensors), np.where(visible, 0, -np.inf), 0.25)
+    for mask in (Tensor(visible), Tensor(np.where(visible, 0, -np.inf).astype(np.float32))):
+        out, _ = run(mode, ops.flash_attention, [*tensors, mask])
+        terms = reference.forward(*map(numpy, tensors[:2]), np.abs(numpy(tensors[2])), None, 0.25)[0]
+        assert_accurate(numpy(out), golden, "float32", TERMS["float32"] * (terms + np.abs(golden)))
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_mask_has_no_gradient_and_the_others_have(mode):
     query, key, value = inputs("float32")
     mask = tensor(np.where(np.tri(5, 37, 32), 0, -np.inf)[None, None], "float32")

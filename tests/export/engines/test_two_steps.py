@@ -18,7 +18,7 @@ from tests.fake_npu import all_signatures, install, npu  # noqa: F401
 from tests.modes import synchronous
 from tests.small_llama import CONFIG
 
-OPERATORS = {"AddRmsNorm": 4, "QkvRotaryEmbedding": 2, "RmsNorm": 1, "ScaledMaskedSoftmax": 2, "Swiglu": 2}
+OPERATORS = {"AddRmsNorm": 4, "FlashAttention": 2, "QkvRotaryEmbedding": 2, "RmsNorm": 1, "Swiglu": 2}
 
 
 def assert_same_scores(path, stock, ids):

@@ -241,3 +241,32 @@ def test_numbers_that_no_size_can_be():
     sizes = Sizes(Graph([large, *pair.inputs[1:], pair], [pair]))
     assert sizes.numbers(large) is None
     assert sizes.numbers(pair) == (3, None)
+
+
+def test_numbers_of_elements_tell_open_sizes():
+    """(b, 2, s, t) -> (b, 1, 2 * s, -1) -> (b, 4, s, -1): t stays where the products of the others are the same."""
+    x = Node(INPUT, (), "x", (-1, 2, -1, -1))
+    sizes = Node("Shape", (x,))
+    batch, length = (Node("TupleGetItem", (sizes, constant(index))) for index in (0, 2))
+    rows = Node("ScalarMul", (constant(2), length))
+    first = Node("MakeTuple", (batch, constant(1), rows, constant(-1)))
+    joined = Node("Reshape", (x, first), "joined", (-1, 1, -1, -1))
+    second = Node("MakeTuple", (batch, constant(4), length, constant(-1)))
+    halved = Node("Reshape", (joined, second), "halved", (-1, 4, -1, -1))
+    found = Sizes(Graph([x, sizes, batch, length, rows, first, joined, second, halved], [halved]))
+    b, _, s, t = found.shape(x)
+    assert found.same(found.shape(joined), (b, 1, found.numbers(rows), t))
+    assert found.same(found.shape(halved)[:3], (b, 4, s))
+    assert found.shape(halved)[3] is not t  # of half as many elements
+
+
+def test_a_size_that_only_the_number_of_elements_tells():
+    """(b, 2, u, 8) -> (b, 1, 2 * s, 8): u is s, or the graph stops."""
+    x, y = Node(INPUT, (), "x", (-1, -1)), Node(INPUT, (), "y", (-1, 2, -1, 8))
+    sizes, places = Node("Shape", (x,)), Node("Shape", (y,))
+    length, batch = Node("TupleGetItem", (sizes, constant(1))), Node("TupleGetItem", (places, constant(0)))
+    rows = Node("ScalarMul", (constant(2), length))
+    target = Node("MakeTuple", (batch, constant(1), rows, constant(8)))
+    made = Node("Reshape", (y, target), "made", (-1, 1, -1, 8))
+    found = Sizes(Graph([x, y, sizes, places, length, batch, rows, target, made], [made]))
+    assert found.same([found.shape(y)[2]], [found.shape(x)[1]])

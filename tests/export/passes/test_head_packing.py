@@ -13,7 +13,8 @@ HIDDEN, SIZE = 24, 6
 
 
 def linear(features, bias=False):
-    weight = np.random.default_rng(features).standard_normal((features, HIDDEN)).astype(np.float32)
+    # Scores of a few units: with larger ones a softmax makes much of their last bits.
+    weight = (0.2 * np.random.default_rng(features).standard_normal((features, HIDDEN))).astype(np.float32)
     return nn.Dense(HIDDEN, features, weight_init=Tensor(weight), has_bias=bias)
 
 

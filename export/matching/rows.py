@@ -1,0 +1,117 @@
+"""What a row of the table of patterns is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any as Object
+
+import numpy as np
+from ms_ascend_ops.export.graphs.sizes import Sizes
+from ms_ascend_ops.export.matching.expressions import Expr, number
+from ms_ascend_ops.export.matching.match import Bindings, Pattern
+
+__all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "typed"]
+
+# What each level adds; they mean the same in every engine.
+LEVELS = {
+    "O0": "nothing",
+    "O1": "exact replacements: the fused operator rounds where the network rounds",
+    "O2": "half precision may round in other places, as a rule fewer",
+    "O3": "one operator in place of several layers, as residual add and norm",
+}
+
+
+@dataclass(frozen=True)
+class Mask:
+    """How an input becomes the additive mask of four dims that attention takes: ones in front, and numbers of a bool.
+
+    The Python function does so itself, where True is a key that is seen.
+    """
+
+    rank: int = 4
+    hidden: bool | None = None  # of a bool: whether True hides a key
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the mask that is made of an input of this shape."""
+        return (1,) * (self.rank - len(shape)) + shape
+
+    def dtype(self, dtype: str) -> str:
+        """The dtype of the mask that is made of an input of this dtype."""
+        return dtype if self.hidden is None else "float32"
+
+
+@dataclass(frozen=True)
+class Fused:
+    """An operator of this package in place of a part of a network. `outputs` says which values its outputs replace."""
+
+    op: str
+    inputs: tuple[Expr, ...]  # the last ones may be left out where they are optional
+    outputs: dict[int, Expr]
+    attributes: dict[str, Object] = field(default_factory=dict)
+    exact: bool = True  # rounds as the network does, in half precision too
+    note: str = ""
+    keywords: dict[str, Object] | None = None  # of the Python function, where they are not the attributes
+    constant: tuple[int, ...] = ()  # inputs to which the operator does not give the gradient of the formula
+    masks: dict[int, Mask] = field(default_factory=dict)  # inputs that are made into a mask
+    dropout: bool = False  # in training there may be a dropout inside, which the operator has not
+
+    def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
+        """Shapes and dtypes of what the operator takes; of all inputs they must be known."""
+        shapes = [e.shape or () for e in self.inputs]
+        dtypes = [e.dtype for e in self.inputs]
+        for place, mask in self.masks.items():
+            shapes[place], dtypes[place] = mask.shape(shapes[place]), mask.dtype(dtypes[place])
+        return shapes, dtypes
+
+    def arguments(self, texts: Sequence[str]) -> list[str]:
+        """The tensors that the Python function is given, from the texts of the inputs."""
+        given = list(texts)
+        for place, mask in self.masks.items():
+            given[place] += ".logical_not()" if mask.hidden else ""  # True is a key that is seen
+        return given
+
+
+@dataclass(frozen=True)
+class Skip:
+    """The place is of the pattern's kind, and must stay as it is."""
+
+    reason: str
+
+
+def typed(value: float) -> float:
+    """A number as it was typed: the shortest that is the same in float32."""
+    with np.errstate(over="ignore"):
+        return float(str(np.float32(value)))
+
+
+class Match:
+    """A place that a pattern fits: its expressions by their names in the pattern, and the value that it gives."""
+
+    def __init__(self, root: Expr, bound: Bindings, sizes: Callable[[], Sizes]) -> None:
+        self.root = root
+        self.sizes = sizes  # of the graph's values: found out where they are asked for
+        self._bound = bound
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._bound
+
+    def __getitem__(self, name: str) -> Expr:
+        return self._bound[name]
+
+    def number(self, name: str) -> float:
+        """A bound number."""
+        value = number(self._bound[name])
+        assert value is not None
+        return typed(value)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pattern. `build` says what goes there, why nothing may, or None if this is something else after all."""
+
+    name: str
+    op: str
+    pattern: Pattern
+    build: Callable[[Match], Fused | Skip | None]
+    level: str = "O1"
