@@ -175,9 +175,11 @@ private:
             AscendC::Add(sums_, sums_, shifts_, count);
         }
         AscendC::Mul(sums_, sums_, scale_, count);
-        rows_.template Start<AddOf>(rows, tiling_.groups);
-        rows_.template Fold<AddOf>(sums_, 0, block, tiling_.groups);
-        rows_.Sums(rows, tiling_.groups);
+        // With the zeros behind a row's groups, so that rows are whole vectors.
+        const RowBlock padded{rows, tiling_.groupStride, tiling_.groupStride};
+        rows_.template Start<AddOf>(rows, padded.cols);
+        rows_.template Fold<AddOf>(sums_, 0, padded, padded.cols);
+        rows_.Sums(rows, padded.cols);
         if (tiling_.hasBias != 0) {
             AscendC::LocalTensor<float> bias = biasQueue_.template AllocTensor<float>();
             LoadRows(bias, biasGm_[row], {1, rows, rows, rows});

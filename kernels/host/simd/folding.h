@@ -43,6 +43,22 @@ HOST_INLINE VF HalvesMet(VF p, VF q, const OP& op, std::integer_sequence<int32_t
 template <int32_t D = W / 2, class OP>
 HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
 {
+#if defined(HOST_SIMD_AVX2)
+    if constexpr (D == W / 2) {  // within halves of a vector, as shuffles across them take longer; in order at the end
+        VF halves[4];
+        for (int32_t k = 0; k < 4; ++k) {
+            halves[k] = op(_mm256_permute2f128_ps(rows[2 * k], rows[2 * k + 1], 0x20),
+                           _mm256_permute2f128_ps(rows[2 * k], rows[2 * k + 1], 0x31));
+        }
+        VF pairs[2];
+        for (int32_t k = 0; k < 2; ++k) {
+            pairs[k] = op(_mm256_shuffle_ps(halves[2 * k], halves[2 * k + 1], 0x44),
+                          _mm256_shuffle_ps(halves[2 * k], halves[2 * k + 1], 0xee));
+        }
+        const VF folded = op(_mm256_shuffle_ps(pairs[0], pairs[1], 0x88), _mm256_shuffle_ps(pairs[0], pairs[1], 0xdd));
+        return _mm256_permutevar8x32_ps(folded, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    }
+#endif
     for (int32_t k = 0; k < D; ++k) {
         rows[k] = HalvesMet<D>(rows[2 * k], rows[2 * k + 1], op, std::make_integer_sequence<int32_t, W>());
     }
