@@ -89,6 +89,7 @@ def read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
 def _made(source: str, make: Any) -> tokenizers.Tokenizer:
     # The package raises plain exceptions.
     try:
-        return make()
+        tokenizer: tokenizers.Tokenizer = make()
+        return tokenizer
     except Exception as error:
         raise ValueError(f"{source}: the tokenizer cannot be made: {error}") from error
