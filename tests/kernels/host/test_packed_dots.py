@@ -18,14 +18,14 @@ def run(calls, numbers, factors, execution):
     return memory
 
 
-def dots(bits, rows, columns, group, stride=None):
-    """What a kernel does to a block of rows."""
+def dots(bits, rows, columns, group, stride=None, places=range(0, 4096, 128)):
+    """What a kernel does to a block of rows. `places`: where the sums of each go."""
     step = stride or group
     yield ("cast_numbers", bits, HALVES, NUMBERS, rows * columns)
     yield ("cast", "float32", "float16", FLOATS, HALVES, 0, rows * columns)
     for row in range(rows):
         yield ("binary", "Mul", "float32", PRODUCTS, FLOATS + 4 * columns * row, FACTORS, columns)
-        yield ("reduce_sum", SUMS + 128 * row, PRODUCTS, group, columns // step, 1, step // 8)
+        yield ("reduce_sum", SUMS + places[row], PRODUCTS, group, columns // step, 1, step // 8)
 
 
 def draw(bits, rows, columns):
@@ -69,6 +69,14 @@ def test_groups_apart(bits):
     calls = list(dots(bits, 2, 512, 64, 128))
     deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
     np.testing.assert_array_equal(deferred.get(SUMS, 256, "uint32"), serial.get(SUMS, 256, "uint32"))
+
+
+@pytest.mark.parametrize("places", [(0, 128, 512, 1024), (256, 128, 0, 384), (0, 128, 128, 256)])
+def test_sums_may_go_anywhere(places):
+    numbers, factors = draw(4, 4, 96)
+    calls = list(dots(4, 4, 96, 32, places=places))
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    np.testing.assert_array_equal(deferred.get(SUMS, 512, "uint32"), serial.get(SUMS, 512, "uint32"))
 
 
 CHANGES = {  # between the casts and the sum
