@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.version import __version__
 
-__all__ = ["LIBRARY", "check_built", "get_num_threads", "library_path", "native", "set_num_threads"]
+__all__ = ["LIBRARY", "check_built", "get_num_threads", "library_path", "load_products", "native", "set_num_threads"]
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
@@ -65,6 +67,16 @@ def _fingerprints() -> dict[str, str]:
 def library_path() -> str:
     """Absolute path of the kernel library, which was checked to load and to have the right version."""
     return str(Path(native().library_path()).resolve())
+
+
+@cache
+def load_products() -> None:
+    """Load oneDNN, whose products of matrices the kernels use. It lies beside MindSpore, which is not imported."""
+    spec = find_spec("mindspore")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        library = Path(folder) / "lib" / "libdnnl.so.3"
+        if library.is_file():
+            ctypes.CDLL(str(library))
 
 
 def set_num_threads(count: int) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Arena, Program, Recorder
 from ms_ascend_ops.llm.rope import rope_tables
@@ -97,7 +94,7 @@ class ProgramExecutor:
     """Runs the kernels on NumPy arrays, on a CPU, without MindSpore."""
 
     def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
-        _load_products()
+        load_products()
         config = network.config
         self.network = network
         self.blocks = blocks
@@ -135,13 +132,3 @@ def padded(count: int) -> int:
     """The size of the program for a number of tokens or sequences."""
     index = bisect_left(_SIZES, count)
     return _SIZES[index] if index < len(_SIZES) else count
-
-
-@cache
-def _load_products() -> None:
-    """Products of matrices are those of oneDNN, which lies beside MindSpore: without importing that."""
-    spec = find_spec("mindspore")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        library = Path(folder) / "lib" / "libdnnl.so.3"
-        if library.is_file():
-            ctypes.CDLL(str(library))

@@ -11,8 +11,10 @@ try:
 except ImportError as error:
     raise ImportError("ms_ascend_ops.torch: PyTorch is missing; pip install 'ms_ascend_ops[torch]'") from error
 
+from ms_ascend_ops.library import load_products
 from ms_ascend_ops.torch.registration import register
 
+load_products()
 register()
 
 from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the registered operators)
