@@ -59,6 +59,9 @@ def flash_attention_score(  # noqa: PLR0912
         if query.shape[1] != head_num:
             raise ValueError(f"flash_attention_score: head_num must be query.shape[1], got {head_num}")
         _check_mask(name, attn_mask, sparse_mode, 0, 0)
+        if sparse_mode in (0, 3):
+            ends = _tensor(actual_seq_qlen), _tensor(actual_seq_kvlen)
+            return ops.flash_attention_varlen(query, key, value, *ends, scalar_value, causal=sparse_mode == 3)[0]
         rows, columns = _numbers(actual_seq_qlen), _numbers(actual_seq_kvlen)
         parts = []
         row, column = 0, 0

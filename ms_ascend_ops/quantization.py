@@ -46,7 +46,8 @@ def quantize_weight(
         and (n, k / group_size). The weight is about (numbers + offset) * scale.
 
     Raises:
-        ValueError: another number of bits, a weight that is no matrix or not finite, a group that does not divide k.
+        ValueError: another number of bits, a weight that is no matrix or not finite, a group that does not divide k, a
+            scale that `dtype` does not reach.
     """
     weight = np.asarray(weight)
     if bits not in (4, 8):
@@ -72,8 +73,11 @@ def quantize_weight(
     else:
         low, high = np.minimum(grouped.min(-1), 0), np.maximum(grouped.max(-1), 0)
         span = (high - low) / (2 * half - 1)
-    scale = np.where(span > 0, span, 1.0).astype(dtype)
+    with np.errstate(over="ignore"):
+        scale = np.where(span > 0, span, 1.0).astype(dtype)
     exact = scale.astype(np.float32)
+    if not np.isfinite(exact).all():
+        raise ValueError(f"quantize_weight: a scale of {span.max():.6g} is beyond {np.dtype(dtype).name}; use float32")
     # A scale that its dtype rounds to 0 belongs to a group that is 0 to that precision.
     scale, exact = np.where(exact > 0, scale, np.ones_like(scale)), np.where(exact > 0, exact, np.float32(1))
     shift = np.zeros_like(exact)

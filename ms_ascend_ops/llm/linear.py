@@ -10,7 +10,7 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 
-__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "has_quantized_product", "load_linear"]
+__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "load_linear"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,13 +52,6 @@ class QuantizedLinear:
     def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
         """The same layer with its arrays as tensors of another library."""
         return QuantizedLinear(*(None if array is None else convert(array) for array in self.arrays))
-
-
-def has_quantized_product() -> bool:
-    """Whether this build has the operator for quantized weights."""
-    from ms_ascend_ops import registry  # noqa: PLC0415
-
-    return "weight_quant_matmul" in registry.names()
 
 
 def load_linear(checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False) -> Linear:

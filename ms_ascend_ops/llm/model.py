@@ -13,7 +13,6 @@ import numpy as np
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoints import Checkpoint, open_checkpoint
 from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
-from ms_ascend_ops.llm.linear import has_quantized_product
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.sampling import Sampling
 from ms_ascend_ops.llm.scheduler import Request, Scheduler
@@ -51,7 +50,7 @@ class LanguageModel:
 
     @classmethod
     def from_file(
-        cls, path: str | Path, dtype: str = "float32", weights: str = "auto", context: int | None = None,
+        cls, path: str | Path, dtype: str = "float32", weights: str = "quantized", context: int | None = None,
         batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels",
     ) -> LanguageModel:  # fmt: skip
         """Open a GGUF file, or a directory of Hugging Face's.
@@ -59,8 +58,7 @@ class LanguageModel:
         Args:
             path: the file or directory.
             dtype: "float32", "float16" or "bfloat16": what the network calculates in.
-            weights: "quantized": matrices stay as the file has them; "float": they become `dtype`; "auto": the first,
-                if this build has the operator for it.
+            weights: "quantized": matrices stay as the file has them; "float": they become `dtype`.
             context: positions of a sequence at most; without it that of the model, or 4096 if that is less.
             batch: sequences that are worked on at once.
             cache_tokens: positions of all sequences; without it one full context, or 512 for each of the batch.
@@ -175,11 +173,9 @@ def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate 
 
 
 def _quantized(weights: str) -> bool:
-    if weights not in ("auto", "float", "quantized"):
-        raise ValueError(f"weights must be auto, float or quantized, got {weights!r}")
-    if weights == "quantized" and not has_quantized_product():
-        raise ValueError("weights: this build has no operator for quantized weights; use float")
-    return weights != "float" and has_quantized_product()
+    if weights not in ("float", "quantized"):
+        raise ValueError(f"weights must be float or quantized, got {weights!r}")
+    return weights == "quantized"
 
 
 def _stop_tokens(tokenizer: Tokenizer, ends: Sequence[int]) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def load_network(checkpoint: Checkpoint, dtype: Any = np.float32, quantized: boo
     Args:
         checkpoint: where from.
         dtype: float32, float16 or bfloat16: of what the network calculates with.
-        quantized: keep quantized weights as they are, where the build has the operator for them.
+        quantized: keep quantized weights as they are.
     """
     config = checkpoint.config
 

@@ -34,7 +34,7 @@ def perplexity(
 
     The text is cut into windows that do not see each other. In each, the second half is predicted from all before it
     in the window: the way of llama.cpp, whose figures these can be compared with. A text shorter than two windows is
-    one window, of which all tokens but the first are predicted.
+    one window, whose tokens are predicted but for the first.
 
     Args:
         executor: runs the network.

@@ -207,6 +207,13 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
     return loss.sum() / (labels != ignore_index).float().sum()
 
 
+def _additive(mask: Tensor) -> Tensor:
+    """A mask as the kernel takes it: of four dims, and numbers in the place of bools."""
+    if mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, float("-inf"))
+    return mask.reshape((1,) * (4 - mask.dim()) + mask.shape)
+
+
 def flash_attention(
     query: Tensor,
     key: Tensor,
@@ -224,6 +231,8 @@ def flash_attention(
     """
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5
+    if isinstance(mask, Tensor):
+        mask = _additive(mask)
     return _flash_attention(query, key, value, mask, scale, causal, window, layout)  # type: ignore[no-any-return]
 
 

@@ -21,6 +21,7 @@ def test_a_dense_layer_is_rounded(mode, bits, group, symmetric):
     offset = None if symmetric else layer.offset.asnumpy()
     weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), offset, 128)
     expected = numpy(x) @ weight.T.astype(np.float64) + dense.bias.asnumpy()
+    # Sums of 128 products of a few units in float32, whose terms cancel.
     np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-4)
     step = np.repeat(layer.scale.asnumpy().astype(np.float32), group or 128, axis=1)
     assert (np.abs(weight - dense.weight.asnumpy()) <= 0.51 * step).all()

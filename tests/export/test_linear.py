@@ -78,7 +78,7 @@ def test_in_a_network(make, note, x):
     assert report.gradients.relative < 1e-5
     assert [(p.name, id(p)) for p in net.get_parameters()] == names
     for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, atol=1e-5)
+        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, atol=1e-5)  # sums in another order
     report.restore()
     np.testing.assert_array_equal(numpy(net(x)), expected)
 

@@ -39,6 +39,7 @@ def test_a_group_of_zeros_stays_one():
         ((np.zeros((2, 64)), 4, 48), r"group_size must be 0, or a multiple of 32 up to 1024 that divides"),
         ((np.zeros((2, 63)), 4), "must be even for 4 bits"),
         ((np.full((2, 64), np.nan), 4), "weight must be finite"),
+        ((np.full((2, 64), 1e7), 4), "a scale of 666667 is beyond float16; use float32"),
     ],
 )
 def test_bad_arguments(arguments, message):

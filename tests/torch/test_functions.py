@@ -122,6 +122,14 @@ class TestErrors:
         with pytest.raises(RuntimeError, match="flash_attention: mask has no gradient, detach it"):
             fused.flash_attention(x, x, x, mask)[0].sum().backward()
 
+    def test_masks_of_bools_and_of_fewer_dims(self):
+        """As in `ms_ascend_ops.ops`: True is a key that is seen."""
+        x, seen = random(2, 3, 5, 8), torch.ones(5, 5, dtype=torch.bool).tril()
+        expected = torch.nn.functional.scaled_dot_product_attention(x, x, x, seen)
+        bias = torch.zeros(5, 5).masked_fill(~seen, float("-inf"))
+        for mask in (seen, seen[None], bias, bias[None, None]):
+            torch.testing.assert_close(fused.flash_attention(x, x, x, mask)[0], expected)
+
     def test_a_cache_takes_no_gradients(self):
         key, cache = random(3, 2, 4).requires_grad_(), torch.zeros(2, 4, 2, 4)
         slots = torch.arange(3, dtype=torch.int32)
@@ -144,6 +152,11 @@ class TestAutocast:
         query = random(1, 2, 4, 8)
         with torch.autocast("cpu", torch.float16):
             assert fused.flash_attention(query, query, query)[0].dtype == torch.float16
+            for gated in (fused.linear_silu_mul, fused.linear_gelu_mul):
+                assert gated(x, random(5, 8), random(5, 8)).dtype == torch.float16
+            ends = torch.tensor([1, 4], dtype=torch.int32)
+            packed = random(4, 2, 8)
+            assert fused.flash_attention_varlen(packed, packed, packed, ends, ends)[0].dtype == torch.float16
 
     def test_the_widest_dtype(self):
         x, residual, gamma = random(3, 8).bfloat16(), random(3, 8), random(8)

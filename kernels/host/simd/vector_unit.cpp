@@ -831,10 +831,7 @@ const VectorUnit& Table(const char* name)
         FillCast<int32_t, half>(unit, ElementType::INT32, ElementType::HALF);
         FillCast<int32_t, bfloat16_t>(unit, ElementType::INT32, ElementType::BFLOAT16);
         FillCast<float, int32_t>(unit, ElementType::FLOAT, ElementType::INT32);
-        RunFn* const bytes =
-            unit.cast[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)];
-        bytes[0] = RunCastInt8<false>;
-        bytes[1] = RunCastInt8<true>;
+        unit.cast[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)][0] = RunCastInt8;
         unit.castInt4 = RunCastInt4;
         unit.packedDots[0] = RunPackedDots<1>;
         unit.packedDots[1] = RunPackedDots<2>;

@@ -24,8 +24,8 @@ _MODEL = (
         help="What the network calculates in.",
     ),
     click.option(
-        "--weights", type=click.Choice(["auto", "quantized", "float"]), default="auto",
-        help="Keep quantized matrices, or make floats of them; auto: keep them if this build can.",
+        "--weights", type=click.Choice(["quantized", "float"]), default="quantized",
+        help="Keep the matrices that the file has quantized, or make floats of them.",
     ),
     click.option(
         "--engine", type=click.Choice(["kernels", "mindspore"]), default="kernels",

@@ -97,3 +97,44 @@ def test_what_changes_in_between_is_seen(bits, what, place):
     deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
     for offset, count, dtype in LEFT.values():
         np.testing.assert_array_equal(deferred.get(offset, count, dtype), serial.get(offset, count, dtype))
+
+
+def same(calls, numbers, factors):
+    deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
+    np.testing.assert_array_equal(deferred.ub, serial.ub)
+
+
+@pytest.mark.parametrize("place", [FACTORS, NUMBERS, FLOATS, PRODUCTS, HALVES])
+@pytest.mark.parametrize("offset", [0, 128])
+def test_sums_may_lie_on_what_they_are_made_of(place, offset):
+    """A row's sums are written when all of them are known, and those of the next row see them."""
+    numbers, factors = draw(4, 4, 576)
+    same(list(dots(4, 4, 576, 32, places=range(place + offset - SUMS, 2**20, 128))), numbers, factors)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        ("binary", "Adds", None),  # the sums of the row before are read
+        ("fill", "float32", SUMS + 128, 0x3F800000, 8),  # those of the row behind are written before
+        ("fill", "float32", SUMS, 0x3F800000, 8),
+    ],
+)
+def test_rows_with_something_in_between(between):
+    """The product of the second row comes before the sum of the first."""
+    numbers, factors = draw(4, 2, 96)
+    first, second, multiply, reduce, multiply_next, reduce_next = dots(4, 2, 96, 32)
+    multiply_next = (*multiply_next[:3], PRODUCTS + 2048, *multiply_next[4:])
+    reduce_next = (*reduce_next[:2], PRODUCTS + 2048, *reduce_next[3:])
+    if between[0] == "binary":
+        between = ("binary", "Add", "float32", SUMS + 256, SUMS, SUMS + 128, 3)
+    same([first, second, multiply, multiply_next, reduce, between, reduce_next], numbers, factors)
+
+
+def test_a_write_far_before_the_sum_is_seen():
+    """More instructions lie between the cast and the sum than are looked through for who made something."""
+    numbers, factors = draw(4, 1, 64)
+    cast, widen, multiply, reduce = dots(4, 1, 64, 32)
+    others = [("fill", "float32", SUMS + 2048, 0x3F800000, 8)] * 3000
+    changed = ("fill", "int32", NUMBERS, 0x12345678, 8)
+    same([cast, changed, *others, widen, *others, multiply, reduce], numbers, factors)
