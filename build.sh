@@ -228,7 +228,7 @@ types() {
 run_tests() {
     # Built with what the tests build with: no second environment for that.
     install_build_requirements
-    python -m pip install --quiet --no-build-isolation --editable ".[demo,llm,test]"
+    python -m pip install --quiet --no-build-isolation --editable ".[demo,llm,serve,test]"
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror

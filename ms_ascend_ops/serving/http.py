@@ -1,0 +1,225 @@
+"""What the routes of both APIs share: bodies, clients that hang up, errors, and the gate in front of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ms_ascend_ops.serving.errors import BadRequest, Busy, Deadline, Forbidden, ServingError, TooLarge, Unauthorized
+from ms_ascend_ops.serving.metrics import Metrics
+from ms_ascend_ops.serving.service import Service
+from ms_ascend_ops.serving.settings import Settings
+
+__all__ = ["Gate", "HungUp", "Keys", "answered", "error_answer", "parsed", "service_of"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # of probes, which have no key
+_HUNG_UP = 499  # of nginx: nobody gets it, but it is counted
+
+
+class HungUp(Exception):
+    """The client left before the answer."""
+
+
+def service_of(request: Request) -> Service:
+    """The models."""
+    service: Service = request.app.state.service
+    return service
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """The object of a body.
+
+    Raises:
+        BadRequest: it is no JSON, or no object.
+    """
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:  # json.JSONDecodeError, UnicodeDecodeError; numbers of any length
+        raise BadRequest(f"the body is no JSON: {str(error)[:200]}") from error
+    if not isinstance(fields, dict):
+        raise BadRequest(f"the body must be an object of JSON, got {type(fields).__name__}")
+    return fields
+
+
+async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, which is cancelled when the client hangs up. The body has been read.
+
+    Raises:
+        HungUp: it did.
+    """
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HungUp
+        return task.result()
+    finally:
+        for one in (task, watch):
+            one.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def error_answer(
+    path: str, status: int, message: str, code: str | None = None, parameter: str | None = None
+) -> JSONResponse:  # fmt: skip
+    """An error as the API of the path has it."""
+    headers = {"Retry-After": "1"} if status in (429, 503) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if not path.startswith("/v1/"):
+        return JSONResponse({"error": message}, status, headers)
+    return JSONResponse({"error": openai_error(status, message, code, parameter)}, status, headers)
+
+
+def openai_error(status: int, message: str, code: str | None, parameter: str | None) -> dict[str, Any]:
+    """The object that OpenAI's API describes an error with."""
+    kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"message": message, "type": kind, "param": parameter, "code": code}
+
+
+class Keys:
+    """API keys; compared in a time that does not depend on how much of a key is right."""
+
+    def __init__(self, keys: Iterable[str], admin: Iterable[str]):
+        self._keys = [_digest(key) for key in keys]
+        self._admin = [_digest(key) for key in admin]
+
+    def check(self, authorization: str, changes_models: bool) -> None:
+        """Let a request through, or not.
+
+        Raises:
+            Unauthorized: there is no key with it, or a wrong one.
+            Forbidden: its key is not one of those that may load and unload models.
+        """
+        if not self._keys and not self._admin:
+            return
+        kind, _, key = authorization.partition(" ")
+        given = _digest(key.strip()) if kind.lower() == "bearer" else b""
+        is_admin = _is_among(given, self._admin)
+        if not is_admin and not _is_among(given, self._keys) and (self._keys or changes_models):
+            raise Unauthorized("give a key that is allowed here: Authorization: Bearer KEY")
+        if changes_models and not is_admin:
+            raise Forbidden("this key may not change the models; keys that may are those of --admin-keys")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="replace")).digest()
+
+
+def _is_among(given: bytes, keys: Iterable[bytes]) -> bool:
+    return sum(hmac.compare_digest(given, key) for key in keys) > 0  # all of them, found or not
+
+
+class Gate:
+    """ASGI middleware: keys, limits, metrics, errors. Not Starlette's base class, which hides that a client hung up."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Callable[[], Metrics]):
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._keys = Keys(settings.api_keys, settings.admin_keys)
+        self._requests = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        metrics, start = self._metrics(), time.monotonic()
+        status = _HUNG_UP
+        begun = False
+
+        async def counted_send(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status, begun = message["status"], True
+            await send(message)
+
+        async def refuse(status: int, message: str, code: str | None = None, parameter: str | None = None) -> None:
+            if not begun:
+                await error_answer(scope["path"], status, message, code, parameter)(scope, receive, counted_send)
+
+        metrics.arrived("http")
+        self._requests += 1
+        try:
+            headers = _headers(scope)
+            self._check(scope, headers)
+            await self._app(scope, self._limited(receive), counted_send)
+        except ServingError as error:
+            await refuse(error.status, error.message, error.code, error.parameter)
+        except HungUp:
+            metrics.hung_up("http")
+        except asyncio.CancelledError:
+            metrics.hung_up("http")
+            raise
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            await refuse(500, "an error of the server; its log says more")
+        finally:
+            self._requests -= 1
+            route = scope.get("route")
+            metrics.answered("http", getattr(route, "path", "other"), status, time.monotonic() - start)
+
+    def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
+        path: str = scope["path"]
+        if path in _OPEN:
+            return
+        changes = scope["method"] == "POST" and path.startswith("/v2/repository/models/")
+        self._keys.check(headers.get("authorization", ""), changes)
+        if self._requests > self._settings.requests:
+            raise Busy(f"the server has {self._settings.requests} requests: come again later")
+        if headers.get("content-encoding", "identity") != "identity":
+            raise BadRequest(
+                f"Content-Encoding {headers['content-encoding'][:40]!r} is not supported: send it as it is"
+            )
+        length = headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20 and int(length) > self._settings.body_bytes:
+            raise self._too_large()
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body, up to the limit of bytes and of time."""
+        read, done = 0, False
+        until = time.monotonic() + self._settings.body_timeout_s
+
+        async def limited() -> Message:
+            nonlocal read, done
+            if done:  # then it waits for the client to hang up
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(until - time.monotonic(), 0.001))
+            except asyncio.TimeoutError as error:
+                raise Deadline(f"the body was not there within {self._settings.body_timeout_s:g} s", True) from error
+            if message["type"] == "http.disconnect":
+                raise HungUp
+            read += len(message.get("body", b""))
+            if read > self._settings.body_bytes:
+                raise self._too_large()
+            done = not message.get("more_body", False)
+            return message
+
+        return limited
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body may have {self._settings.body_bytes} bytes")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
