@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from ms_ascend_ops.serving.errors import BadRequest, ServingError, Unavailable
 from ms_ascend_ops.serving.http import Keys
@@ -82,8 +83,9 @@ def grpc_server(
 def _handlers(calls: _Calls) -> Any:
     made = {}
     for name in METHODS:
+        # Requests come as bytes: what cannot be read is an error of the client, and gRPC itself says INTERNAL.
         made[name] = grpc.unary_unary_rpc_method_handler(
-            calls.guarded(name), message(f"{name}Request").FromString, message(f"{name}Response").SerializeToString
+            calls.guarded(name), None, message(f"{name}Response").SerializeToString
         )
     return grpc.method_handlers_generic_handler(SERVICE, made)
 
@@ -106,18 +108,18 @@ class _Calls:
             "RepositoryModelUnload": self._unload,
         }
 
-    def guarded(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
+    def guarded(self, name: str) -> Callable[[bytes, Any], Awaitable[Any]]:
         """A method with keys, metrics and errors around it."""
-        method, metrics = self._methods[name], self._service.metrics
+        method, metrics, kind = self._methods[name], self._service.metrics, message(f"{name}Request")
 
-        async def call(request: Any, context: Any) -> Any:
+        async def call(data: bytes, context: Any) -> Any:
             start, status = time.monotonic(), "OK"
             metrics.arrived("grpc")
             try:
                 if name not in _OPEN:
                     fields = dict(context.invocation_metadata() or ())
                     self._keys.check(str(fields.get("authorization", "")), name in _CHANGES)
-                return await method(request, context)
+                return await method(_read(kind, data), context)
             except ServingError as error:
                 status = error.grpc
                 await context.abort(getattr(grpc.StatusCode, error.grpc), error.message)
@@ -181,6 +183,13 @@ class _Calls:
             )  # fmt: skip
             response.raw_output_contents.append(to_bytes(values))
         return response
+
+
+def _read(kind: Any, data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise BadRequest(f"the request is no {kind.DESCRIPTOR.name}") from error
 
 
 def _inputs(request: Any) -> dict[str, Values]:

@@ -179,8 +179,8 @@ def to_numbers(values: Values) -> list[Any]:
 
 
 def _kind(array: Array) -> str:
-    kinds = {"b": "booleans", "i": "integers", "u": "integers", "f": "numbers", "U": "texts"}
-    return kinds.get(array.dtype.kind, "something else")
+    kinds = {"b": "booleans", "i": "integers", "u": "integers", "f": "numbers", "O": "numbers out of the range"}
+    return kinds[array.dtype.kind]
 
 
 def _short(value: Any) -> str:
