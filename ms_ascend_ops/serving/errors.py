@@ -28,9 +28,10 @@ class ServingError(Exception):
     code: str | None = None  # of OpenAI's API
 
     def __init__(self, message: str, parameter: str | None = None):
-        super().__init__(message)
-        self.message = message
-        self.parameter = parameter
+        # What a client sent may be quoted in it: halves of characters cannot be written.
+        self.message = message.encode(errors="backslashreplace").decode()
+        self.parameter = None if parameter is None else parameter.encode(errors="backslashreplace").decode()
+        super().__init__(self.message)
 
 
 class BadRequest(ServingError):

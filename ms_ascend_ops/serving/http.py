@@ -39,7 +39,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def parsed(body: bytes) -> dict[str, Any]:
+def parsed(body: bytes | str) -> dict[str, Any]:
     """The object of a body.
 
     Raises:
@@ -144,39 +144,35 @@ class Gate:
             await self._app(scope, receive, send)
             return
         metrics, start = self._metrics(), time.monotonic()
-        status = _HUNG_UP
-        begun = False
-
-        async def counted_send(message: Message) -> None:
-            nonlocal status, begun
-            if message["type"] == "http.response.start":
-                status, begun = message["status"], True
-            await send(message)
+        exchange = _Exchange(self._settings, receive, send)
 
         async def refuse(status: int, message: str, code: str | None = None, parameter: str | None = None) -> None:
-            if not begun:
-                await error_answer(scope["path"], status, message, code, parameter)(scope, receive, counted_send)
+            if exchange.status == _HUNG_UP:  # nothing of an answer is out
+                answer = error_answer(scope["path"], status, message, code, parameter)
+                await answer(scope, receive, exchange.send)
 
         metrics.arrived("http")
         self._requests += 1
         try:
-            headers = _headers(scope)
-            self._check(scope, headers)
-            await self._app(scope, self._limited(receive), counted_send)
+            self._check(scope, _headers(scope))
+            await self._app(scope, exchange.receive, exchange.send)
         except ServingError as error:
             await refuse(error.status, error.message, error.code, error.parameter)
         except HungUp:
-            metrics.hung_up("http")
-        except asyncio.CancelledError:
-            metrics.hung_up("http")
+            exchange.left = True
+        except asyncio.CancelledError:  # by a server that is told of it, as Ray's is
+            exchange.left = True
             raise
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             await refuse(500, "an error of the server; its log says more")
         finally:
             self._requests -= 1
-            route = scope.get("route")
-            metrics.answered("http", getattr(route, "path", "other"), status, time.monotonic() - start)
+            route = getattr(scope.get("route"), "path", "other")
+            if exchange.left:
+                metrics.hung_up("http")
+            status = _HUNG_UP if exchange.left else exchange.status
+            metrics.answered("http", route, status, time.monotonic() - start)
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         path: str = scope["path"]
@@ -192,33 +188,48 @@ class Gate:
             )
         length = headers.get("content-length", "")
         if length.isdecimal() and len(length) < 20 and int(length) > self._settings.body_bytes:
-            raise self._too_large()
+            raise _too_large(self._settings)
 
-    def _limited(self, receive: Receive) -> Receive:
-        """The body, up to the limit of bytes and of time."""
-        read, done = 0, False
-        until = time.monotonic() + self._settings.body_timeout_s
 
-        async def limited() -> Message:
-            nonlocal read, done
-            if done:  # then it waits for the client to hang up
-                return await receive()
-            try:
-                message = await asyncio.wait_for(receive(), max(until - time.monotonic(), 0.001))
-            except asyncio.TimeoutError as error:
-                raise Deadline(f"the body was not there within {self._settings.body_timeout_s:g} s", True) from error
-            if message["type"] == "http.disconnect":
-                raise HungUp
-            read += len(message.get("body", b""))
-            if read > self._settings.body_bytes:
-                raise self._too_large()
-            done = not message.get("more_body", False)
+class _Exchange:
+    """A request and its answer: the body up to the limits of bytes and time, the status, whether the client left."""
+
+    def __init__(self, settings: Settings, receive: Receive, send: Send):
+        self.status = _HUNG_UP
+        self.left = False
+        self._settings = settings
+        self._receive, self._send = receive, send
+        self._until = time.monotonic() + settings.body_timeout_s
+        self._bytes = 0
+        self._read = False  # the body
+        self._sent = False  # the answer
+
+    async def receive(self) -> Message:
+        if self._read:  # from now on there is only the end of the connection to wait for
+            message = await self._receive()
+            self.left |= message["type"] == "http.disconnect" and not self._sent
             return message
+        try:
+            message = await asyncio.wait_for(self._receive(), max(self._until - time.monotonic(), 0.001))
+        except asyncio.TimeoutError as error:
+            raise Deadline(f"the body was not there within {self._settings.body_timeout_s:g} s", True) from error
+        if message["type"] == "http.disconnect":
+            raise HungUp
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._settings.body_bytes:
+            raise _too_large(self._settings)
+        self._read = not message.get("more_body", False)
+        return message
 
-        return limited
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self._sent = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"the body may have {self._settings.body_bytes} bytes")
+
+def _too_large(settings: Settings) -> TooLarge:
+    return TooLarge(f"the body may have {settings.body_bytes} bytes")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

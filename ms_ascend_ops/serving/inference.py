@@ -180,7 +180,7 @@ def override_of(config: Any) -> Mapping[str, Any] | None:
         return None
     if not isinstance(config, str):
         raise BadRequest("parameters: config must be JSON as a text")
-    return parsed(config.encode())
+    return parsed(config)
 
 
 def timeout_of(parameters: Mapping[str, Any]) -> float | None:

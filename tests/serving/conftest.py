@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -54,7 +55,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def network_files(tmp_path_factory):
-    """block.mindir (dynamic), its second version with other weights, and mixed.mindir, whose rows are not independent."""
+    """See networks.write."""
     from tests.serving import networks  # noqa: PLC0415 - MindSpore
 
     return networks.write(tmp_path_factory.mktemp("networks"))
@@ -64,7 +65,9 @@ def network_files(tmp_path_factory):
 def language_file(tmp_path_factory):
     from tests.llm import tiny  # noqa: PLC0415
 
-    return tiny.write_gguf(tmp_path_factory.mktemp("language") / "tiny.gguf")
+    # An output matrix of its own: with that of the embedding a random model repeats its last token.
+    config = replace(tiny.CONFIG, tied_embedding=False)
+    return tiny.write_gguf(tmp_path_factory.mktemp("language") / "tiny.gguf", config, tiny.random_weights(config))
 
 
 @pytest.fixture(scope="session")

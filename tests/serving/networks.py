@@ -47,13 +47,14 @@ def expected(x, y, seed=1):
 
 
 def write(folder):
+    """block takes any sizes; second is a bundle, with other weights."""
     x = Tensor(np.ones((2, 3, SIZE), np.float32))
     both = {0: (0, 1), 1: (0, 1)}
     files = {
         "block": export_mindir(Block(1), x, x, path=folder / "block", dynamic=both),
         "mixed": export_mindir(Mixed(), x, path=folder / "mixed", dynamic={0: (0,)}),
         "identity": export_mindir(
-            Identity(), Tensor(np.ones((2, 2)), ms.bfloat16), Tensor(np.ones(3, np.int32)), Tensor(np.ones(2, np.bool_)),
+            Identity(), Tensor(np.ones((2, 2)), ms.bfloat16), Tensor([1, 1, 1], ms.int32), Tensor([True, True]),
             path=folder / "identity",
         ),
     }  # fmt: skip

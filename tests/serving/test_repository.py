@@ -82,7 +82,8 @@ def test_a_version_that_cannot_be_loaded(root, server, rng):
 
 
 @pytest.mark.parametrize(
-    "name", ["../block", "..", "%2e%2e", "%2e%2e%2fblock", "%2Fetc%2Fpasswd", ".hidden", "a" * 200, "block%00", "nothing"]
+    "name",
+    ["../block", "..", "%2e%2e", "%2e%2e%2fblock", "%2Fetc%2Fpasswd", ".hidden", "a" * 200, "block%00", "nothing"],
 )
 def test_names_that_are_none(server, name):
     for path in ("load", "unload", "traffic"):
