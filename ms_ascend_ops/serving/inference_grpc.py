@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ms_ascend_ops.serving.errors import BadRequest, ServingError, Unavailable
+from ms_ascend_ops.serving.errors import BadRequest, NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.http import Keys
 from ms_ascend_ops.serving.inference import (
     EXTENSIONS,
@@ -143,7 +143,10 @@ class _Calls:
         return message("ServerReadyResponse")(ready=self._service.ready)
 
     async def _model_ready(self, request: Any, context: Any) -> Any:
-        metadata(self._service, request.name, request.version or None)
+        try:
+            metadata(self._service, request.name, request.version or None)
+        except NotFound:
+            return message("ModelReadyResponse")(ready=False)
         return message("ModelReadyResponse")(ready=True)
 
     async def _server_metadata(self, request: Any, context: Any) -> Any:
