@@ -99,17 +99,20 @@ def openai_error(status: int, message: str, code: str | None, parameter: str | N
 class Keys:
     """API keys; compared in a time that does not depend on how much of a key is right."""
 
-    def __init__(self, keys: Iterable[str], admin: Iterable[str]):
-        self._keys = [_digest(key) for key in keys]
-        self._admin = [_digest(key) for key in admin]
+    def __init__(self, settings: Settings):
+        self._keys = [_digest(key) for key in settings.api_keys]
+        self._admin = [_digest(key) for key in settings.admin_keys]
+        self._fixed = settings.fixed
 
     def check(self, authorization: str, changes_models: bool) -> None:
         """Let a request through, or not.
 
         Raises:
             Unauthorized: there is no key with it, or a wrong one.
-            Forbidden: its key is not one of those that may load and unload models.
+            Forbidden: its key is not one of those that may load and unload models, or none may.
         """
+        if changes_models and self._fixed:
+            raise Forbidden("the models of this server are fixed")
         if not self._keys and not self._admin:
             return
         kind, _, key = authorization.partition(" ")
@@ -136,7 +139,7 @@ class Gate:
         self._app = app
         self._settings = settings
         self._metrics = metrics
-        self._keys = Keys(settings.api_keys, settings.admin_keys)
+        self._keys = Keys(settings)
         self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

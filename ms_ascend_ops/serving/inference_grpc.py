@@ -95,7 +95,7 @@ class _Calls:
 
     def __init__(self, service: Service):
         self._service = service
-        self._keys = Keys(service.settings.api_keys, service.settings.admin_keys)
+        self._keys = Keys(service.settings)
         self._methods: Mapping[str, Callable[[Any, Any], Awaitable[Any]]] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,

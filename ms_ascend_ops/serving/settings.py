@@ -82,6 +82,7 @@ class Settings:
     body_bytes: largest body of a request.
     body_timeout_s: a body that is not there by then is not waited for (408).
     requests: how many may be there at once; more are refused (429).
+    fixed: no request may load or unload a model, or change the traffic.
     """
 
     repository: str | Path | None = None
@@ -93,6 +94,7 @@ class Settings:
     body_bytes: int = 64 * _MIB
     body_timeout_s: float = 30.0
     requests: int = 1024
+    fixed: bool = False
 
 
 def read_options(
