@@ -245,7 +245,7 @@ clients() {
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
     echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
-    logged clients_install python -m pip install --no-build-isolation --editable ".[llm,serve,test,torch]" \
+    logged clients_install python -m pip install --no-build-isolation --editable ".[llm,ray,serve,test,torch]" \
         "transformers>=4.50" kernels
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/python ]; then

@@ -48,9 +48,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve bundles and MindIRs over the Open Inference Protocol, language models over OpenAI's API.
 
-    A MODEL is a .msbundle, .mindir or .gguf file, or a directory of Hugging Face's; its name is that of the file unless
-    NAME= says another. Models of --repository can be loaded and unloaded while the server runs, in several versions.
-    Options of networks and language models are for those whose config.yaml does not say another value.
+    A MODEL is a .msbundle, .mindir or .gguf file, a directory that holds one, or a directory of Hugging Face's; its
+    name is that of the file or directory unless NAME= says another. Models of --repository can be loaded and unloaded
+    while the server runs, in several versions. Options of networks and language models are for those whose config.yaml
+    does not say another value.
 
     SIGTERM and SIGINT stop it: what was begun is finished within --grace.
     """

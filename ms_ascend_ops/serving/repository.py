@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ms_ascend_ops.serving.errors import BadRequest, NotFound
 
-__all__ = ["Repository", "Source", "checked_name", "kind_of"]
+__all__ = ["Repository", "Source", "checked_name", "source_in"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SUFFIXES = {".msbundle": "graph", ".mindir": "graph", ".gguf": "language"}
@@ -73,15 +73,10 @@ class Repository:
             raise NotFound(f"the model {name} has no version {version}")
         for file in folder.rglob("*"):
             self._inside(file, name)
-        if (folder / "config.json").is_file():
-            return Source(folder, "language")
-        files = [entry for entry in sorted(folder.iterdir()) if entry.suffix in _SUFFIXES and entry.is_file()]
-        if len(files) != 1:
-            raise BadRequest(
-                f"version {version} of {name} must hold one .msbundle, .mindir or .gguf, or a config.json with its "
-                f"safetensors, got {', '.join(file.name for file in files) or 'none of them'}"
-            )
-        return Source(files[0], _SUFFIXES[files[0].suffix])
+        try:
+            return source_in(folder)
+        except ValueError as error:
+            raise BadRequest(f"version {version} of {name}: {error}") from error
 
     def _folder(self, name: str) -> Path:
         folder = self.root / checked_name(name)
@@ -107,14 +102,22 @@ def checked_name(name: str) -> str:
     return name
 
 
-def kind_of(path: Path) -> str:
-    """What a file or directory holds, going by its name: "graph" or "language".
+def source_in(path: Path) -> Source:
+    """What there is to load at a path: a file, a directory of Hugging Face's, or a directory with one file.
 
     Raises:
-        ValueError: neither.
+        ValueError: nothing, or more than one.
     """
-    if path.is_dir() and (path / "config.json").is_file():
-        return "language"
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            return Source(path, "language")
+        files = [entry for entry in sorted(path.iterdir()) if entry.suffix in _SUFFIXES and entry.is_file()]
+        if len(files) == 1:
+            return Source(files[0], _SUFFIXES[files[0].suffix])
+        found = ", ".join(file.name for file in files) or "none of them"
+        raise ValueError(
+            f"{path.name} must hold one .msbundle, .mindir or .gguf, or a config.json with its safetensors, got {found}"
+        )
     if path.suffix not in _SUFFIXES or not path.is_file():
-        raise ValueError(f"{path}: a model is a .msbundle, .mindir or .gguf file, or a directory with a config.json")
-    return _SUFFIXES[path.suffix]
+        raise ValueError(f"{path}: a model is a .msbundle, .mindir or .gguf file, or a directory of one")
+    return Source(path, _SUFFIXES[path.suffix])

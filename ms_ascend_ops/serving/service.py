@@ -15,7 +15,7 @@ from ms_ascend_ops.serving.batching import BatchQueue, Job
 from ms_ascend_ops.serving.errors import BadRequest, Deadline, NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.language import Generation, LanguageWorker, open_model
 from ms_ascend_ops.serving.metrics import Metrics, ModelMetrics
-from ms_ascend_ops.serving.repository import Repository, Source, checked_name, kind_of
+from ms_ascend_ops.serving.repository import Repository, Source, checked_name, source_in
 from ms_ascend_ops.serving.settings import ModelOptions, Settings, read_options
 from ms_ascend_ops.serving.tensors import TensorSpec, Values
 
@@ -205,7 +205,7 @@ class Service:
         self._repository = None if settings.repository is None else Repository(settings.repository)
         self._fixed: dict[str, Source] = {}
         for name, path in settings.models.items():
-            self._fixed[checked_name(name)] = Source(Path(path), kind_of(Path(path)))
+            self._fixed[checked_name(name)] = source_in(Path(path))
         self._models: dict[str, _Model] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._closing: set[asyncio.Task[None]] = set()

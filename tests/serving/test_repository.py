@@ -135,7 +135,7 @@ def test_options_that_are_wrong(root, server, text, message):
 def test_what_a_version_must_hold(root, server):
     (root / "block" / "3").mkdir()
     answer = server.post("/v2/repository/models/block/load")
-    assert "version 3 of block must hold one .msbundle, .mindir or .gguf" in answer.json()["error"]
+    assert "version 3 of block: 3 must hold one .msbundle, .mindir or .gguf" in answer.json()["error"]
     assert answer.status_code == 400
 
 
