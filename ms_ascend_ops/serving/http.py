@@ -141,13 +141,14 @@ class Gate:
         self._metrics = metrics
         self._keys = Keys(settings)
         self._requests = 0
+        self.bytes = 0  # of bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         metrics, start = self._metrics(), time.monotonic()
-        exchange = _Exchange(self._settings, receive, send)
+        exchange = _Exchange(self, self._settings, receive, send)
 
         async def refuse(status: int, message: str, code: str | None = None, parameter: str | None = None) -> None:
             if exchange.status == _HUNG_UP:  # nothing of an answer is out
@@ -171,6 +172,7 @@ class Gate:
             await refuse(500, "an error of the server; its log says more")
         finally:
             self._requests -= 1
+            self.bytes -= exchange.bytes
             route = getattr(scope.get("route"), "path", "other")
             if exchange.left:
                 metrics.hung_up("http")
@@ -197,13 +199,13 @@ class Gate:
 class _Exchange:
     """A request and its answer: the body up to the limits of bytes and time, the status, whether the client left."""
 
-    def __init__(self, settings: Settings, receive: Receive, send: Send):
+    def __init__(self, gate: Gate, settings: Settings, receive: Receive, send: Send):
+        self.bytes = 0  # of the body
         self.status = _HUNG_UP
         self.left = False
-        self._settings = settings
+        self._gate, self._settings = gate, settings
         self._receive, self._send = receive, send
         self._until = time.monotonic() + settings.body_timeout_s
-        self._bytes = 0
         self._read = False  # the body
         self._sent = False  # the answer
 
@@ -218,9 +220,13 @@ class _Exchange:
             raise Deadline(f"the body was not there within {self._settings.body_timeout_s:g} s", True) from error
         if message["type"] == "http.disconnect":
             raise HungUp
-        self._bytes += len(message.get("body", b""))
-        if self._bytes > self._settings.body_bytes:
+        size = len(message.get("body", b""))
+        self.bytes += size
+        self._gate.bytes += size
+        if self.bytes > self._settings.body_bytes:
             raise _too_large(self._settings)
+        if self._gate.bytes > self._settings.all_bodies_bytes:
+            raise Busy("the server has too many large requests: come again later")
         self._read = not message.get("more_body", False)
         return message
 

@@ -108,14 +108,17 @@ class LanguageWorker:
         """Take requests of one client; all or none. For the thread of an event loop.
 
         Raises:
+            BadRequest: these are more than it ever takes.
             Busy: too many wait.
             Unavailable: it was closed.
         """
         loop = asyncio.get_running_loop()
+        most = self._queue + self._batch
+        if len(requests) > most:
+            raise BadRequest(f"the model takes at most {most} prompts and choices at once, got {len(requests)}")
         with self._condition:
             if self._closing:
                 raise Unavailable("the model is being unloaded")
-            most = self._queue + self._batch
             if len(self._open) + len(requests) > most:
                 raise Busy(f"the model has {len(self._open)} of at most {most} requests: come again later")
             generations = [Generation(self, request, loop) for request in requests]

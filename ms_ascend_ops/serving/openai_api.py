@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from ms_ascend_ops.serving.errors import BadRequest, ServingError, Unavailable
+from ms_ascend_ops.serving.errors import BadRequest, NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.http import answered, openai_error, parsed, service_of
 from ms_ascend_ops.serving.language import Generation, chat_tokens
 from ms_ascend_ops.serving.service import Service, Version
@@ -87,7 +87,12 @@ async def models(request: Request) -> dict[str, Any]:
 @router.get("/models/{name}")
 async def model(request: Request, name: str) -> dict[str, Any]:
     """One of them."""
-    return _described(name, _version(service_of(request), name))
+    base, _, number = name.partition(":")
+    service = service_of(request)
+    version = service.version(base, number) if number else service.versions(base)[0]
+    if not version.is_language_model:
+        raise NotFound(f"{base} is no language model")
+    return _described(name, version)
 
 
 @router.post("/completions")
@@ -272,7 +277,7 @@ def _usage(prompts: Sequence[Sequence[int]], generations: Sequence[Generation]) 
 
 def _requests(version: Version, options: _Options, prompts: Sequence[Sequence[int]]) -> list[Any]:
     model = version.language_model
-    vocabulary, context = model.config.vocabulary, model.executor.context
+    context = model.executor.context
     requests = []
     for prompt in prompts:
         if not prompt:
@@ -282,8 +287,6 @@ def _requests(version: Version, options: _Options, prompts: Sequence[Sequence[in
                 f"the context of {version.name} is {context} tokens: the prompt has {len(prompt)}, and "
                 f"{options.most or 1} are to be generated", "prompt",
             )  # fmt: skip
-        if max(prompt) >= vocabulary or min(prompt) < 0:
-            raise BadRequest(f"tokens must be 0 to {vocabulary - 1}", "prompt")
         for choice in range(options.choices):
             sampling = options.sampling
             if sampling.seed is not None:
@@ -370,11 +373,14 @@ def _prompts(version: Version, prompt: Any, choices: int) -> list[list[int]]:
         prompt = [prompt]
     if not isinstance(prompt, list) or not prompt or len(prompt) * choices > _MOST_CHOICES:
         raise BadRequest(f"prompt must be 1 to {_MOST_CHOICES // choices} texts or lists of tokens", "prompt")
+    vocabulary = version.language_model.config.vocabulary
     tokens = []
     for one in prompt:
         if isinstance(one, str):
             tokens.append(version.language_model.tokenizer.encode(_text(one, "prompt")))
         elif isinstance(one, list) and all(type(token) is int for token in one):
+            if one and not (min(one) >= 0 and max(one) < vocabulary):
+                raise BadRequest(f"tokens must be 0 to {vocabulary - 1}", "prompt")
             tokens.append(one)
         else:
             raise BadRequest(f"prompt must be texts or lists of tokens, got {reprlib.repr(one)}", "prompt")

@@ -80,6 +80,7 @@ class Settings:
     api_keys: one of them has to come with a request; empty: everybody may ask.
     admin_keys: who may load and unload. With api_keys and without these, nobody may.
     body_bytes: largest body of a request.
+    all_bodies_bytes: bodies that are there at once, together; more are refused (429).
     body_timeout_s: a body that is not there by then is not waited for (408).
     requests: how many may be there at once; more are refused (429).
     fixed: no request may load or unload a model, or change the traffic.
@@ -92,6 +93,7 @@ class Settings:
     api_keys: tuple[str, ...] = ()
     admin_keys: tuple[str, ...] = ()
     body_bytes: int = 64 * _MIB
+    all_bodies_bytes: int = 1024 * _MIB
     body_timeout_s: float = 30.0
     requests: int = 1024
     fixed: bool = False

@@ -190,6 +190,40 @@ def test_limits_of_the_body(served):
     assert served.post(INFER, content=b"x", headers={"Content-Encoding": "gzip"}).status_code == 400
 
 
+def test_limit_of_all_bodies(network_files, rng):
+    """Of 8 at once, those are refused whose bodies would not fit; afterwards there is room again."""
+    x, y = inputs(rng, 4, 16)
+    size = len(json.dumps(body(x, y)))
+    served = Served(Settings(models={"block": network_files["block"]}, all_bodies_bytes=3 * size))
+
+    async def eight():
+        post = served.client.post
+        return await asyncio.gather(*(post("/v2/models/block/infer", json=body(x, y)) for _ in range(8)))
+
+    try:
+        codes = [answer.status_code for answer in served.run(eight())]
+        assert set(codes) == {200, 429}
+        assert codes.count(200) >= 3
+        assert served.post("/v2/models/block/infer", body(x, y)).status_code == 200
+    finally:
+        served.close()
+
+
+def test_limit_of_requests(network_files, rng):
+    x, y = inputs(rng, 1, 1)
+    served = Served(Settings(models={"block": network_files["block"]}, requests=2))
+
+    async def five():
+        post = served.client.post
+        return await asyncio.gather(*(post("/v2/models/block/infer", json=body(x, y)) for _ in range(5)))
+
+    try:
+        assert [answer.status_code for answer in served.run(five())].count(429) == 3
+        assert served.get("/v2/health/live").status_code == 200
+    finally:
+        served.close()
+
+
 def test_a_network_that_raises(network_files, rng):
     """Without `sizes` only the network knows that x and y must be alike; MindSpore's graph is of no use after that."""
     served = Served(Settings(models={"block": network_files["block"]}))

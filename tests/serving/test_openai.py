@@ -136,6 +136,7 @@ def test_many_at_once(served, model):
         ({"prompt": []}, "prompt must be", "prompt"),
         ({"prompt": ""}, "at least 1 token", "prompt"),
         ({"prompt": [1, 10**9]}, "tokens must be 0 to", "prompt"),
+        ({"prompt": [10**400], "echo": True}, "tokens must be 0 to", "prompt"),
         ({"prompt": [1, "x"]}, "prompt must be texts or lists", "prompt"),
         ({"prompt": "\ud800"}, "half of a character", "prompt"),
         ({"prompt": "x" * 300}, "the context of tiny is 256 tokens: the prompt has 300", "prompt"),

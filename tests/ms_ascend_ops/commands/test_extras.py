@@ -103,6 +103,13 @@ def test_without_any_extra(command, python, folder, monkeypatch):
         assert f"-> {advice}" in " ".join(done.stdout.split())  # lines are wrapped
 
 
+def test_serving_says_what_it_needs(python):
+    done = subprocess.run([python, "-c", "import ms_ascend_ops.serving"], capture_output=True, text=True, check=False)
+    names = ", ".join(extras.PACKAGES["serve"])
+    expected = f"ImportError: ms_ascend_ops.serving needs {names}: pip install 'ms_ascend_ops[serve]'"
+    assert done.stderr.splitlines()[-1] == expected
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help_needs_no_extra(command, monkeypatch):
     monkeypatch.setattr(extras, "missing", lambda command: ["rich"])
