@@ -15,7 +15,12 @@ from ms_ascend_ops.benchmarks.serving.clients import Load, Result, language_ques
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--server", type=click.Choice(["ours", "ray", "ray-stock"]), default="ours", help="Who serves.")
+@click.option(
+    "--server",
+    type=click.Choice(["ours", "ours-stock", "ray", "ray-stock"]),
+    default="ours",
+    help="Who serves; stock: MindSpore's operators.",
+)
 @click.option("--seconds", type=click.FloatRange(1), default=60.0)
 @click.option("--clients", type=click.IntRange(1), default=64)
 @click.option("--replicas", type=click.IntRange(1), default=1, help="Of Ray.")
@@ -31,8 +36,8 @@ def main(
         port = free.getsockname()[1]
         free.close()
         questions = network_questions() if language is None else language_questions(language)
-        model = network.write(Path(folder, "network")) if language is None else Path(language)
-        if server == "ours":
+        model = Path(language) if language else network.write(Path(folder, "network"), server != "ours-stock")
+        if server.startswith("ours"):
             options = ["--queue", str(queue)]
             options += ["--max-batch-size", "16"] if language is None else ["--weights", "float"]
             running = servers.ours(model, port, *options)

@@ -38,13 +38,13 @@ def stock_network() -> Any:
     return _network(fused=False)
 
 
-def write(path: Path) -> Path:
-    """A MindIR of our operators."""
+def write(path: Path, fused: bool = True) -> Path:
+    """A MindIR, of our operators or of stock ones."""
     from mindspore import Tensor
     from ms_ascend_ops.export import export_mindir
 
     x = Tensor(np.ones((2, 3, HIDDEN), np.float32))
-    return export_mindir(_network(fused=True), x, path=path, dynamic={0: (0, 1)})
+    return export_mindir(_network(fused), x, path=path, dynamic={0: (0, 1)})
 
 
 def _network(fused: bool) -> Any:

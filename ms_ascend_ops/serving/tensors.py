@@ -108,7 +108,7 @@ def from_numbers(data: Any, datatype: str, shape: tuple[int, ...], name: str) ->
     flat, sizes = _flattened(data, name)
     if len(flat) != math.prod(shape) or (len(sizes) > 1 and sizes != shape):
         raise BadRequest(f"input {name}: shape {list(shape)} has {math.prod(shape)} values, got data of {list(sizes)}")
-    return Values(datatype, _converted(np.array(flat), datatype, name).reshape(shape))
+    return Values(datatype, _converted(flat, datatype, name).reshape(shape))
 
 
 def _flattened(data: Any, name: str) -> tuple[list[Any], tuple[int, ...]]:
@@ -129,29 +129,31 @@ def _flattened(data: Any, name: str) -> tuple[list[Any], tuple[int, ...]]:
     return data, tuple(sizes)
 
 
-def _converted(array: Array, datatype: str, name: str) -> Array:
+def _converted(numbers: list[Any], datatype: str, name: str) -> Array:
     dtype = DATATYPES[datatype]
+    is_float = datatype in ("FP16", "FP32", "FP64", "BF16")
+    allowed = {bool} if datatype == "BOOL" else {int, float} if is_float else {int}
+    if not set(map(type, numbers)) <= allowed:
+        odd = next(number for number in numbers if type(number) not in allowed)
+        raise BadRequest(f"input {name}: data must be values of {datatype}, got {_short(odd)}")
     if datatype == "BOOL":
-        fits = array.dtype.kind == "b"
-    elif datatype in ("FP16", "FP32", "FP64", "BF16"):
-        fits = array.dtype.kind in "iuf"
-    else:
-        fits = array.dtype.kind in "iu" or (array.size == 0 and array.dtype.kind == "f")
-    if not fits:
-        raise BadRequest(f"input {name}: data must be values of {datatype}, got {_kind(array)}")
-    if dtype.kind in "iu" and datatype != "BF16" and array.size:
-        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        if int(array.min()) < least or int(array.max()) > most:
-            raise BadRequest(
-                f"input {name}: values of {datatype} are {least} to {most}, got {array.min()}, {array.max()}"
-            )
-    if datatype == "BF16":
-        return to_bfloat16(array.astype(np.float32))
+        return np.array(numbers, dtype)
+    if not is_float:
+        limits = np.iinfo(dtype)
+        least, most = min(numbers, default=0), max(numbers, default=0)
+        if least < limits.min or most > limits.max:
+            odd = least if least < limits.min else most
+            raise BadRequest(f"input {name}: {datatype} is {limits.min} to {limits.max}, got {_short(odd)}")
+        return np.array(numbers, dtype)
+    try:
+        array = np.array(numbers, np.float64)
+    except OverflowError as error:
+        raise BadRequest(f"input {name}: a value is out of the range of {datatype}") from error
     with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    if dtype.kind == "f" and not np.array_equal(np.isfinite(converted), np.isfinite(array)):
+        converted = array.astype(np.float32 if datatype == "BF16" else dtype)
+    if not np.array_equal(np.isfinite(converted), np.isfinite(array)):
         raise BadRequest(f"input {name}: a value is out of the range of {datatype}")
-    return converted
+    return to_bfloat16(converted) if datatype == "BF16" else converted
 
 
 def to_bfloat16(array: Array) -> Array:
@@ -176,11 +178,6 @@ def to_numbers(values: Values) -> list[Any]:
     array = from_bfloat16(values.array) if values.datatype == "BF16" else values.array
     numbers: list[Any] = array.ravel().tolist()
     return numbers
-
-
-def _kind(array: Array) -> str:
-    kinds = {"b": "booleans", "i": "integers", "u": "integers", "f": "numbers", "O": "numbers out of the range"}
-    return kinds[array.dtype.kind]
 
 
 def _short(value: Any) -> str:
