@@ -191,7 +191,8 @@ class _Calls:
 def _read(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
-    except DecodeError as error:
+    # The implementation in Python, which MindSpore asks for where it is imported first, raises the others, too.
+    except (DecodeError, RecursionError, ValueError) as error:
         raise BadRequest(f"the request is no {kind.DESCRIPTOR.name}") from error
 
 
