@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ms_ascend_ops.serving import inference, openai_api
 from ms_ascend_ops.serving.errors import ServingError
-from ms_ascend_ops.serving.http import Gate, error_answer
+from ms_ascend_ops.serving.http import Gate, error_of
 from ms_ascend_ops.serving.metrics import CONTENT_TYPE, Metrics
 from ms_ascend_ops.serving.service import Service
 from ms_ascend_ops.serving.settings import Settings
@@ -62,15 +62,15 @@ async def _metrics(request: Request) -> Response:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServingError)
-    return error_answer(request.url.path, error.status, error.message, error.code, error.parameter)
+    return error_of(request, error.status, error.message, error)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = {404: "there is no such path", 405: "the path does not have this method"}.get(error.status_code)
-    return error_answer(request.url.path, error.status_code, message or str(error.detail))
+    return error_of(request, error.status_code, message or str(error.detail))
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return error_answer(request.url.path, 400, "; ".join(str(one["msg"]) for one in error.errors()))
+    return error_of(request, 400, "; ".join(str(one["msg"]) for one in error.errors()))

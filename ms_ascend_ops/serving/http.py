@@ -20,7 +20,7 @@ from ms_ascend_ops.serving.metrics import Metrics
 from ms_ascend_ops.serving.service import Service
 from ms_ascend_ops.serving.settings import Settings
 
-__all__ = ["Gate", "HungUp", "Keys", "answered", "error_answer", "parsed", "service_of"]
+__all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "parsed", "service_of"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,15 @@ def parsed(body: bytes | str) -> dict[str, Any]:
     return fields
 
 
+def check_change(request: Request) -> None:
+    """The first line of a route that changes the models.
+
+    Raises:
+        Unauthorized, Forbidden: who asks may not do that.
+    """
+    Keys(service_of(request).settings).check(request.headers.get("authorization", ""), changes_models=True)
+
+
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of some work, which is cancelled when the client hangs up. The body has been read.
 
@@ -75,6 +84,12 @@ async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def error_of(request: Request, status: int, message: str, error: ServingError | None = None) -> JSONResponse:
+    """An error as the API of a request has it."""
+    code, parameter = (None, None) if error is None else (error.code, error.parameter)
+    return error_answer(_path(request.scope), status, message, code, parameter)
 
 
 def error_answer(
@@ -152,7 +167,7 @@ class Gate:
 
         async def refuse(status: int, message: str, code: str | None = None, parameter: str | None = None) -> None:
             if exchange.status == _HUNG_UP:  # nothing of an answer is out
-                answer = error_answer(scope["path"], status, message, code, parameter)
+                answer = error_answer(_path(scope), status, message, code, parameter)
                 await answer(scope, receive, exchange.send)
 
         metrics.arrived("http")
@@ -180,11 +195,9 @@ class Gate:
             metrics.answered("http", route, status, time.monotonic() - start)
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        path: str = scope["path"]
-        if path in _OPEN:
+        if _path(scope) in _OPEN:
             return
-        changes = scope["method"] == "POST" and path.startswith("/v2/repository/models/")
-        self._keys.check(headers.get("authorization", ""), changes)
+        self._keys.check(headers.get("authorization", ""), changes_models=False)
         if self._requests > self._settings.requests:
             raise Busy(f"the server has {self._settings.requests} requests: come again later")
         if headers.get("content-encoding", "identity") != "identity":
@@ -239,6 +252,12 @@ class _Exchange:
 
 def _too_large(settings: Settings) -> TooLarge:
     return TooLarge(f"the body may have {settings.body_bytes} bytes")
+
+
+def _path(scope: Scope) -> str:
+    """The path as the routes have it, without what a proxy or Ray put before it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from ms_ascend_ops.serving.errors import BadRequest, Unavailable
-from ms_ascend_ops.serving.http import answered, parsed, service_of
+from ms_ascend_ops.serving.http import answered, check_change, parsed, service_of
 from ms_ascend_ops.serving.service import Service, Version
 from ms_ascend_ops.serving.tensors import (
     Values,
@@ -126,6 +126,7 @@ async def repository_index(request: Request) -> list[dict[str, str]]:
 @router.post("/repository/models/{name}/load")
 async def load(request: Request, name: str) -> dict[str, Any]:
     """Load a model, or load it again; with `parameters.config`, under other options than those of its file."""
+    check_change(request)
     await service_of(request).load(name, override_of(_parameters(parsed(await request.body() or b"{}")).get("config")))
     return {}
 
@@ -133,6 +134,7 @@ async def load(request: Request, name: str) -> dict[str, Any]:
 @router.post("/repository/models/{name}/unload")
 async def unload(request: Request, name: str) -> dict[str, Any]:
     """Take a model away; what it is working on is completed."""
+    check_change(request)
     parsed(await request.body() or b"{}")
     await service_of(request).unload(name)
     return {}
@@ -147,6 +149,7 @@ async def traffic(request: Request, name: str) -> dict[str, Any]:
 @router.post("/repository/models/{name}/traffic")
 async def set_traffic(request: Request, name: str) -> dict[str, Any]:
     """Change the shares: `{"traffic": {"1": 95, "2": 5}}`."""
+    check_change(request)
     given = parsed(await request.body()).get("traffic")
     if not isinstance(given, dict) or not all(key.isascii() and key.isdecimal() and len(key) < 10 for key in given):
         raise BadRequest("traffic must be a map of versions to shares")

@@ -5,6 +5,7 @@ import json
 import shutil
 import threading
 
+import httpx
 import pytest
 
 from ms_ascend_ops.serving import Settings
@@ -162,6 +163,16 @@ def test_keys(root, rng):
         infer, load = "/v2/models/block/infer", "/v2/repository/models/block/load"
         assert [status(infer, key, body(x, y)) for key in ("one", "two", "root", "three", "")] == [200] * 3 + [401] * 2
         assert [status(load, key) for key in ("root", "one", "three")] == [200, 403, 401]
+        assert status("/v2/repository/models/block/traffic", "one", {"traffic": {"1": 1}}) == 403
+        # Behind a proxy that puts something before the path.
+        transport = httpx.ASGITransport(server.app, root_path="/api")
+        proxied = httpx.AsyncClient(transport=transport, base_url="http://test/api")
+        assert server.run(proxied.get("v2/health/live")).status_code == 200
+        assert server.run(proxied.get("v1/models")).json()["error"]["type"] == "authentication_error"
+        one = {"Authorization": "Bearer one"}
+        assert server.run(proxied.get("v2/models/block", headers=one)).status_code == 200
+        assert server.run(proxied.post("v2/repository/models/block/unload", headers=one)).status_code == 403
+        server.run(proxied.aclose())
         answer = server.get("/v1/models")
         assert answer.json()["error"]["code"] == "invalid_api_key"
         assert answer.headers["WWW-Authenticate"] == "Bearer"
