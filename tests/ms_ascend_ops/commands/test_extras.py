@@ -29,6 +29,7 @@ ARGUMENTS = {
     "operators": [],
     "optimize": ["network.mindir", "--output", "optimized.mindir"],
     "profile": ["rms_norm", "--shape", "4,64"],
+    "serve": ["network.mindir"],
 }
 
 
@@ -98,8 +99,15 @@ def test_without_any_extra(command, python, folder, monkeypatch):
     if command == "doctor":
         assert "bench does not run without matplotlib, ml_dtypes, rich" in done.stdout
         assert "profile does not run without" in done.stdout
-        advice = "; ".join(f"pip install 'ms_ascend_ops[{extra}]'" for extra in ("bench", "llm", "profile"))
+        advice = "; ".join(f"pip install 'ms_ascend_ops[{extra}]'" for extra in ("bench", "llm", "profile", "serve"))
         assert f"-> {advice}" in " ".join(done.stdout.split())  # lines are wrapped
+
+
+def test_serving_says_what_it_needs(python):
+    done = subprocess.run([python, "-c", "import ms_ascend_ops.serving"], capture_output=True, text=True, check=False)
+    names = ", ".join(extras.PACKAGES["serve"])
+    expected = f"ImportError: ms_ascend_ops.serving needs {names}: pip install 'ms_ascend_ops[serve]'"
+    assert done.stderr.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
