@@ -1,0 +1,1 @@
+def replace_builtins(graph, opset): return []
