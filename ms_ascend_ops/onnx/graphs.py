@@ -101,6 +101,13 @@ class _Reader:
         self.nodes.append(node)
         return node
 
+    def shaped(self, name: str) -> Node:
+        """A node that has shape and dtype of a value, and is no part of the graph."""
+        node = Node("")
+        if name in self._infos:
+            node.shape, node.symbols, node.dtype = shape_of(self._infos[name])
+        return node
+
     def _described(self, node: Node, name: str) -> Node:
         node.name = node.origin = name
         if name in self._infos:
@@ -326,12 +333,35 @@ def _unsqueeze(reader: _Reader, source: NodeProto) -> Node:
     return Node("ExpandDims", (x, constant(axes[0])))
 
 
+def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
+    """What has its last two axes swapped where batch and heads are joined for that, and parted again.
+
+    So PyTorch's exporter writes the keys of an attention: (b, h, s, d) -> (b h, s, d) -> (b h, d, s) -> (b, h, d, s).
+    """
+    if x.kind != "Transpose" or x.inputs[1].value != (0, 2, 1) or x.inputs[0].kind != "Reshape":
+        return None
+    heads = x.inputs[0].inputs[0]
+    before, after = _sizes(heads), _sizes(reader.shaped(output))
+    joined = _sizes(x.inputs[0])
+    if len(before) != 4 or len(after) != 4 or joined[1:] != before[2:] or None in before:
+        return None
+    return heads if after == (*before[:2], before[3], before[2]) else None
+
+
+def _sizes(node: Node) -> tuple[int | str | None, ...]:
+    """The dims, with names in the place of open ones; None where one has no name."""
+    names = node.symbols or ("",) * len(node.shape or ())
+    return tuple(n if n >= 0 else name or None for n, name in zip(node.shape or (), names, strict=True))
+
+
 def _reshape(reader: _Reader, source: NodeProto) -> Node:
     x = reader.value(source.input[0])
     target = reader.numbers(source.input[1]) if source.op_type == "Reshape" else None
     if isinstance(target, tuple) and 0 in target:
         target = None if x.shape is None else tuple(x.shape[i] if n == 0 else n for i, n in enumerate(target))
         target = None if target is None or target.count(-1) > 1 else target
+    if (heads := _turned_heads(reader, x, source.output[0])) is not None:
+        return Node("Transpose", (heads, constant((0, 1, 3, 2))))
     return Node("Reshape", (x, constant(target)))
 
 
@@ -363,6 +393,14 @@ def _gemm(reader: _Reader, source: NodeProto) -> Node | None:
         return Node("MatMul", (a, b, *flags))
     shape, dtype = shape_of(reader._infos[source.output[0]])[::2] if source.output[0] in reader._infos else (None, "")
     return Node("Add", (reader.inner("MatMul", a, b, *flags, shape=shape, dtype=dtype), bias[0]))
+
+
+def _where(reader: _Reader, source: NodeProto) -> Node:
+    condition, one, other = (reader.value(name) for name in source.input)
+    if condition.kind == "onnx.IsNaN" and condition.inputs[0] is other and reader.numbers(source.input[1]) == 0:
+        # PyTorch's attention: a row of scores that is masked as a whole gives zeros, as the operators have it.
+        return Node("Contiguous", (other,))
+    return Node("Select", (condition, one, other))
 
 
 def _dropout(reader: _Reader, source: NodeProto) -> Node | None:
@@ -401,6 +439,6 @@ _READERS: dict[str, _Read] = {
     "Tile": _expand("Tile"),
     "MatMul": _matmul,
     "Gemm": _gemm,
-    "Where": _same("Select", 3),
+    "Where": _where,
     "Dropout": _dropout,
 }  # fmt: skip
