@@ -16,7 +16,6 @@ from onnx import AttributeProto, GraphProto, NodeProto, numpy_helper
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.graphs.graph import INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.matching.patterns import repeats
-from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.onnx.schemas import DOMAIN, attributes_of
 
 __all__ = ["Vector", "captured", "read", "shape_of"]
@@ -122,7 +121,7 @@ class _Reader:
         readable = node.dtype and tensor.data_location != onnx.TensorProto.EXTERNAL
         if readable and 0 <= count <= _MOST_READ:
             node.kind, node.value = "constant", numpy_helper.to_array(tensor)
-        elif readable and _MIN_TABLE_RANK <= len(shape) and count <= _MOST_TABLE and not shape[-1] % 2:
+        elif readable and len(shape) >= _MIN_TABLE_RANK and count <= _MOST_TABLE and not shape[-1] % 2:
             # Which half of a table of angles repeats the other.
             node.attributes["repeats"] = repeats(numpy_helper.to_array(tensor))
         self.nodes.append(node)
@@ -383,6 +382,26 @@ def _matmul(reader: _Reader, source: NodeProto) -> Node:
     return Node("BatchMatMul", (a, b, constant(False), constant(False)))
 
 
+def _fused_matmul(reader: _Reader, source: NodeProto) -> Node | None:
+    """ONNX Runtime's: a product with a factor."""
+    given = _attributes(source)
+    if given.get("transBatchA", 0) or given.get("transBatchB", 0):
+        return None
+    a, b = (reader.value(name) for name in source.input)
+    flags = [constant(bool(given.get(name, 0))) for name in ("transA", "transB")]
+    result = reader.shaped(source.output[0])
+    about = {"shape": result.shape, "symbols": result.symbols, "dtype": result.dtype}
+    product = reader.inner("BatchMatMul", a, b, *flags, **about)
+    return Node("Mul", (product, constant(float(given.get("alpha", 1.0)))))
+
+
+def _quick_gelu(reader: _Reader, source: NodeProto) -> Node | None:
+    """ONNX Runtime's x * sigmoid(alpha * x), which it makes of a SiLU, too."""
+    if _attributes(source).get("alpha", 1.702) != 1.0:
+        return None
+    return Node("SiLU", (reader.value(source.input[0]),))
+
+
 def _gemm(reader: _Reader, source: NodeProto) -> Node | None:
     given = _attributes(source)
     if given.get("alpha", 1.0) != 1.0 or given.get("beta", 1.0) != 1.0:
@@ -391,8 +410,8 @@ def _gemm(reader: _Reader, source: NodeProto) -> Node | None:
     flags = [constant(bool(given.get(name, 0))) for name in ("transA", "transB")]
     if not bias:
         return Node("MatMul", (a, b, *flags))
-    shape, dtype = shape_of(reader._infos[source.output[0]])[::2] if source.output[0] in reader._infos else (None, "")
-    return Node("Add", (reader.inner("MatMul", a, b, *flags, shape=shape, dtype=dtype), bias[0]))
+    result = reader.shaped(source.output[0])
+    return Node("Add", (reader.inner("MatMul", a, b, *flags, shape=result.shape, dtype=result.dtype), bias[0]))
 
 
 def _where(reader: _Reader, source: NodeProto) -> Node:
@@ -439,6 +458,8 @@ _READERS: dict[str, _Read] = {
     "Tile": _expand("Tile"),
     "MatMul": _matmul,
     "Gemm": _gemm,
+    "FusedMatMul": _fused_matmul,
+    "QuickGelu": _quick_gelu,
     "Where": _where,
     "Dropout": _dropout,
 }  # fmt: skip

@@ -68,7 +68,8 @@ def _value(signature: Signature, spec: AttributeSpec, attribute: onnx.AttributeP
     kind = _KINDS[spec.type]
     if attribute.type != getattr(onnx.AttributeProto, kind):
         raise TypeError(
-            f"{signature.name}: {spec.name} must be a {kind.lower()}, got {_NAMES_OF_KINDS.get(attribute.type, 'a list')}"
+            f"{signature.name}: {spec.name} must be a {kind.lower()}, got "
+            f"{_NAMES_OF_KINDS.get(attribute.type, 'a list')}"
         )
     value = onnx.helper.get_attribute_value(attribute)
     if spec.type == "bool":
@@ -135,7 +136,10 @@ def _infer(signature: Signature, context: Any) -> None:
     dtypes = [None if t is None else NAMES.get(t.tensor_type.elem_type, "another dtype") for t in types]
     results = [_dtype_in(signature, name, dtypes) for name in signature.writes] + infer_types(signature, dtypes)
     shapes = [_shape(t) for t in types]
-    plain = [UNKNOWN_RANK if shape is None and t is not None else known(shape) for shape, t in zip(shapes, types, strict=True)]
+    plain = [
+        UNKNOWN_RANK if shape is None and t is not None else known(shape)
+        for shape, t in zip(shapes, types, strict=True)
+    ]
     check = CHECKS.get(signature.name)
     if check is not None:
         check(list(plain), attributes)
