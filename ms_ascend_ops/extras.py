@@ -21,7 +21,7 @@ EXTRA_OF = {
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
-    "onnx": ("onnx", "onnxruntime"),
+    "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
 }
 
