@@ -482,6 +482,7 @@ void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
     size_t given = 0;
     Check(theApi->ShapeInferContextGetInputCount(context, &given));
     std::vector<Shape> shapes(def.inputs.size(), Shape{ABSENT});
+    std::vector<std::string> dtypes(def.inputs.size());
     for (size_t i = 0; i < std::min(given, shapes.size()); ++i) {
         ort::TensorTypeAndShapeInfo* info = nullptr;
         Check(theApi->ShapeInferContextGetInputTypeShape(context, i, &info));
@@ -499,6 +500,8 @@ void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
             shapes[i] = {ABSENT};
         } else if (std::any_of(shapes[i].begin(), shapes[i].end(), [](int64_t size) { return size < 0; })) {
             return;
+        } else {
+            dtypes[i] = NameOf(description.type);
         }
     }
     std::vector<AttributeValue> values;
@@ -506,8 +509,13 @@ void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
         values.push_back(ReadForShapes(op, attribute, context));
     }
     std::vector<Shape> results;
+    std::vector<std::string> types;
     for (const size_t input : op.Writes()) {
         results.push_back(shapes[input]);
+        types.push_back(dtypes[input]);
+    }
+    for (std::string& type : op.Rules().InferTypes(dtypes)) {
+        types.push_back(std::move(type));
     }
     for (Shape& shape : op.Rules().InferShapes(shapes, values)) {
         results.push_back(std::move(shape));
@@ -516,6 +524,7 @@ void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
         ort::TensorTypeAndShapeInfo* info = nullptr;
         Check(theApi->CreateTensorTypeAndShapeInfo(&info));
         const TypeAndShape owner(*theApi, info);
+        Check(theApi->SetTensorElementType(info, DtypeOf(types[i]).type));
         Check(theApi->SetDimensions(info, results[i].data(), results[i].size()));
         std::vector<const char*> names(results[i].size(), "");
         Check(theApi->SetSymbolicDimensions(info, names.data(), names.size()));
