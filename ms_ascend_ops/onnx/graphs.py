@@ -68,7 +68,7 @@ def shape_of(value: onnx.ValueInfoProto) -> tuple[tuple[int, ...] | None, tuple[
 def _dtype(number: int) -> str:
     try:
         return str(onnx.helper.tensor_dtype_to_np_dtype(number).name)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         return ""
 
 

@@ -28,6 +28,20 @@ ENGINE = "onnx"
 # Files of protobuf have at most so many bytes; larger ones keep their tensors beside them.
 _MOST_BYTES = 2**31 - 1
 
+# What a file that is not as it should be may raise in `onnx` and here.
+_DAMAGE = (
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 
 def optimize(
     source: str | os.PathLike[str],
@@ -70,8 +84,12 @@ def optimize(
         raise ValueError(f"optimize: output must be in a folder that exists, got {target}")
     model, beside = read_model(path, "optimize")
     report = Report(level=level)
-    if level != "O0":
-        _optimize(model, report, patterns)
+    try:
+        if level != "O0":
+            _optimize(model, report, patterns)
+        _check(model)
+    except _DAMAGE as error:  # what the checker lets pass
+        raise _damaged("optimize", path, error) from error
     _write(model, target, beside)
     from ms_ascend_ops.onnx import runtime  # noqa: PLC0415  (which may have no ONNX Runtime)
 
@@ -95,10 +113,14 @@ def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
             onnx.load_external_data_for_model(model, str(path.absolute().parent))
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-    except (DecodeError, onnx.checker.ValidationError, OSError, ValueError, RuntimeError, TypeError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{caller}: {path} is no ONNX file, or a damaged one: {lines[0]}") from error
+    except (DecodeError, OSError, *_DAMAGE) as error:
+        raise _damaged(caller, path, error) from error
     return model, beside
+
+
+def _damaged(caller: str, path: Path, error: Exception) -> ValueError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return ValueError(f"{caller}: {path} is no ONNX file, or a damaged one: {lines[0]}")
 
 
 def _move_simplified(model: ModelProto, source: str, target: str) -> None:
@@ -110,8 +132,12 @@ def _move_simplified(model: ModelProto, source: str, target: str) -> None:
                 model.opset_import.append(helper.make_opsetid(target, 1))
 
 
+def _check(model: ModelProto) -> None:
+    if model.ByteSize() <= _MOST_BYTES:
+        onnx.checker.check_model(model, full_check=True)
+
+
 def _write(model: ModelProto, target: Path, beside: bool) -> None:
-    onnx.checker.check_model(model, full_check=model.ByteSize() <= _MOST_BYTES)
     _move_simplified(model, ORT_DOMAIN, "")
     if beside or model.ByteSize() > _MOST_BYTES:
         location = f"{target.name}.data"
@@ -163,8 +189,6 @@ def _infer_shapes(model: ModelProto) -> None:
         tensor.ClearField("raw_data")
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as error:
-        raise ValueError(f"optimize: the shapes of the graph cannot be inferred: {error}") from error
     finally:
         for tensor, data in held:
             tensor.raw_data = data

@@ -84,7 +84,7 @@ def test_the_checker_refuses_wrong_nodes():
     for attributes in ({"epsilon": 1}, {"eps": 1.0}):
         node = helper.make_node("rms_norm", ["x", "gamma"], ["y"], domain=DOMAIN, **attributes)
         inputs = {"x": ("float32", [2, 8]), "gamma": ("float32", [8])}
-        with pytest.raises(onnx.checker.ValidationError, match="epsilon|eps"):
+        with pytest.raises(onnx.checker.ValidationError, match="eps"):
             model([node], inputs, {"y": ("float32", [2, 8])})
 
 
