@@ -246,7 +246,7 @@ clients() {
     install_build_requirements
     echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
     logged clients_install python -m pip install --no-build-isolation --editable ".[test,torch]" \
-        "transformers>=4.50" kernels
+        "transformers>=4.50" kernels diffusers onnxscript
     local files
     mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests)
     run_pytest -m clients "${files[@]}" "$@"
