@@ -28,6 +28,9 @@ ENGINE = "onnx"
 # Files of protobuf have at most so many bytes; larger ones keep their tensors beside them.
 _MOST_BYTES = 2**31 - 1
 
+# A number that takes the place of a score, or is added to it, hides the key from here on, whatever the scores are.
+_HIDDEN = -1e30
+
 # What a file that is not as it should be may raise in `onnx` and here.
 _DAMAGE = (
     onnx.checker.ValidationError,
@@ -260,8 +263,14 @@ class _Substitution:
         first = min(self._position[name] for name in outputs.values())
         made = self._made.setdefault(first, [])
         inputs = [self._input(node.origin) for node in found.inputs]
+        values = dict(fused.attributes)
         for place, mask in fused.masks.items():
             source = found.inputs[place]
+            known = self._known_mask(source.origin, mask.hidden)
+            if known and fused.op == "flash_attention":  # a constant that hides nothing, or the keys behind a query
+                del inputs[place]
+                values["causal"] = bool(values["causal"]) or known == "causal"
+                continue
             rank = len(source.shape or ())
             inputs[place] = self._mask(inputs[place], rank, mask.rank, mask.hidden, made)
         results = [outputs.get(i, "") for i in range(len(signature.outputs))]
@@ -271,7 +280,7 @@ class _Substitution:
             results[0] = self._name(fused.op)
         attributes = {
             name: int(value) if isinstance(value, bool) else value
-            for name, value in signature.check_attributes(fused.attributes).items()
+            for name, value in signature.check_attributes(values).items()
         }
         name = self._name(f"{fused.op}_{self._graph.node[first].name or outputs[min(outputs)]}")
         made.append(helper.make_node(fused.op, inputs, results, name, domain=DOMAIN, **attributes))
@@ -298,6 +307,24 @@ class _Substitution:
         name = self._name(stem)
         self._graph.initializer.add().CopyFrom(numpy_helper.from_array(values, name))
         return name
+
+    def _known_mask(self, origin: Any, hidden: bool | None) -> str:
+        """Whether a mask is a constant that hides no key, or as a causal attention does; nothing: neither."""
+        tensor = self._tensors.get(origin) if isinstance(origin, str) else None
+        if tensor is None or len(tensor.dims) < 2:
+            return ""
+        values = numpy_helper.to_array(tensor)
+        if hidden is None:
+            values = values.astype(np.float32)
+            if not ((values == 0) | (values <= _HIDDEN)).all():
+                return ""
+            seen = values == 0
+        else:
+            seen = values != hidden
+        if seen.all():
+            return "all"
+        queries, keys = values.shape[-2:]
+        return "causal" if queries <= keys and (seen == np.tri(queries, keys, keys - queries, bool)).all() else ""
 
     def _mask(self, value: str, rank: int, wanted: int, hidden: bool | None, made: list[NodeProto]) -> str:
         """A mask as the kernel takes it: numbers in the place of bools, and ones in front."""

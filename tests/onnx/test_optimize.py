@@ -188,6 +188,31 @@ def test_attention(mask, file, tmp_path):
     np.testing.assert_allclose(run(session(tmp_path / "fused.onnx"), given)[0], golden, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("mask", "causal", "inputs"),
+    [
+        (np.zeros((1, 1, 3, 3), np.float32), 0, 3),
+        (np.where(np.tri(3, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32)[None], 1, 3),
+        (np.where(np.tri(3, 3, -1, bool), np.finfo(np.float32).min, 0).astype(np.float32)[None], 0, 4),
+    ],
+    ids=["nothing", "causal", "other"],
+)
+def test_a_mask_that_is_known(mask, causal, inputs, file, tmp_path):
+    like = ("float32", [2, 4, 3, 8])
+    nodes = [
+        node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]),
+        node("MatMul", ["q", "kt"], "p"),
+        node("Add", ["p", "mask"], "m"),
+        node("Softmax", ["m"], "w", axis=-1),
+        node("MatMul", ["w", "v"], "y"),
+    ]
+    path = file(model(nodes, dict.fromkeys("qkv", like), {"y": like}, {"mask": mask}))
+    assert optimize(path, tmp_path / "fused.onnx").outputs.relative < 1e-5
+    (fused,) = (n for n in onnx.load(tmp_path / "fused.onnx").graph.node if n.op_type == "flash_attention")
+    assert len(fused.input) == inputs
+    assert {a.name: a.i for a in fused.attribute}["causal"] == causal
+
+
 def test_a_group_norm_as_exporters_write_it(file, tmp_path):
     rng = np.random.default_rng(0)
     gamma, beta = (rng.standard_normal((8, 1, 1)).astype(np.float32) for _ in range(2))
