@@ -83,9 +83,10 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     import ml_dtypes  # noqa: PLC0415
 
     shape = tuple(value.shape())
-    values = int(np.prod(shape))
-    memory = (ctypes.c_uint16 * values).from_address(value.data_ptr()) if values else []
-    return np.array(memory, np.uint16).view(ml_dtypes.bfloat16).reshape(shape)
+    count = int(np.prod(shape))
+    content = ctypes.string_at(value.data_ptr(), 2 * count) if count else b""
+    bits: np.ndarray[Any, Any] = np.frombuffer(content, np.uint16).copy()
+    return bits.view(ml_dtypes.bfloat16).reshape(shape)
 
 
 # The largest difference of an output, as a share of the largest magnitude.
