@@ -86,7 +86,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     count = int(np.prod(shape))
     content = ctypes.string_at(value.data_ptr(), 2 * count) if count else b""
     bits: np.ndarray[Any, Any] = np.frombuffer(content, np.uint16).copy()
-    return bits.view(ml_dtypes.bfloat16).reshape(shape)
+    return np.asarray(bits.view(ml_dtypes.bfloat16).reshape(shape))
 
 
 # The largest difference of an output, as a share of the largest magnitude.
