@@ -246,7 +246,7 @@ clients() {
     install_build_requirements
     echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
     logged clients_install python -m pip install --no-build-isolation --editable ".[llm,ray,serve,test,torch]" \
-        "transformers>=4.50" kernels
+        "transformers>=4.50" kernels diffusers onnxscript
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/python ]; then
         python -m venv build/serving_clients

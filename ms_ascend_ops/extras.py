@@ -9,12 +9,20 @@ from pathlib import Path
 __all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
 
 # A command of `python -m ms_ascend_ops`, and its extra. Commands that are not here need none.
-EXTRA_OF = {"bench": "bench", "bench-networks": "bench", "llm": "llm", "profile": "profile", "serve": "serve"}
+EXTRA_OF = {
+    "bench": "bench",
+    "bench-networks": "bench",
+    "llm": "llm",
+    "optimize model.onnx": "onnx",  # of a MindIR it needs none
+    "profile": "profile",
+    "serve": "serve",
+}
 
 # The packages of an extra; pyproject.toml has their versions.
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
+    "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
     "serve": ("fastapi", "grpcio", "httptools", "prometheus_client", "uvicorn"),
 }
