@@ -165,8 +165,6 @@ def _version(
     subject: Subject, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
 ) -> _Version | Analysis | str:
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
-    if any(isinstance(value, tuple) for value in inputs.values()):
-        return "it takes tuples"
     values = drawn(inputs, dtype or subject.stored, subject.stored)
     seen = subject.trace(subject.cell, values, training=training)
     if isinstance(seen, str):
@@ -195,21 +193,22 @@ def _varies(subject: Subject, versions: list[tuple[Mapping[str, Any], _Version]]
         return "it does something else for inputs of another shape"
     if other.left:
         return f"for inputs of another shape {other.left[0][1]}"
-    larger = {
-        n: replace(s, shape=(s.shape[0] + 1, *s.shape[1:])) if _has_batch(s, inputs) else s for n, s in inputs.items()
-    }
-    again = _version(subject, larger)
+    batch = next((s.shape[:1] for s in inputs.values() if isinstance(s, Spec) and s.shape), ())
+
+    def grown(spec: Any) -> Any:
+        if isinstance(spec, tuple):
+            return tuple(map(grown, spec))
+        if not isinstance(spec, Spec) or spec.shape[:1] != batch or len(spec.shape) < 2 or spec.turns:
+            return spec
+        return replace(spec, shape=(spec.shape[0] + 1, *spec.shape[1:]))
+
+    again = _version(subject, {name: grown(spec) for name, spec in inputs.items()})
     if isinstance(again, _Version) and again.statements != version.statements:
         return "it does something else for another batch"
     trained = _version(subject, inputs, training=True)
     if not isinstance(trained, _Version) or trained.statements != version.statements:
         return "it does something else in training (dropout?)"
     return ""
-
-
-def _has_batch(spec: Any, inputs: Mapping[str, Any]) -> bool:
-    first = next((s for s in inputs.values() if isinstance(s, Spec) and s.shape), None)
-    return isinstance(spec, Spec) and first is not None and spec.shape[:1] == first.shape[:1] and len(spec.shape) > 1
 
 
 def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Version) -> Analysis:
@@ -286,6 +285,8 @@ def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequenc
                 conditions.append(f"({dtypes})" if len(accepted) > 1 else dtypes)
         elif value is None:
             conditions.append(f"{name} is None")
+        elif isinstance(value, tuple):
+            conditions.append(f"isinstance({name}, tuple) and len({name}) == {len(value)}")
         elif value is not parameter.empty:
             conditions.append(f"{name} == {value!r}")
     return conditions

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import MethodType
 from typing import Any
 
 import mindspore as ms
@@ -16,7 +17,7 @@ from ms_ascend_ops.export.engines.generated import is_generated
 from ms_ascend_ops.export.graphs.graph import CALL
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
-from ms_ascend_ops.export.graphs.probe import dtype_name, settle, sub_cells
+from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.measure import Measured, measure
@@ -330,6 +331,10 @@ def _likeness(cell: nn.Cell) -> Any:
             own.append((name, type(value).__name__, str(value)))
         elif isinstance(value, (nn.Cell, Parameter)):
             continue
+        elif isinstance(value, MethodType) and value.__self__ is cell:
+            own.append((name, "method", value.__func__.__qualname__))
+        elif isinstance(value, Tensor) and value.size <= 1:
+            own.append((name, "tensor", value.shape, str(read(value))))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
             own.append((name, "sequence", tuple(value)))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):

@@ -19,6 +19,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
+from ms_ascend_ops.export.matching.expressions import turns_pairs
 from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
@@ -32,10 +33,14 @@ class Spec:
     shape: tuple[int, ...]
     dtype: str
     repeats: str = ""  # for a table of a rotary embedding: what `patterns.repeats` says of it
+    turns: str = ""  # for a matrix: what `expressions.turns_pairs` says of it
 
     def draw(self, seed: int) -> Tensor:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
+        if self.turns:
+            matrices = [[0, 1], [-1, 0]], np.eye(self.shape[0] // 2)
+            return tensor(np.kron(*(matrices if self.turns == "half" else matrices[::-1])), self.dtype)
         if self.dtype in ("float32", "float16", "bfloat16"):
             values = random.standard_normal(self.shape)
             if self.repeats in ("half", "both"):
@@ -52,7 +57,10 @@ def spec_of(value: Any) -> Any:
     """A value with its tensors described instead of held."""
     if isinstance(value, Tensor):
         dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and value.size <= 2**20
-        return Spec(tuple(value.shape), dtype, repeats(read(value)) if small and "float" in dtype else "")
+        if not small or "float" not in dtype:
+            return Spec(tuple(value.shape), dtype)
+        values = read(value)
+        return Spec(tuple(value.shape), dtype, repeats(values), turns_pairs(values))
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)
     return value
@@ -333,10 +341,7 @@ def trace(
         shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
         recorder.add(parameter, Node(PARAMETER, (), path, shape, dtype))
     for name, value in inputs.items():
-        if isinstance(value, Tensor):
-            described = spec_of(value)
-            attributes = {"repeats": described.repeats}
-            recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
+        _enter(recorder, name, value)
     try:
         with _indexing_recorded(recorder), recorder:
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)
@@ -355,6 +360,17 @@ def trace(
 
     structure = noded(result)
     return Trace(Graph(recorder.nodes, nodes), structure, values, recorder.calls, recorder.passed, recorder.places)
+
+
+def _enter(recorder: _Recorder, name: str, value: Any) -> None:
+    """Let the recorder know the tensors of an input, which may be a tuple of some."""
+    if isinstance(value, Tensor):
+        described = spec_of(value)
+        attributes = {"repeats": described.repeats, "turns": described.turns}
+        recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
+    elif isinstance(value, (tuple, list)):
+        for index, item in enumerate(value):
+            _enter(recorder, f"{name}[{index}]", item)
 
 
 def unobserved(node: Node) -> bool:

@@ -98,12 +98,13 @@ def rotary_embedding(
     .. math::
         y_1 = x_1 \cos\theta_1 - x_2 \sin\theta_1, \qquad y_2 = x_2 \cos\theta_2 + x_1 \sin\theta_2
 
-    The two elements of a pair have the same angle, unless `own_angles`. With r elements of a head turned, :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA
-    in its usual form), 2 i and 2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
+    The two elements of a pair have the same angle, unless `own_angles`. With r elements of a head turned,
+    :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA in its usual form), 2 i and
+    2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
 
-    Differentiable in `x`, whose gradient goes the other way, and in the tables. Gradients of tables are composed of stock
-    operators, in several passes over x and dy. A graph has them only if they are used, and PyNative if a table depends
-    on a Parameter or on an input of the differentiated function; `ops.stop_gradient` keeps them away.
+    Differentiable in `x`, whose gradient goes the other way, and in the tables. Gradients of tables are composed of
+    stock operators, in several passes over x and dy. A graph has them only if they are used, and PyNative if a table
+    depends on a Parameter or on an input of the differentiated function; `ops.stop_gradient` keeps them away.
 
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",

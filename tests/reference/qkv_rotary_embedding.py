@@ -12,7 +12,9 @@ def forward(qkv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD"
     return tuple(_arranged(x, layout) for x in (q, k, v))
 
 
-def backward(dq, dk, dv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD", rotary_dim=0, own_angles=False):
+def backward(
+    dq, dk, dv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD", rotary_dim=0, own_angles=False
+):
     """Gradient of sum(dq * q) + sum(dk * k) + sum(dv * v) with respect to qkv."""
     dq, dk, dv = (_arranged(dy, layout) for dy in (dq, dk, dv))
     dq, dk = (rotary_embedding.backward(dy, cos, sin, mode, 1, rotary_dim, own_angles) for dy in (dq, dk))
@@ -26,7 +28,9 @@ def terms(qkv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD", 
     return tuple(_arranged(x, layout) for x in (q, k, np.abs(v)))
 
 
-def backward_terms(dq, dk, dv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD", rotary_dim=0, own_angles=False):
+def backward_terms(
+    dq, dk, dv, cos, sin, q_heads, k_heads, v_heads, mode="half", layout="BNSD", rotary_dim=0, own_angles=False
+):
     """The sums of backward(), of magnitudes."""
     dq, dk, dv = (_arranged(dy, layout) for dy in (dq, dk, dv))
     dq, dk = (rotary_embedding.terms(dy, cos, sin, mode, 1, rotary_dim, own_angles) for dy in (dq, dk))
