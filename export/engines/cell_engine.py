@@ -17,6 +17,7 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
 from ms_ascend_ops.export.graphs.trace import Spec, Trace, is_small, matrix_of, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
@@ -48,6 +49,7 @@ class Swap:
     make: Callable[[type], type]
     found: list[Found]
     notes: list[str]
+    without: frozenset[tuple[str, str]] = frozenset()  # linear layers that are called without their activations
 
 
 @dataclass
@@ -62,12 +64,14 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Subject:
-    """A cell that an engine looks at, and what it is looked at for."""
+    """A cell that an engine looks at, and what it is looked at for: its construct, or another method of it."""
 
     cell: nn.Cell
     patterns: Sequence[Row]
     level: str
     returns: Mapping[int, Any]  # of the sub-cells, as far as that was observed
+    method: str = "construct"
+    split: bool = False  # whether linear layers are called without their activations
 
     @cached_property
     def stored(self) -> str:
@@ -82,7 +86,16 @@ class Subject:
 
     def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], **options: Any) -> Trace | str:
         """Watch the cell, or a copy of it."""
-        return trace(cell, inputs, returns=self.returns, linear=self.linear, **options)
+        if self.method != "construct":
+            others = helpers(self.cell)
+            options.setdefault("construct", others.pop(self.method))
+            options["methods"] = others
+        return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What the method takes."""
+        return inspect.signature(inspect.unwrap(getattr(type(self.cell), self.method)))
 
 
 @dataclass
@@ -97,11 +110,11 @@ class _Version:
 
 def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
     """Look for the patterns in one cell. `calls` describe the inputs that it was called with, if they are known."""
-    names = _inputs(subject.cell)
+    names = _inputs(subject)
     if names is None or not names:
         return Analysis()
     best = Analysis()
-    candidates = list(calls) or list(_guesses(subject.cell, names, subject.stored))
+    candidates = list(calls) or (list(_guesses(subject.cell, names, subject.stored)) if not subject.split else [])
     versions: list[tuple[Mapping[str, Any], _Version]] = []
     for inputs in candidates:
         version = _version(subject, inputs)
@@ -120,8 +133,8 @@ def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
     return _in_every_dtype(subject, inputs, version)
 
 
-def _inputs(cell: nn.Cell) -> list[str] | None:
-    parameters = inspect.signature(inspect.unwrap(type(cell).construct)).parameters.values()
+def _inputs(subject: Subject) -> list[str] | None:
+    parameters = subject.signature.parameters.values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return None
     return [p.name for p in parameters][1:]
@@ -218,6 +231,7 @@ def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Versi
         type(subject.cell).__name__,
         f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",
     ).construct
+    made = bypassed(version.seen.graph)
     accepted, notes = [], []
     for dtype in dict.fromkeys((stored, *_FLOATS)):
         same = version if dtype == stored else _version(subject, inputs, dtype)
@@ -238,8 +252,13 @@ def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Versi
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
-    make = partial(subclass, statements=version.statements, conditions=conditions)
-    return Analysis(Swap(make, version.found, notes), graph=version.seen.graph, found=version.found)
+    make = partial(subclass, statements=version.statements, conditions=conditions, method=subject.method)
+    return Analysis(Swap(make, version.found, notes, made), graph=version.seen.graph, found=version.found)
+
+
+def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
+    """The linear layers that a graph calls without their activations, with the names of those."""
+    return frozenset((n.name, n.attributes["without"]) for n in graph.nodes if "without" in n.attributes)
 
 
 def error_of(
@@ -272,7 +291,7 @@ def _flat(values: Any) -> list[Any]:
 def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
     """What must hold of the inputs for the construct that was derived from watching."""
     conditions = []
-    defaults = inspect.signature(inspect.unwrap(type(subject.cell).construct)).parameters
+    defaults = subject.signature.parameters
     for name, parameter in defaults.items():
         if name == "self":
             continue

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindspore import nn
+from ms_ascend_ops.export.graphs.bypass import name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Node
 from ms_ascend_ops.export.graphs.sizes import permutation
 from ms_ascend_ops.export.graphs.trace import Trace, unobserved
@@ -145,7 +146,10 @@ class _Writer:
         arguments = [self.text(i) for i in node.inputs[:count]]
         named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
         arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
-        return self._assigned(f"{self._path(node.name)}({', '.join(arguments)})")
+        path = self._path(node.name)
+        if "without" in node.attributes:
+            path += f".{name_without(node.attributes['without'])}"
+        return self._assigned(f"{path}({', '.join(arguments)})")
 
     def _write_constant(self, node: Node) -> str:
         if node.shape is not None:
