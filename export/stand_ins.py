@@ -5,15 +5,18 @@ One row per function. A row whose operator is not there is left out.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, mint
+from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
+from mindspore.ops.auto_generate import gen_ops_prim
 from ms_ascend_ops.export import attention_builtins as attention
+from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
 
 from ms_ascend_ops import ops, registry
 
@@ -113,18 +116,71 @@ def cpu_builtins() -> Iterator[None]:
     if ms.get_context("device_target") != "CPU":
         yield
         return
+    with _CellsOfPrimitives(), _functions():
+        yield
+
+
+@contextmanager
+def _functions() -> Iterator[None]:
+    """Within the block, the functions are ours wherever a module has them."""
     stock = {id(function): ours for _, function, ours, _, _ in _PRESENT}
-    changed = []
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or getattr(module, "__name__", "") == __name__:
-            continue
-        for name, value in list(names.items()):
-            if id(value) in stock:
-                names[name] = stock[id(value)]
-                changed.append((names, name, value))
+    back = {id(ours): function for _, function, ours, _, _ in _PRESENT}
+    _rename(stock)
     try:
         yield
     finally:
-        for names, name, value in changed:
-            names[name] = value
+        _rename(back)
+
+
+def _rename(instead: dict[int, Any]) -> None:
+    """Let every module have other objects for some, by their id."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("ms_ascend_ops"):
+            continue
+        for name, value in list(names.items()):
+            if id(value) in instead:
+                names[name] = instead[id(value)]
+
+
+class _CellsOfPrimitives:
+    """Within the block, primitives that a CPU has not are cells: classes, objects in modules, and those in cells."""
+
+    def __init__(self) -> None:
+        classes = {name: getattr(gen_ops_prim, name, None) or getattr(ms_ops, name, None) for name in STAND_INS}
+        self.kinds = {kind: STAND_INS[name] for name, kind in classes.items() if kind is not None}
+        self.cells: list[tuple[nn.Cell, str, Any]] = []
+        self.objects: dict[int, tuple[Any, StandIn]] = {}
+
+    def __enter__(self) -> None:
+        kinds = tuple(self.kinds)
+        objects = {id(o): o for o in _in_modules() if isinstance(o, kinds)}
+        self.objects = {key: (o, stand_in_for(o)) for key, o in objects.items()}
+        _rename(
+            {id(kind): ours for kind, ours in self.kinds.items()} | {k: ours for k, (_, ours) in self.objects.items()}
+        )
+        for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), StandIn)]:
+            for name, value in list(cell.__dict__.items()):
+                if isinstance(value, kinds):
+                    self._give(cell, name, value)
+
+    def _give(self, cell: nn.Cell, name: str, value: Any) -> None:
+        del cell.__dict__[name]
+        cell._primitives.pop(name, None)
+        cell._cells[name] = stand_in_for(value)
+        self.cells.append((cell, name, value))
+
+    def __exit__(self, *_: Any) -> None:
+        for cell, name, value in self.cells:
+            del cell._cells[name]
+            cell._primitives[name] = cell.__dict__[name] = value
+        _rename(
+            {id(ours): kind for kind, ours in self.kinds.items()} | {id(ours): o for o, ours in self.objects.values()}
+        )
+
+
+def _in_modules() -> Iterator[Any]:
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if isinstance(names, dict):
+            yield from list(names.values())

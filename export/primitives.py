@@ -1,0 +1,297 @@
+"""Cells in the place of MindSpore's primitives that only an Ascend NPU has, under the same names.
+
+A cell is made as its primitive is, and called as it is: it computes the same with our operators, or with stock ones,
+in PyNative and in graph mode. An argument that cannot be served raises an error that names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn
+from mindspore import ops as ms_ops
+from ms_ascend_ops.export import attention_builtins as attention
+
+from ms_ascend_ops import ops
+
+__all__ = ["STAND_INS", "StandIn", "stand_in_for"]
+
+
+class StandIn(nn.Cell):  # type: ignore[misc]
+    """What a primitive has besides its call: none of it matters on one CPU."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def shard(self, *args: Any, **kwargs: Any) -> StandIn:
+        return self
+
+    def recompute(self, *args: Any, **kwargs: Any) -> StandIn:
+        return self
+
+    def add_prim_attr(self, *args: Any) -> StandIn:
+        return self
+
+    def set_prim_instance_name(self, *args: Any) -> StandIn:
+        return self
+
+    def set_device(self, *args: Any) -> StandIn:
+        return self
+
+    def set_stage(self, *args: Any) -> StandIn:
+        return self
+
+
+def stand_in_for(primitive: Any) -> StandIn:
+    """The cell for a primitive object, with the same attributes."""
+    kind = STAND_INS[type(primitive).__name__]
+    names = list(inspect.signature(kind.__init__).parameters)[1:]
+    return kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
+
+
+def _unserved(name: str, **arguments: Any) -> None:
+    for argument, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name}: {argument} must be None on a CPU")
+
+
+class RmsNorm(StandIn):
+    """RmsNorm(epsilon)(x, gamma)."""
+
+    def __init__(self, epsilon: float = 1e-6):
+        super().__init__()
+        self.epsilon = float(epsilon)
+
+    def construct(self, x: Tensor, gamma: Tensor) -> Any:
+        return ops.rms_norm(x, gamma, self.epsilon)
+
+
+class AddRmsNorm(StandIn):
+    """AddRmsNorm()(x1, x2, gamma, epsilon)."""
+
+    def construct(self, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
+        return ops.add_rms_norm(x1, x2, gamma, epsilon)
+
+
+class Swiglu(StandIn):
+    """Swiglu()(input, dim)."""
+
+    def construct(self, input: Tensor, dim: int = -1) -> Tensor:
+        return ops.swiglu(input, dim)
+
+
+class ApplyRotaryPosEmb(StandIn):
+    """ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
+
+    With a row of the tables for each token that row is taken, and otherwise those from the first on for every sequence,
+    of which position_ids has the lengths.
+    """
+
+    def __init__(self, cos_format: int = 0):
+        super().__init__()
+        # 0: the halves of a head are pairs; 2: neighbours are. 1 and 3 have tables of half the width.
+        self.mode = "half" if cos_format in (0, 1) else "interleave"
+        self.own_angles = cos_format in (0, 2)
+
+    def construct(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Any:
+        size = cos.shape[-1] if self.own_angles else 2 * cos.shape[-1]
+        tokens = query.reshape(-1, query.shape[-1]).shape[0]
+        if cos.shape[0] != tokens:
+            rows = _positions(position_ids, tokens)
+            cos, sin = ms_ops.gather(cos, rows, 0), ms_ops.gather(sin, rows, 0)
+        return self.turned(query, cos, sin, size), self.turned(key, cos, sin, size)
+
+    def turned(self, x: Tensor, cos: Tensor, sin: Tensor, size: int) -> Tensor:
+        heads = x.reshape(1, -1, x.shape[-1] // size, size)
+        y = ops.rotary_embedding(heads, cos, sin, self.mode, "BSND", 0, self.own_angles)
+        return y.reshape(x.shape)
+
+
+def _positions(lengths: Tensor, tokens: int) -> Tensor:
+    """The position of each token in its sequence."""
+    lengths = lengths.astype(ms.int32)
+    ends = ms_ops.cumsum(lengths, 0, ms.int32)
+    index = ms_ops.arange(tokens).astype(ms.int32)
+    passed = (index.reshape(-1, 1) >= ends.reshape(1, -1)).astype(ms.int32)
+    return index - (passed * lengths.reshape(1, -1)).sum(1)
+
+
+class FlashAttentionScore(StandIn):
+    """FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four outputs."""
+
+    def __init__(
+        self,
+        head_num: int,
+        keep_prob: float = 1.0,
+        scale_value: float = 1.0,
+        pre_tokens: int = 2147483647,
+        next_tokens: int = 2147483647,
+        inner_precise: int = 0,
+        input_layout: str = "BSH",
+        sparse_mode: int = 0,
+    ):
+        super().__init__()
+        self.head_num, self.scale_value, self.keep_prob = int(head_num), float(scale_value), float(keep_prob)
+        self.tokens = int(pre_tokens), int(next_tokens)
+        self.input_layout, self.sparse_mode = input_layout, int(sparse_mode)
+
+    def construct(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        real_shift: Any = None,
+        drop_mask: Any = None,
+        padding_mask: Any = None,
+        attn_mask: Any = None,
+        prefix: Any = None,
+        actual_seq_qlen: Any = None,
+        actual_seq_kvlen: Any = None,
+    ) -> Any:
+        if self.input_layout == "TH":
+            return None, None, None, self.of_tokens(query, key, value, attn_mask, actual_seq_qlen, actual_seq_kvlen)
+        out = attention.flash_attention_score(
+            query,
+            key,
+            value,
+            self.head_num,
+            real_shift,
+            drop_mask,
+            padding_mask,
+            attn_mask,
+            prefix,
+            actual_seq_qlen,
+            actual_seq_kvlen,
+            self.keep_prob,
+            self.scale_value,
+            self.tokens[0],
+            self.tokens[1],
+            0,
+            self.input_layout,
+            self.sparse_mode,
+        )
+        return None, None, None, out
+
+    def of_tokens(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, queries: Tensor, keys: Tensor
+    ) -> Tensor:
+        """The layout TH of inference: tokens of all sequences behind each other, of which there are the lengths.
+
+        A mask is the triangle above a diagonal, which stands for all lengths.
+        """
+        size = query.shape[-1] // self.head_num
+        ends = [ms_ops.cumsum(lengths.astype(ms.int32), 0, ms.int32) for lengths in (queries, keys)]
+        heads = [x.reshape(-1, x.shape[-1] // size, size) for x in (query, key, value)]
+        causal = attn_mask is not None
+        out = ops.flash_attention_varlen(*heads, ends[0], ends[1], self.scale_value, causal=causal)[0]
+        return out.reshape(query.shape)
+
+
+class ReshapeAndCache(StandIn):
+    """ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and returns key."""
+
+    def construct(
+        self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
+    ) -> Tensor:
+        heads, size = key_cache.shape[2], key_cache.shape[3]
+        changed, _ = ops.kv_cache_update(
+            key.reshape(-1, heads, size),
+            value.reshape(-1, value_cache.shape[2], value_cache.shape[3]),
+            key_cache,
+            value_cache,
+            slot_mapping.reshape(-1).astype(ms.int32),
+        )
+        return ms_ops.depend(key, changed)
+
+
+class PagedAttention(StandIn):
+    """PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables, context_lens)."""
+
+    def __init__(
+        self,
+        head_num: int,
+        scale_value: float = 1.0,
+        kv_head_num: int = 0,
+        kv_cache_quant_mode: str = "DEFAULT",
+        mask_mode: str = "MASK_DEFAULT",
+        mla_v_dim: int = 0,
+    ):
+        super().__init__()
+        self.head_num, self.scale_value = int(head_num), float(scale_value)
+        if mla_v_dim:
+            raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
+
+    def construct(
+        self,
+        query: Tensor,
+        key_cache: Tensor,
+        value_cache: Any = None,
+        block_tables: Any = None,
+        context_lens: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        attn_mask: Any = None,
+        q_seq_lens: Any = None,
+        alibi_mask: Any = None,
+    ) -> Tensor:
+        if antiquant_scale is not None or antiquant_offset is not None or alibi_mask is not None:
+            raise ValueError("PagedAttention: antiquant_scale, antiquant_offset and alibi_mask must be None on a CPU")
+        # One new token of each sequence: a mask hides nothing that its length does not.
+        size = key_cache.shape[-1]
+        heads = query.reshape(-1, 1, self.head_num, size)
+        lengths = context_lens.reshape(-1).astype(ms.int32)
+        tables = block_tables.astype(ms.int32)
+        out = ops.paged_attention(heads, key_cache, value_cache, tables, lengths, self.scale_value)
+        return out.reshape(query.shape)
+
+
+class BatchMatMul(StandIn):
+    """BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
+
+    def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
+        super().__init__()
+        self.product = _BATCH_MAT_MUL(transpose_a, transpose_b)
+        self.transpose_a, self.transpose_b = bool(transpose_a), bool(transpose_b)
+
+    def construct(self, x: Tensor, y: Tensor) -> Tensor:
+        if x.ndim > 2 and y.ndim == 2 and not self.transpose_a:
+            rows = x.reshape(-1, x.shape[-1])
+            matrix = y.swapaxes(0, 1) if self.transpose_b else y
+            return ms_ops.matmul(rows, matrix).reshape(x.shape[:-1] + (matrix.shape[-1],))  # noqa: RUF005
+        return self.product(x, y)
+
+
+class ArgMaxExt(StandIn):
+    """ArgMaxExt()(input, dim, keepdim)."""
+
+    def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return ms_ops.argmax(input, dim, keepdim)
+
+
+class CumsumExt(StandIn):
+    """CumsumExt()(input, dim, dtype)."""
+
+    def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        return ms_ops.cumsum(input, dim, dtype)
+
+
+_BATCH_MAT_MUL = ms_ops.BatchMatMul
+
+STAND_INS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        AddRmsNorm,
+        ApplyRotaryPosEmb,
+        ArgMaxExt,
+        BatchMatMul,
+        CumsumExt,
+        FlashAttentionScore,
+        PagedAttention,
+        ReshapeAndCache,
+        RmsNorm,
+        Swiglu,
+    )
+}
