@@ -14,7 +14,8 @@ from mindspore import Tensor, nn
 from mindspore import ops as ms_ops
 from ms_ascend_ops.export import attention_builtins as attention
 
-from ms_ascend_ops import ops
+from ms_ascend_ops import ops, registry
+from ms_ascend_ops.custom import FusedPrimitive
 
 __all__ = ["STAND_INS", "StandIn", "stand_in_for"]
 
@@ -86,37 +87,40 @@ class Swiglu(StandIn):
 class ApplyRotaryPosEmb(StandIn):
     """ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
 
-    With a row of the tables for each token that row is taken, and otherwise those from the first on for every sequence,
-    of which position_ids has the lengths.
+    position_ids has the lengths of the sequences. Of all their tokens, each has the row of the tables of its position;
+    of the newest ones only, a row of its own.
     """
 
     def __init__(self, cos_format: int = 0):
         super().__init__()
-        # 0: the halves of a head are pairs; 2: neighbours are. 1 and 3 have tables of half the width.
-        self.mode = "half" if cos_format in (0, 1) else "interleave"
-        self.own_angles = cos_format in (0, 2)
+        # As MindFormers names them: rotate_half and interleaved.
+        if cos_format not in (2, 3):
+            raise ValueError(f"ApplyRotaryPosEmb: cos_format must be 2 (halves) or 3 (neighbours), got {cos_format}")
+        self.mode = "half" if cos_format == 2 else "interleave"
 
     def construct(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Any:
-        size = cos.shape[-1] if self.own_angles else 2 * cos.shape[-1]
-        tokens = query.reshape(-1, query.shape[-1]).shape[0]
-        if cos.shape[0] != tokens:
-            rows = _positions(position_ids, tokens)
-            cos, sin = ms_ops.gather(cos, rows, 0), ms_ops.gather(sin, rows, 0)
+        size = cos.shape[-1]
+        rows = _rows_of(position_ids, query.reshape(-1, query.shape[-1]).shape[0])
+        cos, sin = ms_ops.gather(cos, rows, 0), ms_ops.gather(sin, rows, 0)
         return self.turned(query, cos, sin, size), self.turned(key, cos, sin, size)
 
     def turned(self, x: Tensor, cos: Tensor, sin: Tensor, size: int) -> Tensor:
         heads = x.reshape(1, -1, x.shape[-1] // size, size)
-        y = ops.rotary_embedding(heads, cos, sin, self.mode, "BSND", 0, self.own_angles)
+        y = ops.rotary_embedding(heads, cos, sin, self.mode, "BSND", 0, True)
         return y.reshape(x.shape)
 
 
-def _positions(lengths: Tensor, tokens: int) -> Tensor:
-    """The position of each token in its sequence."""
-    lengths = lengths.astype(ms.int32)
-    ends = ms_ops.cumsum(lengths, 0, ms.int32)
+def _rows_of(lengths: Tensor, tokens: int) -> Tensor:
+    """Which row of a table each token has: its position, where there are all tokens of the sequences; else its own.
+
+    Without a condition: a graph for any sizes would make a branch of it.
+    """
+    lengths = lengths.reshape(-1).astype(ms.int32)
     index = ms_ops.arange(tokens).astype(ms.int32)
-    passed = (index.reshape(-1, 1) >= ends.reshape(1, -1)).astype(ms.int32)
-    return index - (passed * lengths.reshape(1, -1)).sum(1)
+    passed = (index.reshape(-1, 1) >= ms_ops.cumsum(lengths, 0, ms.int32).reshape(1, -1)).astype(ms.int32)
+    before = (passed * lengths.reshape(1, -1)).sum(1)
+    whole = lengths.sum() == (index >= 0).astype(ms.int32).sum()
+    return index - before * whole.astype(ms.int32)
 
 
 class FlashAttentionScore(StandIn):
@@ -220,7 +224,11 @@ class PagedAttention(StandIn):
         mla_v_dim: int = 0,
     ):
         super().__init__()
-        self.head_num, self.scale_value = int(head_num), float(scale_value)
+        self.head_num = int(head_num)
+        signature = registry.signature("paged_attention")
+        self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
+        # A graph does not see that it reads what ReshapeAndCache has written: the order of side effects is that of calls.
+        self.read.add_prim_attr("side_effect_mem", True)
         if mla_v_dim:
             raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
 
@@ -244,7 +252,7 @@ class PagedAttention(StandIn):
         heads = query.reshape(-1, 1, self.head_num, size)
         lengths = context_lens.reshape(-1).astype(ms.int32)
         tables = block_tables.astype(ms.int32)
-        out = ops.paged_attention(heads, key_cache, value_cache, tables, lengths, self.scale_value)
+        out = self.read(heads, key_cache, value_cache, tables, lengths)
         return out.reshape(query.shape)
 
 
@@ -278,6 +286,13 @@ class CumsumExt(StandIn):
         return ms_ops.cumsum(input, dim, dtype)
 
 
+class MoveTo(StandIn):
+    """MoveTo()(input, to, blocking): there is one memory."""
+
+    def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
+        return input
+
+
 _BATCH_MAT_MUL = ms_ops.BatchMatMul
 
 STAND_INS: dict[str, Any] = {
@@ -289,6 +304,7 @@ STAND_INS: dict[str, Any] = {
         BatchMatMul,
         CumsumExt,
         FlashAttentionScore,
+        MoveTo,
         PagedAttention,
         ReshapeAndCache,
         RmsNorm,

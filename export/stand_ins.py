@@ -15,6 +15,7 @@ import mindspore as ms
 from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
 from mindspore.ops.auto_generate import gen_ops_prim
+from mindspore.ops.operations import _infer_ops, other_ops
 from ms_ascend_ops.export import attention_builtins as attention
 from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
 
@@ -143,11 +144,14 @@ def _rename(instead: dict[int, Any]) -> None:
                 names[name] = instead[id(value)]
 
 
+_HOMES = (gen_ops_prim, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
+
+
 class _CellsOfPrimitives:
     """Within the block, primitives that a CPU has not are cells: classes, objects in modules, and those in cells."""
 
     def __init__(self) -> None:
-        classes = {name: getattr(gen_ops_prim, name, None) or getattr(ms_ops, name, None) for name in STAND_INS}
+        classes = {name: next((vars(m)[name] for m in _HOMES if name in vars(m)), None) for name in STAND_INS}
         self.kinds = {kind: STAND_INS[name] for name, kind in classes.items() if kind is not None}
         self.cells: list[tuple[nn.Cell, str, Any]] = []
         self.objects: dict[int, tuple[Any, StandIn]] = {}
