@@ -227,7 +227,7 @@ class PagedAttention(StandIn):
         self.head_num = int(head_num)
         signature = registry.signature("paged_attention")
         self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
-        # A graph does not see that it reads what ReshapeAndCache has written: the order of side effects is that of calls.
+        # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
         self.read.add_prim_attr("side_effect_mem", True)
         if mla_v_dim:
             raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
@@ -293,6 +293,235 @@ class MoveTo(StandIn):
         return input
 
 
+class IndexSelect(StandIn):
+    """IndexSelect()(input, dim, index)."""
+
+    def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
+        return ms_ops.gather(input, index, dim)
+
+
+class TopkExt(StandIn):
+    """TopkExt()(input, k, dim, largest, sorted)."""
+
+    def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        values, indices = ms_ops.topk(input, k, dim, largest, sorted)
+        return values, indices.astype(ms.int64)
+
+
+def _by_expert(indices: Tensor) -> tuple[Tensor, Tensor]:
+    """The order in which choices of experts follow each other by expert, and where each one comes to lie."""
+    flat = indices.reshape(-1).astype(ms.int32)
+    count = flat.shape[0]
+    # Equal experts keep their order.
+    order = ms_ops.sort(flat * count + ms_ops.arange(count).astype(ms.int32))[0] % count
+    return order, ms_ops.sort(order)[1].astype(ms.int32)
+
+
+class MoeTokenPermute(StandIn):
+    """MoeTokenPermute()(tokens, indices, num_out_tokens): tokens by their experts, and where each one lies there."""
+
+    def construct(
+        self, tokens: Tensor, indices: Tensor, num_out_tokens: int | None = None, padded_mode: bool = False
+    ) -> Any:
+        if padded_mode:
+            raise ValueError("MoeTokenPermute: padded_mode must be False")
+        chosen = 1 if indices.ndim == 1 else indices.shape[1]
+        order, places = _by_expert(indices)
+        kept = order if num_out_tokens is None else order[:num_out_tokens]
+        return ms_ops.gather(tokens, kept // chosen, 0), places
+
+
+class MoeTokenUnpermute(StandIn):
+    """MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs): tokens as they were, weighted and added."""
+
+    def construct(
+        self,
+        permuted_tokens: Tensor,
+        sorted_indices: Tensor,
+        probs: Any = None,
+        padded_mode: bool = False,
+        restore_shape: Any = None,
+    ) -> Tensor:
+        if padded_mode or restore_shape is not None:
+            raise ValueError("MoeTokenUnpermute: padded_mode must be False and restore_shape None")
+        tokens = ms_ops.gather(permuted_tokens, sorted_indices.reshape(-1), 0)
+        if probs is None:
+            return tokens
+        weighted = tokens.reshape(-1, probs.shape[1], tokens.shape[-1]) * probs.expand_dims(-1)
+        return weighted.sum(1).astype(permuted_tokens.dtype)
+
+
+class MoeInitRoutingV2(StandIn):
+    """MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how many."""
+
+    def construct(
+        self,
+        x: Tensor,
+        expert_idx: Tensor,
+        active_num: int = 0,
+        expert_capacity: int = 0,
+        expert_num: int = 0,
+        drop_pad_mode: int = 0,
+        expert_tokens_count_or_cumsum_flag: int = 0,
+        expert_tokens_before_capacity_flag: bool = False,
+    ) -> Any:
+        if active_num or expert_capacity or drop_pad_mode:
+            raise ValueError("MoeInitRoutingV2: active_num, expert_capacity and drop_pad_mode must be 0")
+        order, places = _by_expert(expert_idx)
+        experts = ms_ops.arange(expert_num).astype(ms.int32)
+        counts = (expert_idx.reshape(-1, 1).astype(ms.int32) == experts).astype(ms.int32).sum(0)
+        wanted = ms_ops.cumsum(counts, 0, ms.int32) if expert_tokens_count_or_cumsum_flag == 1 else counts
+        return ms_ops.gather(x, order // expert_idx.shape[1], 0), places, wanted, counts
+
+
+class GroupedMatmulV4(StandIn):
+    """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
+
+    def construct(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        scale: Any = None,
+        offset: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        pre_token_scale: Any = None,
+        group_list: Any = None,
+        activation_input: Any = None,
+        activation_quant_scale: Any = None,
+        activation_quant_offset: Any = None,
+        split_item: int = 0,
+        group_type: int = -1,
+        group_list_type: int = 0,
+        act_type: int = 0,
+        output_dtype: Any = None,
+    ) -> Any:
+        if bias is not None or offset is not None or antiquant_scale is not None or antiquant_offset is not None:
+            raise ValueError(
+                "GroupedMatmulV4: bias, offset, antiquant_scale and antiquant_offset must be None on a CPU"
+            )
+        if activation_input is not None or act_type != 0:
+            raise ValueError("GroupedMatmulV4: activation_input must be None and act_type 0 on a CPU")
+        if split_item != 3 or group_type != 0:
+            raise ValueError("GroupedMatmulV4: split_item must be 3 and group_type 0 on a CPU")
+        ends = group_list if group_list_type == 0 else ms_ops.cumsum(group_list.astype(ms.int32), 0, ms.int32)
+        factors = None if scale is None else scale[0]
+        return [_grouped(x[0], weight[0], ends, factors, pre_token_scale, output_dtype)]
+
+
+class GroupedMatmul(StandIn):
+    """GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
+
+    def __init__(self, split_item: int = 0, group_type: int = -1, transpose_a: bool = False, transpose_b: bool = False):
+        super().__init__()
+        if split_item != 3 or group_type != 0 or transpose_a:
+            raise ValueError("GroupedMatmul: split_item must be 3, group_type 0 and transpose_a False on a CPU")
+        self.transpose_b = bool(transpose_b)
+
+    def construct(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        scale: Any = None,
+        offset: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        group_list: Any = None,
+    ) -> Any:
+        if bias is not None or scale is not None or offset is not None or antiquant_scale is not None:
+            raise ValueError("GroupedMatmul: bias, scale, offset and antiquant_scale must be None on a CPU")
+        whole = weight[0].swapaxes(1, 2) if self.transpose_b else weight[0]
+        return [_grouped(x[0], whole, group_list, None, None, None)]
+
+
+def _grouped(x: Tensor, weight: Tensor, ends: Tensor, scale: Any, row_scale: Any, dtype: Any) -> Tensor:
+    """Rows of x times the weight of their group; zeros behind the last group. int8 is summed in float32."""
+    dtype = x.dtype if dtype is None else dtype
+    rows = ms_ops.arange(x.shape[0]).astype(ms.int32).reshape(-1, 1)
+    ends = ends.astype(ms.int32)
+    x, weight = x.astype(ms.float32), weight.astype(ms.float32)
+    out = ms_ops.zeros((x.shape[0], weight.shape[2]), ms.float32)
+    for group in range(weight.shape[0]):
+        inside = rows < ends[group]
+        if group > 0:
+            inside = ms_ops.logical_and(inside, rows >= ends[group - 1])
+        product = ms_ops.matmul(x, weight[group])
+        if scale is not None:
+            product = product * scale[group].astype(ms.float32)
+        out = ms_ops.select(inside, product, out)
+    if row_scale is not None:
+        out = out * row_scale.astype(ms.float32).reshape(-1, 1)
+    return out.astype(dtype)
+
+
+class DynamicQuantExt(StandIn):
+    """DynamicQuantExt()(x, smooth_scales): int8 of each row, and what one of them stands for."""
+
+    def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
+        values = x.astype(ms.float32)
+        if smooth_scales is not None:
+            values = values * smooth_scales.astype(ms.float32)
+        scale = ms_ops.abs(values).max(-1) / 127.0
+        step = ms_ops.select(scale > 0, scale, ms_ops.ones_like(scale))
+        return ms_ops.round(values / step.expand_dims(-1)).astype(ms.int8), scale
+
+
+class QuantV2(StandIn):
+    """QuantV2()(x, scale, offset): int8, to the nearest even."""
+
+    def construct(
+        self,
+        x: Tensor,
+        scale: Tensor,
+        offset: Tensor,
+        sqrt_mode: bool = False,
+        rounding_mode: str = "ROUND",
+        dst_type: Any = ms.int8,
+    ) -> Tensor:
+        if sqrt_mode:
+            raise ValueError("QuantV2: sqrt_mode must be False")
+        values = x.astype(ms.float32) * scale.astype(ms.float32) + offset.astype(ms.float32)
+        return ms_ops.clamp(ms_ops.round(values), -128.0, 127.0).astype(ms.int8)
+
+
+class QuantBatchMatmul(StandIn):
+    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8, summed in float32 exactly.
+
+    Up to 1040 products of two int8 are exact; longer sums are rounded as float32 is.
+    """
+
+    def __init__(self, transpose_x1: bool = False, transpose_x2: bool = False, dtype: Any = ms.float16):
+        super().__init__()
+        self.transpose_x1, self.transpose_x2, self.dtype = bool(transpose_x1), bool(transpose_x2), dtype
+
+    def construct(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        scale: Tensor,
+        offset: Any = None,
+        bias: Any = None,
+        pertokenScaleOptional: Any = None,  # noqa: N803  (the name that MindSpore has)
+    ) -> Tensor:
+        if offset is not None:
+            raise ValueError("QuantBatchMatmul: offset must be None on a CPU")
+        if scale.dtype not in (ms.float32, ms.bfloat16):
+            raise ValueError("QuantBatchMatmul: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
+        a, b = x1.astype(ms.float32), x2.astype(ms.float32)
+        a = a.swapaxes(-1, -2) if self.transpose_x1 else a
+        out = ms_ops.matmul(a, b.swapaxes(-1, -2) if self.transpose_x2 else b)
+        if bias is not None and bias.dtype == ms.int32:
+            out = out + bias.astype(ms.float32)
+        out = out * scale.astype(ms.float32)
+        if pertokenScaleOptional is not None:
+            out = out * pertokenScaleOptional.astype(ms.float32).expand_dims(-1)
+        if bias is not None and bias.dtype != ms.int32:
+            out = out + bias.astype(ms.float32)
+        return out.astype(self.dtype)
+
+
 _BATCH_MAT_MUL = ms_ops.BatchMatMul
 
 STAND_INS: dict[str, Any] = {
@@ -303,11 +532,21 @@ STAND_INS: dict[str, Any] = {
         ArgMaxExt,
         BatchMatMul,
         CumsumExt,
+        DynamicQuantExt,
         FlashAttentionScore,
+        GroupedMatmul,
+        GroupedMatmulV4,
+        IndexSelect,
+        MoeInitRoutingV2,
+        MoeTokenPermute,
+        MoeTokenUnpermute,
         MoveTo,
         PagedAttention,
+        QuantBatchMatmul,
+        QuantV2,
         ReshapeAndCache,
         RmsNorm,
         Swiglu,
+        TopkExt,
     )
 }
