@@ -53,12 +53,6 @@ def stand_in_for(primitive: Any) -> StandIn:
     return kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
 
 
-def _unserved(name: str, **arguments: Any) -> None:
-    for argument, value in arguments.items():
-        if value is not None:
-            raise ValueError(f"{name}: {argument} must be None on a CPU")
-
-
 class RmsNorm(StandIn):
     """RmsNorm(epsilon)(x, gamma)."""
 
@@ -192,6 +186,63 @@ class FlashAttentionScore(StandIn):
         causal = attn_mask is not None
         out = ops.flash_attention_varlen(*heads, ends[0], ends[1], self.scale_value, causal=causal)[0]
         return out.reshape(query.shape)
+
+
+class PromptFlashAttention(StandIn):
+    """PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        scale_value: float = 1.0,
+        pre_tokens: int = 2147483647,
+        next_tokens: int = 0,
+        input_layout: str = "BSH",
+        num_key_value_heads: int = 0,
+        sparse_mode: int = 0,
+        inner_precise: int = 1,
+    ):
+        super().__init__()
+        self.num_heads, self.scale_value, self.tokens = int(num_heads), float(scale_value), (pre_tokens, next_tokens)
+        self.input_layout, self.num_key_value_heads = input_layout, int(num_key_value_heads)
+        self.sparse_mode = int(sparse_mode)
+
+    def construct(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Any = None,
+        actual_seq_lengths: Any = None,
+        actual_seq_lengths_kv: Any = None,
+        pse_shift: Any = None,
+        deq_scale1: Any = None,
+        quant_scale1: Any = None,
+        deq_scale2: Any = None,
+        quant_scale2: Any = None,
+        quant_offset2: Any = None,
+    ) -> Tensor:
+        return attention.prompt_flash_attention(
+            query,
+            key,
+            value,
+            attn_mask,
+            actual_seq_lengths,
+            actual_seq_lengths_kv,
+            pse_shift,
+            deq_scale1,
+            quant_scale1,
+            deq_scale2,
+            quant_scale2,
+            quant_offset2,
+            self.num_heads,
+            self.scale_value,
+            self.tokens[0],
+            self.tokens[1],
+            self.input_layout,
+            self.num_key_value_heads,
+            self.sparse_mode,
+        )
 
 
 class ReshapeAndCache(StandIn):
@@ -542,6 +593,7 @@ STAND_INS: dict[str, Any] = {
         MoeTokenUnpermute,
         MoveTo,
         PagedAttention,
+        PromptFlashAttention,
         QuantBatchMatmul,
         QuantV2,
         ReshapeAndCache,

@@ -1,14 +1,17 @@
-"""MindSpore's fused functions that have no CPU kernel, on our operators: models written with them run on any machine.
+"""What MindSpore has for an NPU only, on our operators: models written with it run on any machine.
 
-One row per function. A row whose operator is not there is left out.
+Functions: one row each; a row whose operator is not there is left out. Primitives: `primitives.py`.
 """
 
 from __future__ import annotations
 
 import gc
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
@@ -21,7 +24,7 @@ from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
 
 from ms_ascend_ops import ops, registry
 
-__all__ = ["BY_PRIMITIVE", "cpu_builtins"]
+__all__ = ["BY_PRIMITIVE", "cpu_builtins", "device_is_cpu"]
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
@@ -108,17 +111,76 @@ BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT i
 
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
-    """Within the block, MindSpore's functions without a CPU kernel are ours: `ops.rms_norm`, `ops.swiglu` and others.
+    """Within the block, what MindSpore has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
 
-    Models that call them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
+    Models that use them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
     the block, and goes on working outside. Every module that has imported such a function sees ours; a function that
-    was stored in an attribute of an object before is not seen. On another target than a CPU nothing changes.
+    was stored in an attribute of an object before is not seen. Primitives are cells that compute the same: those in
+    modules, those that cells hold, and those that are made within the block. On another target than a CPU nothing
+    changes.
+
+    Raises:
+        RuntimeError: something within the block used a primitive that has no kernel here and no stand-in: it is named,
+            with the line that called it and what there is.
     """
     if ms.get_context("device_target") != "CPU":
         yield
         return
     with _CellsOfPrimitives(), _functions():
+        try:
+            yield
+        except RuntimeError as error:
+            name = _without_kernel(str(error))
+            if not name:
+                raise
+            there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
+            raise RuntimeError(
+                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error)}. "
+                f"There are stand-ins for {there}"
+            ) from error
+
+
+def _without_kernel(message: str) -> str:
+    """The primitive that MindSpore has no kernel for on a CPU, if that is what an error says."""
+    found = re.search(r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered", message)
+    return (found[1] or found[2]) if found else ""
+
+
+def _caller(error: BaseException) -> str:
+    """The line that used a primitive: the innermost that is neither MindSpore's nor ours."""
+    compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
+    called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
+    for file, line in [*compiled, *called]:
+        if not _LIBRARIES.search(str(Path(file).resolve())):
+            return f"{file}:{line}"
+    return "a line that is not known"
+
+
+_LIBRARIES = re.compile(
+    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parent))}|.*/contextlib.py)"
+)
+
+
+@contextmanager
+def device_is_cpu() -> Iterator[None]:
+    """Within the block, a script that asks MindSpore for an Ascend gets the CPU."""
+    ms.set_device("CPU")
+
+    def set_device(device_target: str, device_id: Any = None) -> None:
+        real_device("CPU")
+
+    def set_context(**settings: Any) -> None:
+        if "device_target" in settings:
+            settings["device_target"] = "CPU"
+        settings.pop("device_id", None)
+        real_context(**settings)
+
+    real_device, real_context = ms.set_device, ms.set_context
+    _rename({id(real_device): set_device, id(real_context): set_context})
+    try:
         yield
+    finally:
+        _rename({id(set_device): real_device, id(set_context): real_context})
 
 
 @contextmanager
