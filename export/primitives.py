@@ -573,6 +573,24 @@ class QuantBatchMatmul(StandIn):
         return out.astype(self.dtype)
 
 
+class NPUAllocFloatStatus(StandIn):
+    """NPUAllocFloatStatus()(): the flags of overflow, of which a CPU has none."""
+
+    def construct(self) -> Tensor:
+        return ms_ops.zeros((8,), ms.float32)
+
+
+class NPUGetFloatStatusV2(StandIn):
+    """NPUGetFloatStatusV2()(input): no overflow; a step finds it in its gradients, or not at all."""
+
+    def construct(self, input: Tensor) -> Tensor:
+        return ms_ops.zeros_like(input)
+
+
+class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
+    """NPUClearFloatStatusV2()(input)."""
+
+
 _BATCH_MAT_MUL = ms_ops.BatchMatMul
 
 STAND_INS: dict[str, Any] = {
@@ -592,6 +610,9 @@ STAND_INS: dict[str, Any] = {
         MoeTokenPermute,
         MoeTokenUnpermute,
         MoveTo,
+        NPUAllocFloatStatus,
+        NPUClearFloatStatusV2,
+        NPUGetFloatStatusV2,
         PagedAttention,
         PromptFlashAttention,
         QuantBatchMatmul,

@@ -18,7 +18,7 @@ import mindspore as ms
 from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
 from mindspore.ops.auto_generate import gen_ops_prim
-from mindspore.ops.operations import _infer_ops, other_ops
+from mindspore.ops.operations import _infer_ops, math_ops, other_ops
 from ms_ascend_ops.export import attention_builtins as attention
 from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
 
@@ -195,8 +195,9 @@ def _functions() -> Iterator[None]:
         _rename(back)
 
 
-def _rename(instead: dict[int, Any]) -> None:
-    """Let every module have other objects for some, by their id."""
+def _rename(instead: dict[int, Any]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Let every module have other objects for some, by their id. Returns what was where."""
+    changed = []
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("ms_ascend_ops"):
@@ -204,45 +205,56 @@ def _rename(instead: dict[int, Any]) -> None:
         for name, value in list(names.items()):
             if id(value) in instead:
                 names[name] = instead[id(value)]
+                changed.append((names, name, value))
+    return changed
 
 
-_HOMES = (gen_ops_prim, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
+_HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
 
 
 class _CellsOfPrimitives:
     """Within the block, primitives that a CPU has not are cells: classes, objects in modules, and those in cells."""
 
     def __init__(self) -> None:
-        classes = {name: next((vars(m)[name] for m in _HOMES if name in vars(m)), None) for name in STAND_INS}
-        self.kinds = {kind: STAND_INS[name] for name, kind in classes.items() if kind is not None}
+        self.kinds = {vars(m)[name]: ours for name, ours in STAND_INS.items() for m in _HOMES if name in vars(m)}
         self.cells: list[tuple[nn.Cell, str, Any]] = []
         self.objects: dict[int, tuple[Any, StandIn]] = {}
+        self.names: list[tuple[dict[str, Any], str, Any]] = []
 
     def __enter__(self) -> None:
         kinds = tuple(self.kinds)
-        objects = {id(o): o for o in _in_modules() if isinstance(o, kinds)}
-        self.objects = {key: (o, stand_in_for(o)) for key, o in objects.items()}
-        _rename(
-            {id(kind): ours for kind, ours in self.kinds.items()} | {k: ours for k, (_, ours) in self.objects.items()}
-        )
+        for value in _in_modules():
+            # MindSpore's own functions use the product of matrices in ways that a CPU has.
+            known = isinstance(value, kinds) and not isinstance(value, ms_ops.BatchMatMul)
+            if known and (made := _stand_in(value)) is not None:
+                self.objects[id(value)] = value, made
+        classes = {id(kind): ours for kind, ours in self.kinds.items()}
+        self.names = _rename(classes | {key: ours for key, (_, ours) in self.objects.items()})
         for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), StandIn)]:
             for name, value in list(cell.__dict__.items()):
-                if isinstance(value, kinds):
-                    self._give(cell, name, value)
-
-    def _give(self, cell: nn.Cell, name: str, value: Any) -> None:
-        del cell.__dict__[name]
-        cell._primitives.pop(name, None)
-        cell._cells[name] = stand_in_for(value)
-        self.cells.append((cell, name, value))
+                if isinstance(value, kinds) and (made := _stand_in(value)) is not None:
+                    del cell.__dict__[name]
+                    cell._primitives.pop(name, None)
+                    cell._cells[name] = made
+                    self.cells.append((cell, name, value))
 
     def __exit__(self, *_: Any) -> None:
         for cell, name, value in self.cells:
             del cell._cells[name]
             cell._primitives[name] = cell.__dict__[name] = value
-        _rename(
-            {id(ours): kind for kind, ours in self.kinds.items()} | {id(ours): o for o, ours in self.objects.values()}
-        )
+        for names, name, value in self.names:
+            names[name] = value
+        # A module that was imported within the block has ours, too.
+        classes = {id(ours): kind for kind, ours in self.kinds.items()}
+        _rename(classes | {id(ours): stock for stock, ours in self.objects.values()})
+
+
+def _stand_in(primitive: Any) -> StandIn | None:
+    """The cell for a primitive object; None for one that was made in a way which that does not serve."""
+    try:
+        return stand_in_for(primitive)
+    except ValueError:
+        return None
 
 
 def _in_modules() -> Iterator[Any]:

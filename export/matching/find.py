@@ -97,8 +97,8 @@ class _Search:
     def at(self, node: Node, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> None:
         """Try every row on one node; the first that may be replaced is, and otherwise the first reason is kept."""
         expr = self.expressions(node)
-        if expr.node is not node or id(node) in self.taken:
-            return
+        if expr.node is not node or id(node) in self.taken or any(i.via is node for i in expr.inputs):
+            return  # an activation behind a reshape is looked for where it is
         place = None
         for row, outcome in self._outcomes(expr, rows):
             checked = self._checked(node, row, outcome) if isinstance(outcome, Fused) else outcome
