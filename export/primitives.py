@@ -50,7 +50,8 @@ def stand_in_for(primitive: Any) -> StandIn:
     """The cell for a primitive object, with the same attributes."""
     kind = STAND_INS[type(primitive).__name__]
     names = list(inspect.signature(kind.__init__).parameters)[1:]
-    return kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
+    made: StandIn = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
+    return made
 
 
 class RmsNorm(StandIn):
@@ -182,9 +183,9 @@ class FlashAttentionScore(StandIn):
         """
         size = query.shape[-1] // self.head_num
         ends = [ms_ops.cumsum(lengths.astype(ms.int32), 0, ms.int32) for lengths in (queries, keys)]
-        heads = [x.reshape(-1, x.shape[-1] // size, size) for x in (query, key, value)]
+        q, k, v = [x.reshape(-1, x.shape[-1] // size, size) for x in (query, key, value)]
         causal = attn_mask is not None
-        out = ops.flash_attention_varlen(*heads, ends[0], ends[1], self.scale_value, causal=causal)[0]
+        out = ops.flash_attention_varlen(q, k, v, ends[0], ends[1], self.scale_value, causal)[0]
         return out.reshape(query.shape)
 
 

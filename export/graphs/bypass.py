@@ -23,7 +23,8 @@ def name_without(activation: str) -> str:
 
 def bypassing(cell: nn.Cell, activation: str) -> Callable[..., Any] | None:
     """The construct of a cell in which the call of a sub-cell gives its argument; None without exactly one such."""
-    return _bypassing(type(cell), activation)
+    kind: Any = type(cell)
+    return _bypassing(kind, activation)
 
 
 @cache
