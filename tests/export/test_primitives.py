@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.ops.auto_generate import gen_ops_prim
+from ms_ascend_ops.export import primitives
 
 from ms_ascend_ops import cpu_builtins, optimize
-from ms_ascend_ops.export import primitives
 from tests.modes import run
 from tests.reference import rotary_embedding as rotary
 
