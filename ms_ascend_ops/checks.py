@@ -62,12 +62,12 @@ def _paged_attention(shapes: list[Any], attributes: dict[str, Any]) -> None:
 
 def _qkv_rotary_embedding(shapes: list[Any], attributes: dict[str, Any]) -> None:
     qkv, cos, sin = shapes[:3]
-    _turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes["rotary_dim"])
+    _turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes)
 
 
 def _rotary_embedding(shapes: list[Any], attributes: dict[str, Any]) -> None:
     x, cos, sin = shapes[:3]
-    _turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"])
+    _turned("rotary_embedding", "x", x, cos, sin, attributes)
     if -2 not in (*x, *cos):
         _tables(x[: attributes["seq_axis"]], cos[:-2], cos)
 
@@ -78,10 +78,10 @@ def _turned(
     x: tuple[int, ...],
     cos: tuple[int, ...],
     sin: tuple[int, ...],
-    rotary_dim: int,
+    attributes: dict[str, Any],
 ) -> None:
     """Whether heads of x can be turned by tables of these shapes."""
-    most = registry.op_spec(op).limits["head_size"]
+    most, rotary_dim = registry.op_spec(op).limits["head_size"], attributes["rotary_dim"]
     if rotary_dim < 0 or rotary_dim % 2:
         raise ValueError(f"{op}: rotary_dim must be even and at least 0, got {rotary_dim}")
     if (-2,) not in (cos, sin) and (
@@ -98,6 +98,8 @@ def _turned(
     turned = rotary_dim or dim
     if turned % 2:
         raise ValueError(f"{op}: {name}.shape[-1] must be even (its elements are turned in pairs), got {x}")
+    if cos != (-2,) and attributes["own_angles"] and cos[-1] not in (turned, -1):
+        raise ValueError(f"{op}: cos.shape[-1] must be {turned} with own_angles, got {cos}")
     if cos != (-2,) and cos[-1] not in (turned, turned // 2, -1):
         raise ValueError(
             f"{op}: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are turned, "
