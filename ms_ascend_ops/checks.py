@@ -113,6 +113,13 @@ def _tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...
         raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
 
 
+def _quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    x = shapes[0]
+    most = registry.op_spec("quant_matmul").limits["columns"]
+    if x[-1] > most:
+        raise ValueError(f"quant_matmul: x.shape[-1] must be at most {most}, got {x}")
+
+
 def _weight_quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
     x, weight, scale = shapes[:3]
     limits = registry.op_spec("weight_quant_matmul").limits
@@ -143,6 +150,7 @@ CHECKS: dict[str, ShapeCheck] = {
     "matmul": _matmul,
     "paged_attention": _paged_attention,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
+    "quant_matmul": _quant_matmul,
     "rotary_embedding": _rotary_embedding,
     "weight_quant_matmul": _weight_quant_matmul,
 }

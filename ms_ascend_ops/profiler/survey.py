@@ -43,6 +43,7 @@ SKIPPED = (
     "linear_silu_mul",
     "matmul",
     "paged_attention",
+    "quant_matmul",
     "weight_quant_matmul",
 )
 ATTRIBUTES: Mapping[str, dict[str, int]] = {

@@ -66,6 +66,10 @@ def quantised(size):
         yield [(3, 2 * size), (5, 2 * size // per_byte), (5, 2), (5, 2), (5,)], {}
 
 
+def integers(columns):
+    yield [(3, columns), (5, columns), (5,), (3,), (5,)], {}
+
+
 CASES = {
     ("flash_attention", "head_size"): attention,
     ("flash_attention_varlen", "head_size"): packed,
@@ -74,6 +78,7 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
+    ("quant_matmul", "columns"): integers,
     ("weight_quant_matmul", "group_size"): quantised,
 }
 
