@@ -51,9 +51,6 @@ public:
         if (tiling.smooth != 0) {
             smooth_.Init(smoothScales, cols_, tiling.stride, pipe);
         }
-        if (tiling.tileRows > 1 && cols_ != tiling.stride) {
-            ClearGaps(elements);
-        }
     }
 
     __aicore__ inline void Process()
@@ -69,21 +66,6 @@ public:
     }
 
 private:
-    // What lies between rows is calculated with, and never stored.
-    __aicore__ inline void ClearGaps(uint32_t elements)
-    {
-        AscendC::LocalTensor<T> x[2];
-        for (uint32_t i = 0; i < tiling_.inBuffers; ++i) {
-            x[i] = inQueueX_.template AllocTensor<T>();
-            AscendC::Duplicate(x[i].template ReinterpretCast<float>(), 0.0f,
-                               static_cast<int32_t>(elements * sizeof(T) / sizeof(float)));
-        }
-        for (uint32_t i = 0; i < tiling_.inBuffers; ++i) {
-            inQueueX_.FreeTensor(x[i]);
-        }
-        AscendC::Duplicate(float_, 0.0f, static_cast<int32_t>(elements));
-    }
-
     __aicore__ inline void ProcessWholeRows()
     {
         if (tiling_.smooth != 0) {

@@ -15,6 +15,7 @@ SHAPES = [
     (2, 4097),
     (70, 2048),
     (2, 65537),  # longer than a tile
+    (1, 65600),
     (0, 8),  # no rows
 ]
 TYPES = ["float16", "bfloat16", "float32"]

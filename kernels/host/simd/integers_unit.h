@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ir/instruction.h"
+#include "simd/few_rows_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -105,9 +106,17 @@ HOST_INLINE void MultiplyIntegerBlock(const IntegerProduct& product, const int16
             }
         }
     }
+    int32_t totals[M][N];  // indexed below; the sums then never are, and stay in registers
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < N; ++j) {
+            totals[i][j] = SumOf(sums[i][j]);
+        }
+    }
     for (uint32_t i = 0; i < M; ++i) {
         for (uint32_t j = 0; j < N; ++j) {
-            int32_t sum = SumOf(sums[i][j]);
+            int32_t sum = totals[i][j];
             for (uint32_t at = whole; at < product.k; ++at) {
                 sum += int32_t{a[i * product.aStride + at]} * b[j * bStride + at];
             }
@@ -120,12 +129,15 @@ HOST_INLINE void MultiplyIntegerBlock(const IntegerProduct& product, const int16
 template <uint32_t N, typename B>
 void MultiplyIntegerRows(const IntegerProduct& product, const B* b, int64_t bStride, uint32_t col)
 {
-    constexpr uint32_t M = 3;  // with four columns all sums and columns stay in sixteen registers
+    constexpr uint32_t M = 4;
+    constexpr uint32_t BLOCK = N < 4 || REGISTERS == 32 ? N : 2;  // sums, columns and a row stay in registers
     uint32_t row = 0;
     const auto at = [&](uint32_t i) { return product.a + i * product.aStride; };
     const auto to = [&](uint32_t i) { return product.c + i * product.cStride + col; };
     for (; row + M <= product.m; row += M) {
-        MultiplyIntegerBlock<M, N>(product, at(row), b, bStride, to(row));
+        for (uint32_t j = 0; j < N; j += BLOCK) {
+            MultiplyIntegerBlock<M, BLOCK>(product, at(row), b + j * bStride, bStride, to(row) + j);
+        }
     }
     for (; row < product.m; ++row) {
         MultiplyIntegerBlock<1, N>(product, at(row), b, bStride, to(row));

@@ -416,6 +416,22 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
+// W floats, integral ones between -128 and 127, as bytes.
+HOST_INLINE void StoreBytes(int8_t* p, VF x)
+{
+#if defined(HOST_SIMD_AVX512)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+#elif defined(HOST_SIMD_AVX2)
+    const __m256i numbers = _mm256_cvtps_epi32(x);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+#else
+    for (uint32_t k = 0; k < W; ++k) {
+        p[k] = static_cast<int8_t>(x[k]);
+    }
+#endif
+}
+
 // Saturates, and makes 0 of NaN.
 void RunCastToInt8(const Instruction& self, uint32_t begin, uint32_t end)
 {
@@ -423,23 +439,24 @@ void RunCastToInt8(const Instruction& self, uint32_t begin, uint32_t end)
     const auto* const src = reinterpret_cast<const half*>(self.operands[1].base);
     const RoundMode mode = static_cast<RoundMode>(self.option);
     const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
-    const auto convert = [](VF x) {
-        return SmallerOf(LargerOf(Choose(x == x, x, Set(0.0f)), Set(-128.0f)), Set(127.0f));
-    };
-    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: a number added to it is rounded to nearest even
-    int32_t numbers[W];
-    for (uint32_t i = begin; i < end; i += W) {
-        const uint32_t count = std::min<uint32_t>(W, end - i);
-        VF x = count == W ? Load(src + i) : LoadPartial(src + i, count);
+    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: a number that it is added to is rounded to nearest even
+    const auto convert = [&](VF x, uint32_t count) {
         if (!nearest) {
             for (uint32_t k = 0; k < count; ++k) {
                 x[k] = RoundToIntegral(x[k], mode);
             }
         }
-        Store(numbers, AsInt(convert(x) + magic));
-        for (uint32_t k = 0; k < count; ++k) {
-            dst[i + k] = static_cast<int8_t>(numbers[k]);  // the lower bits of the sum
-        }
+        const VF finite = SmallerOf(LargerOf(Choose(x == x, x, Set(0.0f)), Set(-128.0f)), Set(127.0f));
+        return finite + magic - magic;
+    };
+    uint32_t i = begin;
+    for (; i + W <= end; i += W) {
+        StoreBytes(dst + i, convert(Load(src + i), W));
+    }
+    if (i < end) {
+        int8_t last[W];
+        StoreBytes(last, convert(LoadPartial(src + i, end - i), end - i));
+        memcpy(dst + i, last, end - i);
     }
 }
 
