@@ -26,6 +26,7 @@ from ms_ascend_ops.ops.silu_mul import silu_mul
 from ms_ascend_ops.ops.softmax import softmax
 from ms_ascend_ops.ops.swiglu import swiglu
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
+from ms_ascend_ops.ops.weight_quant_swiglu import weight_quant_swiglu
 
 __all__ = [
     "add",
@@ -56,4 +57,5 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]

@@ -45,6 +45,7 @@ SKIPPED = (
     "paged_attention",
     "quant_matmul",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 )
 ATTRIBUTES: Mapping[str, dict[str, int]] = {
     "group_norm": {"num_groups": 32},

@@ -46,6 +46,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     softmax,
     swiglu,
     weight_quant_matmul,
+    weight_quant_swiglu,
 )
 from ms_ascend_ops.torch.modules import (  # noqa: E402
     GEGLU,
@@ -95,4 +96,5 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]

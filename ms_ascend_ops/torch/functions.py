@@ -47,6 +47,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -137,6 +138,7 @@ silu_mul = _function("silu_mul")
 softmax = _function("softmax")
 swiglu = _function("swiglu")
 weight_quant_matmul = _function("weight_quant_matmul")
+weight_quant_swiglu = _function("weight_quant_swiglu")
 dynamic_quant = _function("dynamic_quant")
 quant_matmul = _function("quant_matmul")
 

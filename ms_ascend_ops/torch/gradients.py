@@ -72,6 +72,7 @@ _WITHOUT = {
     "dynamic_quant": "it has no gradient: it is for inference",
     "quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_matmul": "it has no gradient: it is for inference",
+    "weight_quant_swiglu": "it has no gradient: it is for inference",
 }
 
 

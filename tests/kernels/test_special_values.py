@@ -95,7 +95,7 @@ def test_infinities(example, dtype, value):
     """
     before, golden_before = results(example, dtype), golden(example, dtype)
     for name in sources(example):
-        if example.name == "weight_quant_matmul" and name in ("scale", "offset"):  # they meet sums, not elements
+        if example.name.startswith("weight_quant") and name in ("scale", "offset"):  # they meet sums, not elements
             continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
