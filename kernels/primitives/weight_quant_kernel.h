@@ -164,15 +164,14 @@ private:
         }
         const uint32_t stride = ProductStride(tiling_.tileRows);
         chunkElements_ = tiling_.chunkRows * stride;
-        for (uint32_t part = 0; part < tiling_.parts; ++part) {
-            pipe.InitBuffer(productQueue_[part], 2, chunkElements_ * sizeof(float));
-        }
+        // One queue for the products of all parts and for the bias: TPosition VECIN has 8 buffers, and weight, scale
+        // and offset take 6.
+        pipe.InitBuffer(productQueue_, 2, tiling_.parts * chunkElements_ * sizeof(float));
         pipe.InitBuffer(finishedQueue_, 2, chunkElements_ * sizeof(T));
         pipe.InitBuffer(workBuf_, (1 + tiling_.scratch) * chunkElements_ * sizeof(float));
         work_ = workBuf_.template Get<float>();
         ones_ = BlockOfOnes(onesBuf_, pipe);
         if (tiling_.hasBias != 0) {
-            pipe.InitBuffer(biasQueue_, 1, tiling_.parts * stride * sizeof(float));
             pipe.InitBuffer(biasBuf_, tiling_.parts * stride * sizeof(float));
             bias_ = biasBuf_.template Get<float>();
         }
@@ -223,15 +222,15 @@ private:
     {
         const uint32_t cols = RowsOf(task);
         const Rows shape{tiling_.parts, cols, ProductStride(tiling_.tileRows), tiling_.n};
-        AscendC::LocalTensor<float> bias = biasQueue_.template AllocTensor<float>();
+        AscendC::LocalTensor<float> bias = productQueue_.template AllocTensor<float>();
         LoadRows(bias, biasGm_[task * tiling_.tileRows], shape, true);
-        biasQueue_.EnQue(bias);
-        bias = biasQueue_.template DeQue<float>();
+        productQueue_.EnQue(bias);
+        bias = productQueue_.template DeQue<float>();
         for (uint32_t part = 0; part < tiling_.parts; ++part) {
             const uint32_t at = part * shape.ubStride;
             AscendC::Muls(bias_[at], bias[at], 1.0f, static_cast<int32_t>(cols));  // a copy
         }
-        biasQueue_.FreeTensor(bias);
+        productQueue_.FreeTensor(bias);
     }
 
     // `rows` rows of a result, from `chunk` on, which is that of the rows of x from `row` on.
@@ -241,28 +240,27 @@ private:
         const uint32_t width = tiling_.parts * tiling_.tileRows;
         const RowBlock block{rows, cols, ProductStride(cols)};
         const uint32_t elements = rows * block.stride;
-        AscendC::LocalTensor<float> z[2];
+        AscendC::LocalTensor<float> products = productQueue_.template AllocTensor<float>();
         for (uint32_t part = 0; part < tiling_.parts; ++part) {
-            z[part] = productQueue_[part].template AllocTensor<float>();
-            LoadRows(z[part], resultGm_[result][static_cast<uint64_t>(chunk) * width + part * cols],
+            LoadRows(products[part * chunkElements_],
+                     resultGm_[result][static_cast<uint64_t>(chunk) * width + part * cols],
                      {rows, cols, block.stride, width}, true);
-            productQueue_[part].EnQue(z[part]);
-            z[part] = productQueue_[part].template DeQue<float>();
-            if (tiling_.hasBias != 0) {
-                AddColumns(z[part], z[part], bias_[part * ProductStride(tiling_.tileRows)], block);
-            }
+        }
+        productQueue_.EnQue(products);
+        products = productQueue_.template DeQue<float>();
+        for (uint32_t part = 0; part < tiling_.parts && tiling_.hasBias != 0; ++part) {
+            const AscendC::LocalTensor<float> z = products[part * chunkElements_];
+            AddColumns(z, z, bias_[part * ProductStride(tiling_.tileRows)], block);
         }
         AscendC::LocalTensor<T> y = finishedQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> values = FloatTarget(y, work_);
-        Activate<T>(tiling_.activation, values, work_[chunkElements_], chunkElements_, z[0], ones_,
+        Activate<T>(tiling_.activation, values, work_[chunkElements_], chunkElements_, products, ones_,
                     static_cast<int32_t>(elements));
         if (tiling_.parts > 1) {
-            AscendC::Mul(values, values, z[1], static_cast<int32_t>(elements));
+            AscendC::Mul(values, values, products[chunkElements_], static_cast<int32_t>(elements));
         }
         FromFloat(y, values, elements);
-        for (uint32_t part = 0; part < tiling_.parts; ++part) {
-            productQueue_[part].FreeTensor(z[part]);
-        }
+        productQueue_.FreeTensor(products);
         StoreQueued(finishedQueue_, yGm_[static_cast<uint64_t>(row + chunk) * tiling_.n + task * tiling_.tileRows], y,
                     {rows, cols, block.stride, tiling_.n});
     }
@@ -352,8 +350,7 @@ private:
     AscendC::LocalTensor<float> float_;
     uint32_t chunkElements_ = 0;
     AscendC::GlobalTensor<float> resultGm_[2];
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> productQueue_[2];  // by part
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> biasQueue_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> productQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> finishedQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;

@@ -60,9 +60,9 @@ def weight_quant_matmul(
     NaN in a row of x gives NaN for that row, NaN in a scale, an offset or a bias in its column; one that is infinite
     gives infinities or NaN. An empty x gives an empty y.
 
-    Products are accumulated in float32, in which bias and activation are applied, too; the result is rounded once. Up to
-    four rows of x are multiplied with the numbers as they are, in float32; for more the weight is rounded to the dtype
-    of x, as CANN's WeightQuantBatchMatmulV2 does.
+    Products are accumulated in float32, in which bias and activation are applied, too; the result is rounded once. Up
+    to four rows of x are multiplied with the numbers as they are, in float32; for more the weight is rounded to the
+    dtype of x, as CANN's WeightQuantBatchMatmulV2 does.
     """
     select = _select(x, weight, scale, offset, bias, activation)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]
