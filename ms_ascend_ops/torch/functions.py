@@ -24,6 +24,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "dynamic_quant",
     "flash_attention",
     "flash_attention_varlen",
     "geglu",
@@ -38,6 +39,7 @@ __all__ = [
     "matmul",
     "paged_attention",
     "qkv_rotary_embedding",
+    "quant_matmul",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
@@ -45,6 +47,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -135,6 +138,9 @@ silu_mul = _function("silu_mul")
 softmax = _function("softmax")
 swiglu = _function("swiglu")
 weight_quant_matmul = _function("weight_quant_matmul")
+weight_quant_swiglu = _function("weight_quant_swiglu")
+dynamic_quant = _function("dynamic_quant")
+quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
 _cross_entropy = _function("cross_entropy")

@@ -63,7 +63,16 @@ def paged_slots(slots):
 
 def quantised(size):
     for per_byte in (1, 2):
-        yield [(3, 2 * size), (5, 2 * size // per_byte), (5, 2), (5, 2), (5,)], {}
+        yield [(3, 2 * size), (6, 2 * size // per_byte), (6, 2), (6, 2), (6,)], {"activation": "gelu"}
+
+
+def gated(size):
+    for shapes, _ in quantised(size):
+        yield shapes, {}
+
+
+def integers(columns):
+    yield [(3, columns), (5, columns), (5,), (3,), (5,)], {}
 
 
 CASES = {
@@ -74,7 +83,9 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
+    ("quant_matmul", "columns"): integers,
     ("weight_quant_matmul", "group_size"): quantised,
+    ("weight_quant_swiglu", "group_size"): gated,
 }
 
 
