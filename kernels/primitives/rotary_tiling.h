@@ -74,9 +74,10 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     // of x in two buffers each, and a scratch of 16 bits unless x is float.
     const uint64_t perElement =
         4 * bytes + 4 + (bytes == 4 ? 0 : 4) + (interleave ? 4 * bytes + (bytes == 4 ? 0 : 2) : 0);
-    // cos and sin of a position in float, loaded (interleave: twice as wide, and picked), widened, two of each with
-    // values of their own; interleave: two scratches for pairs.
-    const uint64_t loaded = pairs.ownAngles ? 4ull * tableBytes + 8 : 3ull * tableBytes + 4;
+    // cos and sin of a position in float; loaded (interleave: twice as wide, and picked) and widened, unless they are
+    // float, once, or twice with values of their own; interleave: two scratches for pairs.
+    const uint64_t widened = tableBytes == 4 ? 0 : 4;
+    const uint64_t loaded = pairs.ownAngles ? 4ull * tableBytes + 2 * widened : 3ull * tableBytes + widened;
     const uint64_t perPosition = tiling.stride * 8ull + tiling.tableStride * (loaded + (interleave ? 16 : 0));
     return {tiling.stride * perElement, perPosition};
 }

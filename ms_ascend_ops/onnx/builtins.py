@@ -115,7 +115,9 @@ class _Builder:
         """A node of this package, in the place of `node`."""
         signature = registry.signature(op)
         given = signature.check_attributes(attributes)
-        values = {name: int(value) if isinstance(value, bool) else value for name, value in given.items()}
+        values: dict[str, Any] = {
+            name: int(value) if isinstance(value, bool) else value for name, value in given.items()
+        }
         while results and not results[-1]:
             results.pop()
         self.nodes.append(helper.make_node(op, inputs, results, node.name or self.new(op), domain=DOMAIN, **values))

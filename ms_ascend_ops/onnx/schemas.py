@@ -91,7 +91,7 @@ def _schema(spec: registry.OpSpec) -> OpSchema:
         outputs=[_parameter(signature, t, optional=i > 0) for i, t in enumerate(signature.cann_outputs)],
         type_constraints=[(v, types, f"The dtype {v} of the operator.") for v, types in variables.items()],
         attributes=[_attribute(a) for a in signature.attributes],
-        node_determinism=OpSchema.NodeDeterminism.Deterministic,
+        node_determinism=OpSchema.NodeDeterminism.Deterministic,  # type: ignore[call-arg]
     )
     schema.set_type_and_shape_inference_function(_inference(signature))
     return schema

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
@@ -278,7 +279,7 @@ class _Substitution:
             results.pop()
         if not results[0]:  # it may not be left out
             results[0] = self._name(fused.op)
-        attributes = {
+        attributes: dict[str, Any] = {
             name: int(value) if isinstance(value, bool) else value
             for name, value in signature.check_attributes(values).items()
         }

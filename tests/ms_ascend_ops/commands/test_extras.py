@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from ms_ascend_ops import RMSNorm, export_mindir, extras
 from ms_ascend_ops.__main__ import COMMANDS, main
 
-# What each command is tried with, in a folder that holds network.mindir. Those with an extra say so before they look at
-# anything.
+# What each command is tried with, in a folder that holds network.mindir and script.py. Those with an extra say so
+# before they look at anything.
 ARGUMENTS = {
     "bench": [],
     "bench-networks": [],
@@ -29,6 +29,7 @@ ARGUMENTS = {
     "operators": [],
     "optimize": ["network.mindir", "--output", "optimized.mindir"],
     "profile": ["rms_norm", "--shape", "4,64"],
+    "run": ["script.py"],
     "serve": ["network.mindir"],
 }
 
@@ -68,6 +69,7 @@ def python(tmp_path_factory):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("commands")
     export_mindir(RMSNorm(8), Tensor(np.ones((2, 8), np.float32)), path=path / "network")
+    (path / "script.py").write_text("print('run')\n")
     return path
 
 
