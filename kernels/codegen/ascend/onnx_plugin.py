@@ -47,7 +47,13 @@ def generate(specs: Sequence[OpSpec]) -> str:
     to all that came later.
     """
     newest = max(spec.version for spec in specs)
-    return "\n".join([_HEAD, *(_registration(spec, newest) for spec in specs), "}  // namespace\n}  // namespace domi\n"])
+    body = "
+".join(_registration(spec, newest) for spec in specs)
+    return f"{_HEAD}
+{body}
+}}  // namespace
+}}  // namespace domi
+"
 
 
 def _registration(spec: OpSpec, newest: int) -> str:
