@@ -9,11 +9,18 @@ from pathlib import Path
 __all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
 
 # A command of `python -m ms_ascend_ops`, and its extra. Commands that are not here need none.
-EXTRA_OF = {"bench": "bench", "bench-networks": "bench", "llm": "llm", "profile": "profile"}
+EXTRA_OF = {
+    "bench": "bench",
+    "bench-networks": "bench",
+    "certify": "certify",
+    "llm": "llm",
+    "profile": "profile",
+}
 
 # The packages of an extra, each of which is imported under its own name; pyproject.toml has their versions.
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
+    "certify": ("cmake", "jinja2", "matplotlib", "ml_dtypes", "pybind11", "rich"),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
 }

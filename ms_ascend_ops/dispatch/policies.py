@@ -140,8 +140,8 @@ class AB(Policy):
     """A share of the calls goes to a candidate, until a sequential test says which one is faster.
 
     Then the faster one gets all of them, unless `promote` is False. A candidate whose results differ from the
-    baseline's beyond rounding has lost at once. Times are those of calls by Python, results included; a graph takes the baseline,
-    or the winner.
+    baseline's beyond rounding has lost at once. Times are those of calls by Python, results included; a graph takes the
+    baseline, or the winner.
 
     Args:
         candidate: its version.

@@ -1,8 +1,8 @@
 """Which of two is faster: a sequential test that may be looked at after every pair of times.
 
 Times of calls have long tails and no known distribution, so the test counts signs. A pair is a time of each, of calls
-of one shape bucket close to each other. If both take equally long, each is the faster one of a pair with probability 1/2.
-Against that stands a mixture over all probabilities with uniform weights: after s wins in n pairs the ratio of the
+of one shape bucket close to each other. If both take equally long, each is the faster one of a pair with probability
+1/2. Against that stands a mixture over all probabilities with uniform weights: after s wins in n pairs the ratio of the
 likelihoods is
 
     2^n * s! (n - s)! / (n + 1)!
