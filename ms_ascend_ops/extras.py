@@ -13,6 +13,7 @@ EXTRA_OF = {
     "bench": "bench",
     "bench-networks": "bench",
     "certify": "certify",
+    "debug": "debug",
     "llm": "llm",
     "profile": "profile",
 }
@@ -21,6 +22,7 @@ EXTRA_OF = {
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "certify": ("cmake", "jinja2", "matplotlib", "ml_dtypes", "pybind11", "rich"),
+    "debug": ("jinja2",),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
 }

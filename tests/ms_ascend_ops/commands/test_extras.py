@@ -22,6 +22,7 @@ ARGUMENTS = {
     "bench-networks": [],
     "bundle": ["network.mindir", "--output", "bundled.msbundle"],
     "certify": ["rms_norm"],
+    "debug": ["compare", "network.mindir", "network.mindir", "--inputs", "2x8", "--page", "compared.html"],
     "doctor": [],
     "explain": ["rms_norm", "--shape", "4,64"],
     "infer": ["network.mindir", "--shape", "2,8"],
