@@ -30,13 +30,20 @@ RULES = {
     "float16": Rule((2.0**-9, 2.0**-9), 0.1, 2.0**-10),
     "bfloat16": Rule((2.0**-6, 2.0**-6), 1.0, 2.0**-7),
     "float32": Rule((2.0**-10, 2.0**-16), 1e-2, 2.0**-13),
+    # Rounded quotients: a neighbour where the quotient lies between two numbers.
+    "int8": Rule((0.0, 0.0), 1.0, 0.1),
 }
 WITHIN = 0.99
 
 # The largest finite and the smallest normal number, and the distance of 1 to the next one.
-LARGEST = {"float16": 65504.0, "bfloat16": float(np.float32(3.3895314e38)), "float32": float(np.finfo(np.float32).max)}
-SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126}
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": float(np.float32(3.3895314e38)),
+    "float32": float(np.finfo(np.float32).max),
+    "int8": 127.0,
+}
+SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "int8": 1.0}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "int8": 2.0**-7}
 
 
 @dataclass(frozen=True)

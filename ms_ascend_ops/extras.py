@@ -15,17 +15,23 @@ EXTRA_OF = {
     "certify": "certify",
     "debug": "debug",
     "llm": "llm",
+    "optimize model.onnx": "onnx",  # of a MindIR it needs none
     "profile": "profile",
+    "serve": "serve",
 }
 
-# The packages of an extra, each of which is imported under its own name; pyproject.toml has their versions.
+# The packages of an extra; pyproject.toml has their versions.
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "certify": ("cmake", "jinja2", "matplotlib", "ml_dtypes", "pybind11", "rich"),
     "debug": ("jinja2",),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
+    "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
+    "serve": ("fastapi", "grpcio", "httptools", "prometheus_client", "uvicorn"),
 }
+
+_MODULES = {"grpcio": "grpc"}  # the others are imported under their own names
 
 
 def missing(command: str) -> list[str]:
@@ -47,4 +53,4 @@ def source_tree() -> Path | None:
 
 def _is_installed(name: str) -> bool:
     # CMake may also come from the system.
-    return find_spec(name) is not None or (name == "cmake" and shutil.which("cmake") is not None)
+    return find_spec(_MODULES.get(name, name)) is not None or (name == "cmake" and shutil.which("cmake") is not None)

@@ -35,7 +35,7 @@ def decode(array, dtype):
 
 
 def poisoned(shape, dtype):
-    """An output buffer full of NaN, or of the least int32: what a kernel does not write shows."""
-    if dtype == "int32":
-        return np.full(shape, -(2**31), np.int32)
+    """An output buffer full of NaN, or of the least integer: what a kernel does not write shows."""
+    if dtype in ("int32", "int8"):
+        return np.full(shape, np.iinfo(dtype).min, dtype)
     return np.full(shape, encode(np.nan, dtype), STORAGE[dtype])

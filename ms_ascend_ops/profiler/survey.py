@@ -43,7 +43,9 @@ SKIPPED = (
     "linear_silu_mul",
     "matmul",
     "paged_attention",
+    "quant_matmul",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 )
 ATTRIBUTES: Mapping[str, dict[str, int]] = {
     "group_norm": {"num_groups": 32},

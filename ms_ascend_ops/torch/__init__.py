@@ -23,6 +23,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     add_rms_norm,
     apply_rotary_pos_emb,
     cross_entropy,
+    dynamic_quant,
     flash_attention,
     flash_attention_varlen,
     geglu,
@@ -37,6 +38,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     matmul,
     paged_attention,
     qkv_rotary_embedding,
+    quant_matmul,
     rms_norm,
     rotary_embedding,
     scaled_masked_softmax,
@@ -44,6 +46,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     softmax,
     swiglu,
     weight_quant_matmul,
+    weight_quant_swiglu,
 )
 from ms_ascend_ops.torch.modules import (  # noqa: E402
     GEGLU,
@@ -69,6 +72,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "dynamic_quant",
     "flash_attention",
     "flash_attention_varlen",
     "geglu",
@@ -84,6 +88,7 @@ __all__ = [
     "optimize",
     "paged_attention",
     "qkv_rotary_embedding",
+    "quant_matmul",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
@@ -91,4 +96,5 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]
