@@ -135,6 +135,15 @@ def _cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int) -> Tensors
     return ops.select(kept, loss, ops.zeros_like(loss)), largest + log_sum
 
 
+def _activated(y: Tensor, activation: str) -> Tensor:
+    """Of float32."""
+    if activation == "relu":
+        return ops.relu(y)
+    if activation == "silu":
+        return y * ops.sigmoid(y)
+    return y if activation == "none" else _gelu_of(y, "tanh" if activation == "gelu_tanh" else "none")
+
+
 def _matmul(
     x: Tensor, weight: Tensor, bias: Tensor | None, transpose_x: bool, transpose_weight: bool, activation: str
 ) -> Tensor:
@@ -144,13 +153,7 @@ def _matmul(
     )
     if bias is not None:
         y = y + bias.astype(ms.float32)
-    if activation == "relu":
-        y = ops.relu(y)
-    elif activation == "silu":
-        y = y * ops.sigmoid(y)
-    elif activation != "none":
-        y = _gelu_of(y, "tanh" if activation == "gelu_tanh" else "none")
-    return y.astype(x.dtype)
+    return _activated(y, activation).astype(x.dtype)
 
 
 def _products(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensors:
@@ -168,25 +171,32 @@ def _linear_gelu_mul(x: Tensor, gate_weight: Tensor, up_weight: Tensor, approxim
     return (_gelu_of(gate, approximate) * up).astype(x.dtype)
 
 
-def _rotary_embedding(x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int) -> Tensor:
+def _turned_pairs(values: Tensor, mode: str) -> Tensors:
+    """First and second elements of the pairs."""
+    half = values.shape[-1] // 2
+    return (values[..., :half], values[..., half:]) if mode == "half" else (values[..., 0::2], values[..., 1::2])
+
+
+def _rotary_embedding(
+    x: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, mode: str, rotary_dim: int, own_angles: bool
+) -> Tensor:
     turned = rotary_dim or x.shape[-1]
-    half = turned // 2
     tables = []
     for given in (cos, sin):
         table = given.astype(ms.float32)
-        if table.shape[-1] == turned:  # every angle twice
-            table = table[..., :half] if mode == "half" else table[..., 0::2]
         between = (1,) * (x.ndim - seq_axis - 2)
-        tables.append(table.reshape(table.shape[:-1] + between + (half,)))
-    c, s = tables
+        table = table.reshape(table.shape[:-1] + between + (table.shape[-1],))
+        if table.shape[-1] == turned:  # a value for either element of a pair
+            of_first, of_second = _turned_pairs(table, mode)
+            tables.append((of_first, of_second if own_angles else of_first))
+        else:
+            tables.append((table, table))
+    (cos1, cos2), (sin1, sin2) = tables
     values = x.astype(ms.float32)
     head = values[..., :turned]
-    if mode == "half":
-        first, second = head[..., :half], head[..., half:]
-        y = ops.cat((first * c - second * s, second * c + first * s), -1)
-    else:
-        first, second = head[..., 0::2], head[..., 1::2]
-        y = ops.stack((first * c - second * s, second * c + first * s), -1).reshape(head.shape)
+    first, second = _turned_pairs(head, mode)
+    both = (first * cos1 - second * sin1, second * cos2 + first * sin2)
+    y = ops.cat(both, -1) if mode == "half" else ops.stack(both, -1).reshape(head.shape)
     if turned < x.shape[-1]:
         y = ops.cat((y, values[..., turned:]), -1)
     return y.astype(x.dtype)
@@ -202,9 +212,10 @@ def _qkv_rotary_embedding(
     mode: str,
     layout: str,
     rotary_dim: int,
+    own_angles: bool,
 ) -> Tensors:
-    q = _rotary_embedding(qkv[:, :, :q_heads], cos, sin, 1, mode, rotary_dim)
-    k = _rotary_embedding(qkv[:, :, q_heads : q_heads + k_heads], cos, sin, 1, mode, rotary_dim)
+    q = _rotary_embedding(qkv[:, :, :q_heads], cos, sin, 1, mode, rotary_dim, own_angles)
+    k = _rotary_embedding(qkv[:, :, q_heads : q_heads + k_heads], cos, sin, 1, mode, rotary_dim, own_angles)
     v = qkv[:, :, q_heads + k_heads :]
     if layout == "BSND":
         return q, k, v
@@ -254,9 +265,29 @@ def _flash_attention(
     return out.astype(query.dtype), lse
 
 
-def _weight_quant_matmul(
-    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None
+def _dynamic_quant(x: Tensor, smooth_scales: Tensor | None) -> Tensors:
+    values = x.astype(ms.float32)
+    if smooth_scales is not None:
+        values = values * smooth_scales.astype(ms.float32)
+    scale = values.abs().max(-1, keepdims=True) / 127.0
+    quotient = ops.round(values / scale)
+    # A row of zeros, or one whose scale is not finite, is zeros.
+    return ops.select(ops.isfinite(quotient), quotient, ops.zeros_like(quotient)).astype(ms.int8), scale.squeeze(-1)
+
+
+def _quant_matmul(
+    x: Tensor, weight: Tensor, scale: Tensor, pertoken_scale: Tensor | None, bias: Tensor | None
 ) -> Tensor:
+    y = ops.matmul(x.astype(ms.float32), weight.astype(ms.float32).swapaxes(0, 1)) * scale.astype(ms.float32)
+    if pertoken_scale is not None:
+        y = y * pertoken_scale.expand_dims(-1)
+    if bias is not None:
+        y = y + bias
+    return y.astype(scale.dtype)
+
+
+def _unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None) -> Tensor:
+    """In float32."""
     numbers, columns = weight.astype(ms.float32), x.shape[-1]
     if weight.shape[-1] != columns:  # two numbers of 4 bits in a byte, the lower half first
         high = ops.floor(numbers / 16)
@@ -267,9 +298,20 @@ def _weight_quant_matmul(
         groups = groups + offset.astype(ms.float32).expand_dims(-1)
     unpacked = (groups * scale.astype(ms.float32).expand_dims(-1)).reshape(weight.shape[0], columns)
     y = ops.matmul(x.astype(ms.float32), unpacked.swapaxes(0, 1))
-    if bias is not None:
-        y = y + bias
-    return y.astype(x.dtype)
+    return y if bias is None else y + bias
+
+
+def _weight_quant_matmul(
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, activation: str
+) -> Tensor:
+    return _activated(_unpacked_product(x, weight, scale, offset, bias), activation).astype(x.dtype)
+
+
+def _weight_quant_swiglu(
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    gate, up = ops.chunk(_unpacked_product(x, weight, scale, offset, bias), 2, -1)
+    return (gate * ops.sigmoid(gate) * up).astype(x.dtype)
 
 
 # By the name of the operator.
@@ -278,6 +320,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "add_layer_norm": _add_layer_norm,
     "add_rms_norm": _add_rms_norm,
     "cross_entropy": _cross_entropy,
+    "dynamic_quant": _dynamic_quant,
     "flash_attention": _flash_attention,
     "geglu": _geglu,
     "gelu": _gelu,
@@ -288,6 +331,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "linear_silu_mul": _linear_silu_mul,
     "matmul": _matmul,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
+    "quant_matmul": _quant_matmul,
     "rms_norm": _rms_norm,
     "rotary_embedding": _rotary_embedding,
     "scaled_masked_softmax": _scaled_masked_softmax,
@@ -295,4 +339,5 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "swiglu": _swiglu,
     "weight_quant_matmul": _weight_quant_matmul,
+    "weight_quant_swiglu": _weight_quant_swiglu,
 }

@@ -29,8 +29,9 @@ def test_values(example, dtype):
     golden = example.golden(tensors)
     assert all(one.failures == {} for one in dispatch.status(example.name))
     for mine, exact in zip(results, golden, strict=True):
-        terms = np.abs(exact).max() if example.name.startswith(("matmul", "linear", "weight")) else None
-        assert_accurate(numpy(mine), exact, dtype, terms)
+        product = example.name.startswith(("matmul", "linear", "quant", "weight"))
+        terms = np.abs(exact).max() if product else None
+        assert_accurate(numpy(mine), exact, str(mine.dtype).lower(), terms)
 
 
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if not example.variant], ids=str)
