@@ -21,11 +21,13 @@ __all__ = [
     "LIBRARY",
     "LibraryVersion",
     "check_built",
+    "count_launches",
     "get_num_threads",
     "library_path",
     "load_products",
     "native",
     "open_library",
+    "opened",
     "set_num_threads",
 ]
 
@@ -114,8 +116,28 @@ def open_library(path: Path) -> LibraryVersion:
         raise RuntimeError(f"{path} does not load: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     module = native().KernelLibrary(str(path))
     module.set_thread_num(native().get_thread_num())
+    module.set_counting(_counting)
     loop_compiler.start(module)
-    return LibraryVersion(path, module)
+    version = LibraryVersion(path, module)
+    _versions.append(version)
+    return version
+
+
+_versions: list[LibraryVersion] = []
+_counting = False
+
+
+def opened() -> list[tuple[str | None, Any]]:
+    """The kernel libraries of this process, as path and module; the path of the package's own is None."""
+    return [(None, native()), *((version.path, version.module) for version in list(_versions))]
+
+
+def count_launches(on: bool) -> None:
+    """Count launches of kernels in all libraries, also in those that are opened later; or no more."""
+    global _counting  # noqa: PLW0603 - a switch of the process
+    _counting = on
+    for _, module in opened():
+        module.set_counting(on)
 
 
 @cache

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "binding/python_call.h"
 
@@ -40,6 +41,9 @@ std::shared_ptr<KernelLibrary> Open(const std::string& path)
     Find(handle, path, "MsAscendOpsSetLoop", library->setLoop);
     Find(handle, path, "MsAscendOpsPendingLoops", library->pendingLoops);
     Find(handle, path, "MsAscendOpsStopLoops", library->stopLoops);
+    Find(handle, path, "MsAscendOpsSetCounting", library->setCounting);
+    Find(handle, path, "MsAscendOpsCountBounds", library->countBounds);
+    Find(handle, path, "MsAscendOpsVisitCounts", library->visitCounts);
     Find(handle, path, "MsAscendOpsPrepare", library->prepare);
     Find(handle, path, "MsAscendOpsRun", library->run);
     Find(handle, path, "MsAscendOpsFreePrepared", library->freePrepared);
@@ -65,6 +69,29 @@ py::object NextLoop(const KernelLibrary& library, bool wait)
     return found ? py::make_tuple(source.number, source.name, source.text) : py::object(py::none());
 }
 
+std::vector<uint64_t> CountBounds(const KernelLibrary& library)
+{
+    const uint64_t* bounds = nullptr;
+    const int32_t count = library.countBounds(&bounds);
+    return {bounds, bounds + count};
+}
+
+py::list Counts(const KernelLibrary& library)
+{
+    struct Context {
+        size_t bounds;
+        py::list found;
+    } context{CountBounds(library).size(), py::list()};
+    const auto visit = [](void* into, const char* op, const char* bucket, const uint64_t* calls, uint64_t nanoseconds,
+                          uint64_t bytes, uint64_t failures) {
+        auto& [bounds, found] = *static_cast<Context*>(into);
+        const std::vector<uint64_t> histogram(calls, calls + bounds + 1);
+        found.append(py::make_tuple(op, bucket, histogram, nanoseconds, bytes, failures));
+    };
+    library.visitCounts(visit, &context);
+    return context.found;
+}
+
 void BindKernelLibrary(py::module_& module)
 {
     py::class_<KernelLibrary, std::shared_ptr<KernelLibrary>>(
@@ -79,6 +106,9 @@ void BindKernelLibrary(py::module_& module)
                  return py::module_::import("json").attr("loads")(library.signatures());
              })
         .def("set_thread_num", [](const KernelLibrary& library, uint32_t threads) { library.setThreadNum(threads); })
+        .def("set_counting", [](const KernelLibrary& library, bool on) { library.setCounting(on ? 1 : 0); })
+        .def("count_bounds", &CountBounds)
+        .def("counts", &Counts)
         .def("next_loop", &NextLoop, py::arg("wait"))
         .def("set_loop", [](const KernelLibrary& library, uint32_t number,
                             uintptr_t address) { library.setLoop(number, reinterpret_cast<void*>(address)); })

@@ -19,6 +19,9 @@ struct KernelLibrary {
     decltype(&MsAscendOpsSetLoop) setLoop = &MsAscendOpsSetLoop;
     decltype(&MsAscendOpsPendingLoops) pendingLoops = &MsAscendOpsPendingLoops;
     decltype(&MsAscendOpsStopLoops) stopLoops = &MsAscendOpsStopLoops;
+    decltype(&MsAscendOpsSetCounting) setCounting = &MsAscendOpsSetCounting;
+    decltype(&MsAscendOpsCountBounds) countBounds = &MsAscendOpsCountBounds;
+    decltype(&MsAscendOpsVisitCounts) visitCounts = &MsAscendOpsVisitCounts;
     decltype(&MsAscendOpsPrepare) prepare = &MsAscendOpsPrepare;
     decltype(&MsAscendOpsRun) run = &MsAscendOpsRun;
     decltype(&MsAscendOpsFreePrepared) freePrepared = &MsAscendOpsFreePrepared;

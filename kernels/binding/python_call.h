@@ -145,6 +145,10 @@ private:
 // Number, name and IR of the next loop to be compiled, or None.
 py::object NextLoop(const KernelLibrary& library, bool wait);
 
+// See launch_counts.h.
+std::vector<uint64_t> CountBounds(const KernelLibrary& library);
+py::list Counts(const KernelLibrary& library);
+
 void BindArrayLaunch(py::module_& module);
 void BindKernelLibrary(py::module_& module);
 void BindSignature(py::module_& module);

@@ -94,6 +94,16 @@ PYBIND11_MODULE(_C, module)
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
                "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
     module.def(
+        "set_counting", [](bool on) { MsAscendOpsSetCounting(on ? 1 : 0); }, py::arg("on"),
+        "Count launches from now on, or no more.");
+    module.def(
+        "count_bounds", [] { return CountBounds(KernelLibrary{}); },
+        "The upper bounds of the histogram of launches, in nanoseconds.");
+    module.def(
+        "counts", [] { return Counts(KernelLibrary{}); },
+        "Launches that were counted: kernel, shape bucket, how many up to each bound and beyond, nanoseconds, bytes, "
+        "failures.");
+    module.def(
         "next_loop", [](bool wait) { return NextLoop(KernelLibrary{}, wait); }, py::arg("wait"),
         "Number, function name and LLVM IR of the next loop that is worth compiling; None: there is none, or "
         "loops were stopped. See ms_ascend_ops/loop_compiler.py.");

@@ -20,10 +20,12 @@ __all__ = ["blame"]
 class _Called:
     """Hears which operators are called."""
 
+    every = True
+
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def called(self, operator: str, version: str, bucket: str, seconds: float, nbytes: int) -> None:
+    def called(self, operator: str, version: str, bucket: str, seconds: float, nbytes: int, counted: bool) -> None:
         if operator not in self.names:
             self.names.append(operator)
 

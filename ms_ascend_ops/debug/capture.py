@@ -140,7 +140,7 @@ def _show_values(model: ModelProto) -> list[tuple[str, str]]:
 
 
 def _kind(node: NodeProto, kinds: dict[str, str]) -> str:
-    return kinds.get(node.op_type.removeprefix("REF::"), node.op_type)
+    return str(kinds.get(node.op_type.removeprefix("REF::"), node.op_type))
 
 
 def _dims(node: NodeProto) -> tuple[int, ...] | None:

@@ -73,6 +73,11 @@ class Implementation:
         """Whether shapes or dtypes say if it can answer a call."""
         return bool(self.dtypes or self.sizes)
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is a kernel of this library, or of another one."""
+        return self.library is not None or self.version == "kernel"
+
     @cached_property
     def identity(self) -> str:
         """Its name for what is kept on disk: another build of a library is another implementation."""

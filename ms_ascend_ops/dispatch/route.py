@@ -183,9 +183,11 @@ class Route:
             del self._functions[one]
         self._orders.clear()
         self.able.cache_clear()
-        if not isinstance(table.policy, Fixed) or table.guard is not None or LISTENERS:
+        if not isinstance(table.policy, Fixed) or table.guard is not None:
             return
         first = table.get(self._wanted())
+        if any(listener.every or not self._counts(first) for listener in LISTENERS):
+            return
         if first.has_limits or not self._fits(first) or not table.breakers[first.version].closed:
             return
         try:
@@ -277,9 +279,9 @@ class Route:
         if wrong:
             raise _NotUsable(RuntimeError(wrong))
         if LISTENERS and not traced:
-            nbytes = _bytes(tensors, results)
+            counted, nbytes = self._counts(one), _bytes(tensors, results)
             for listener in LISTENERS:
-                listener.called(self.operator, one.version, form.bucket, seconds, nbytes)
+                listener.called(self.operator, one.version, form.bucket, seconds, nbytes, counted)
         if exact and (wrong := table.policy.took(self, form, one.version, seconds, tensors, results)):
             raise _NotUsable(RuntimeError(wrong))
         return results
@@ -351,6 +353,10 @@ class Route:
 
     def _fits(self, one: Implementation) -> bool:
         return self._device in one.devices and all(self._attributes[k] == v for k, v in one.when.items())
+
+    def _counts(self, one: Implementation) -> bool:
+        """Whether a library counts its launches, if told to."""
+        return one.is_kernel and self._device == "CPU"
 
     def _loaded(self, one: Implementation) -> Callable[..., Any]:
         function = self._functions.get(one)

@@ -37,6 +37,8 @@ __all__ = [
     "unlisten",
     "unregister",
     "use",
+    "used",
+    "versions_of",
 ]
 
 _log = logging.getLogger("ms_ascend_ops.dispatch")
@@ -70,10 +72,16 @@ class Guard:
 
 
 class Listener(Protocol):
-    """What is told of every call that goes through the table."""
+    """What is told of calls that go through the table.
 
-    def called(self, operator: str, version: str, bucket: str, seconds: float, nbytes: int) -> None:
-        """A call was answered."""
+    every: of all calls of all operators by Python. Without it: of operators with a policy, and not of calls of a kernel
+    that nothing else has to look at.
+    """
+
+    every: bool
+
+    def called(self, operator: str, version: str, bucket: str, seconds: float, nbytes: int, counted: bool) -> None:
+        """A call was answered; `counted`: by a kernel of a library that counts its launches."""
 
     def failed(self, operator: str, version: str, kind: str) -> None:
         """An implementation was taken out: "error", "load", "non-finite" or "wrong result"."""
@@ -172,8 +180,10 @@ class Table:
 
     def fell_back(self, version: str, to: str) -> None:
         """Count a call that `to` answered in place of `version`, and say so the first time."""
-        self.fallbacks[version, to] += 1
-        if self.fallbacks[version, to] == 1:
+        with _lock:
+            self.fallbacks[version, to] += 1
+            first = self.fallbacks[version, to] == 1
+        if first:
             _log.warning("%s: %s answers in place of %s", self.operator, to, version)
         for listener in LISTENERS:
             listener.fell_back(self.operator, version, to)
@@ -306,19 +316,20 @@ def reset(*operators: str) -> None:
             table.failures.clear()
             table.fallbacks.clear()
             table.changed()
-            if not LISTENERS:
+            if not _all_are_heard():
                 ACTIVE.pop(operator, None)
         if not operators:
             _choices.clear()
 
 
 def listen(listener: Listener) -> None:
-    """Tell this one of every call of every operator from now on."""
+    """Tell this one of calls from now on."""
     with _lock:
         LISTENERS.append(listener)
-        for operator in registry.names():
-            ACTIVE[operator] = table_of(operator)
-            ACTIVE[operator].changed()
+        if listener.every:
+            ACTIVE.update((operator, table_of(operator)) for operator in registry.names())
+        for table in ACTIVE.values():
+            table.changed()
 
 
 def unlisten(listener: Listener) -> None:
@@ -327,8 +338,27 @@ def unlisten(listener: Listener) -> None:
         LISTENERS.remove(listener)
         for table in list(ACTIVE.values()):
             table.changed()
-            if not LISTENERS and not table.used:
+            if not table.used and not _all_are_heard():
                 del ACTIVE[table.operator]
+
+
+def _all_are_heard() -> bool:
+    return any(listener.every for listener in LISTENERS)
+
+
+def used() -> list[str]:
+    """The operators that have a policy."""
+    return [operator for operator, table in list(_tables.items()) if table.used]
+
+
+def versions_of(library: Path) -> dict[str, str]:
+    """By operator, as which version a library is registered."""
+    return {
+        operator: one.version
+        for operator, table in list(_tables.items())
+        for one in list(table.implementations)
+        if one.library == library
+    }
 
 
 def chosen_for_graph(choice: Choice) -> None:

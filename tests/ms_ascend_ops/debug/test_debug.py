@@ -204,8 +204,8 @@ def test_the_command(tmp_path):
     place = networks.__file__
     np.save(tmp_path / "x.npy", networks.inputs()[0].asnumpy())
     inputs = ["--inputs", tmp_path / "x.npy"]
-    done = run(f"{place}:wrong", f"{place}:stock", *inputs, "--page", tmp_path / "p.html", "--json", tmp_path / "p.json",
-               "--dump", tmp_path / "dumps", "--blame")  # fmt: skip
+    written = ["--page", tmp_path / "p.html", "--json", tmp_path / "p.json", "--dump", tmp_path / "dumps"]
+    done = run(f"{place}:wrong", f"{place}:stock", *inputs, *written, "--blame")
     assert done.exit_code == 1
     assert "first: blocks.2.norm (StockNorm): differs by" in done.output
     assert "to blame: no fused operator" in done.output
