@@ -14,6 +14,7 @@ from ms_ascend_ops.certificate import accuracy, behaviour, evidence
 from ms_ascend_ops.certificate.certificate import PARTS, certify
 from ms_ascend_ops.certificate.finding import RULES, Finding
 from ms_ascend_ops.certificate.page import write_page
+from tests.browser import check_in_browser
 from tests.pages import check_page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,6 +45,7 @@ def test_an_operator_that_keeps_the_rules(tmp_path):
     assert page.count("svg") >= 1
     assert page.count("table") >= 7
     assert page.count("rect") >= 6
+    check_in_browser(tmp_path / "c.html", tables=7, plots=1, search="bfloat16")
 
 
 class _Wrong:

@@ -11,6 +11,7 @@ from mindspore import nn
 from ms_ascend_ops import debug, dispatch, export_mindir, optimize_mindir
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.debug.compare import FACTOR
+from tests.browser import check_in_browser
 from tests.modes import synchronous
 from tests.ms_ascend_ops.debug import networks
 from tests.pages import check_page
@@ -215,6 +216,7 @@ def test_the_command(tmp_path):
     page = check_page(tmp_path / "p.html")
     assert page.count("polyline") == 2
     assert page.count("tr") == 22
+    check_in_browser(tmp_path / "p.html", tables=1, plots=1, search="norm")
     again = run(tmp_path / "dumps/a", tmp_path / "dumps/b")
     assert again.exit_code == 1
     assert "first: blocks.2.norm" in again.output
