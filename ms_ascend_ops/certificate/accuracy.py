@@ -182,5 +182,5 @@ def _beside(place: str, mine: NDArray[Any], stock: NDArray[Any], exact: NDArray[
 def dtypes_of(name: str) -> list[str]:
     """The dtypes of the first variable of an operator, those with rules."""
     signature = registry.signature(name)
-    variable = signature.inputs[0].dtype
+    variable = next(tensor.dtype for tensor in signature.inputs if tensor.dtype in signature.types[0])
     return list(dict.fromkeys(row[variable] for row in signature.types if row[variable] in RULES))
