@@ -48,6 +48,24 @@ def _matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
         )
 
 
+def _experts_of_a_token(operator: str, place: int) -> ShapeCheck:
+    """Of the shape (n, k) at this place."""
+
+    def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
+        limits = registry.op_spec(operator).limits
+        if len(shapes[place]) == 2 and shapes[place][1] > limits["experts_of_a_token"]:
+            raise ValueError(
+                f"{operator}: a token must have at most {limits['experts_of_a_token']} experts,"
+                f" got {shapes[place][1]}"
+            )
+        if attributes.get("num_experts", 0) > limits.get("experts", 0):
+            raise ValueError(
+                f"{operator}: num_experts must be at most {limits['experts']}, got {attributes['num_experts']}"
+            )
+
+    return check
+
+
 def _paged_attention(shapes: list[Any], attributes: dict[str, Any]) -> None:
     limits = registry.op_spec("paged_attention").limits
     for name, shape in zip(("query", "key_cache", "value_cache"), shapes, strict=False):
@@ -141,6 +159,8 @@ CHECKS: dict[str, ShapeCheck] = {
     "flash_attention_varlen": _attention("flash_attention_varlen"),
     "kv_cache_update": _kv_cache_update,
     "matmul": _matmul,
+    "moe_token_permute": _experts_of_a_token("moe_token_permute", 1),
+    "moe_token_unpermute": _experts_of_a_token("moe_token_unpermute", 1),
     "paged_attention": _paged_attention,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "rotary_embedding": _rotary_embedding,

@@ -72,8 +72,8 @@ inline LaunchConfig GroupedMatmulTiling(const GroupedMatmulParams& params, const
     const TensorDesc& weight = params.weight;
     product::Work work{};
     work.batches = 1;
-    work.m = static_cast<uint64_t>(params.x.dims[0]);
-    work.k = static_cast<uint64_t>(params.x.dims[1]);
+    work.m = static_cast<uint64_t>(params.x.Product(0, params.x.rank - 1));
+    work.k = static_cast<uint64_t>(params.x.LastDim());
     work.n = static_cast<uint64_t>(weight.dims[params.transpose_weight ? 1 : 2]);
     work.type = params.x.dtype;
     work.transposeWeight = params.transpose_weight;
@@ -90,9 +90,9 @@ inline LaunchConfig GroupedMatmulGradTiling(const GroupedMatmulGradParams& param
     const TensorDesc& right = params.transpose_weight ? params.x : params.dy;
     product::Work work{};
     work.batches = static_cast<uint64_t>(params.group_list.dims[0]);
-    work.m = static_cast<uint64_t>(left.dims[1]);
-    work.n = static_cast<uint64_t>(right.dims[1]);
-    work.k = static_cast<uint64_t>(left.dims[0]);
+    work.m = static_cast<uint64_t>(left.LastDim());
+    work.n = static_cast<uint64_t>(right.LastDim());
+    work.k = static_cast<uint64_t>(left.Product(0, left.rank - 1));
     work.type = left.dtype;
     work.transposeX = true;
     const uint64_t operations = work.m * work.n * (work.k + work.batches);

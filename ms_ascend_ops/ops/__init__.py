@@ -16,6 +16,8 @@ from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
 from ms_ascend_ops.ops.linear_silu_mul import linear_silu_mul
 from ms_ascend_ops.ops.matmul import matmul
+from ms_ascend_ops.ops.moe_token_permute import moe_token_permute
+from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
 from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
 from ms_ascend_ops.ops.rms_norm import rms_norm
@@ -45,6 +47,8 @@ __all__ = [
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "paged_attention",
     "qkv_rotary_embedding",
     "rms_norm",
