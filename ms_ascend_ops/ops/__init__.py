@@ -16,6 +16,7 @@ from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
 from ms_ascend_ops.ops.linear_silu_mul import linear_silu_mul
 from ms_ascend_ops.ops.matmul import matmul
+from ms_ascend_ops.ops.moe_gating_top_k import moe_gating_top_k
 from ms_ascend_ops.ops.moe_token_permute import moe_token_permute
 from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
 from ms_ascend_ops.ops.paged_attention import paged_attention
@@ -47,6 +48,7 @@ __all__ = [
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",
+    "moe_gating_top_k",
     "moe_token_permute",
     "moe_token_unpermute",
     "paged_attention",
