@@ -80,8 +80,7 @@ def _experts_of_a_token(operator: str, place: int) -> ShapeCheck:
         limits = registry.op_spec(operator).limits
         if len(shapes[place]) == 2 and shapes[place][1] > limits["experts_of_a_token"]:
             raise ValueError(
-                f"{operator}: a token must have at most {limits['experts_of_a_token']} experts,"
-                f" got {shapes[place][1]}"
+                f"{operator}: a token must have at most {limits['experts_of_a_token']} experts, got {shapes[place][1]}"
             )
         if attributes.get("num_experts", 0) > limits.get("experts", 0):
             raise ValueError(

@@ -46,9 +46,7 @@ def check(case, dtype, transpose_weight):
     # The order of a library's sums is its own: some ULP of the terms.
     assert_accurate(y, reference.forward(*rounded, **attributes), dtype, 8 * terms)
     dy = draw(rng, y.shape)
-    results, rounded = launch(
-        "grouped_matmul_grad", [dy, inputs[0], inputs[2]], [dtype, dtype, "int32"], **attributes
-    )
+    results, rounded = launch("grouped_matmul_grad", [dy, inputs[0], inputs[2]], [dtype, dtype, "int32"], **attributes)
     terms = reference.backward_weight(*map(np.abs, rounded), **attributes)
     assert_accurate(results[0], reference.backward_weight(*rounded, **attributes), dtype, 8 * terms)
 

@@ -55,9 +55,7 @@ def check(x, bias, types, attributes):
     assert_accurate(dx, reference.backward(*rounded, **attributes), types[0], 4 * terms)
 
 
-@cover(
-    "case", CASES, types=TYPES, scoring=["softmax", "sigmoid"], renormalize=[True, False], has_bias=[False, True]
-)
+@cover("case", CASES, types=TYPES, scoring=["softmax", "sigmoid"], renormalize=[True, False], has_bias=[False, True])
 def test_experts_weights_and_gradient(case, types, scoring, renormalize, has_bias):
     tokens, experts, k = case
     rng = np.random.default_rng(sum(case))
@@ -66,7 +64,9 @@ def test_experts_weights_and_gradient(case, types, scoring, renormalize, has_bia
     check(draw(rng, (tokens, experts)), bias, types, attributes)
 
 
-@cover("case", GROUPED, types=TYPES, scoring=["softmax", "sigmoid"], group_score=["max", "top2"], has_bias=[False, True])
+@cover(
+    "case", GROUPED, types=TYPES, scoring=["softmax", "sigmoid"], group_score=["max", "top2"], has_bias=[False, True]
+)
 def test_groups(case, types, scoring, group_score, has_bias):
     tokens, experts, k, count, open_ = case
     rng = np.random.default_rng(sum(case))

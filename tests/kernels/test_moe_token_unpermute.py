@@ -92,7 +92,7 @@ def test_a_row_that_there_is_not(wrong):
 
 
 def test_nan_stays_with_its_token():
-    dtokens, permuted, places, probs = arrays(np.random.default_rng(0), (5, 2, 40), True)
+    _, permuted, places, probs = arrays(np.random.default_rng(0), (5, 2, 40), True)
     expected = reference.forward(permuted, places, probs)
     permuted.reshape(10, 40)[places[3, 1]] = np.nan
     probs[3, 1] = 0
