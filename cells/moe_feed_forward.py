@@ -136,7 +136,8 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         named = [n for n in _NAMES if experts and all(hasattr(e, part) for e in experts for part in n)]
         if not named or not hasattr(block, "gate"):
             raise ValueError(
-                f"{cls.__name__}.of: the block must have `gate` and `experts` of three products each, got {type(block).__name__}"
+                f"{cls.__name__}.of: the block must have `gate` and `experts` of three products each,"
+                f" got {type(block).__name__}"
             )
         parts = [[getattr(expert, part) for expert in experts] for part in named[0]]
         for dense in [block.gate, *(dense for part in parts for dense in part)]:

@@ -35,7 +35,8 @@ def grouped_matmul(x: Tensor, weight: Tensor, group_list: Tensor, transpose_weig
         y_i = x_i \, weight_g \quad \text{for the rows i of group g}
 
     Args:
-        x: Tensor[float16 | bfloat16 | float32], shape (m, k): the rows of all groups, one group after the other.
+        x: Tensor[float16 | bfloat16 | float32], shape (..., k): the m rows of all groups, one group after the
+            other; they may have several dims.
         weight: Tensor[dtype of x], shape (groups, k, n), or (groups, n, k) with `transpose_weight`, as nn.Dense keeps
             a matrix.
         group_list: Tensor[int32], shape (groups,): where each group ends, as numbers of rows added up, so that the last
@@ -43,7 +44,7 @@ def grouped_matmul(x: Tensor, weight: Tensor, group_list: Tensor, transpose_weig
         transpose_weight: the last two dims of weight are swapped.
 
     Returns:
-        Tensor[dtype of x], shape (m, n).
+        Tensor[dtype of x], shape (..., n).
 
     Raises:
         TypeError: an input is no tensor, or has another dtype.
@@ -51,8 +52,9 @@ def grouped_matmul(x: Tensor, weight: Tensor, group_list: Tensor, transpose_weig
         RuntimeError: ends of groups that fall, that are below 0, or whose last is not m: the kernel stops before it
             reads anything by them.
 
-    Differentiable in x and weight; the gradient of the matrix of a group without rows is 0. A group may be empty, and one
-    may have all rows. NaN stays in its row, or in the columns and the group of its weight. Sums of no products are 0.
+    Differentiable in x and weight; the gradient of the matrix of a group without rows is 0. A group may be empty, and
+    one may have all rows. NaN stays in its row, or in the columns and the group of its weight. Sums of no products are
+    0.
 
     Products are accumulated in float32, and the result is rounded once. The order of sums follows from the shapes and
     from the sizes of groups: results do not change from run to run, nor with the number of cores.

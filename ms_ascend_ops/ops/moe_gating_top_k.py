@@ -69,8 +69,8 @@ def moe_gating_top_k(
             more experts of a token than its groups have.
 
     Differentiable in x, through the weights; which experts are picked is taken as given, and the bias gets zeros. NaN
-    makes the weights of its token NaN, and so do, with softmax, +inf and nothing but -inf; the experts are such that there
-    are. An empty x gives empty outputs.
+    makes the weights of its token NaN, and so do, with softmax, +inf and nothing but -inf; the experts are such that
+    there are. An empty x gives empty outputs.
 
     Calculated in float32.
 

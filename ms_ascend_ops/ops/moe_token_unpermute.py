@@ -35,8 +35,8 @@ def moe_token_unpermute(permuted: Tensor, sorted_indices: Tensor, probs: Tensor 
 
     Args:
         permuted: Tensor[float16 | bfloat16 | float32], shape (n, k, h): n * k rows, expert by expert.
-        sorted_indices: Tensor[int32], shape (n, k): the row of permuted that belongs to each token and expert, each once;
-            `moe_token_permute` gives them.
+        sorted_indices: Tensor[int32], shape (n, k): the row of permuted that belongs to each token and expert, each
+            once; `moe_token_permute` gives them.
         probs: Tensor[dtype of permuted | float32], shape (n, k): the weights of experts. Without it 1.
 
     Returns:

@@ -39,9 +39,13 @@ SKIPPED = (
     "kv_cache_update",
     "flash_attention",
     "flash_attention_varlen",
+    "grouped_matmul",
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",
+    "moe_gating_top_k",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "paged_attention",
     "weight_quant_matmul",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -54,10 +55,10 @@ def pytorch(torch, x, weight, group_list, transpose_weight):
 
 def grouped_matmul_v4(x, weight, group_list, transpose_weight):
     """Of lists of tensors; its ends are int64, and its matrices are not transposed."""
-    from mindspore.ops.auto_generate import grouped_matmul_v4 as twin
-
     ends = group_list.astype("int64")
-    return twin([x], [weight.swapaxes(-1, -2)], group_list=ends, split_item=3, group_type=0, group_list_type=0)[0]
+    return auto_generate.grouped_matmul_v4(
+        [x], [weight.swapaxes(-1, -2)], group_list=ends, split_item=3, group_type=0, group_list_type=0
+    )[0]
 
 
 CANN = {"GroupedMatmulV4": grouped_matmul_v4}

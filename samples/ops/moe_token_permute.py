@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -39,9 +40,7 @@ def pytorch(torch, tokens, indices, num_experts):
 
 
 def moe_token_permute(tokens, indices, num_experts):
-    from mindspore.ops.auto_generate import moe_token_permute as twin
-
-    return twin(tokens, indices)[0].reshape(*indices.shape, tokens.shape[1])
+    return auto_generate.moe_token_permute(tokens, indices)[0].reshape(*indices.shape, tokens.shape[1])
 
 
 CANN = {"MoeTokenPermute": moe_token_permute}

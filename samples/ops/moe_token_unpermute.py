@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -35,9 +36,9 @@ def pytorch(torch, permuted, sorted_indices, probs):
 
 
 def moe_token_unpermute(permuted, sorted_indices, probs):
-    from mindspore.ops.auto_generate import moe_token_unpermute as twin
-
-    return twin(permuted.reshape(-1, permuted.shape[-1]), sorted_indices.reshape(-1), probs)
+    return auto_generate.moe_token_unpermute(
+        permuted.reshape(-1, permuted.shape[-1]), sorted_indices.reshape(-1), probs
+    )
 
 
 CANN = {"MoeTokenUnpermute": moe_token_unpermute}

@@ -75,7 +75,8 @@ def test_half_precision(dtype):
     expected = golden(numpy(x), *weights_of(net), k=2)
     best = np.sort(numpy(x) @ weights_of(net)[0].T, -1)
     clear = best[:, -2] - best[:, -3] > 0.05
-    assert clear.sum() > 10 and logits.shape == (30, 8)
+    assert clear.sum() > 10
+    assert logits.shape == (30, 8)
     tolerance = {"float16": 5e-3, "bfloat16": 5e-2}[dtype]
     np.testing.assert_allclose(numpy(net(x)[0])[clear], expected[clear], rtol=tolerance, atol=tolerance)
 
@@ -94,8 +95,7 @@ def test_gradient(mode):
     gradient = ms.grad(total, 0, net.trainable_params())
     dx, dparameters = run(mode, gradient, (tensor(x, "float32"),))
     values = [x, *weights]
-    for place, found in enumerate([dx, *dparameters]):
-        found = numpy(found)
+    for place, found in enumerate(map(numpy, [dx, *dparameters])):
         for flat in rng.permutation(found.size)[:40]:
             at, sums = np.unravel_index(flat, found.shape), []
             for step in (1e-5, -1e-5):
@@ -115,7 +115,8 @@ def test_all_tokens_at_one_expert(expert):
     x = tensor(np.random.default_rng(4).normal(size=(50, SIZES[0])), "float32")
     _, (_, dgate, _, _) = ms.grad(lambda x: net(x)[0].sum(), 0, net.trainable_params())(x)
     rows = np.abs(numpy(dgate)).max((1, 2))
-    assert rows[expert] > 0 and (np.delete(rows, expert) == 0).all()
+    assert rows[expert] > 0
+    assert (np.delete(rows, expert) == 0).all()
 
 
 class Expert(nn.Cell):
