@@ -12,8 +12,8 @@ Commands:
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
-            test --clients: only the tests that need heavy packages of others (PyTorch, transformers), in an environment
-            of their own in build/clients, which is made; arguments go to pytest
+            test --clients: only the tests that need packages of others (PyTorch, transformers; tritonclient, openai;
+            MindFormers), in environments of their own in build, which are made; arguments go to pytest
   bench     install into the environment, then measure the operators (benchmarks/); arguments go to it:
             python -m ms_ascend_ops bench --help
   host      build the kernel library and the Python module in the source tree, install nothing
@@ -228,7 +228,7 @@ types() {
 run_tests() {
     # Built with what the tests build with: no second environment for that.
     install_build_requirements
-    python -m pip install --quiet --no-build-isolation --editable ".[demo,llm,test]"
+    python -m pip install --quiet --no-build-isolation --editable ".[demo,llm,serve,test]"
     ruff check .
     ruff format --check .
     find kernels tests -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
@@ -245,11 +245,36 @@ clients() {
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
     echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
-    logged clients_install python -m pip install --no-build-isolation --editable ".[test,torch]" \
-        "transformers>=4.50" kernels
+    logged clients_install python -m pip install --no-build-isolation --editable ".[llm,ray,serve,test,torch]" \
+        "transformers>=4.50" kernels diffusers onnxscript
+    # Clients of servers need another protobuf than MindSpore.
+    if [ ! -x build/serving_clients/bin/python ]; then
+        python -m venv build/serving_clients
+    fi
+    logged serving_clients build/serving_clients/bin/python -m pip install "openai>=1.50" "tritonclient[grpc,http]>=2.50"
+    export MS_ASCEND_OPS_SERVING_CLIENTS="$PWD/build/serving_clients/bin/python"
     local files
-    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests)
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.clients' tests | grep -v '^tests/mindformers/')
     run_pytest -m clients "${files[@]}" "$@"
+    clients_mindformers "$@"
+}
+
+# MindFormers wants other versions of packages than MindSpore 2.10 and we do; these work together. NumPy comes last: what is
+# before brings NumPy 2, with which MindSpore 2.10 fails. PyTorch is there for the same networks in transformers.
+clients_mindformers() {
+    local environment="$PWD/build/clients-mindformers"
+    if [ ! -x "$environment/bin/python" ]; then
+        env -u VIRTUAL_ENV python -m venv "$environment"
+    fi
+    export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+    install_build_requirements
+    echo "Installing MindFormers and what it needs into $environment; the first time this takes some minutes."
+    logged mindformers_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.10.0"
+    logged mindformers_install python -m pip install --no-deps "mindformers==2.1.0"
+    logged mindformers_install python -m pip install deprecated "transformers==4.57.1" tokenizers sentencepiece \
+        setproctitle jieba rouge_chinese nltk "datasets<4" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
+    logged mindformers_install python -m pip install "numpy==1.26.4"
+    run_pytest -m clients tests/mindformers "$@"
 }
 
 clean() {

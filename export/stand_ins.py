@@ -1,23 +1,30 @@
-"""MindSpore's fused functions that have no CPU kernel, on our operators: models written with them run on any machine.
+"""What MindSpore has for an NPU only, on our operators: models written with it run on any machine.
 
-One row per function. A row whose operator is not there is left out.
+Functions: one row each; a row whose operator is not there is left out. Primitives: `primitives.py`.
 """
 
 from __future__ import annotations
 
+import gc
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, mint
+from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
+from mindspore.ops.auto_generate import gen_ops_prim
+from mindspore.ops.operations import _infer_ops, math_ops, other_ops
 from ms_ascend_ops.export import attention_builtins as attention
+from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
 
 from ms_ascend_ops import ops, registry
 
-__all__ = ["BY_PRIMITIVE", "cpu_builtins"]
+__all__ = ["BY_PRIMITIVE", "cpu_builtins", "device_is_cpu"]
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
@@ -104,27 +111,154 @@ BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT i
 
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
-    """Within the block, MindSpore's functions without a CPU kernel are ours: `ops.rms_norm`, `ops.swiglu` and others.
+    """Within the block, what MindSpore has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
 
-    Models that call them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
+    Models that use them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
     the block, and goes on working outside. Every module that has imported such a function sees ours; a function that
-    was stored in an attribute of an object before is not seen. On another target than a CPU nothing changes.
+    was stored in an attribute of an object before is not seen. Primitives are cells that compute the same: those in
+    modules, those that cells hold, and those that are made within the block. On another target than a CPU nothing
+    changes.
+
+    Raises:
+        RuntimeError: something within the block used a primitive that has no kernel here and no stand-in: it is named,
+            with the line that called it and what there is.
     """
     if ms.get_context("device_target") != "CPU":
         yield
         return
-    stock = {id(function): ours for _, function, ours, _, _ in _PRESENT}
-    changed = []
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or getattr(module, "__name__", "") == __name__:
-            continue
-        for name, value in list(names.items()):
-            if id(value) in stock:
-                names[name] = stock[id(value)]
-                changed.append((names, name, value))
+    with _CellsOfPrimitives(), _functions():
+        try:
+            yield
+        except RuntimeError as error:
+            name = _without_kernel(str(error))
+            if not name:
+                raise
+            there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
+            raise RuntimeError(
+                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error)}. "
+                f"There are stand-ins for {there}"
+            ) from error
+
+
+def _without_kernel(message: str) -> str:
+    """The primitive that MindSpore has no kernel for on a CPU, if that is what an error says."""
+    found = re.search(r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered", message)
+    return (found[1] or found[2]) if found else ""
+
+
+def _caller(error: BaseException) -> str:
+    """The line that used a primitive: the innermost that is neither MindSpore's nor ours."""
+    compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
+    called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
+    for file, line in [*compiled, *called]:
+        if not _LIBRARIES.search(str(Path(file).resolve())):
+            return f"{file}:{line}"
+    return "a line that is not known"
+
+
+_LIBRARIES = re.compile(
+    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parent))}|.*/contextlib.py)"
+)
+
+
+@contextmanager
+def device_is_cpu() -> Iterator[None]:
+    """Within the block, a script that asks MindSpore for an Ascend gets the CPU."""
+    ms.set_device("CPU")
+
+    def set_device(device_target: str, device_id: Any = None) -> None:
+        real_device("CPU")
+
+    def set_context(**settings: Any) -> None:
+        if "device_target" in settings:
+            settings["device_target"] = "CPU"
+        settings.pop("device_id", None)
+        real_context(**settings)
+
+    real_device, real_context = ms.set_device, ms.set_context
+    _rename({id(real_device): set_device, id(real_context): set_context})
     try:
         yield
     finally:
-        for names, name, value in changed:
+        _rename({id(set_device): real_device, id(set_context): real_context})
+
+
+@contextmanager
+def _functions() -> Iterator[None]:
+    """Within the block, the functions are ours wherever a module has them."""
+    stock = {id(function): ours for _, function, ours, _, _ in _PRESENT}
+    back = {id(ours): function for _, function, ours, _, _ in _PRESENT}
+    _rename(stock)
+    try:
+        yield
+    finally:
+        _rename(back)
+
+
+def _rename(instead: dict[int, Any]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Let every module have other objects for some, by their id. Returns what was where."""
+    changed = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("ms_ascend_ops"):
+            continue
+        for name, value in list(names.items()):
+            if id(value) in instead:
+                names[name] = instead[id(value)]
+                changed.append((names, name, value))
+    return changed
+
+
+_HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
+
+
+class _CellsOfPrimitives:
+    """Within the block, primitives that a CPU has not are cells: classes, objects in modules, and those in cells."""
+
+    def __init__(self) -> None:
+        self.kinds = {vars(m)[name]: ours for name, ours in STAND_INS.items() for m in _HOMES if name in vars(m)}
+        self.cells: list[tuple[nn.Cell, str, Any]] = []
+        self.objects: dict[int, tuple[Any, StandIn]] = {}
+        self.names: list[tuple[dict[str, Any], str, Any]] = []
+
+    def __enter__(self) -> None:
+        kinds = tuple(self.kinds)
+        for value in _in_modules():
+            # MindSpore's own functions use the product of matrices in ways that a CPU has.
+            known = isinstance(value, kinds) and not isinstance(value, ms_ops.BatchMatMul)
+            if known and (made := _stand_in(value)) is not None:
+                self.objects[id(value)] = value, made
+        classes = {id(kind): ours for kind, ours in self.kinds.items()}
+        self.names = _rename(classes | {key: ours for key, (_, ours) in self.objects.items()})
+        for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), StandIn)]:
+            for name, value in list(cell.__dict__.items()):
+                if isinstance(value, kinds) and (made := _stand_in(value)) is not None:
+                    del cell.__dict__[name]
+                    cell._primitives.pop(name, None)
+                    cell._cells[name] = made
+                    self.cells.append((cell, name, value))
+
+    def __exit__(self, *_: Any) -> None:
+        for cell, name, value in self.cells:
+            del cell._cells[name]
+            cell._primitives[name] = cell.__dict__[name] = value
+        for names, name, value in self.names:
             names[name] = value
+        # A module that was imported within the block has ours, too.
+        classes = {id(ours): kind for kind, ours in self.kinds.items()}
+        _rename(classes | {id(ours): stock for stock, ours in self.objects.values()})
+
+
+def _stand_in(primitive: Any) -> StandIn | None:
+    """The cell for a primitive object; None for one that was made in a way which that does not serve."""
+    try:
+        return stand_in_for(primitive)
+    except ValueError:
+        return None
+
+
+def _in_modules() -> Iterator[Any]:
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if isinstance(names, dict):
+            yield from list(names.values())

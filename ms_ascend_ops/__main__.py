@@ -21,6 +21,8 @@ COMMANDS = {
     "operators": "Print the table of operators, or renew it in the README.",
     "optimize": "Put fused operators into a MindIR, and report what was replaced.",
     "profile": "Predict how long a kernel takes on an Ascend chip, and why.",
+    "run": "Run a script that was written for an NPU on a CPU.",
+    "serve": "Serve networks over the Open Inference Protocol, language models over OpenAI's API.",
 }
 
 

@@ -104,12 +104,12 @@ def _paged_attention(shapes: list[Any], attributes: dict[str, Any]) -> None:
 
 def _qkv_rotary_embedding(shapes: list[Any], attributes: dict[str, Any]) -> None:
     qkv, cos, sin = shapes[:3]
-    _turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes["rotary_dim"])
+    _turned("qkv_rotary_embedding", "qkv", qkv, cos, sin, attributes)
 
 
 def _rotary_embedding(shapes: list[Any], attributes: dict[str, Any]) -> None:
     x, cos, sin = shapes[:3]
-    _turned("rotary_embedding", "x", x, cos, sin, attributes["rotary_dim"])
+    _turned("rotary_embedding", "x", x, cos, sin, attributes)
     if -2 not in (*x, *cos):
         _tables(x[: attributes["seq_axis"]], cos[:-2], cos)
 
@@ -120,10 +120,10 @@ def _turned(
     x: tuple[int, ...],
     cos: tuple[int, ...],
     sin: tuple[int, ...],
-    rotary_dim: int,
+    attributes: dict[str, Any],
 ) -> None:
     """Whether heads of x can be turned by tables of these shapes."""
-    most = registry.op_spec(op).limits["head_size"]
+    most, rotary_dim = registry.op_spec(op).limits["head_size"], attributes["rotary_dim"]
     if rotary_dim < 0 or rotary_dim % 2:
         raise ValueError(f"{op}: rotary_dim must be even and at least 0, got {rotary_dim}")
     if (-2,) not in (cos, sin) and (
@@ -140,6 +140,8 @@ def _turned(
     turned = rotary_dim or dim
     if turned % 2:
         raise ValueError(f"{op}: {name}.shape[-1] must be even (its elements are turned in pairs), got {x}")
+    if cos != (-2,) and attributes["own_angles"] and cos[-1] not in (turned, -1):
+        raise ValueError(f"{op}: cos.shape[-1] must be {turned} with own_angles, got {cos}")
     if cos != (-2,) and cos[-1] not in (turned, turned // 2, -1):
         raise ValueError(
             f"{op}: cos.shape[-1] must be {turned} or {turned // 2} where {turned} elements of a head are turned, "
@@ -155,13 +157,23 @@ def _tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...
         raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
 
 
-def _weight_quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
-    x, weight, scale = shapes[:3]
-    limits = registry.op_spec("weight_quant_matmul").limits
+def _quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    x = shapes[0]
+    most = registry.op_spec("quant_matmul").limits["columns"]
+    if x[-1] > most:
+        raise ValueError(f"quant_matmul: x.shape[-1] must be at most {most}, got {x}")
+
+
+def _weight_quant(op: str) -> ShapeCheck:
+    return lambda shapes, _: _packed_weight(op, *shapes[:3])
+
+
+def _packed_weight(op: str, x: tuple[int, ...], weight: tuple[int, ...], scale: tuple[int, ...]) -> None:
+    limits = registry.op_spec(op).limits
     k, row, groups = x[-1], weight[-1], scale[-1]
     if k > 0 and row > 0 and k // row not in (1, 2):
         raise ValueError(
-            f"weight_quant_matmul: weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits),"
+            f"{op}: weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits),"
             f" got x {x} and weight {weight}"
         )
     if k > 0 and groups > 1:
@@ -172,8 +184,7 @@ def _weight_quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
             rule = "must have a multiple of 32 elements"
         if rule:
             raise ValueError(
-                f"weight_quant_matmul: a group {rule}, or be a whole row,"
-                f" got {groups} groups of {k // groups}: x {x}, scale {scale}"
+                f"{op}: a group {rule}, or be a whole row, got {groups} groups of {k // groups}: x {x}, scale {scale}"
             )
 
 
@@ -188,6 +199,8 @@ CHECKS: dict[str, ShapeCheck] = {
     "moe_token_unpermute": _experts_of_a_token("moe_token_unpermute", 1),
     "paged_attention": _paged_attention,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
+    "quant_matmul": _quant_matmul,
     "rotary_embedding": _rotary_embedding,
-    "weight_quant_matmul": _weight_quant_matmul,
+    "weight_quant_matmul": _weight_quant("weight_quant_matmul"),
+    "weight_quant_swiglu": _weight_quant("weight_quant_swiglu"),
 }

@@ -9,14 +9,25 @@ from pathlib import Path
 __all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
 
 # A command of `python -m ms_ascend_ops`, and its extra. Commands that are not here need none.
-EXTRA_OF = {"bench": "bench", "bench-networks": "bench", "llm": "llm", "profile": "profile"}
+EXTRA_OF = {
+    "bench": "bench",
+    "bench-networks": "bench",
+    "llm": "llm",
+    "optimize model.onnx": "onnx",  # of a MindIR it needs none
+    "profile": "profile",
+    "serve": "serve",
+}
 
-# The packages of an extra, each of which is imported under its own name; pyproject.toml has their versions.
+# The packages of an extra; pyproject.toml has their versions.
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
+    "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
+    "serve": ("fastapi", "grpcio", "httptools", "prometheus_client", "uvicorn"),
 }
+
+_MODULES = {"grpcio": "grpc"}  # the others are imported under their own names
 
 
 def missing(command: str) -> list[str]:
@@ -38,4 +49,4 @@ def source_tree() -> Path | None:
 
 def _is_installed(name: str) -> bool:
     # CMake may also come from the system.
-    return find_spec(name) is not None or (name == "cmake" and shutil.which("cmake") is not None)
+    return find_spec(_MODULES.get(name, name)) is not None or (name == "cmake" and shutil.which("cmake") is not None)

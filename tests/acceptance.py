@@ -25,6 +25,8 @@ RULES = {
     "float16": Rule((2.0**-9, 2.0**-9), 0.1, 2.0**-10),
     "bfloat16": Rule((2.0**-6, 2.0**-6), 1.0, 2.0**-7),
     "float32": Rule((2.0**-10, 2.0**-16), 1e-2, 2.0**-13),
+    # Rounded quotients: a neighbour where the quotient lies between two numbers.
+    "int8": Rule((0.0, 0.0), 1.0, 0.1),
 }
 WITHIN = 0.99
 

@@ -11,10 +11,15 @@ STORAGE = {
 }
 FLOATS = ("float16", "bfloat16", "float32")
 # The largest finite and the smallest normal number.
-LARGEST = {"float16": 65504.0, "bfloat16": float(np.float32(3.3895314e38)), "float32": float(np.finfo(np.float32).max)}
-SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126}
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": float(np.float32(3.3895314e38)),
+    "float32": float(np.finfo(np.float32).max),
+    "int8": 127.0,
+}
+SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "int8": 1.0}
 # Distance of 1 to the next number.
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "int8": 2.0**-7}
 
 
 def encode(values, dtype):
@@ -36,7 +41,7 @@ def decode(array, dtype):
 
 
 def poisoned(shape, dtype):
-    """An output buffer full of NaN, or of the least int32: what a kernel does not write shows."""
-    if dtype == "int32":
-        return np.full(shape, -(2**31), np.int32)
+    """An output buffer full of NaN, or of the least integer: what a kernel does not write shows."""
+    if dtype in ("int32", "int8"):
+        return np.full(shape, np.iinfo(dtype).min, dtype)
     return np.full(shape, encode(np.nan, dtype), STORAGE[dtype])

@@ -17,6 +17,7 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
 from ms_ascend_ops.export.graphs.trace import Spec, Trace, is_small, matrix_of, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
@@ -48,6 +49,7 @@ class Swap:
     make: Callable[[type], type]
     found: list[Found]
     notes: list[str]
+    without: frozenset[tuple[str, str]] = frozenset()  # linear layers that are called without their activations
 
 
 @dataclass
@@ -62,12 +64,14 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Subject:
-    """A cell that an engine looks at, and what it is looked at for."""
+    """A cell that an engine looks at, and what it is looked at for: its construct, or another method of it."""
 
     cell: nn.Cell
     patterns: Sequence[Row]
     level: str
     returns: Mapping[int, Any]  # of the sub-cells, as far as that was observed
+    method: str = "construct"
+    split: bool = False  # whether linear layers are called without their activations
 
     @cached_property
     def stored(self) -> str:
@@ -82,7 +86,16 @@ class Subject:
 
     def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], **options: Any) -> Trace | str:
         """Watch the cell, or a copy of it."""
-        return trace(cell, inputs, returns=self.returns, linear=self.linear, **options)
+        if self.method != "construct":
+            others = helpers(self.cell)
+            options.setdefault("construct", others.pop(self.method))
+            options["methods"] = others
+        return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What the method takes."""
+        return inspect.signature(inspect.unwrap(getattr(type(self.cell), self.method)))
 
 
 @dataclass
@@ -97,11 +110,11 @@ class _Version:
 
 def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
     """Look for the patterns in one cell. `calls` describe the inputs that it was called with, if they are known."""
-    names = _inputs(subject.cell)
+    names = _inputs(subject)
     if names is None or not names:
         return Analysis()
     best = Analysis()
-    candidates = list(calls) or list(_guesses(subject.cell, names, subject.stored))
+    candidates = list(calls) or (list(_guesses(subject.cell, names, subject.stored)) if not subject.split else [])
     versions: list[tuple[Mapping[str, Any], _Version]] = []
     for inputs in candidates:
         version = _version(subject, inputs)
@@ -120,8 +133,8 @@ def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
     return _in_every_dtype(subject, inputs, version)
 
 
-def _inputs(cell: nn.Cell) -> list[str] | None:
-    parameters = inspect.signature(inspect.unwrap(type(cell).construct)).parameters.values()
+def _inputs(subject: Subject) -> list[str] | None:
+    parameters = subject.signature.parameters.values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return None
     return [p.name for p in parameters][1:]
@@ -165,8 +178,6 @@ def _version(
     subject: Subject, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
 ) -> _Version | Analysis | str:
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
-    if any(isinstance(value, tuple) for value in inputs.values()):
-        return "it takes tuples"
     values = drawn(inputs, dtype or subject.stored, subject.stored)
     seen = subject.trace(subject.cell, values, training=training)
     if isinstance(seen, str):
@@ -195,21 +206,22 @@ def _varies(subject: Subject, versions: list[tuple[Mapping[str, Any], _Version]]
         return "it does something else for inputs of another shape"
     if other.left:
         return f"for inputs of another shape {other.left[0][1]}"
-    larger = {
-        n: replace(s, shape=(s.shape[0] + 1, *s.shape[1:])) if _has_batch(s, inputs) else s for n, s in inputs.items()
-    }
-    again = _version(subject, larger)
+    batch = next((s.shape[:1] for s in inputs.values() if isinstance(s, Spec) and s.shape), ())
+
+    def grown(spec: Any) -> Any:
+        if isinstance(spec, tuple):
+            return tuple(map(grown, spec))
+        if not isinstance(spec, Spec) or spec.shape[:1] != batch or len(spec.shape) < 2 or spec.turns:
+            return spec
+        return replace(spec, shape=(spec.shape[0] + 1, *spec.shape[1:]))
+
+    again = _version(subject, {name: grown(spec) for name, spec in inputs.items()})
     if isinstance(again, _Version) and again.statements != version.statements:
         return "it does something else for another batch"
     trained = _version(subject, inputs, training=True)
     if not isinstance(trained, _Version) or trained.statements != version.statements:
         return "it does something else in training (dropout?)"
     return ""
-
-
-def _has_batch(spec: Any, inputs: Mapping[str, Any]) -> bool:
-    first = next((s for s in inputs.values() if isinstance(s, Spec) and s.shape), None)
-    return isinstance(spec, Spec) and first is not None and spec.shape[:1] == first.shape[:1] and len(spec.shape) > 1
 
 
 def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Version) -> Analysis:
@@ -219,6 +231,7 @@ def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Versi
         type(subject.cell).__name__,
         f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",
     ).construct
+    made = bypassed(version.seen.graph)
     accepted, notes = [], []
     for dtype in dict.fromkeys((stored, *_FLOATS)):
         same = version if dtype == stored else _version(subject, inputs, dtype)
@@ -239,8 +252,13 @@ def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Versi
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
-    make = partial(subclass, statements=version.statements, conditions=conditions)
-    return Analysis(Swap(make, version.found, notes), graph=version.seen.graph, found=version.found)
+    make = partial(subclass, statements=version.statements, conditions=conditions, method=subject.method)
+    return Analysis(Swap(make, version.found, notes, made), graph=version.seen.graph, found=version.found)
+
+
+def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
+    """The linear layers that a graph calls without their activations, with the names of those."""
+    return frozenset((n.name, n.attributes["without"]) for n in graph.nodes if "without" in n.attributes)
 
 
 def error_of(
@@ -273,7 +291,7 @@ def _flat(values: Any) -> list[Any]:
 def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
     """What must hold of the inputs for the construct that was derived from watching."""
     conditions = []
-    defaults = inspect.signature(inspect.unwrap(type(subject.cell).construct)).parameters
+    defaults = subject.signature.parameters
     for name, parameter in defaults.items():
         if name == "self":
             continue
@@ -286,6 +304,8 @@ def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequenc
                 conditions.append(f"({dtypes})" if len(accepted) > 1 else dtypes)
         elif value is None:
             conditions.append(f"{name} is None")
+        elif isinstance(value, tuple):
+            conditions.append(f"isinstance({name}, tuple) and len({name}) == {len(value)}")
         elif value is not parameter.empty:
             conditions.append(f"{name} == {value!r}")
     return conditions

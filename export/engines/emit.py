@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindspore import nn
+from ms_ascend_ops.export.graphs.bypass import name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Node
+from ms_ascend_ops.export.graphs.sizes import permutation
 from ms_ascend_ops.export.graphs.trace import Trace, unobserved
 from ms_ascend_ops.export.matching.expressions import Expressions
 from ms_ascend_ops.export.matching.find import Found
 
 from ms_ascend_ops import registry
 
-__all__ = ["NotPortableError", "emit"]
+__all__ = ["NotPortableError", "emit", "moved_texts"]
 
 _OPERATORS = {
     **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
@@ -41,6 +43,24 @@ def emit(cell: nn.Cell, seen: Trace, found: Sequence[Found]) -> list[str]:
             writer.text(node)
     result = writer.structure(seen.result)
     return [*writer.lines, f"return {result}"]
+
+
+def moved_texts(found: Found, texts: Sequence[str]) -> list[str]:
+    """The inputs of an operator, those with what is applied to them that was applied behind them.
+
+    A reshape gives an input the shape that another one has: sizes are not written.
+    """
+    made = list(texts)
+    for place, via in found.moved.items():
+        order = permutation(via)
+        others = [i for i in range(len(texts)) if i not in found.moved and found.inputs[i].shape == via.shape]
+        if order is not None:
+            made[place] = f"{texts[place]}.permute({tuple(order)!r})"
+        elif others:
+            made[place] = f"{texts[place]}.reshape({texts[others[0]]}.shape)"
+        else:
+            raise NotPortableError(f"it also executes {via.kind}, which is left to the engine for MindIR")
+    return made
 
 
 class _Writer:
@@ -110,7 +130,8 @@ class _Writer:
             for i in found.inputs:
                 if i.kind == CONSTANT:
                     raise NotPortableError("a tensor that is no parameter goes into the operator")
-            arguments = found.fused.arguments([self.text(i) for i in found.inputs])
+            texts = moved_texts(found, [self.text(i) for i in found.inputs])
+            arguments = found.fused.arguments(texts)
             if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
                 raise NotPortableError("a gradient may be needed that the operator does not give")
             keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
@@ -125,7 +146,10 @@ class _Writer:
         arguments = [self.text(i) for i in node.inputs[:count]]
         named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
         arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
-        return self._assigned(f"{self._path(node.name)}({', '.join(arguments)})")
+        path = self._path(node.name)
+        if "without" in node.attributes:
+            path += f".{name_without(node.attributes['without'])}"
+        return self._assigned(f"{path}({', '.join(arguments)})")
 
     def _write_constant(self, node: Node) -> str:
         if node.shape is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from mindspore.rewrite import SymbolTree
 from ms_ascend_ops.export.engines.generated import folder, load_source
-from ms_ascend_ops.export.graphs.probe import detached, sub_cells
+from ms_ascend_ops.export.graphs.probe import detached, rebound, sub_cells
 
 __all__ = ["Flat", "Frame", "flatten", "locator"]
 
@@ -57,7 +57,9 @@ class Flat:
 
     def copy(self, cell: nn.Cell) -> nn.Cell:
         """A cell of the flat class with the parameters and sub-cells of `cell`, which keeps its own lists of them."""
-        made: nn.Cell = self.kind(detached(cell, cells=sub_cells(cell)))
+        source = detached(cell, cells=sub_cells(cell))
+        made: nn.Cell = self.kind(source)
+        made.__dict__.update(rebound(made.__dict__, source, made))
         return made
 
     @property

@@ -19,7 +19,7 @@ from typing import Any
 
 from mindspore import nn
 
-__all__ = ["folder", "guard", "is_generated", "load_source", "subclass", "with_construct"]
+__all__ = ["folder", "guard", "is_generated", "load_source", "subclass", "with_construct", "with_method"]
 
 _NUMBERS = count()
 
@@ -57,46 +57,46 @@ def load_source(name: str, source: str, names: Mapping[str, Any] | None = None) 
     return module
 
 
-def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str]) -> type:
-    """A class like `stock` with these statements as its construct; where a condition fails, that of `stock` runs."""
-    header = inspect.signature(inspect.unwrap(stock.construct))
+def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str], method: str = "construct") -> type:
+    """A class like `stock` with these statements as a method; where a condition fails, that of `stock` runs."""
+    header = inspect.signature(inspect.unwrap(getattr(stock, method)))
     header = header.replace(
         parameters=[p.replace(annotation=inspect.Parameter.empty) for p in header.parameters.values()],
         return_annotation=inspect.Signature.empty,
     )
-    lines = [f"def construct{header}:", *guard(stock, conditions)]
+    lines = [f"def {method}{header}:", *guard(stock, conditions, method)]
     lines += [f"    {statement}" for statement in statements]
     source = "\n".join(lines)
-    return with_construct(stock, load_source(stock.__name__, f"{source}\n").construct, source)
+    return with_construct(stock, vars(load_source(stock.__name__, f"{source}\n"))[method], source, method)
 
 
-def guard(stock: Any, conditions: Sequence[str]) -> list[str]:
+def guard(stock: Any, conditions: Sequence[str], method: str = "construct") -> list[str]:
     """The lines that send inputs for which a construct was not made to the stock one."""
-    names = list(inspect.signature(inspect.unwrap(stock.construct)).parameters)[1:]
+    names = list(inspect.signature(inspect.unwrap(getattr(stock, method))).parameters)[1:]
     if not conditions:
         return []
     return [
         f"    if not ({' and '.join(conditions)}):",
-        f"        return self.{_stock_name(stock)}({', '.join(names)})",
+        f"        return self.{_stock_name(stock, method)}({', '.join(names)})",
     ]
 
 
-def _stock_name(stock: Any) -> str:
-    """What the construct of `stock` is called in a class made from it. That may have been made here itself."""
+def _stock_name(stock: Any, method: str = "construct") -> str:
+    """What a method of `stock` is called in a class made from it. That may have been made here itself."""
     before = sum("fused_source" in vars(kind) for kind in stock.__mro__)
-    return f"stock_construct_{before}" if before else "stock_construct"
+    return f"stock_{method}_{before}" if before else f"stock_{method}"
 
 
-def with_construct(stock: Any, construct: Any, source: str) -> type:
-    """A class like `stock` with another construct, under the same name."""
+def with_construct(stock: Any, construct: Any, source: str, method: str = "construct") -> type:
+    """A class like `stock` with another construct, or another method, under the same name."""
     made: Any = type(
         stock.__name__,
         (stock,),
         {
             "__module__": construct.__module__,
             "__doc__": stock.__doc__,
-            "construct": construct,
-            _stock_name(stock): inspect.unwrap(stock.construct),
+            method: construct,
+            _stock_name(stock, method): inspect.unwrap(getattr(stock, method)),
             "fused_source": source,
         },
     )
@@ -106,3 +106,13 @@ def with_construct(stock: Any, construct: Any, source: str) -> type:
 def is_generated(cell: nn.Cell) -> bool:
     """Whether a cell has been given another construct here."""
     return "fused_source" in type(cell).__dict__
+
+
+def with_method(stock: Any, name: str, function: Any) -> type:
+    """A class like `stock` with one method more, under the same name."""
+    made: Any = type(
+        stock.__name__,
+        (stock,),
+        {"__module__": function.__module__, "__doc__": stock.__doc__, name: function, "fused_source": ""},
+    )
+    return made  # type: ignore[no-any-return]

@@ -22,6 +22,7 @@ from ms_ascend_ops.export.engines.cell_engine import (
     error_of,
     of_one_sub_cell,
 )
+from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts
 from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, with_construct
 from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
@@ -166,9 +167,12 @@ class _Edits:
                 text = f"kept_{line}"
                 kept[line] = f"{self.flat.lines[line - 1].strip()}; {text} = {self.flat.targets(line)[0]}"
             arguments.append(text)
-        self.lines.update(kept)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
-        arguments = fused.arguments(arguments)
+        try:
+            arguments = fused.arguments(moved_texts(found, arguments))
+        except NotPortableError as error:
+            return str(error)
+        self.lines.update(kept)
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
         if len(registry.signature(fused.op).outputs) == 1:

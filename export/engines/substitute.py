@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import MethodType
 from typing import Any
 
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn
 from ms_ascend_ops.export.engines import rewrite_engine
 from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, analyse
-from ms_ascend_ops.export.engines.generated import is_generated
+from ms_ascend_ops.export.engines.generated import is_generated, with_method
+from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
-from ms_ascend_ops.export.graphs.probe import dtype_name, settle, sub_cells
+from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
+from ms_ascend_ops.export.graphs.trace import activation_of
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.measure import Measured, measure
@@ -249,10 +252,25 @@ class _Walk:
                 )
             if engine in self.engines:
                 found.analyses.append((engine, analysis))
+        if "cell" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
+            found.analyses = self._parts(subject, kinds) or found.analyses
         # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
+        return found
+
+    def _parts(self, subject: Subject, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
+        """What the first engine finds behind the edges of a construct: in its methods, and in linear layers."""
+        found: list[tuple[str, Analysis]] = []
+        gated = [row for row in self.patterns if row.op in _GATED]
+        if any(activation_of(child) for child in sub_cells(subject.cell).values()):
+            split = replace(subject, patterns=gated, split=True)
+            found += [("cell", analysis) for calls in kinds if (analysis := analyse(split, calls)).swap is not None]
+        for name in self.observed.methods.get(id(subject.cell), {}):
+            method = replace(subject, method=name)
+            calls = self.observed.kinds(subject.cell, name)
+            found += [("cell", analysis) for call in calls if (analysis := analyse(method, call)).swap is not None]
         return found
 
     def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
@@ -265,11 +283,23 @@ class _Walk:
         object.__setattr__(cell, "__class__", found.kind)
         self.report.undo.append(_class_setter(cell, stock))
         self._swaps.append((cell, stock, found.kind))
+        for path, activation in found.without():
+            self._give_method(cell, path, activation)
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 self.report.add_graph(name, analysis.graph, analysis.swap.found)
                 self.blind |= {item.row.name for item in analysis.swap.found if item.fused.constant}
         return found.contained()
+
+    def _give_method(self, owner: nn.Cell, path: str, activation: str) -> None:
+        """Give a linear layer the method that does all but its activation."""
+        layer = dict(owner.cells_and_names())[path]
+        function = bypassing(layer, activation)
+        stock = type(layer)
+        kind = with_method(stock, name_without(activation), function)
+        object.__setattr__(layer, "__class__", kind)
+        self.report.undo.append(_class_setter(layer, stock))
+        self._swaps.append((layer, stock, kind))
 
 
 @dataclass
@@ -294,11 +324,15 @@ class _Found:
             lines |= own
         return sorted(lines.elements(), key=lambda entry: not entry.replaced)
 
+    def without(self) -> set[tuple[str, str]]:
+        """The linear layers that are called without their activations, with the names of those."""
+        return {pair for _, analysis in self.analyses if analysis.swap for pair in analysis.swap.without}
+
     def layers(self) -> set[str]:
         """The linear layers of which fused operators take the parameters."""
         swaps = [a.swap for _, a in self.analyses if a.swap is not None]
         inside = [n for swap in swaps for item in swap.found if item.fused.op == "matmul" for n in item.inside]
-        return {n.name for n in inside if n.kind == CALL}
+        return {n.name for n in inside if n.kind == CALL} | {path for path, _ in self.without()}
 
     def contained(self) -> set[str]:
         """The sub-cells that are part of a fused operator, whatever the inputs."""
@@ -307,6 +341,9 @@ class _Found:
             for _, a in self.analyses
         ]
         return set.intersection(*inside) if inside else set()
+
+
+_GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
@@ -330,6 +367,10 @@ def _likeness(cell: nn.Cell) -> Any:
             own.append((name, type(value).__name__, str(value)))
         elif isinstance(value, (nn.Cell, Parameter)):
             continue
+        elif isinstance(value, MethodType) and value.__self__ is cell:
+            own.append((name, "method", value.__func__.__qualname__))
+        elif isinstance(value, Tensor) and value.size <= 1:
+            own.append((name, "tensor", value.shape, str(read(value))))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
             own.append((name, "sequence", tuple(value)))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):

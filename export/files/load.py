@@ -25,7 +25,7 @@ __all__ = ["InputSpec", "MindIRNetwork", "load"]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a loaded network. A dimension of -1 takes any size."""
+    """One input of a loaded network, or one output. A dimension of -1 takes any size."""
 
     name: str
     shape: tuple[int, ...]
@@ -37,10 +37,16 @@ class InputSpec:
 
 
 class MindIRNetwork:
-    """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`."""
+    """A network that was loaded from a MindIR: call it with one tensor or NumPy array for each of `inputs`.
 
-    def __init__(self, graph: Any, inputs: tuple[InputSpec, ...]) -> None:
+    `outputs` describes what comes, without the tuples around it; None: the file does not tell.
+    """
+
+    def __init__(
+        self, graph: Any, inputs: tuple[InputSpec, ...], outputs: tuple[InputSpec, ...] | None = None
+    ) -> None:  # fmt: skip
         self.inputs = inputs
+        self.outputs = outputs
         self._cell = nn.GraphCell(graph)
         if any(size < 0 for spec in inputs for size in spec.shape):
             # Without this MindSpore compiles the graph anew for every shape that it meets.
@@ -96,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
         except RuntimeError as error:
             reason = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise ValueError(f"load: MindSpore cannot read {label} ({reason})") from error
-        return MindIRNetwork(graph, inputs)
+        return MindIRNetwork(graph, inputs, _output_specs(model.graph.output))
 
 
 def _input_spec(value: Any, label: str) -> InputSpec:
@@ -106,6 +112,27 @@ def _input_spec(value: Any, label: str) -> InputSpec:
     if tensor is None or dtype is None:
         raise ValueError(f"load: {label}: input {name} is not one tensor of real numbers, which is not supported")
     return InputSpec(name, tuple(tensor.dims), dtype)
+
+
+def _output_specs(values: Any) -> tuple[InputSpec, ...] | None:
+    """Names of the file are those of nodes: `output_0` and so on are used instead."""
+    tensors: list[Any] = []
+    for value in values:
+        if not _collect(value.tensor, value.attr_info.values, tensors):
+            return None
+    dtypes = [DTYPES.get(tensor.data_type) for tensor in tensors]
+    if None in dtypes or any(size < -1 for tensor in tensors for size in tensor.dims):  # -2: of any number of sizes
+        return None
+    return tuple(
+        InputSpec(f"output_{index}", tuple(tensor.dims), dtype)
+        for index, (tensor, dtype) in enumerate(zip(tensors, dtypes, strict=True))
+    )
+
+
+def _collect(held: Any, nested: Any, tensors: list[Any]) -> bool:
+    """Append the tensors of an output, those in its tuples, too. False: it has none."""
+    tensors.extend(held)
+    return bool(held or nested) and all(_collect(value.tensors, value.values, tensors) for value in nested)
 
 
 def _checked_input(value: Tensor | np.ndarray[Any, Any], spec: InputSpec) -> Tensor:

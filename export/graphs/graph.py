@@ -28,6 +28,7 @@ class Node:
     value: Any = None  # of a constant, as Python object or NumPy array
     attributes: dict[str, Any] = field(default_factory=dict)  # of a primitive that keeps them beside its inputs
     origin: Any = None  # what the engine made it from
+    symbols: tuple[str, ...] = ()  # names of open dims, if a file has them: the same name is the same size
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.name or (self.value if self.kind == CONSTANT else '')})"

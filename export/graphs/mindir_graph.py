@@ -311,6 +311,12 @@ class MindIRGraph:
         fused = found.fused
         described = self.described(fused.op, fused.attributes, *fused.taken())
         inputs, made = [name_of(i) for i in found.inputs], []
+        for place, via in found.moved.items():
+            moved = NodeProto()
+            moved.CopyFrom(via.origin)
+            moved.input[0] = inputs[place]
+            inputs[place] = moved.name = moved.output[0] = self.unused(f"{via.origin.name}_moved")
+            made.append(moved)
         for place, mask in fused.masks.items():
             inputs[place], nodes = self._mask(found.inputs[place], mask, found.root.origin)
             made += nodes

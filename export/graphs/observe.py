@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
+from types import FunctionType
 from typing import Any
 
 from mindspore import Tensor, nn
@@ -13,7 +15,7 @@ from ms_ascend_ops.export.graphs.modes import evaluating, pynative
 from ms_ascend_ops.export.graphs.probe import settle
 from ms_ascend_ops.export.graphs.trace import Spec, spec_of
 
-__all__ = ["Observed", "observe_calls"]
+__all__ = ["Observed", "helpers", "observe_calls"]
 
 _CALLS_OF_A_KIND = 3
 
@@ -24,11 +26,13 @@ class Observed:
 
     calls: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     returns: dict[int, Any] = field(default_factory=dict)
+    methods: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
 
-    def kinds(self, cell: nn.Cell) -> list[list[dict[str, Any]]]:
-        """The calls of a cell, those together that give it the same optional inputs."""
+    def kinds(self, cell: nn.Cell, method: str = "") -> list[list[dict[str, Any]]]:
+        """The calls of a cell, or of one of its other methods, those together that give it the same optional inputs."""
         groups: dict[str, list[dict[str, Any]]] = {}
-        for call in self.calls.get(id(cell), []):
+        calls = self.methods.get(id(cell), {}).get(method, []) if method else self.calls.get(id(cell), [])
+        for call in calls:
             groups.setdefault(_kind(call), []).append(call)
         return list(groups.values())
 
@@ -40,13 +44,63 @@ def _kind(call: Mapping[str, Any]) -> str:
 def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
     """Run `net`, operator by operator, and write down how its cells are called. What it cannot run stays empty."""
     observed = Observed()
-    with pynative(), evaluating(net), _watching(observed):
+    with pynative(), evaluating(net), _watching(observed), _watching_methods(net, observed):
         for inputs in calls:
             try:
                 net(*inputs)
             except Exception:  # operators without a kernel on this machine: what ran before is known
                 settle()
     return observed
+
+
+def _enter(known: list[dict[str, Any]], bound: Mapping[str, Any]) -> None:
+    """One more call, unless there are enough like it."""
+    described = {name: spec_of(value) for name, value in list(bound.items())[1:]}
+    if described not in known and sum(_kind(k) == _kind(described) for k in known) < _CALLS_OF_A_KIND:
+        known.append(described)
+
+
+def helpers(cell: nn.Cell) -> dict[str, Any]:
+    """The methods that the classes of a cell have besides what MindSpore asks for: parts of a construct, perhaps."""
+    found = {}
+    for kind in reversed(type(cell).__mro__):
+        if kind.__module__.partition(".")[0] in ("mindspore", "ms_ascend_ops", "builtins"):
+            continue
+        for name, value in vars(kind).items():
+            if isinstance(value, FunctionType) and name != "construct" and not name.startswith("__"):
+                found[name] = value
+    return found
+
+
+@contextmanager
+def _watching_methods(net: nn.Cell, observed: Observed) -> Iterator[None]:
+    """Also write down how a cell calls its own methods with tensors."""
+    cells = [cell for _, cell in net.cells_and_names()]
+
+    def watched(cell: nn.Cell, name: str, function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(cell, *args, **kwargs)
+            if any(isinstance(value, Tensor) for value in (*args, *kwargs.values())):
+                bound = signature.bind(cell, *args, **kwargs).arguments
+                _enter(observed.methods.setdefault(id(cell), {}).setdefault(name, []), bound)
+            return result
+
+        return call
+
+    put = []
+    for cell in cells:
+        for name, function in helpers(cell).items():
+            if name not in cell.__dict__:
+                cell.__dict__[name] = watched(cell, name, function)
+                put.append((cell, name))
+    try:
+        yield
+    finally:
+        for cell, name in put:
+            del cell.__dict__[name]
 
 
 @contextmanager
@@ -59,10 +113,7 @@ def _watching(observed: Observed) -> Iterator[None]:
             bound = inspect.signature(inspect.unwrap(type(self).construct)).bind(self, *args, **kwargs).arguments
         except (TypeError, ValueError):
             return result
-        described = {name: spec_of(value) for name, value in list(bound.items())[1:]}
-        known = observed.calls.setdefault(id(self), [])
-        if described not in known and sum(_kind(k) == _kind(described) for k in known) < _CALLS_OF_A_KIND:
-            known.append(described)
+        _enter(observed.calls.setdefault(id(self), []), bound)
         observed.returns.setdefault(id(self), spec_of(result))
         return result
 

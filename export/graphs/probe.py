@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import mindspore as ms
@@ -25,6 +26,7 @@ __all__ = [
     "inputs_of",
     "observe",
     "read",
+    "rebound",
     "relative_error",
     "round_to",
     "run",
@@ -102,8 +104,16 @@ def detached(
         if not cells or name not in cells
     )
     state["_cells"].update(cells or {})
-    copy.__dict__.update(state)
+    copy.__dict__.update(rebound(state, cell, copy))
     return copy
+
+
+def rebound(state: Mapping[str, Any], old: nn.Cell, new: nn.Cell) -> dict[str, Any]:
+    """Attributes of a cell, methods of it that they hold as those of a copy: `self.norm = self._norm` in `__init__`."""
+    return {
+        name: MethodType(value.__func__, new) if isinstance(value, MethodType) and value.__self__ is old else value
+        for name, value in state.items()
+    }
 
 
 def run(cell: nn.Cell, *inputs: Any, **named: Any) -> Any:

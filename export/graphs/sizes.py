@@ -150,6 +150,8 @@ class Sizes:
         shape: list[Size] = []
         for axis, dim in enumerate(node.shape):
             own = known[axis] if fits and known is not None else None
+            if dim < 0 and axis < len(node.symbols) and node.symbols[axis]:
+                own = self._unknown("symbol", node.symbols[axis])
             shape.append(dim if dim >= 0 else own if own is not None else self._unknown(id(node), axis))
         return tuple(shape)
 

@@ -12,13 +12,16 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn
+from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
+from ms_ascend_ops.export.matching.expressions import turns_pairs
 from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
@@ -32,10 +35,14 @@ class Spec:
     shape: tuple[int, ...]
     dtype: str
     repeats: str = ""  # for a table of a rotary embedding: what `patterns.repeats` says of it
+    turns: str = ""  # for a matrix: what `expressions.turns_pairs` says of it
 
     def draw(self, seed: int) -> Tensor:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
+        if self.turns:
+            matrices = [[0, 1], [-1, 0]], np.eye(self.shape[0] // 2)
+            return tensor(np.kron(*(matrices if self.turns == "half" else matrices[::-1])), self.dtype)
         if self.dtype in ("float32", "float16", "bfloat16"):
             values = random.standard_normal(self.shape)
             if self.repeats in ("half", "both"):
@@ -52,7 +59,10 @@ def spec_of(value: Any) -> Any:
     """A value with its tensors described instead of held."""
     if isinstance(value, Tensor):
         dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and value.size <= 2**20
-        return Spec(tuple(value.shape), dtype, repeats(read(value)) if small and "float" in dtype else "")
+        if not small or "float" not in dtype:
+            return Spec(tuple(value.shape), dtype)
+        values = read(value)
+        return Spec(tuple(value.shape), dtype, repeats(values), turns_pairs(values))
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)
     return value
@@ -83,6 +93,7 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
         self._by_content: dict[Any, Node] = {}
         self.passed: dict[tuple[str, int], Any] = {}
         self.linear = False  # whether calls of linear layers show weight and bias
+        self.split = False  # whether linear layers with an activation are two: one that is called without, and that
         self._paused = 0
         self._call: Node | None = None
 
@@ -109,12 +120,25 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
 
     @contextmanager
     def within(self, call: Node) -> Iterator[None]:
-        """What is recorded within the block belongs to this call."""
-        self._call = call
+        """What is recorded within the block belongs to this call, or to the one that it is a part of."""
+        before, self._call = self._call, self._call or call
         try:
             yield
         finally:
-            self._call = None
+            self._call = before
+
+    def is_within(self) -> bool:
+        return self._call is not None
+
+    def returned(self, call: Node, result: Any) -> None:
+        """Enter a call that was looked into, and that its results come from it."""
+        self.nodes.append(call)
+        items = result if isinstance(result, (tuple, list)) else (result,)
+        for index, item in enumerate(items):
+            with self.paused():
+                made = self.node(item)
+            if all(made is not i for i in call.inputs):  # what hands its input on, as dropout does in evaluation
+                self.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
 
     def is_paused(self) -> bool:
         return self._paused > 0
@@ -146,7 +170,7 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
                 number = value.asnumpy()
             return Node(CONSTANT, (), "", tuple(value.shape), dtype_name(value.dtype), value=number)
         if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
-            made = Node("MakeTuple", tuple(map(self.node, value)))
+            made = Node("MakeTuple", tuple(map(self.node, value)), origin=self._call)
             self.nodes.append(made)
             return made
         return constant(tuple(value) if isinstance(value, list) else value)
@@ -194,6 +218,8 @@ class _SubCell:
         self._returns = returns.get(id(cell))
         self._times = 0
         self.copy = _with_random_vectors(cell, path, training) if is_small(cell) else cell
+        if activation := activation_of(cell):
+            self.__dict__[name_without(activation)] = partial(self._linear, activation)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.copy, name)
@@ -206,21 +232,29 @@ class _SubCell:
             inputs = tuple(map(recorder.node, [*args, *kwargs.values()]))
         call = Node(CALL, inputs, self._path, attributes={"keywords": tuple(kwargs), "positional": len(args)})
         if is_small(self._cell):
-            recorder.nodes.append(call)
             with recorder.within(call):
                 result = run(self.copy, *args, **kwargs)
-            items = result if isinstance(result, (tuple, list)) else (result,)
-            for index, item in enumerate(items):
-                with recorder.paused():
-                    made = recorder.node(item)
-                if all(made is not i for i in inputs):  # what hands its input on, as dropout does in evaluation
-                    recorder.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
+            recorder.returned(call, result)
             return result
+        activation = activation_of(self._cell) if recorder.split and not kwargs else ""
+        with recorder.paused():
+            parts = bool(activation) and without_activation(self._cell, activation, args)
+        if parts:
+            return run(detached(self._cell._cells[activation]), self._linear(activation, *args))
         with recorder.paused():
             result = self._product(args, kwargs, call) if recorder.linear else None
             if result is None:
                 result = self._stand_in(args, kwargs)
             recorder.record(call, result)
+        return result
+
+    def _linear(self, activation: str, *args: Any) -> Any:
+        """What a linear layer gives without its activation."""
+        recorder = self._recorder
+        with recorder.paused():
+            result = self._stand_in(args, {})
+            attributes = {"keywords": (), "positional": len(args), "without": activation}
+            recorder.record(Node(CALL, tuple(map(recorder.node, args)), self._path, attributes=attributes), result)
         return result
 
     def _product(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: Node) -> Any:
@@ -254,10 +288,53 @@ class _SubCell:
         return run(detached(self._cell, training=False), *args, **kwargs)
 
 
+class _Method:
+    """A method of a watched cell: looked into, and a call that can be written as it was."""
+
+    def __init__(self, copy: nn.Cell, name: str, function: Any, recorder: _Recorder) -> None:
+        self._copy, self._name, self._function, self._recorder = copy, name, function, recorder
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = self._recorder
+        if recorder.is_paused() or recorder.is_within():
+            return self._function(self._copy, *args, **kwargs)
+        with recorder.paused():
+            inputs = tuple(map(recorder.node, [*args, *kwargs.values()]))
+        call = Node(CALL, inputs, self._name, attributes={"keywords": tuple(kwargs), "positional": len(args)})
+        with recorder.within(call):
+            result = self._function(self._copy, *args, **kwargs)
+        recorder.returned(call, result)
+        return result
+
+
 def _drawn(spec: Any, seed: int) -> Any:
     if isinstance(spec, Spec):
         return spec.draw(seed)
     return tuple(_drawn(item, seed + 1 + i) for i, item in enumerate(spec)) if isinstance(spec, tuple) else spec
+
+
+def activation_of(cell: nn.Cell) -> str:
+    """The sub-cell of a linear layer that is its activation, by name; none, if there is not exactly one."""
+    matrices = [p for p in cell._params.values() if p is not None and p.ndim == 2]
+    names = [name for name, child in sub_cells(cell).items() if is_small(child)]
+    children = sub_cells(cell)
+    if len(matrices) != 1 or len(names) != 1 or len(children) != 1 or list(children[names[0]].get_parameters()):
+        return ""
+    return names[0]
+
+
+def without_activation(cell: nn.Cell, activation: str, args: Sequence[Any]) -> bool:
+    """Whether a cell has a construct without its activation, and that behind it gives what the cell gives."""
+    function = bypassing(cell, activation)
+    if function is None:
+        return False
+    try:
+        whole = run(detached(cell), *args)
+        parts = run(detached(cell._cells[activation]), function(detached(cell), *args))
+        return bool(np.array_equal(read(whole), read(parts)))
+    except Exception:  # it takes other inputs
+        settle()
+        return False
 
 
 def is_small(cell: nn.Cell) -> bool:
@@ -320,23 +397,25 @@ def trace(
     construct: Callable[..., Any] | None = None,
     locate: Callable[[Any], Any] | None = None,
     linear: bool = False,
+    split: bool = False,
+    methods: Mapping[str, Any] | None = None,
 ) -> Trace | str:
     """Watch `cell` on inputs given by name; a text says why it could not be.
 
     `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own. `locate`
-    is called with the recorder at every node. With `linear`, linear layers are run, and show their parameters.
+    is called with the recorder at every node. With `linear`, linear layers are run, and show their parameters. With
+    `split`, those with an activation are called without it. `methods` are those of the cell whose calls are nodes.
     """
     recorder = _Recorder(locate)
-    recorder.linear = linear
+    recorder.linear, recorder.split = linear, split
     copy = _watched(cell, recorder, returns or {}, training)
+    for name, function in (methods or {}).items():
+        copy.__dict__[name] = _Method(copy, name, function, recorder)
     for path, parameter in _small_parameters(copy):
         shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
         recorder.add(parameter, Node(PARAMETER, (), path, shape, dtype))
     for name, value in inputs.items():
-        if isinstance(value, Tensor):
-            described = spec_of(value)
-            attributes = {"repeats": described.repeats}
-            recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
+        _enter(recorder, name, value)
     try:
         with _indexing_recorded(recorder), recorder:
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)
@@ -355,6 +434,17 @@ def trace(
 
     structure = noded(result)
     return Trace(Graph(recorder.nodes, nodes), structure, values, recorder.calls, recorder.passed, recorder.places)
+
+
+def _enter(recorder: _Recorder, name: str, value: Any) -> None:
+    """Let the recorder know the tensors of an input, which may be a tuple of some."""
+    if isinstance(value, Tensor):
+        described = spec_of(value)
+        attributes = {"repeats": described.repeats, "turns": described.turns}
+        recorder.add(value, Node(INPUT, (), name, described.shape, described.dtype, attributes=attributes))
+    elif isinstance(value, (tuple, list)):
+        for index, item in enumerate(value):
+            _enter(recorder, f"{name}[{index}]", item)
 
 
 def unobserved(node: Node) -> bool:

@@ -1,9 +1,11 @@
 """MindSpore's primitives in a common spelling: what a pattern sees of a graph.
 
 `x.pow(2)`, `x * x` and `Square(x)` are one expression, so are `a / sqrt(v)`, `a * rsqrt(v)` and
-`a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. A row of `_PRIMITIVES` says what a primitive
-computes; a name that has no row stays an expression that no pattern knows. Spellings are put together here and nowhere
-else.
+`a * (1 / sqrt(v))`, and the halves of a tensor however they were taken. An activation commutes with a reshape and a
+transpose: it is always behind them here, applied to a value that the graph does not have (`Expr.via`).
+
+A row of `_PRIMITIVES` says what a primitive computes; a name that has no row stays an expression that no pattern knows.
+Spellings are put together here and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
 from ms_ascend_ops.export.graphs.sizes import permutation, transposed
 
-__all__ = ["Expr", "Expressions", "number"]
+__all__ = ["Expr", "Expressions", "number", "turns_pairs"]
 
 
 @dataclass(eq=False)
@@ -27,14 +29,21 @@ class Expr:
     inputs: tuple[Expr, ...] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
     node: Node | None = None
+    via: Node | None = None  # the reshape or transpose that makes this value, if it is applied to the input instead
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        return self.node.shape if self.node else None
+        node = self.node or self.via
+        return node.shape if node else None
 
     @property
     def dtype(self) -> str:
-        return self.node.dtype if self.node else ""
+        return self.node.dtype if self.node else self.inputs[0].dtype if self.via else ""
+
+    @property
+    def source(self) -> Expr:
+        """The value of the graph that this one is, or is made from by `via`."""
+        return self.inputs[0] if self.via else self
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.inputs))})"
@@ -58,6 +67,7 @@ class Expressions:
 
     def __init__(self) -> None:
         self._known: dict[int, Expr] = {}
+        self._moved: dict[tuple[int, int], Expr] = {}
 
     def __call__(self, node: Node) -> Expr:
         stack = [node]
@@ -72,6 +82,20 @@ class Expressions:
                 self._known[id(top)] = self._make(top)
         return self._known[id(node)]
 
+    def behind(self, op: str, expr: Expr, attributes: dict[str, Any], node: Node) -> Expr:
+        """A reshape or transpose of an expression: of an activation, the activation of what it is applied to."""
+        if expr.op in _ACTIVATIONS and len(expr.inputs) == 1:
+            return Expr(expr.op, (self._through(op, expr.inputs[0], attributes, node),), expr.attributes, node)
+        if expr.op in ("mul", "div") and (x := _gate_of_silu(expr)) is not None:
+            return _replaced(expr, x, self._through(op, x, attributes, node), node)
+        return Expr(op, (expr,), attributes, node)
+
+    def _through(self, op: str, x: Expr, attributes: dict[str, Any], node: Node) -> Expr:
+        key = id(x), id(node)
+        if key not in self._moved:
+            self._moved[key] = Expr(op, (x,), attributes, via=node)
+        return self._moved[key]
+
     def _make(self, node: Node) -> Expr:
         if node.kind == CONSTANT:
             return Expr("constant", attributes={"value": node.value}, node=node)
@@ -84,6 +108,30 @@ class Expressions:
         if made is None:
             return Expr(node.kind if not node.inputs else f"other:{node.kind}", tuple(inputs), node=node)
         return made
+
+
+_ACTIVATIONS = frozenset({"silu", "gelu", "relu", "sigmoid"})
+
+
+def _gate_of_silu(expr: Expr) -> Expr | None:
+    """x of `x * sigmoid(x)` and `x / (1 + exp(-x))`; None of anything else, and where x is not in the graph."""
+    for x, other in (expr.inputs, expr.inputs[::-1]):
+        inner = other
+        while inner.op in ("reciprocal", "add", "exp") and inner.inputs[0] is not x:
+            inner = inner.inputs[0]
+        if inner.op in ("sigmoid", "neg") and inner.inputs[0] is x and x.node is not None:
+            return x
+    return None
+
+
+def _replaced(expr: Expr, old: Expr, new: Expr, node: Node | None = None) -> Expr:
+    """An expression of `new` in the place of `old`."""
+    if expr is old:
+        return new
+    if expr.op == "constant":
+        return expr
+    inputs = tuple(_replaced(i, old, new) for i in expr.inputs)
+    return Expr(expr.op, inputs, expr.attributes, node)
 
 
 def _value(node: Node, inputs: list[Expr], position: int, name: str, default: Any = None) -> Any:
@@ -431,22 +479,50 @@ def _reshape(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node)
 
 
+def _regrouped(known: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    return known.behind("reshape", inputs[0], {"to": _value(node, inputs, 1, "shape")}, node)
+
+
 def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """A product of matrices, of batches of them or not."""
+    """A product of matrices, of batches of them or not; one with a matrix that turns pairs is that rotation."""
     flags = transposed(node)
     if flags is None:
         return None
+    mode = _turns_pairs(inputs[1])
+    if mode and flags == (False, False):
+        return Expr("turned_pairs", (inputs[0],), {"mode": mode}, node)
     return Expr("matmul", tuple(inputs[:2]), dict(zip(("transpose_a", "transpose_b"), flags, strict=True)), node)
 
 
-def _transpose(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
+def _turns_pairs(matrix: Expr) -> str:
+    """Which mode of the rotary embedding a product with this matrix belongs to: (-x2, x1) of x1 and x2; or none."""
+    if matrix.node is None:
+        return ""
+    value = matrix.node.value
+    if isinstance(value, np.ndarray):
+        return turns_pairs(value)
+    return str(matrix.node.attributes.get("turns", ""))
+
+
+def turns_pairs(values: Any) -> str:
+    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none."""
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size or values.shape[0] % 2:
+        return ""
+    size = values.shape[0]
+    one = np.eye(size // 2)
+    if np.array_equal(values, np.kron([[0, 1], [-1, 0]], one)):
+        return "half"
+    return "interleave" if np.array_equal(values, np.kron(one, [[0, 1], [-1, 0]])) else ""
+
+
+def _transpose(known: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     order, rank = permutation(node), len(node.shape or ())
     if node.kind.startswith("TransposeExt"):
         axes = [_from_end(_value(node, inputs, i, name), rank) for i, name in ((1, "dim0"), (2, "dim1"))]
         if rank and None not in axes:
             one, other = (axis + rank for axis in axes if axis is not None)
             order = tuple({one: other, other: one}.get(axis, axis) for axis in range(rank))
-    return None if order is None else Expr("transpose", (inputs[0],), {"order": order}, node)
+    return None if order is None else known.behind("transpose", inputs[0], {"order": order}, node)
 
 
 def _masked_fill(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
@@ -503,7 +579,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Unstack", "UnstackExt"), _unstack),
     **dict.fromkeys(("MakeTuple", "make_tuple", "make_list", "MakeList"), _tuple),
     **dict.fromkeys(("Load", "Depend", "Contiguous"), _through),
-    **dict.fromkeys(("Reshape", "View"), _reshape("reshape")),
+    **dict.fromkeys(("Reshape", "View"), _regrouped),
     "ExpandDims": _reshape("expand_dims"),
     "BroadcastTo": _reshape("broadcast"),
     **dict.fromkeys(("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt"), _matmul),

@@ -26,7 +26,11 @@ _OF_SIZES = frozenset({"Shape", "TupleGetItem", "MakeTuple", "make_tuple"})
 
 @dataclass(eq=False)
 class Found:
-    """A place for a fused operator. `inputs` are the nodes to feed it, `outputs` those that its outputs replace."""
+    """A place for a fused operator. `inputs` are the nodes to feed it, `outputs` those that its outputs replace.
+
+    `moved` are reshapes and transposes that were applied to a later value, and are applied to an input now, by its
+    position.
+    """
 
     row: Row
     fused: Fused
@@ -34,6 +38,7 @@ class Found:
     inputs: tuple[Node, ...]
     outputs: dict[int, Node]
     inside: list[Node] = field(repr=False)
+    moved: dict[int, Node] = field(default_factory=dict, repr=False)
 
 
 @dataclass(eq=False)
@@ -92,8 +97,8 @@ class _Search:
     def at(self, node: Node, rows: Iterable[tuple[Row, frozenset[str] | None]]) -> None:
         """Try every row on one node; the first that may be replaced is, and otherwise the first reason is kept."""
         expr = self.expressions(node)
-        if expr.node is not node or id(node) in self.taken:
-            return
+        if expr.node is not node or id(node) in self.taken or any(i.via is node for i in expr.inputs):
+            return  # an activation behind a reshape is looked for where it is
         place = None
         for row, outcome in self._outcomes(expr, rows):
             checked = self._checked(node, row, outcome) if isinstance(outcome, Fused) else outcome
@@ -108,7 +113,7 @@ class _Search:
 
     def _checked(self, node: Node, row: Row, fused: Fused) -> Found | Skip | None:
         boundary: dict[int, Node] = {}
-        wanted = {id(e) for e in fused.inputs}
+        wanted = {id(e.source) for e in fused.inputs}
         outputs = {k: e.node for k, e in fused.outputs.items() if e.node is not None}
         inside = self._inside(outputs.values(), wanted, boundary)
         if any(id(n) in self.taken for n in inside) or len(boundary) < len(wanted):
@@ -120,7 +125,8 @@ class _Search:
         needed = max(row.level, "O2" if half and not fused.exact else "O1")
         if needed > self.level:
             return Skip(f"level {needed} would replace it ({LEVELS[needed]})")
-        found = Found(row, fused, node, tuple(boundary[id(e)] for e in fused.inputs), outputs, inside)
+        moved = {place: e.via for place, e in enumerate(fused.inputs) if e.via is not None}
+        found = Found(row, fused, node, tuple(boundary[id(e.source)] for e in fused.inputs), outputs, inside, moved)
         reason = self.refuse(found) if self.refuse is not None else ""
         return Skip(reason) if reason else found
 

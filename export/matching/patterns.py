@@ -379,8 +379,9 @@ def _neighbours(index: int, which: str) -> Pattern:
 _ROTATED_PAIRS = Op(
     "reshape", Op("stack", Op("neg", _neighbours(1, "odd")), _neighbours(0, "even"), axis=-1), name="interleave_mode"
 )
+_BY_MATRIX = Op("turned_pairs", _X, name="turned")
 _ROTARY = OneOf(
-    Op("add", Op("mul", _X, _COS), Op("mul", OneOf(_ROTATED_HALVES, _ROTATED_PAIRS), _SIN)),
+    Op("add", Op("mul", _X, _COS), Op("mul", OneOf(_ROTATED_HALVES, _ROTATED_PAIRS, _BY_MATRIX), _SIN)),
     # the two halves by themselves, with tables of half the width
     Op(
         "concat",
@@ -464,20 +465,22 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
         return Skip("the operator takes queries and keys of four dims") if x.shape else None
     if cos.shape is None or cos.shape != sin.shape:
         return None
-    mode = "half" if "half_mode" in m else "interleave"
+    mode = "half" if "half_mode" in m else m["turned"].attributes["mode"] if "turned" in m else "interleave"
     layout, tables = _layout(x.shape, cos, sin)
     if not layout:
         return Skip("cos and sin lie in another way than the operator takes")
     if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
         return None
     twice = cos.shape[-1] == x.shape[-1]
-    if twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin)):
-        return Skip("its cos and sin are not known to hold every angle twice, of which the operator reads one")
-    attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0}
-    keywords = {"mode": mode, "layout": layout}
+    own = twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin))
+    attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0, "own_angles": own}
+    keywords = {"mode": mode, "layout": layout, **({"own_angles": True} if own else {})}
     inputs = (x, *tables)
-    constant = (1, 2) if twice else ()  # a learned table would get the gradients of both halves in the first
-    return Fused("rotary_embedding", inputs, {0: m.root}, attributes, False, f"{mode}, {layout}", keywords, constant)
+    constant = (
+        (1, 2) if twice and not own else ()
+    )  # a learned table would get the gradients of both halves in the first
+    note = f"{mode}, {layout}{', tables as they are' if own else ''}"
+    return Fused("rotary_embedding", inputs, {0: m.root}, attributes, False, note, keywords, constant)
 
 
 # --- Softmax of scaled and masked scores --------------------------------------------------------------------------

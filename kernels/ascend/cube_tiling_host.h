@@ -21,6 +21,10 @@ inline matmul_tiling::DataType CubeDataType(DataType type)
             return matmul_tiling::DataType::DT_FLOAT16;
         case DataType::BFLOAT16:
             return matmul_tiling::DataType::DT_BFLOAT16;
+        case DataType::INT8:
+            return matmul_tiling::DataType::DT_INT8;
+        case DataType::INT32:
+            return matmul_tiling::DataType::DT_INT32;
         default:
             return matmul_tiling::DataType::DT_FLOAT;
     }

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from codegen import host, params
+from codegen import host, onnx, params
 from codegen.notes import notes
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
@@ -21,6 +21,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     explained = {}
+    specs = []
     for definition in sorted(arguments.definitions.glob("*.yaml")):
         spec = registry.load(definition)
         folder = arguments.kernels / spec.name
@@ -30,6 +31,8 @@ def main() -> None:
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
         write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields))
         explained.update(notes(spec, folder))
+        specs.append(spec)
+    write_if_changed(arguments.output / "onnx_operators.cpp", onnx.generate(specs))
     write_if_changed(arguments.output / "kernels.json", json.dumps(explained, indent=2) + "\n")
 
 

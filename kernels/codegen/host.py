@@ -9,7 +9,7 @@ from codegen.tiling_header import CUBE_TILING
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
-__all__ = ["definition", "generate", "make_params"]
+__all__ = ["definition", "generate", "make_params", "signature_definition"]
 
 Fields = dict[str, list[tuple[str, str]]]
 
@@ -118,6 +118,16 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 
 def definition(signature: Signature, launch: str, tiling: str) -> str:
     """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions."""
+    return f"""{signature_definition(signature)},
+KernelDef{{
+    {cpp.quote(signature.entry)},
+    {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
+    {cpp.quote(_json(signature))},
+    {launch}, {tiling}}}"""
+
+
+def signature_definition(signature: Signature) -> str:
+    """C++ of what a kernel takes and gives."""
     return f"""SignatureDef{{
     {cpp.quote(signature.name)},
     {{{", ".join(_tensor(tensor) for tensor in signature.inputs)}}},
@@ -126,12 +136,7 @@ def definition(signature: Signature, launch: str, tiling: str) -> str:
     {{{", ".join(_pairs(row) for row in signature.types)}}},
     {_pairs(signature.reasons)},
     {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
-    {_pairs(signature.multiples)}}},
-KernelDef{{
-    {cpp.quote(signature.entry)},
-    {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
-    {cpp.quote(_json(signature))},
-    {launch}, {tiling}}}"""
+    {_pairs(signature.multiples)}}}"""
 
 
 def _entries(signature: Signature) -> str:

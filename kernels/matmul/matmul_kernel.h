@@ -11,30 +11,13 @@
 
 #include "kernel_operator.h"
 #include "matmul_tiling.h"
-#include "primitives/gelu.h"
+#include "primitives/activations.h"
 #include "primitives/product_tiles.h"
 #include "primitives/products.h"
 #include "primitives/rows.h"
-#include "primitives/silu.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
-
-// Activations of the epilogue, as silu.h has them.
-struct NoActivation {
-    static __aicore__ inline void Forward(const FloatTensor& dst, const FloatTensor&, uint32_t, const FloatTensor& x,
-                                          const FloatTensor&, int32_t count)
-    {
-        AscendC::Muls(dst, x, 1.0f, count);  // a copy
-    }
-};
-struct ReluActivation {
-    static __aicore__ inline void Forward(const FloatTensor& dst, const FloatTensor&, uint32_t, const FloatTensor& x,
-                                          const FloatTensor&, int32_t count)
-    {
-        AscendC::Relu(dst, x, count);
-    }
-};
 
 template <typename T>
 __aicore__ inline void MultiplyTiles(TileProducts<T, T>& products, GM_ADDR y, const MatmulTilingData& tiling)

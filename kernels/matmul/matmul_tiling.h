@@ -52,6 +52,7 @@ inline LaunchConfig MatmulTiling(const MatmulParams& params, const Platform& pla
         work.batches = 1;
     }
     work.type = x.dtype;
+    work.outputType = x.dtype;
     work.transposeX = params.transpose_x;
     work.transposeWeight = params.transpose_weight;
     // Sums of nothing are no products: the vector unit writes them.

@@ -56,7 +56,7 @@ inline CubeTiling PlanCube(uint64_t m, uint64_t n, uint64_t k, DataType type, Da
     tiling.singleCoreK = tiling.Ka;
     tiling.baseM = blocks(m, BASE_M);
     tiling.baseN = blocks(n, BASE_N);
-    tiling.baseK = blocks(k, SizeOf(type) == 2 ? 64 : 32);
+    tiling.baseK = blocks(k, 128 / SizeOf(type));  // 128 bytes of a row of x
     tiling.transposeA = transposeA ? 1 : 0;
     tiling.transposeB = transposeB ? 1 : 0;
     tiling.type = type;

@@ -22,6 +22,7 @@ inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& weight, const Ac
     work.n = static_cast<uint64_t>(weight.dims[0]);
     work.k = static_cast<uint64_t>(x.LastDim());
     work.type = x.dtype;
+    work.outputType = x.dtype;
     work.transposeWeight = true;
     work.sharesWeight = true;
     work.finished = 2;

@@ -57,13 +57,15 @@ __aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
     return core < tiling.cores ? core : tiling.tasks;
 }
 
-// The products of one core with one weight. RESULT: float for the vector unit, or T.
+// The products of one core with one weight. RESULT: float for the vector unit, or T; int32_t for int8_t.
 template <typename T, typename RESULT>
 class TileProducts {
 public:
-    using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
+    // Of integers x is never transposed.
+    using Left = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, !AscendC::IsSameType<T, int8_t>::value>;
+    using Right = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
-    MatmulObject<Operand, Operand, Result> product;
+    MatmulObject<Left, Right, Result> product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, const ProductTilingData& tiling)
     {
@@ -94,9 +96,10 @@ private:
 };
 
 // What the vector unit has of the products of a tile at a time: some rows of each, and room to work in.
-template <uint32_t COUNT>
+template <uint32_t COUNT, typename PRODUCT = float>
 struct ProductChunk {
-    AscendC::LocalTensor<float> products[COUNT];
+    AscendC::LocalTensor<PRODUCT> products[COUNT];
+    uint32_t row;  // of the tile, the first
     RowBlock block;
     int32_t elements;                     // of each, with the padding behind its rows
     AscendC::LocalTensor<float> result;   // not one of the products
@@ -108,8 +111,12 @@ struct ProductChunk {
 // Makes the output of tiles of COUNT products. FINISH has
 //     BeginTile(tile)    before the first chunk of a tile
 //     Compute(chunk)     which calculates chunk.result of chunk.products
-template <typename T, uint32_t COUNT, class FINISH>
+// OPERAND and PRODUCT: of the products; T is the type of the output.
+template <typename T, uint32_t COUNT, class FINISH, typename OPERAND = T, typename PRODUCT = float>
 class FinishedTiles {
+    static_assert(sizeof(PRODUCT) == sizeof(float), "the vector unit takes products of 32 bits");
+    using Products = TileProducts<OPERAND, PRODUCT>;
+
 public:
     __aicore__ inline void Init(GM_ADDR y, GM_ADDR workspace, const ProductTilingData& tiling, AscendC::TPipe& pipe)
     {
@@ -120,7 +127,7 @@ public:
         chunkElements_ = tiling.chunkRows * ProductStride(tiling.tileCols);
         for (uint32_t i = 0; i < COUNT; ++i) {
             for (uint32_t buffer = 0; buffer < 2; ++buffer) {
-                productGm_[buffer][i].SetGlobalBuffer(reinterpret_cast<__gm__ float*>(own), elements);
+                productGm_[buffer][i].SetGlobalBuffer(reinterpret_cast<__gm__ PRODUCT*>(own), elements);
                 own += elements * sizeof(float);
             }
             pipe.InitBuffer(productQueue_[i], 2, chunkElements_ * sizeof(float));
@@ -131,7 +138,7 @@ public:
         ones_ = BlockOfOnes(onesBuf_, pipe);
     }
 
-    __aicore__ inline void Process(TileProducts<T, float> (&products)[COUNT], FINISH& finish)
+    __aicore__ inline void Process(Products (&products)[COUNT], FINISH& finish)
     {
         const uint64_t begin = FirstProductTask(tiling_);
         uint32_t buffer = 0;
@@ -156,7 +163,7 @@ public:
     }
 
 private:
-    __aicore__ inline void Start(TileProducts<T, float> (&products)[COUNT], uint64_t task, uint32_t buffer)
+    __aicore__ inline void Start(Products (&products)[COUNT], uint64_t task, uint32_t buffer)
     {
         if (tiling_.k == 0 || task >= tiling_.tasks) {
             return;
@@ -172,7 +179,8 @@ private:
         const uint32_t left = tile.rows - row;
         const uint32_t rows = left < tiling_.chunkRows ? left : tiling_.chunkRows;
         const uint32_t stride = ProductStride(tile.cols);
-        ProductChunk<COUNT> chunk;
+        ProductChunk<COUNT, PRODUCT> chunk;
+        chunk.row = row;
         chunk.block = {rows, tile.cols, stride};
         chunk.elements = static_cast<int32_t>(rows * stride);
         for (uint32_t i = 0; i < COUNT; ++i) {
@@ -194,17 +202,18 @@ private:
 
     using ProductQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
 
-    __aicore__ inline AscendC::LocalTensor<float> Load(ProductQueue& queue, const AscendC::GlobalTensor<float>& from,
-                                                       const RowBlock& block)
+    __aicore__ inline AscendC::LocalTensor<PRODUCT> Load(ProductQueue& queue,
+                                                         const AscendC::GlobalTensor<PRODUCT>& from,
+                                                         const RowBlock& block)
     {
-        AscendC::LocalTensor<float> values = queue.template AllocTensor<float>();
+        AscendC::LocalTensor<PRODUCT> values = queue.template AllocTensor<PRODUCT>();
         if (tiling_.k != 0) {
             LoadRows(values, from, {block.rows, block.cols, block.stride, tiling_.tileCols}, true);
         }
         queue.EnQue(values);
-        values = queue.template DeQue<float>();
+        values = queue.template DeQue<PRODUCT>();
         if (tiling_.k == 0) {  // sums of nothing
-            AscendC::Duplicate(values, 0.0f, static_cast<int32_t>(block.rows * block.stride));
+            AscendC::Duplicate(values, PRODUCT{}, static_cast<int32_t>(block.rows * block.stride));
         }
         return values;
     }
@@ -212,7 +221,7 @@ private:
     ProductTilingData tiling_;
     uint32_t chunkElements_ = 0;
     AscendC::GlobalTensor<T> yGm_;
-    AscendC::GlobalTensor<float> productGm_[2][COUNT];
+    AscendC::GlobalTensor<PRODUCT> productGm_[2][COUNT];
     ProductQueue productQueue_[COUNT];
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;

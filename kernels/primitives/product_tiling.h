@@ -28,6 +28,7 @@ struct ProductTilingData {
     uint32_t finished;    // products of a tile that the vector unit finishes together; 0: the cube writes the output
     uint32_t activation;  // which one, or which form of it
     uint32_t hasBias;
+    uint32_t hasRowScale;
     uint32_t scratch;  // float tensors of a chunk's size that the activation needs
     uint32_t tileRows;
     uint32_t tileCols;
@@ -55,12 +56,14 @@ struct Work {
     uint64_t n;
     uint64_t k;
     DataType type;
+    DataType outputType;  // if the vector unit finishes them
     bool transposeX;
     bool transposeWeight;
     bool sharesWeight;     // one matrix of weights serves all batches
     uint32_t finished;     // as in ProductTilingData
     uint32_t scratch;      // as in ProductTilingData
     uint32_t columnBytes;  // Unified Buffer for each column of a tile that does not depend on its rows
+    uint32_t lineBytes;    // and for each row
 };
 
 inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTilingData& tiling)
@@ -97,8 +100,9 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
     tiling.tilesPerRow = CeilDiv(work.n, cols);
     tiling.tilesPerBatch = CeilDiv(work.m, rows) * tiling.tilesPerRow;
     tiling.tasks = work.batches * tiling.tilesPerBatch;
-    tiling.product = PlanCube(rows, cols, k, work.type, work.finished != 0 ? DataType::FLOAT32 : work.type,
-                              work.transposeX, work.transposeWeight);
+    const DataType finishedType = work.type == DataType::INT8 ? DataType::INT32 : DataType::FLOAT32;
+    tiling.product = PlanCube(rows, cols, k, work.type, work.finished != 0 ? finishedType : work.type, work.transposeX,
+                              work.transposeWeight);
     tiling.product.M = static_cast<int32_t>(work.m);
     tiling.product.N = static_cast<int32_t>(work.n);
     LaunchConfig config;
@@ -110,8 +114,8 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
         // A row of a chunk: the products in two buffers, the result in two, and what the vector unit works with.
         const uint64_t stride = RoundUp(cols, CUBE_SIDE);
         const uint64_t floats = 2 * work.finished + 1 + work.scratch;
-        const uint64_t perRow = stride * (floats * sizeof(float) + 2 * SizeOf(work.type));
-        const uint64_t fixed = FIXED_BYTES + stride * work.columnBytes;
+        const uint64_t perRow = stride * (floats * sizeof(float) + 2 * SizeOf(work.outputType));
+        const uint64_t fixed = FIXED_BYTES + stride * work.columnBytes + rows * work.lineBytes;
         const uint64_t chunk = std::min<uint64_t>({(platform.ubBytes - fixed) / perRow, MOST_CHUNK, rows});
         tiling.chunkRows = static_cast<uint32_t>(std::max<uint64_t>(1, chunk));
         tiling.workspacePerCore = RoundUp(2 * work.finished * rows * cols * sizeof(float), 512);

@@ -1,6 +1,7 @@
 /*!
  * The part of the table that a tile needs, in float: cos (1 for what is not turned) and sin with the sign of the
- * rotation, so that y = x * cos + partner(x) * sin.
+ * rotation, so that y = x * cos + partner(x) * sin. Where the elements of a pair have values of their own, the gradient
+ * multiplies the partner by the partner's sin.
  *
  * Prepared once for all sequences and heads of a tile's positions. TILING is as rotary_tiling.h says.
  */
@@ -36,7 +37,8 @@ public:
         doubled_ = tiling.interleave != 0 && tiling.tableWidth != tiling.half;
         const uint32_t narrow = tiling.tilePositions * tiling.tableStride;
         const uint32_t elements = tiling.tilePositions * tiling.stride;
-        pipe.InitBuffer(inQueue_, 1, (doubled_ ? 2 : 1) * narrow * sizeof(C));
+        const uint32_t single = tiling.ownAngles != 0 ? 2 * Behind(tiling.tilePositions) : narrow;
+        pipe.InitBuffer(inQueue_, 1, (doubled_ ? 2 * narrow : single) * sizeof(C));
         pipe.InitBuffer(cosBuf_, elements * sizeof(float));
         pipe.InitBuffer(sinBuf_, elements * sizeof(float));
         cos_ = cosBuf_.template Get<float>();
@@ -44,10 +46,10 @@ public:
         AscendC::Duplicate(cos_, 1.0f, static_cast<int32_t>(elements));
         AscendC::Duplicate(sin_, 0.0f, static_cast<int32_t>(elements));
         if (doubled_) {
-            pipe.InitBuffer(pickBuf_, narrow * sizeof(C));
+            pipe.InitBuffer(pickBuf_, single * sizeof(C));
         }
         if constexpr (!IS_FLOAT<C>) {
-            pipe.InitBuffer(floatBuf_, narrow * sizeof(float));
+            pipe.InitBuffer(floatBuf_, single * sizeof(float));
         }
         if (tiling.interleave != 0) {
             const uint32_t runs = 2 * ((narrow + RUN - 1) / RUN * RUN);
@@ -62,16 +64,20 @@ public:
     // Rows [first, first + count) of the tables.
     __aicore__ inline void Prepare(uint64_t first, uint32_t count)
     {
-        if (first == first_ && count <= count_) {
+        if (first == row_ && count <= count_) {
             return;
         }
-        first_ = first;
+        row_ = first;
         count_ = count;
         Load(cosGm_, count);
-        Place(cos_, 1.0f, 1.0f);
+        Place(cos_, {first_, 1.0f}, {second_, 1.0f});
         inQueue_.FreeTensor(loaded_);
         Load(sinGm_, count);
-        Place(sin_, -direction_, direction_);
+        if (direction_ > 0.0f) {
+            Place(sin_, {first_, -1.0f}, {second_, 1.0f});
+        } else {
+            Place(sin_, {second_, 1.0f}, {first_, -1.0f});
+        }
         inQueue_.FreeTensor(loaded_);
     }
 
@@ -79,49 +85,73 @@ public:
     __aicore__ inline const AscendC::LocalTensor<float>& Sin() const { return sin_; }
 
 private:
-    // narrow_ = one value a pair, in float.
+    // first_ and second_ = the value of each element of a pair, in float; the same one, unless they have their own.
     __aicore__ inline void Load(const AscendC::GlobalTensor<C>& gm, uint32_t count)
     {
+        const bool own = tiling_.ownAngles != 0;
         const uint32_t cols = doubled_ ? 2 * tiling_.half : tiling_.half;
         const uint32_t stride = doubled_ ? 2 * tiling_.tableStride : tiling_.tableStride;
+        const uint32_t behind = Behind(count);
         loaded_ = inQueue_.template AllocTensor<C>();
         for (uint32_t done = 0; done < count;) {
             const uint64_t at =
-                (first_ + done) % tiling_.tablePeriod + (first_ / tiling_.tablePeriod) * tiling_.tablePeriod;
+                (row_ + done) % tiling_.tablePeriod + (row_ / tiling_.tablePeriod) * tiling_.tablePeriod;
             const uint64_t left = tiling_.tablePeriod - at % tiling_.tablePeriod;
             const uint32_t rows = count - done < left ? count - done : static_cast<uint32_t>(left);
-            LoadRows(loaded_[done * stride], gm[at * tiling_.tableWidth], {rows, cols, stride, tiling_.tableWidth},
-                     true);
+            const Rows shape = {rows, cols, stride, tiling_.tableWidth};
+            LoadRows(loaded_[done * stride], gm[at * tiling_.tableWidth], shape, true);
+            if (own && !doubled_) {
+                LoadRows(loaded_[behind + done * stride], gm[at * tiling_.tableWidth + tiling_.half], shape, true);
+            }
             done += rows;
         }
         inQueue_.EnQue(loaded_);
         loaded_ = inQueue_.template DeQue<C>();
-        AscendC::LocalTensor<C> single = loaded_;
+        AscendC::LocalTensor<C> values = loaded_;
         if (doubled_) {
             uint64_t kept = 0;
-            single = pickBuf_.template Get<C>();
-            AscendC::GatherMask(single, loaded_, 1, true, count * stride, {1, 1, 8, 0}, kept);
+            values = pickBuf_.template Get<C>();
+            AscendC::GatherMask(values, loaded_, 1, true, count * stride, {1, 1, 8, 0}, kept);
+            if (own) {
+                AscendC::GatherMask(values[behind], loaded_, 2, true, count * stride, {1, 1, 8, 0}, kept);
+            }
         }
         if constexpr (IS_FLOAT<C>) {
-            narrow_ = single;
+            first_ = values;
+            second_ = own ? values[behind] : values;
         } else {
-            narrow_ = ToFloat(single, floatBuf_.template Get<float>(), count * tiling_.tableStride);
+            const AscendC::LocalTensor<float> floats = floatBuf_.template Get<float>();
+            first_ = ToFloat(values, floats, count * tiling_.tableStride);
+            second_ = own ? ToFloat(values[behind], floats[behind], count * tiling_.tableStride) : first_;
         }
     }
 
-    // Each value to both elements of its pair, times `first` and `second`.
-    __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, float first, float second)
+    // Where the values of the second elements begin, behind those of the first ones: at a block.
+    __aicore__ inline uint32_t Behind(uint32_t positions) const
+    {
+        constexpr uint32_t PER_BLOCK = AscendC::ONE_BLK_SIZE / sizeof(uint16_t);
+        return (positions * tiling_.tableStride + PER_BLOCK - 1) / PER_BLOCK * PER_BLOCK;
+    }
+
+    // One value of each pair, and what it is multiplied by.
+    struct Values {
+        AscendC::LocalTensor<float> tensor;
+        float factor;
+    };
+
+    // To the first and to the second elements of the pairs.
+    __aicore__ inline void Place(const AscendC::LocalTensor<float>& table, const Values& first, const Values& second)
     {
         if (tiling_.interleave == 0) {
-            Scale(table, narrow_, tiling_.tableStride, tiling_.half, first);
-            Scale(table[tiling_.halfStride], narrow_, tiling_.tableStride, tiling_.half, second);
+            Scale(table, first.tensor, tiling_.tableStride, tiling_.half, first.factor);
+            Scale(table[tiling_.halfStride], second.tensor, tiling_.tableStride, tiling_.half, second.factor);
             return;
         }
         const uint32_t count = count_ * tiling_.tableStride;
         const AscendC::UnaryRepeatParams toRuns(1, 1, BLOCKS_OF_PAIR, 8);
         BeginCounterMode(count);
-        AscendC::Muls<float, false>(runs_, narrow_, first, AscendC::MASK_PLACEHOLDER, 1, toRuns);
-        AscendC::Muls<float, false>(runs_[RUN], narrow_, second, AscendC::MASK_PLACEHOLDER, 1, toRuns);
+        AscendC::Muls<float, false>(runs_, first.tensor, first.factor, AscendC::MASK_PLACEHOLDER, 1, toRuns);
+        AscendC::Muls<float, false>(runs_[RUN], second.tensor, second.factor, AscendC::MASK_PLACEHOLDER, 1, toRuns);
         EndCounterMode();
         Interleave(runs_, runs_, transposedBuf_.template Get<float>(), count);
         Scale(table, runs_, 2 * tiling_.tableStride, 2 * tiling_.half, 1.0f);
@@ -146,8 +176,8 @@ private:
 
     TILING tiling_;
     float direction_ = 1.0f;
-    bool doubled_ = false;  // values lie twice in the table, side by side
-    uint64_t first_ = ~uint64_t{0};
+    bool doubled_ = false;         // values lie twice in the table, side by side
+    uint64_t row_ = ~uint64_t{0};  // of the tables, that was prepared last
     uint32_t count_ = 0;
     AscendC::GlobalTensor<C> cosGm_;
     AscendC::GlobalTensor<C> sinGm_;
@@ -160,7 +190,8 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> transposedBuf_;
     AscendC::LocalTensor<float> cos_;
     AscendC::LocalTensor<float> sin_;
-    AscendC::LocalTensor<float> narrow_;
+    AscendC::LocalTensor<float> first_;
+    AscendC::LocalTensor<float> second_;
     AscendC::LocalTensor<float> runs_;  // interleave: the values of first and of second elements by turns, 64 each
     AscendC::LocalTensor<C> loaded_;
 };

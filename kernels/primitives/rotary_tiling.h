@@ -2,7 +2,7 @@
  * Tiling of what turns heads by the rotary embedding. Plain C++.
  *
  * TILING is the TilingData of an operator; it has `uint64_t tablePeriod` and `uint32_t tilePositions, tileHeads, dim,
- * half, halfStride, turned, stride, tableWidth, tableStride, interleave`.
+ * half, halfStride, turned, stride, tableWidth, tableStride, interleave, ownAngles`.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILING_H
@@ -21,20 +21,27 @@ struct Need {
     uint64_t perPosition;  // of the table
 };
 
-// How a head and a position's table lie in the Unified Buffer. `most`: elements of a head. `rotaryDim` is 0 where the
-// whole head is turned.
+// What is turned of a head. `rotaryDim` is 0 where it is the whole head.
+struct Pairs {
+    bool interleave;
+    int64_t rotaryDim;
+    bool ownAngles;
+};
+
+// How a head and a position's table lie in the Unified Buffer. `most`: elements of a head.
 template <class TILING>
 inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc& cos, const TensorDesc& sin,
-                  bool interleave, int64_t rotaryDim, TILING& tiling)
+                  const Pairs& pairs, TILING& tiling)
 {
     if (dim > most) {
         throw std::invalid_argument("the elements of a head must be at most " + std::to_string(most) + ", got " +
                                     std::to_string(dim));
     }
-    const uint64_t turned = rotaryDim == 0 ? dim : static_cast<uint64_t>(rotaryDim);
+    const bool interleave = pairs.interleave;
+    const uint64_t turned = pairs.rotaryDim == 0 ? dim : static_cast<uint64_t>(pairs.rotaryDim);
     const uint64_t width = cos.LastDim();
     // The function checks this first, unless a dim is not known then.
-    if (turned % 2 != 0 || turned > dim || (width != turned && 2 * width != turned)) {
+    if (turned % 2 != 0 || turned > dim || (width != turned && (pairs.ownAngles || 2 * width != turned))) {
         throw std::invalid_argument("cos.shape[-1] must be the rotated size or half of it");
     }
     bool alike = cos.rank == sin.rank;
@@ -61,15 +68,17 @@ inline Need Heads(uint64_t dim, uint64_t most, DataType dtype, const TensorDesc&
     tiling.tableStride =
         static_cast<uint32_t>(interleave && width != half ? RoundUp(width, tableAlign) / 2 : RoundUp(half, tableAlign));
     tiling.interleave = interleave ? 1 : 0;
+    tiling.ownAngles = pairs.ownAngles ? 1 : 0;
 
     // x and y in two buffers each, one scratch in float; a float copy unless x is float. Interleave: two shifted copies
     // of x in two buffers each, and a scratch of 16 bits unless x is float.
     const uint64_t perElement =
         4 * bytes + 4 + (bytes == 4 ? 0 : 4) + (interleave ? 4 * bytes + (bytes == 4 ? 0 : 2) : 0);
-    // cos and sin of a position in float, loaded (interleave: twice as wide, and picked), widened; interleave: two
-    // scratches for pairs.
-    const uint64_t perPosition =
-        tiling.stride * 8ull + tiling.tableStride * (3ull * tableBytes + 4 + (interleave ? 16 : 0));
+    // cos and sin of a position in float; loaded (interleave: twice as wide, and picked) and widened, unless they are
+    // float, once, or twice with values of their own; interleave: two scratches for pairs.
+    const uint64_t widened = tableBytes == 4 ? 0 : 4;
+    const uint64_t loaded = pairs.ownAngles ? 4ull * tableBytes + 2 * widened : 3ull * tableBytes + widened;
+    const uint64_t perPosition = tiling.stride * 8ull + tiling.tableStride * (loaded + (interleave ? 16 : 0));
     return {tiling.stride * perElement, perPosition};
 }
 

@@ -42,6 +42,7 @@ struct QkvRotaryEmbeddingTilingData {
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
     uint32_t interleave;
+    uint32_t ownAngles;  // the elements of a pair have values of their own in the tables
 };
 
 using QkvRotaryEmbeddingGradTilingData = QkvRotaryEmbeddingTilingData;
@@ -105,13 +106,13 @@ inline void Cut(const Need& need, uint64_t ub, uint32_t bytes, Walk& walk, QkvRo
 }
 
 inline LaunchConfig Plan(uint64_t batch, uint64_t length, uint64_t dim, DataType dtype, const TensorDesc& cos,
-                         const TensorDesc& sin, bool headsFirst, bool interleave, int64_t rotaryDim,
-                         const Platform& platform, QkvRotaryEmbeddingTilingData& tiling)
+                         const TensorDesc& sin, bool headsFirst, const rotary::Pairs& pairs, const Platform& platform,
+                         QkvRotaryEmbeddingTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(dtype);
-    Need need = rotary::Heads(dim, QkvRotaryEmbeddingLimits::HEAD_SIZE, dtype, cos, sin, interleave, rotaryDim, tiling);
+    Need need = rotary::Heads(dim, QkvRotaryEmbeddingLimits::HEAD_SIZE, dtype, cos, sin, pairs, tiling);
     // The queues of loaded data have eight buffers in all, of which interleave takes seven to turn heads.
-    tiling.copyBuffers = interleave ? 1 : 2;
+    tiling.copyBuffers = pairs.interleave ? 1 : 2;
     need.perHead += static_cast<uint64_t>(tiling.copyBuffers) * bytes * tiling.stride;
     const uint64_t ub = platform.ubBytes - rotary::FIXED_BYTES;
     if (need.perHead + need.perPosition > ub) {
@@ -152,7 +153,8 @@ inline LaunchConfig QkvRotaryEmbeddingTiling(const QkvRotaryEmbeddingParams& par
     const TensorDesc& qkv = params.qkv;
     return qkv_rotary::Plan(qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dtype, params.cos, params.sin,
                             params.layout == QkvRotaryEmbeddingLayout::BNSD,
-                            params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
+                            {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
+                            platform, tiling);
 }
 
 inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradParams& params, const Platform& platform,
@@ -161,9 +163,9 @@ inline LaunchConfig QkvRotaryEmbeddingGradTiling(const QkvRotaryEmbeddingGradPar
     qkv_rotary::SetHeads(params.q_heads, params.k_heads, params.v_heads, tiling);
     const TensorDesc& dq = params.dq;
     const bool headsFirst = params.layout == QkvRotaryEmbeddingLayout::BNSD;
-    return qkv_rotary::Plan(dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin,
-                            headsFirst, params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform,
-                            tiling);
+    return qkv_rotary::Plan(
+        dq.dims[0], dq.dims[headsFirst ? 2 : 1], dq.dims[3], dq.dtype, params.cos, params.sin, headsFirst,
+        {params.mode == QkvRotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles}, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -35,6 +35,7 @@ struct RotaryEmbeddingTilingData {
     uint32_t tableWidth;   // of cos and sin
     uint32_t tableStride;  // from a position's `half` table values to the next in the Unified Buffer
     uint32_t interleave;
+    uint32_t ownAngles;  // the elements of a pair have values of their own in the tables
 };
 
 using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
@@ -42,12 +43,11 @@ using RotaryEmbeddingGradTilingData = RotaryEmbeddingTilingData;
 namespace rotary {
 
 inline LaunchConfig Plan(const TensorDesc& x, const TensorDesc& cos, const TensorDesc& sin, int64_t seqAxis,
-                         bool interleave, int64_t rotaryDim, const Platform& platform,
-                         RotaryEmbeddingTilingData& tiling)
+                         const Pairs& pairs, const Platform& platform, RotaryEmbeddingTilingData& tiling)
 {
     const auto axis = static_cast<int32_t>(seqAxis < 0 ? seqAxis + x.rank : seqAxis);
     const uint64_t dim = x.LastDim();
-    const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, interleave, rotaryDim, tiling);
+    const Need need = Heads(dim, RotaryEmbeddingLimits::HEAD_SIZE, x.dtype, cos, sin, pairs, tiling);
     const uint32_t bytes = SizeOf(x.dtype);
     const uint64_t heads = x.Product(axis + 1, x.rank - 1);
     tiling.heads = Size32(heads, "the heads of a position");
@@ -111,14 +111,16 @@ inline LaunchConfig RotaryEmbeddingTiling(const RotaryEmbeddingParams& params, c
                                           RotaryEmbeddingTilingData& tiling)
 {
     return rotary::Plan(params.x, params.cos, params.sin, params.seq_axis,
-                        params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
+                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
+                        platform, tiling);
 }
 
 inline LaunchConfig RotaryEmbeddingGradTiling(const RotaryEmbeddingGradParams& params, const Platform& platform,
                                               RotaryEmbeddingGradTilingData& tiling)
 {
     return rotary::Plan(params.dy, params.cos, params.sin, params.seq_axis,
-                        params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, platform, tiling);
+                        {params.mode == RotaryEmbeddingMode::INTERLEAVE, params.rotary_dim, params.own_angles},
+                        platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -1,17 +1,21 @@
-"""`optimize`: fused operators in a MindIR file."""
+"""`optimize`: fused operators in a MindIR or ONNX file."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.export.reports.report import Report
 
 __all__ = ["optimize"]
 
 
 @click.command()
-@click.argument("mindir", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside MINDIR, as .fused.mindir.")
+@click.argument("network", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside NETWORK, as .fused.mindir.")
 @click.option(
     "--level",
     type=click.Choice(["O0", "O1", "O2", "O3"]),
@@ -22,27 +26,47 @@ __all__ = ["optimize"]
 @click.option(
     "--verify", is_flag=True, help="Run both files on random inputs and compare; needs kernels for all operators here."
 )
-def optimize(mindir: Path, output: Path | None, level: str, page: Path | None, verify: bool) -> None:
-    """Find the places for fused operators in MINDIR, and write a file that has them there.
+def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool) -> None:
+    """Find the places for fused operators in NETWORK, and write a file that has them there.
 
-    The file is changed without MindSpore running anything. The table says what was replaced, and what was recognised
-    but stays, with the reason. With --verify the exit code is 2, and no file is left, if the outputs differ too much.
+    NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
+    is needed. The table says what was replaced, and what was recognised but stays, with the reason. With --verify the
+    exit code is 2, and no file is left, if the outputs differ too much. An ONNX file is verified wherever ONNX Runtime
+    is installed.
     """
-    from ms_ascend_ops.commands.errors import reported
-    from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir, verify_mindir
+    from ms_ascend_ops.commands.errors import need_extra, reported
     from ms_ascend_ops.export.reports.page import write_page
 
-    target = output or mindir.with_suffix(".fused.mindir")
+    is_onnx = network.suffix == ".onnx"
+    target = output or network.with_suffix(f".fused{network.suffix if is_onnx else '.mindir'}")
+    if is_onnx:
+        need_extra("optimize model.onnx")
     with reported():
-        report = optimize_mindir(mindir, target, level=level)
-        if verify:
-            verify_mindir(mindir, target, report)
+        report = (_optimize_onnx if is_onnx else _optimize_mindir)(network, target, level, verify)
         if page:
-            write_page(report, page, title=mindir.name)
+            write_page(report, page, title=network.name)
     click.echo(str(report))
     if page:
         click.echo(f"The report is in {page}")
     if report.rolled_back:
         raise SystemExit(2)
     click.echo(f"{target}: {len(report.replaced)} places replaced, {len(report.skipped)} left")
-    click.echo(f"Run it with: python -m ms_ascend_ops infer {target}")
+    if is_onnx:
+        click.echo("ONNX Runtime runs it with options.register_custom_ops_library(ms_ascend_ops.onnx.library_path())")
+    else:
+        click.echo(f"Run it with: python -m ms_ascend_ops infer {target}")
+
+
+def _optimize_mindir(network: Path, target: Path, level: str, verify: bool) -> Report:
+    from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir, verify_mindir
+
+    report = optimize_mindir(network, target, level=level)
+    if verify:
+        verify_mindir(network, target, report)
+    return report
+
+
+def _optimize_onnx(network: Path, target: Path, level: str, verify: bool) -> Report:
+    from ms_ascend_ops.onnx import optimize as optimize_onnx
+
+    return optimize_onnx(network, target, level=level, verify=verify or None)

@@ -21,6 +21,9 @@ class Linear(Protocol):
     def __call__(self, ops: Any, x: Any) -> Any:
         """The product, by the operators `ops`."""
 
+    def gated(self, ops: Any, x: Any) -> Any:
+        """SiLU of the first half of the product's columns times the second."""
+
     def converted(self, convert: Callable[[Array], Any]) -> Linear:
         """The same layer with its arrays as tensors of another library."""
 
@@ -35,6 +38,10 @@ class FloatLinear:
     def __call__(self, ops: Any, x: Any) -> Any:
         return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
 
+    def gated(self, ops: Any, x: Any) -> Any:
+        """SiLU of the first half of the product's columns times the second."""
+        return ops.swiglu(self(ops, x))
+
     def converted(self, convert: Callable[[Array], Any]) -> FloatLinear:
         """The same layer with its arrays as tensors of another library."""
         return FloatLinear(convert(self.weight), None if self.bias is None else convert(self.bias))
@@ -48,6 +55,10 @@ class QuantizedLinear:
 
     def __call__(self, ops: Any, x: Any) -> Any:
         return ops.weight_quant_matmul(x, *self.arrays)
+
+    def gated(self, ops: Any, x: Any) -> Any:
+        """SiLU of the first half of the product's columns times the second."""
+        return ops.weight_quant_swiglu(x, *self.arrays)
 
     def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
         """The same layer with its arrays as tensors of another library."""

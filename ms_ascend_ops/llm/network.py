@@ -99,7 +99,7 @@ class Network:
             batch, seq = attended.shape[:2]
             product = layer.output(ops, attended.reshape(batch, seq, -1))
             normalized, _, residual = ops.add_rms_norm(residual, product, layer.post_norm, epsilon=config.epsilon)
-            product = layer.down(ops, ops.swiglu(layer.gate_up(ops, normalized)))
+            product = layer.down(ops, layer.gate_up.gated(ops, normalized))
             normalized, _, residual = ops.add_rms_norm(residual, product, next_norm, epsilon=config.epsilon)
         return normalized
 

@@ -107,6 +107,10 @@ class Recorder:
         """`ops.weight_quant_matmul`."""
         return self._call("weight_quant_matmul", (x, weight, scale, offset, bias))[0]
 
+    def weight_quant_swiglu(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
+        """`ops.weight_quant_swiglu`."""
+        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias))[0]
+
     def rms_norm(self, x: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
         """`ops.rms_norm`."""
         return self._call("rms_norm", (x, gamma), epsilon=epsilon)

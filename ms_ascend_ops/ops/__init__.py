@@ -4,6 +4,7 @@ from ms_ascend_ops.ops.add import add
 from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
+from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.flash_attention import flash_attention
 from ms_ascend_ops.ops.flash_attention_varlen import flash_attention_varlen
 from ms_ascend_ops.ops.geglu import geglu
@@ -21,6 +22,7 @@ from ms_ascend_ops.ops.moe_token_permute import moe_token_permute
 from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
 from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
+from ms_ascend_ops.ops.quant_matmul import quant_matmul
 from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
@@ -28,6 +30,7 @@ from ms_ascend_ops.ops.silu_mul import silu_mul
 from ms_ascend_ops.ops.softmax import softmax
 from ms_ascend_ops.ops.swiglu import swiglu
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
+from ms_ascend_ops.ops.weight_quant_swiglu import weight_quant_swiglu
 
 __all__ = [
     "add",
@@ -35,6 +38,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "dynamic_quant",
     "flash_attention",
     "flash_attention_varlen",
     "geglu",
@@ -53,6 +57,7 @@ __all__ = [
     "moe_token_unpermute",
     "paged_attention",
     "qkv_rotary_embedding",
+    "quant_matmul",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
@@ -60,4 +65,5 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]

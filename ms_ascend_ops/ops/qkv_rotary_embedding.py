@@ -21,7 +21,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     attributes = grad.attributes
     turned = attributes["q_heads"] + attributes["k_heads"]
     heads_first = attributes["layout"] == "BNSD"
-    of_tables = table_gradients(1, attributes["mode"], attributes["rotary_dim"])
+    of_tables = table_gradients(1, attributes["mode"], attributes["rotary_dim"], attributes["own_angles"])
 
     def positions_first(x: Tensor) -> Tensor:
         x = x.astype(ms.float32)
@@ -50,6 +50,7 @@ def qkv_rotary_embedding(
     mode: str = "half",
     layout: str = "BNSD",
     rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Take the heads of queries, keys and values apart, and turn those of queries and keys.
 
@@ -75,6 +76,7 @@ def qkv_rotary_embedding(
         mode: "half" or "interleave"; see `rotary_embedding`.
         layout: of the results, "BNSD" or "BSND".
         rotary_dim: how many elements of a head are turned, even; 0: the whole head.
+        own_angles: whether both elements of a pair have values of their own in the tables; see `rotary_embedding`.
 
     Returns:
         q: Tensor[dtype of qkv], shape (batch, q_heads, seq, d) or, with layout "BSND", (batch, seq, q_heads, d).
@@ -94,5 +96,5 @@ def qkv_rotary_embedding(
     """
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
-    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim)
+    select = _select(qkv, cos, sin, q_heads, k_heads, v_heads, mode, layout, rotary_dim, own_angles)
     return select(qkv, cos, sin)  # type: ignore[no-any-return]

@@ -28,7 +28,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., Any]:
+def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool = False) -> Callable[..., Any]:
     """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
 
     def pairs(x: Tensor, half: int) -> tuple[Tensor, Tensor]:
@@ -43,6 +43,8 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., 
 
     def first(table: Tensor, half: int) -> Tensor:
         # Of angles that stand twice the first is read.
+        if own_angles:
+            return table
         if mode == "half":
             return table[..., :half]
         return table.reshape(stock.shape(table)[:-1] + (half, -1))[..., 0]  # noqa: RUF005
@@ -52,10 +54,18 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int) -> Callable[..., 
 
     gradient = ms.grad(total, (0, 1))
 
+    def joined(first: Tensor, second: Tensor) -> Tensor:
+        # What belongs to the first and to the second elements of the pairs; one value for both, unless own_angles.
+        if not own_angles:
+            return first + second
+        if mode == "half":
+            return stock.concat((first, second), -1)
+        return stock.stack((first, second), -1).reshape(stock.shape(first)[:-1] + (-1,))  # noqa: RUF005
+
     def gradients(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         half = (rotary_dim or x.shape[-1]) // 2
         (x1, x2), (dy1, dy2) = pairs(x, half), pairs(dy, half)
-        dcos, dsin = (x1 * dy1 + x2 * dy2).sum(-2), (x1 * dy2 - x2 * dy1).sum(-2)
+        dcos, dsin = joined(x1 * dy1, x2 * dy2).sum(-2), joined(-(x2 * dy1), x1 * dy2).sum(-2)
         tables = cos.astype(ms.float32), sin.astype(ms.float32)
         dcos, dsin = gradient(*tables, dcos, dsin, half)
         return dcos.astype(cos.dtype), dsin.astype(sin.dtype)
@@ -81,18 +91,20 @@ def rotary_embedding(
     mode: str = "half",
     layout: str = "BSND",
     rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> Tensor:
     r"""Turn pairs of elements of queries or keys by the angle of their position.
 
     .. math::
-        y_1 = x_1 \cos\theta - x_2 \sin\theta, \qquad y_2 = x_2 \cos\theta + x_1 \sin\theta
+        y_1 = x_1 \cos\theta_1 - x_2 \sin\theta_1, \qquad y_2 = x_2 \cos\theta_2 + x_1 \sin\theta_2
 
-    With r elements of a head turned, :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA
-    in its usual form), 2 i and 2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
+    The two elements of a pair have the same angle, unless `own_angles`. With r elements of a head turned,
+    :math:`x_1, x_2` are the elements i and i + r / 2 in mode "half" (GPT-NeoX, LLaMA in its usual form), 2 i and
+    2 i + 1 in mode "interleave" (GPT-J, ChatGLM). Elements from r on are copied.
 
-    Differentiable in `x`, whose gradient is turned back, and in the tables. Gradients of tables are composed of stock
-    operators, in several passes over x and dy. A graph has them only if they are used, and PyNative if a table depends
-    on a Parameter or on an input of the differentiated function; `ops.stop_gradient` keeps them away.
+    Differentiable in `x`, whose gradient goes the other way, and in the tables. Gradients of tables are composed of
+    stock operators, in several passes over x and dy. A graph has them only if they are used, and PyNative if a table
+    depends on a Parameter or on an input of the differentiated function; `ops.stop_gradient` keeps them away.
 
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",
@@ -105,6 +117,8 @@ def rotary_embedding(
         mode: "half" or "interleave".
         layout: "BSND" or "BNSD".
         rotary_dim: r, even; 0: the whole head.
+        own_angles: whether both elements of a pair have values of their own in the tables: w is r, and all of a table
+            is read, whatever it holds.
 
     Returns:
         Tensor[dtype of x], shape of x.
@@ -125,7 +139,7 @@ def rotary_embedding(
             cos, sin = cos.astype(ms.float32), sin.astype(ms.float32)
         cos = cos.reshape((-1, 1, cos.shape[1], cos.shape[2]))
         sin = sin.reshape((-1, 1, sin.shape[1], sin.shape[2]))
-    return _select(x, cos, sin, seq_axis, mode, rotary_dim)(x, cos, sin)  # type: ignore[no-any-return]
+    return _select(x, cos, sin, seq_axis, mode, rotary_dim, own_angles)(x, cos, sin)  # type: ignore[no-any-return]
 
 
 def apply_rotary_pos_emb(
@@ -136,6 +150,7 @@ def apply_rotary_pos_emb(
     layout: str = "BSND",
     mode: str = "half",
     rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Rotary position embedding of queries and keys, whose numbers of heads may differ.
 
@@ -147,6 +162,7 @@ def apply_rotary_pos_emb(
         layout: as there.
         mode: as there.
         rotary_dim: as there.
+        own_angles: as there.
 
     Returns:
         q and k, turned.
@@ -156,6 +172,6 @@ def apply_rotary_pos_emb(
         ValueError: as there.
     """
     return (
-        rotary_embedding(q, cos, sin, mode, layout, rotary_dim),
-        rotary_embedding(k, cos, sin, mode, layout, rotary_dim),
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, own_angles),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, own_angles),
     )

@@ -26,12 +26,17 @@ _select = Selector("weight_quant_matmul", _bprop, CHECKS["weight_quant_matmul"])
 
 
 def weight_quant_matmul(
-    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None = None, bias: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    offset: Tensor | None = None,
+    bias: Tensor | None = None,
+    activation: str = "none",
 ) -> Tensor:
     r"""Product with a weight in 8 or 4 bits, which is unpacked tile by tile; for inference.
 
     .. math::
-        y = x \, w^T + bias, \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
+        y = \mathrm{activation}(x \, w^T + bias), \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
 
     where g is the group of column j: groups of consecutive columns have one scale and one offset.
 
@@ -43,19 +48,21 @@ def weight_quant_matmul(
             multiple of 32 elements, at most 1024.
         offset: Tensor[dtype of scale], shape of scale. Without it 0.
         bias: Tensor[float32], shape (n,).
+        activation: "none", "relu", "gelu" (by the error function), "gelu_tanh" or "silu".
 
     Returns:
         Tensor[dtype of x], shape (..., n).
 
     Raises:
         TypeError: an input is no tensor, or has another dtype.
-        ValueError: shapes that do not fit each other, groups of another size.
+        ValueError: shapes that do not fit each other, groups of another size, another activation.
 
     NaN in a row of x gives NaN for that row, NaN in a scale, an offset or a bias in its column; one that is infinite
     gives infinities or NaN. An empty x gives an empty y.
 
-    Products are accumulated in float32. Up to four rows of x are multiplied with the numbers as they are, in float32;
-    for more the weight is rounded to the dtype of x, as CANN's WeightQuantBatchMatmulV2 does.
+    Products are accumulated in float32, in which bias and activation are applied, too; the result is rounded once. Up
+    to four rows of x are multiplied with the numbers as they are, in float32; for more the weight is rounded to the
+    dtype of x, as CANN's WeightQuantBatchMatmulV2 does.
     """
-    select = _select(x, weight, scale, offset, bias)
+    select = _select(x, weight, scale, offset, bias, activation)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]

@@ -47,7 +47,9 @@ SKIPPED = (
     "moe_token_permute",
     "moe_token_unpermute",
     "paged_attention",
+    "quant_matmul",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 )
 ATTRIBUTES: Mapping[str, dict[str, int]] = {
     "group_norm": {"num_groups": 32},

@@ -23,6 +23,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     add_rms_norm,
     apply_rotary_pos_emb,
     cross_entropy,
+    dynamic_quant,
     flash_attention,
     flash_attention_varlen,
     geglu,
@@ -41,6 +42,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     moe_token_unpermute,
     paged_attention,
     qkv_rotary_embedding,
+    quant_matmul,
     rms_norm,
     rotary_embedding,
     scaled_masked_softmax,
@@ -48,6 +50,7 @@ from ms_ascend_ops.torch.functions import (  # noqa: E402  (which take the regis
     softmax,
     swiglu,
     weight_quant_matmul,
+    weight_quant_swiglu,
 )
 from ms_ascend_ops.torch.modules import (  # noqa: E402
     GEGLU,
@@ -73,6 +76,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "dynamic_quant",
     "flash_attention",
     "flash_attention_varlen",
     "geglu",
@@ -92,6 +96,7 @@ __all__ = [
     "optimize",
     "paged_attention",
     "qkv_rotary_embedding",
+    "quant_matmul",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
@@ -99,4 +104,5 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "cross_entropy",
+    "dynamic_quant",
     "flash_attention",
     "flash_attention_varlen",
     "geglu",
@@ -42,6 +43,7 @@ __all__ = [
     "moe_token_unpermute",
     "paged_attention",
     "qkv_rotary_embedding",
+    "quant_matmul",
     "rms_norm",
     "rotary_embedding",
     "scaled_masked_softmax",
@@ -49,6 +51,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "weight_quant_matmul",
+    "weight_quant_swiglu",
 ]
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -143,6 +146,9 @@ silu_mul = _function("silu_mul")
 softmax = _function("softmax")
 swiglu = _function("swiglu")
 weight_quant_matmul = _function("weight_quant_matmul")
+weight_quant_swiglu = _function("weight_quant_swiglu")
+dynamic_quant = _function("dynamic_quant")
+quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
 _cross_entropy = _function("cross_entropy")
@@ -283,7 +289,13 @@ def paged_attention(
 
 
 def rotary_embedding(
-    x: Tensor, cos: Tensor, sin: Tensor, mode: str = "half", layout: str = "BSND", rotary_dim: int = 0
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    mode: str = "half",
+    layout: str = "BSND",
+    rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> Tensor:
     """Rotary position embedding of queries or keys.
 
@@ -294,7 +306,8 @@ def rotary_embedding(
     heads_first = layout == "BNSD"
     if heads_first and cos.dim() == 3 and sin.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-    return _rotary_embedding(x, cos, sin, 2 if heads_first else 1, mode, rotary_dim)  # type: ignore[no-any-return]
+    attributes = 2 if heads_first else 1, mode, rotary_dim, own_angles
+    return _rotary_embedding(x, cos, sin, *attributes)  # type: ignore[no-any-return]
 
 
 def apply_rotary_pos_emb(
@@ -305,14 +318,15 @@ def apply_rotary_pos_emb(
     layout: str = "BSND",
     mode: str = "half",
     rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Rotary position embedding of queries and keys, whose numbers of heads may differ.
 
     See `ms_ascend_ops.ops.apply_rotary_pos_emb`, which takes and returns the same.
     """
     return (
-        rotary_embedding(q, cos, sin, mode, layout, rotary_dim),
-        rotary_embedding(k, cos, sin, mode, layout, rotary_dim),
+        rotary_embedding(q, cos, sin, mode, layout, rotary_dim, own_angles),
+        rotary_embedding(k, cos, sin, mode, layout, rotary_dim, own_angles),
     )
 
 
@@ -326,6 +340,7 @@ def qkv_rotary_embedding(
     mode: str = "half",
     layout: str = "BNSD",
     rotary_dim: int = 0,
+    own_angles: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values out of one product, with rotary position embedding.
 
@@ -333,7 +348,7 @@ def qkv_rotary_embedding(
     """
     k_heads = q_heads if k_heads is None else k_heads
     v_heads = k_heads if v_heads is None else v_heads
-    attributes = q_heads, k_heads, v_heads, mode, layout, rotary_dim
+    attributes = q_heads, k_heads, v_heads, mode, layout, rotary_dim, own_angles
     return _qkv_rotary_embedding(qkv, cos, sin, *attributes)  # type: ignore[no-any-return]
 
 

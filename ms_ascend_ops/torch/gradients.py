@@ -69,7 +69,10 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
 
 _WITHOUT = {
     "paged_attention": "it has no gradient: it is for inference; flash_attention has one",
+    "dynamic_quant": "it has no gradient: it is for inference",
+    "quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_matmul": "it has no gradient: it is for inference",
+    "weight_quant_swiglu": "it has no gradient: it is for inference",
 }
 
 
@@ -227,7 +230,7 @@ def _scaled_masked_softmax(call: Call) -> Gradients:
 
 def _tables(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, attributes: dict[str, Any]) -> Gradients:
     """Gradients of cos and sin: sums over the heads, and over the dims that the tables broadcast in, in float32."""
-    halves = attributes["mode"] == "half"
+    halves, own = attributes["mode"] == "half", attributes["own_angles"]
     half = (attributes["rotary_dim"] or x.shape[-1]) // 2
 
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,15 +239,16 @@ def _tables(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor, seq_axis: int, attr
         x = x[..., : 2 * half]
         return (x[..., :half], x[..., half:]) if halves else (x[..., 0::2], x[..., 1::2])
 
-    def of(table: Tensor, values: Tensor) -> Tensor:
-        values = values.sum(-2).sum_to_size((*table.shape[:-1], half))
-        if table.shape[-1] != half:  # of angles that stand twice the first is read
-            both = values, torch.zeros_like(values)
-            values = torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)
-        return values.to(table.dtype)
+    def of(table: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        both = [v.sum(-2).sum_to_size((*table.shape[:-1], half)) for v in (first, second)]
+        if not own:
+            both = [both[0] + both[1], torch.zeros_like(both[0])]  # of angles that stand twice the first is read
+        if table.shape[-1] == half:
+            return both[0].to(table.dtype)
+        return (torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)).to(table.dtype)
 
     (x1, x2), (dy1, dy2) = pairs(x), pairs(dy)
-    return {"cos": of(cos, x1 * dy1 + x2 * dy2), "sin": of(sin, x1 * dy2 - x2 * dy1)}
+    return {"cos": of(cos, x1 * dy1, x2 * dy2), "sin": of(sin, -(x2 * dy1), x1 * dy2)}
 
 
 def _rotary_embedding(call: Call) -> Gradients:

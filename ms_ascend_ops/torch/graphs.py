@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ms_ascend_ops.export.graphs.graph import INPUT, Graph, Node, constant
-from ms_ascend_ops.torch.sizes import known
+from ms_ascend_ops.sizes import known
 
 __all__ = ["changes_inputs", "place", "read"]
 

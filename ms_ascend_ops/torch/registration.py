@@ -19,8 +19,8 @@ from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.inference import infer_types
 from ms_ascend_ops.library import check_built, native
 from ms_ascend_ops.registry import AttributeSpec, Signature
+from ms_ascend_ops.sizes import known, output_shapes
 from ms_ascend_ops.torch.gradients import formula
-from ms_ascend_ops.torch.sizes import known, output_shapes
 
 __all__ = ["DTYPES", "NAMESPACE", "Operator", "operators", "register"]
 

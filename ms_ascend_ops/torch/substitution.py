@@ -160,7 +160,8 @@ def _origins(found: Found) -> list[fx.Node]:
 
 def _blocked(found: Found, order: Mapping[fx.Node, int], changes: Sequence[int]) -> str:
     """Why the operator cannot stand here, if it cannot."""
-    inputs, outputs = [node.origin for node in found.inputs], [node.origin for node in found.outputs.values()]
+    inputs = [node.origin for node in (*found.inputs, *found.moved.values())]
+    outputs = [node.origin for node in found.outputs.values()]
     if None in inputs or None in outputs:
         return "a function of PyTorch does more than is replaced"
     first, last = min(order[node] for node in outputs), max(order[node] for node in outputs)
@@ -169,7 +170,7 @@ def _blocked(found: Found, order: Mapping[fx.Node, int], changes: Sequence[int])
     begin = min(order[node] for node in _origins(found))
     if any(begin <= i <= last for i in changes):
         return "a tensor may be changed in place within it"
-    values = [node.meta.get("example_value") for node in inputs]
+    values = [node.meta.get("example_value") for node in inputs[: len(found.inputs)]]
     if any(not isinstance(value, Tensor) or value.device.type != "cpu" for value in values):
         return "the kernels run on CPU tensors"
     if any(values[i].requires_grad for i in found.fused.constant):
@@ -186,6 +187,10 @@ def _replace(graph: fx.Graph, found: Found, order: Mapping[fx.Node, int], now: d
     first = min(outputs.values(), key=lambda node: order[node])
     with graph.inserting_before(first):
         tensors = [now.get(node.origin, node.origin) for node in found.inputs]
+        for place, via in found.moved.items():
+            moved = graph.node_copy(via.origin, lambda node: now.get(node, node))
+            moved.replace_input_with(moved.all_input_nodes[0], tensors[place])
+            tensors[place] = moved
         call = graph.call_function(target, (*tensors, *attributes.values()))
         call.meta["nn_module_stack"] = first.meta.get("nn_module_stack")
         results = {

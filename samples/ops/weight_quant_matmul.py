@@ -1,4 +1,4 @@
-"""weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt."""
+"""weight_quant_matmul in 4 and 8 bits by groups of 32: of one token, and of a prompt; and with SiLU behind."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ SMALL_SHAPES = ((3, 5, 64, 4), (6, 4, 96, 8))
 # Sums of k products; of 16 bits, weights that are rounded in another place.
 TOLERANCES = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
 GROUP = 32
+VARIANTS = {"": {"activation": "none"}, "silu": {"activation": "silu"}}
 
 
 def inputs(draw, rows, cols, inner, bits):
@@ -28,8 +29,8 @@ def bytes_moved(arrays, gradient):
     return sum(array.nbytes for array in arrays.values())
 
 
-def ours(x, weight, scale, offset, bias):
-    return fused.weight_quant_matmul(x, weight, scale, offset, bias)
+def ours(x, weight, scale, offset, bias, activation):
+    return fused.weight_quant_matmul(x, weight, scale, offset, bias, activation)
 
 
 def _unpacked(stack, weight, columns):
@@ -41,17 +42,19 @@ def _unpacked(stack, weight, columns):
     return stack((low - 16 * (low / 8).floor(), high), -1).reshape(weight.shape[0], columns)
 
 
-def stock(x, weight, scale, offset, bias):
+def stock(x, weight, scale, offset, bias, activation):
     columns, dtype = x.shape[-1], x.dtype
     numbers = _unpacked(ops.stack, weight.astype("float32"), columns)
     groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
     w = (groups + offset.astype("float32").expand_dims(-1)) * scale.astype("float32").expand_dims(-1)
-    return (ops.matmul(x, w.reshape(-1, columns).astype(dtype).swapaxes(0, 1)).astype("float32") + bias).astype(dtype)
+    y = ops.matmul(x, w.reshape(-1, columns).astype(dtype).swapaxes(0, 1)).astype("float32") + bias
+    return (ops.silu(y) if activation == "silu" else y).astype(dtype)
 
 
-def pytorch(torch, x, weight, scale, offset, bias):
+def pytorch(torch, x, weight, scale, offset, bias, activation):
     columns = x.shape[-1]
     numbers = _unpacked(torch.stack, weight.float(), columns)
     groups = numbers.reshape(numbers.shape[0], scale.shape[1], -1)
     w = (groups + offset.float()[..., None]) * scale.float()[..., None]
-    return torch.nn.functional.linear(x, w.reshape(-1, columns).to(x.dtype), bias.to(x.dtype))
+    y = torch.nn.functional.linear(x, w.reshape(-1, columns).to(x.dtype), bias.to(x.dtype))
+    return torch.nn.functional.silu(y) if activation == "silu" else y

@@ -1,4 +1,4 @@
-"""Random damage to files, the same for the same seed: bytes of any file, fields of a MindIR."""
+"""Random damage to files, the same for the same seed: bytes of any file, fields of a protobuf."""
 
 import random
 
@@ -48,10 +48,10 @@ def mutate_bytes(content, seed):
     return bytes(data)
 
 
-def mutate_model(content, seed):
-    """Change a few fields of the protobuf, which stays well-formed."""
+def mutate_model(content, seed, kind=ModelProto):
+    """Change a few fields of the protobuf, of a MindIR unless another kind is given; it stays well-formed."""
     rng = random.Random(seed)
-    model = ModelProto.FromString(content)
+    model = kind.FromString(content)
     for _ in range(rng.randint(1, 4)):
         message = model
         while True:

@@ -14,6 +14,7 @@ NAME = "qkv_rotary_embedding"
 TYPES = [(row["T"], row["C"]) for row in registry.signature(NAME).types]
 MODES = ["half", "interleave"]
 LAYOUTS = ["BNSD", "BSND"]
+WIDTHS = ["once", "twice", "own"]  # how often an angle stands in a table; see width_of()
 
 CASES = [  # batch, positions and size of a head; heads of q, k and v; leading dims of the tables; rotary_dim
     ((2, 5, 128), (4, 2, 2), (), 0),  # grouped queries
@@ -47,11 +48,13 @@ def tables(rng, shape, lead, width):
     return np.cos(angles), np.sin(angles)
 
 
-def width_of(table, mode, full):
-    """Every angle once, or twice."""
-    if not full:
+def width_of(table, mode, width):
+    """Every angle once, or twice; "own": other values for the second element of a pair."""
+    if width == "once":
         return table
-    return np.concatenate([table, table], axis=-1) if mode == "half" else np.repeat(table, 2, axis=-1)
+    second = table if width == "twice" else np.flip(table, -1) * 0.75
+    both = np.stack([table, second], -1)
+    return np.concatenate([table, second], -1) if mode == "half" else both.reshape(*table.shape[:-1], -1)
 
 
 def packed(shape, heads):
@@ -63,11 +66,11 @@ def single(shape, count, layout):
     return (batch, count, positions, dim) if layout == "BNSD" else (batch, positions, count, dim)
 
 
-def check(rng, shape, heads, lead, types, full=False, **others):
+def check(rng, shape, heads, lead, types, width="once", **others):
     """Forward and gradient against the reference; v is copied bit by bit."""
-    attributes = attributes_of(heads, **others)
+    attributes = attributes_of(heads, **others, own_angles=width == "own")
     angles = tables(rng, shape, lead, (others["rotary_dim"] or shape[2]) // 2)
-    angles = [width_of(table, others["mode"], full) for table in angles]
+    angles = [width_of(table, others["mode"], width) for table in angles]
     dtypes = [types[1]] * 2
     outputs, exact = launch(NAME, [draw(rng, packed(shape, heads)), *angles], [types[0], *dtypes], **attributes)
     golden, terms = reference.forward(*exact, **attributes), reference.terms(*exact, **attributes)
@@ -81,10 +84,10 @@ def check(rng, shape, heads, lead, types, full=False, **others):
     assert np.array_equal(*(reference.split(x, *heads)[2] for x in (dqkv, reference.backward(*exact, **attributes))))
 
 
-@cover("shape, heads, lead, rotary_dim", CASES, types=TYPES, mode=MODES, layout=LAYOUTS, full=[False, True])
-def test_forward_and_gradient(shape, heads, lead, rotary_dim, types, mode, layout, full):
+@cover("shape, heads, lead, rotary_dim", CASES, types=TYPES, mode=MODES, layout=LAYOUTS, width=WIDTHS)
+def test_forward_and_gradient(shape, heads, lead, rotary_dim, types, mode, layout, width):
     rng = np.random.default_rng(sum(shape))
-    check(rng, shape, heads, lead, types, full, mode=mode, layout=layout, rotary_dim=rotary_dim)
+    check(rng, shape, heads, lead, types, width, mode=mode, layout=layout, rotary_dim=rotary_dim)
 
 
 @settings(max_examples=60)

@@ -11,6 +11,7 @@ from tests.reference import rotary_embedding as reference
 
 TYPES = [(row["T"], row["C"]) for row in registry.signature("rotary_embedding").types]
 MODES = ["half", "interleave"]
+WIDTHS = ["once", "twice", "own"]  # how often an angle stands in a table; see width_of()
 
 CASES = [  # x, axis of the sequence, leading dims of the tables, rotary_dim
     ((2, 5, 3, 128), 1, (), 0),
@@ -35,30 +36,33 @@ def tables(rng, shape, axis, lead, width):
     return np.cos(angles), np.sin(angles)
 
 
-def width_of(table, mode, full):
-    """Every angle once, or twice."""
-    if not full:
+def width_of(table, mode, width):
+    """Every angle once, or twice; "own": other values for the second element of a pair."""
+    if width == "once":
         return table
-    return np.concatenate([table, table], axis=-1) if mode == "half" else np.repeat(table, 2, axis=-1)
+    second = table if width == "twice" else np.flip(table, -1) * 0.75
+    both = np.stack([table, second], -1)
+    return np.concatenate([table, second], -1) if mode == "half" else both.reshape(*table.shape[:-1], -1)
 
 
-@cover("shape, axis, lead, rotary_dim", CASES, types=TYPES, mode=MODES, full=[False, True])
-def test_forward_and_gradient(shape, axis, lead, rotary_dim, types, mode, full):
+@cover("shape, axis, lead, rotary_dim", CASES, types=TYPES, mode=MODES, width=WIDTHS)
+def test_forward_and_gradient(shape, axis, lead, rotary_dim, types, mode, width):
     rng = np.random.default_rng(len(shape) + shape[-1])
     cos, sin = tables(rng, shape, axis, lead, (rotary_dim or shape[-1]) // 2)
-    inputs = [draw(rng, shape), width_of(cos, mode, full), width_of(sin, mode, full)]
-    attributes = {"mode": mode, "seq_axis": axis, "rotary_dim": rotary_dim}
+    inputs = [draw(rng, shape), width_of(cos, mode, width), width_of(sin, mode, width)]
+    attributes = {"mode": mode, "seq_axis": axis, "rotary_dim": rotary_dim, "own_angles": width == "own"}
     for name, golden in (("rotary_embedding", reference.forward), ("rotary_embedding_grad", reference.backward)):
         (y,), exact = launch(name, inputs, [types[0], types[1], types[1]], **attributes)
         assert_accurate(y, golden(*exact, **attributes), types[0], reference.terms(*exact, **attributes))
 
 
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_gradient_is_the_transpose(mode):
+def test_the_gradient_is_the_transpose(mode, own):
     rng = np.random.default_rng(0)
     x, dy = rng.normal(size=(2, 3, 4, 10)), rng.normal(size=(2, 3, 4, 10))
-    cos, sin = tables(rng, x.shape, 1, (), 3)
-    forward, backward = (f(v, cos, sin, mode, 1, 6) for f, v in ((reference.forward, x), (reference.backward, dy)))
+    cos, sin = tables(rng, x.shape, 1, (), 6 if own else 3)
+    forward, backward = (f(v, cos, sin, mode, 1, 6, own) for f, v in ((reference.forward, x), (reference.backward, dy)))
     assert np.isclose(np.sum(dy * forward), np.sum(backward * x))
 
 

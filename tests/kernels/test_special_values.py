@@ -36,7 +36,11 @@ def results(example, dtype="float32", shape=None, mild=False, **changes):
                 array[element(array) if np.ndim(changes[name]) == 0 else ...] = changes[name]
     for launch in case.launches:
         native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
-    return [np.array(result, np.float64) for result in case.results]
+    return [np.array(result, np.float64) for result in case.results if not _is_integer(result)]
+
+
+def _is_integer(array):
+    return array.dtype.name.startswith("int")  # numbers of a row whose scale says that it is not finite
 
 
 def golden(example, dtype="float32", **changes):
@@ -46,7 +50,8 @@ def golden(example, dtype="float32", **changes):
         array = values[case.input_names.index(name)]
         array[element(array) if np.ndim(value) == 0 else ...] = value
     with np.errstate(all="ignore"):
-        return example.forward(values)
+        outputs = example.forward(values)
+    return [output for output, result in zip(outputs, case.results, strict=True) if not _is_integer(result)]
 
 
 def element(array):
@@ -90,7 +95,7 @@ def test_infinities(example, dtype, value):
     """
     before, golden_before = results(example, dtype), golden(example, dtype)
     for name in sources(example):
-        if example.name == "weight_quant_matmul" and name in ("scale", "offset"):  # they meet sums, not elements
+        if example.name.startswith("weight_quant") and name in ("scale", "offset"):  # they meet sums, not elements
             continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):

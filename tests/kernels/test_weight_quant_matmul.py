@@ -1,3 +1,5 @@
+"""weight_quant_matmul and weight_quant_swiglu, which share the kernel."""
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import weight_quant_matmul as reference
+from tests.reference import weight_quant_swiglu
 
 CASES = [  # batch and rows of x, n, k, size of a group
     ((1,), 70, 64, 32),  # one row: sums of packed numbers, more than one for each core
@@ -41,15 +44,56 @@ def arrays(rng, case, bits, has_offset, has_bias):
     return [draw(rng, (*rows, k)), weight, scale, offset, draw(rng, (n,)) if has_bias else None]
 
 
-def check(inputs, types):
+def check(inputs, types, activation="none"):
     dtypes = [types[0], "int8", types[1], types[1], "float32"]
-    (y,), (x, weight, scale, offset, bias) = launch("weight_quant_matmul", inputs, dtypes)
+    (y,), (x, weight, scale, offset, bias) = launch("weight_quant_matmul", inputs, dtypes, activation=activation)
     exact = reference.dequantised(weight, scale, offset, x.shape[-1])
     terms = np.abs(x) @ np.abs(exact).T
     # Weights of 16 bits are rounded once, where a tile of them is unpacked.
     rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}[types[0]]
-    golden = reference.forward(x, weight, scale, offset, bias)
+    golden = reference.forward(x, weight, scale, offset, bias, activation)
     assert_accurate(y, golden, types[0], terms * (8 + rounding * 2.0**22))
+
+
+FINISHED = [  # those of CASES in which the finish differs
+    ((1,), 70, 64, 32),
+    ((3,), 33, 576, 32),
+    ((4,), 300, 96, 96),  # blocks of rows of the weight
+    ((2,), 70, 1024, 128),  # so long that a chip takes the vector unit, too
+    ((2,), 20, 2048, 64),
+    ((1,), 9, 1024, 32),
+    ((2, 3), 40, 128, 32),  # many rows: tiles
+    ((9,), 300, 64, 64),
+    ((6,), 17, 38, 38),
+    ((300,), 20, 64, 32),  # more rows of x than a product has
+    ((0,), 4, 64, 32),
+]
+ACTIVATIONS = ["silu", "relu", "gelu", "gelu_tanh"]
+
+
+@cover("case", FINISHED, types=TYPES, activation=ACTIVATIONS)
+def test_activations(case, types, activation):
+    check(arrays(np.random.default_rng(sum(case[1:])), case, 4, 1, 1), types, activation)
+
+
+@cover("case", FINISHED, types=TYPES, bits=[4, 8], has_offset=[1, 0], has_bias=[0, 1])
+def test_gated(case, types, bits, has_offset, has_bias):
+    rows, n, k, group = case
+    rng = np.random.default_rng(sum(case[1:]))
+    inputs = arrays(rng, (rows, 2 * n, k, group), bits, has_offset, has_bias)
+    # Powers of two: a weight is then exact in float16, and no rounding of it hides in the product of two sums.
+    # test_products has other scales.
+    inputs[2] = 2.0 ** (rng.integers(-1, 2, inputs[2].shape) - bits + 1 - np.ceil(np.log2(k) / 2))
+    dtypes = [types[0], "int8", types[1], types[1], "float32"]
+    (y,), rounded = launch("weight_quant_swiglu", inputs, dtypes)
+    x, weight, scale, offset, _ = rounded
+    exact = reference.dequantised(weight, scale, offset, k)
+    gate, up = np.split(reference.product(*rounded), 2, axis=-1)
+    gate_terms, up_terms = np.split(np.abs(x) @ np.abs(exact).T, 2, axis=-1)
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}[types[0]]
+    # The slope of SiLU is 1.1 at most.
+    terms = (1.1 * gate_terms * np.abs(up) + np.abs(gate) * up_terms) * (8 + rounding * 2.0**22)
+    assert_accurate(y, weight_quant_swiglu.forward(*rounded), types[0], terms)
 
 
 @cover("case", CASES, types=TYPES, bits=[4, 8], has_offset=[1, 0], has_bias=[0, 1])
@@ -57,15 +101,16 @@ def test_products(case, types, bits, has_offset, has_bias):
     check(arrays(np.random.default_rng(sum(case[1:])), case, bits, has_offset, has_bias), types)
 
 
+@pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])
 @pytest.mark.parametrize("case", [((1,), 70, 576, 32), ((40,), 70, 576, 32)])
-def test_results_do_not_depend_on_the_number_of_threads(case):
+def test_results_do_not_depend_on_the_number_of_threads(case, name):
     inputs = arrays(np.random.default_rng(0), case, 4, 1, 1)
     results, before = [], get_num_threads()
     try:
         for threads in (1, 3):
             set_num_threads(threads)
             dtypes = ["float32", "int8", "float16", "float16", "float32"]
-            results.append(launch("weight_quant_matmul", inputs, dtypes)[0][0])
+            results.append(launch(name, inputs, dtypes)[0][0])
     finally:
         set_num_threads(before)
     np.testing.assert_array_equal(*results)

@@ -22,8 +22,8 @@ def rotary(size):
     """(shapes, attributes) of heads of this size: all of it is turned, half of it, or a pair."""
     for mode in MODES:
         for turned in (0, size // 4 * 2, 2):
-            for width in (turned or size, (turned or size) // 2):
-                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned}
+            for width, own_angles in ((turned or size, True), (turned or size, False), ((turned or size) // 2, False)):
+                attributes = {"seq_axis": 1, "mode": mode, "rotary_dim": turned, "own_angles": own_angles}
                 yield [(1, 2, 3, size), (2, width), (2, width)], attributes
 
 
@@ -32,7 +32,7 @@ def qkv(size):
         for layout in ("BNSD", "BSND"):
             heads = {"q_heads": 2, "k_heads": 1, "v_heads": 1, "layout": layout}
             packed = [(1, 2, 4, size), *shapes[1:]]
-            yield packed, heads | {name: attributes[name] for name in ("mode", "rotary_dim")}
+            yield packed, heads | {name: attributes[name] for name in ("mode", "rotary_dim", "own_angles")}
 
 
 def cache(slots):
@@ -63,7 +63,16 @@ def paged_slots(slots):
 
 def quantised(size):
     for per_byte in (1, 2):
-        yield [(3, 2 * size), (5, 2 * size // per_byte), (5, 2), (5, 2), (5,)], {}
+        yield [(3, 2 * size), (6, 2 * size // per_byte), (6, 2), (6, 2), (6,)], {"activation": "gelu"}
+
+
+def gated(size):
+    for shapes, _ in quantised(size):
+        yield shapes, {}
+
+
+def integers(columns):
+    yield [(3, columns), (5, columns), (5,), (3,), (5,)], {}
 
 
 CASES = {
@@ -74,7 +83,9 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
+    ("quant_matmul", "columns"): integers,
     ("weight_quant_matmul", "group_size"): quantised,
+    ("weight_quant_swiglu", "group_size"): gated,
 }
 
 

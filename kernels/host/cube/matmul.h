@@ -27,8 +27,8 @@ struct MatmulConfig {
     bool doNorm;
     bool doMultiDataLoad;
 };
-constexpr MatmulConfig CFG_NORM{true, false};
-constexpr MatmulConfig CFG_MDL{false, true};
+inline constexpr MatmulConfig CFG_NORM{true, false};
+inline constexpr MatmulConfig CFG_MDL{false, true};
 
 namespace AscendC {
 
@@ -49,8 +49,10 @@ class Matmul {
     using DstT = typename C_TYPE::T;
     using BiasT = typename BIAS_TYPE::T;
     static_assert(std::is_same<SrcAT, SrcBT>::value, "both operands of a product have one type");
-    static_assert(std::is_same<DstT, float>::value || std::is_same<DstT, SrcAT>::value,
-                  "a result is float, or of its operands' type");
+    static_assert(std::is_same<SrcAT, int8_t>::value
+                      ? std::is_same<DstT, int32_t>::value
+                      : std::is_same<DstT, float>::value || std::is_same<DstT, SrcAT>::value,
+                  "a result is float, or of its operands' type; of 8-bit integers it has 32 bits");
 
 public:
     // TILING is TCubeTiling with CANN, and has the fields below.

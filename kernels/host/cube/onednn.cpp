@@ -52,6 +52,8 @@ struct Functions {
                     float*, int64_t);
     Status (*bf16Gemm)(char, char, int64_t, int64_t, int64_t, float, const uint16_t*, int64_t, const uint16_t*, int64_t,
                        float, float*, int64_t);
+    Status (*integerGemm)(char, char, char, int64_t, int64_t, int64_t, float, const int8_t*, int64_t, int8_t,
+                          const int8_t*, int64_t, int8_t, float, int32_t*, int64_t, const int32_t*);
     Status (*engineCreate)(Engine*, int, size_t);
     Status (*streamCreate)(Stream*, Engine, unsigned);
     Status (*memoryDescCreate)(MemoryDesc*, int, const Dims, int, const Dims);
@@ -134,8 +136,8 @@ bool FindAll(void* library)
 {
     Functions& f = g_functions;
     return Find(library, "dnnl_version", f.version) && Find(library, "dnnl_sgemm", f.sgemm) &&
-           Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) && Find(library, "dnnl_engine_create", f.engineCreate) &&
-           Find(library, "dnnl_stream_create", f.streamCreate) &&
+           Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) && Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) &&
+           Find(library, "dnnl_engine_create", f.engineCreate) && Find(library, "dnnl_stream_create", f.streamCreate) &&
            Find(library, "dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
            Find(library, "dnnl_memory_desc_destroy", f.memoryDescDestroy) &&
            Find(library, "dnnl_memory_create", f.memoryCreate) &&
@@ -154,6 +156,17 @@ bool HasBFloat16()
     // Before AVX-512 oneDNN multiplies bfloat16 element by element.
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
+#else
+    return false;
+#endif
+}
+
+// Whether the CPU adds up products of bytes in 32 bits.
+bool HasIntegerProducts()
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
 #else
     return false;
 #endif
@@ -292,6 +305,7 @@ public:
         Dl_info info;
         g_path = dladdr(reinterpret_cast<const void*>(g_functions.sgemm), &info) != 0 ? info.dli_fname : LIBRARY;
         found.multipliesBFloat16_ = HasBFloat16();
+        found.multipliesIntegers_ = HasIntegerProducts();
         return &found;
     }
 };
@@ -343,6 +357,17 @@ bool OneDnn::Gemm(const Product& product) const
                              reinterpret_cast<const float*>(product.a.data), product.a.stride,
                              reinterpret_cast<const float*>(product.b.data), product.b.stride, beta, c,
                              product.c.stride) == 0;
+}
+
+bool OneDnn::MultiplyIntegers(const Product& product) const
+{
+    const auto letter = [](const Matrix& matrix) { return matrix.transposed ? 'T' : 'N'; };
+    const int32_t offset = 0;
+    return g_functions.integerGemm(letter(product.a), letter(product.b), 'F', product.m, product.n, product.k, 1.0f,
+                                   reinterpret_cast<const int8_t*>(product.a.data), product.a.stride, 0,
+                                   reinterpret_cast<const int8_t*>(product.b.data), product.b.stride, 0,
+                                   product.accumulate ? 1.0f : 0.0f, reinterpret_cast<int32_t*>(product.c.data),
+                                   product.c.stride, &offset) == 0;
 }
 
 bool OneDnn::Primitive(const Product& product) const

@@ -25,6 +25,10 @@ public:
 
     // Whether products of these bfloat16 matrices are faster here than those of floats made of them.
     bool MultipliesBFloat16() const { return multipliesBFloat16_; }
+    // Whether products of 8-bit integers are exact here: before VNNI sums of two products saturate at 16 bits.
+    bool MultipliesIntegers() const { return multipliesIntegers_; }
+    // Of them, added up in 32 bits. False: oneDNN refused.
+    bool MultiplyIntegers(const Product& product) const;
     // Of floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN refused.
     bool Multiply(const Product& product) const;
 
@@ -35,6 +39,7 @@ private:
     bool Primitive(const Product& product) const;
 
     bool multipliesBFloat16_ = false;
+    bool multipliesIntegers_ = false;
 };
 
 }  // namespace host

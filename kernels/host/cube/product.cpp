@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint32_t BytesOf(ElementType type)
 {
+    if (type == ElementType::INT8) {
+        return 1;
+    }
     return type == ElementType::HALF || type == ElementType::BFLOAT16 ? 2 : 4;
 }
 
@@ -136,11 +139,73 @@ void MultiplyFewRows(const Product& product)
     }
 }
 
+// Bytes of a matrix in rows, if they do not lie so already.
+const int8_t* BytesInRows(const Matrix& matrix, uint32_t rows, uint32_t cols, std::vector<int8_t>& memory,
+                          int64_t& stride)
+{
+    const auto* const from = reinterpret_cast<const int8_t*>(matrix.data);
+    stride = matrix.stride;
+    if (!matrix.transposed) {
+        return from;
+    }
+    memory.resize(uint64_t{rows} * cols);
+    for (uint32_t col = 0; col < cols; ++col) {
+        for (uint32_t row = 0; row < rows; ++row) {
+            memory[row * uint64_t{cols} + col] = from[col * matrix.stride + row];
+        }
+    }
+    stride = cols;
+    return memory.data();
+}
+
+// Of 8-bit integers, exact: by oneDNN where the CPU adds up products of bytes in 32 bits, else by loops of our own.
+void MultiplyIntegers(const Product& product)
+{
+    const OneDnn* const library = product.m > FEW_ROWS && product.k > 0 ? OneDnn::Get() : nullptr;
+    if (library != nullptr && library->MultipliesIntegers() && library->MultiplyIntegers(product)) {
+        return;
+    }
+    static thread_local std::vector<int8_t> rows;
+    static thread_local std::vector<int8_t> columns;
+    static thread_local std::vector<int16_t> widened;
+    IntegerProduct integers{};
+    integers.m = product.m;
+    integers.n = product.n;
+    int64_t stride = 0;
+    const int8_t* const a = BytesInRows(product.a, product.m, product.k, rows, stride);
+    const Matrix transposed{product.b.data, product.b.stride, !product.b.transposed};
+    const int8_t* const b = BytesInRows(transposed, product.n, product.k, columns, integers.bStride);
+    integers.c = reinterpret_cast<int32_t*>(product.c.data);
+    integers.cStride = product.c.stride;
+    constexpr uint32_t DEPTH = 1024;  // so that a tile of a stays in the L2 cache
+    const uint32_t depth = std::min(DEPTH, product.k);
+    widened.resize((uint64_t{product.m} + 4) * depth);
+    integers.a = widened.data();
+    integers.aStride = depth;
+    integers.scratch = widened.data() + product.m * uint64_t{depth};
+    uint32_t at = 0;
+    do {
+        integers.k = std::min(depth, product.k - at);
+        for (uint32_t row = 0; row < product.m; ++row) {
+            const int8_t* const from = a + row * stride + at;
+            std::copy(from, from + integers.k, widened.data() + row * uint64_t{depth});
+        }
+        integers.b = b + at;
+        integers.accumulate = product.accumulate || at > 0;
+        g_vectorUnit->multiplyIntegers(integers);
+        at += integers.k;
+    } while (at < product.k);
+}
+
 }  // namespace
 
 void Multiply(const Product& product)
 {
     if (product.m == 0 || product.n == 0) {
+        return;
+    }
+    if (product.type == ElementType::INT8) {
+        MultiplyIntegers(product);
         return;
     }
     if (product.m <= FEW_ROWS && (product.resultType == ElementType::FLOAT || !product.accumulate)) {

@@ -1,5 +1,6 @@
 /*!
- * A product of matrices, as Matmul (matmul.h) asks a core for it: C = A B + bias, accumulated in float.
+ * A product of matrices, as Matmul (matmul.h) asks a core for it: C = A B + bias, accumulated in float; or of 8-bit
+ * integers, in 32 bits, without bias.
  *
  * The arithmetic is a library's (onednn.h), called in the thread of the core; without that library it is a plain loop
  * (product.cpp). Products of a few rows are the vector unit's (simd/few_rows_unit.h) with and without it. Which of them

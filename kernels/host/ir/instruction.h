@@ -190,6 +190,21 @@ struct FewRowsProduct {
     int64_t cStride;
 };
 
+// Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
+struct IntegerProduct {
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    bool accumulate;
+    const int16_t* a;  // m rows of k, widened
+    const int8_t* b;   // n rows of k
+    int32_t* c;
+    int16_t* scratch;  // 4 k numbers
+    int64_t aStride;   // elements from a row to the next
+    int64_t bStride;
+    int64_t cStride;
+};
+
 // How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
@@ -222,6 +237,7 @@ struct VectorUnit {
     RunFn copyAdd;            // the same, adding floats atomically
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
+    void (*multiplyIntegers)(const IntegerProduct& product);
 };
 
 // The best vector unit of this library for this CPU.

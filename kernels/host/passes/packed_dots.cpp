@@ -42,10 +42,15 @@ public:
             from.stride % (group * int64_t{sizeof(float)}) != 0) {
             return false;
         }
+        // Of sums that lie on their product, what they are depends on the order in which the vector unit takes them.
+        const Span read = SpanOfUnits(from, reduction.units);
+        if (read.Overlaps(SpanOfUnits(reduction.operands[0], reduction.units))) {
+            return false;
+        }
         const RunFn multiply =
             g_vectorUnit->arithmetic[static_cast<uint32_t>(Opcode::MUL)][static_cast<uint32_t>(ElementType::FLOAT)]
                                     [static_cast<uint32_t>(Layout::CONTIGUOUS)];
-        dot.product = MakerOf(SpanOfUnits(from, reduction.units), sum, multiply);
+        dot.product = MakerOf(read, sum, multiply);
         return dot.product != NONE && (FromPacked(reduction, sum, 1, dot) || FromPacked(reduction, sum, 2, dot));
     }
 

@@ -21,6 +21,7 @@
 #include "simd/few_rows_unit.h"
 #include "simd/folding.h"
 #include "simd/fused_sequence_unit.h"
+#include "simd/integers_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -356,6 +357,14 @@ HOST_INLINE void CastLoop(To* dst, const From* src, uint32_t n, RoundMode mode)
 {
     if constexpr (std::is_same<To, int32_t>::value || std::is_same<From, int32_t>::value ||
                   (std::is_same<To, From>::value)) {
+        if constexpr (std::is_same<To, float>::value && std::is_same<From, int32_t>::value) {
+            if (mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT) {  // as the CPU does
+                for (uint32_t i = 0; i < n; ++i) {
+                    dst[i] = static_cast<float>(src[i]);
+                }
+                return;
+            }
+        }
         for (uint32_t i = 0; i < n; ++i) {
             if constexpr (std::is_same<To, int32_t>::value) {
                 if constexpr (std::is_same<From, float>::value) {
@@ -404,6 +413,50 @@ void RunCast(const Instruction& self, uint32_t begin, uint32_t end)
         }
     } else {
         CastLoop(At<To>(self, 0, begin), At<From>(self, 1, begin), end - begin, mode);
+    }
+}
+
+// W floats, integral ones between -128 and 127, as bytes.
+HOST_INLINE void StoreBytes(int8_t* p, VF x)
+{
+#if defined(HOST_SIMD_AVX512)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+#elif defined(HOST_SIMD_AVX2)
+    const __m256i numbers = _mm256_cvtps_epi32(x);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+#else
+    for (uint32_t k = 0; k < W; ++k) {
+        p[k] = static_cast<int8_t>(x[k]);
+    }
+#endif
+}
+
+// Saturates, and makes 0 of NaN.
+void RunCastToInt8(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    auto* const dst = reinterpret_cast<int8_t*>(self.operands[0].base);
+    const auto* const src = reinterpret_cast<const half*>(self.operands[1].base);
+    const RoundMode mode = static_cast<RoundMode>(self.option);
+    const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
+    const VF magic = Set(12582912.0f);  // 1.5 * 2^23: a number that it is added to is rounded to nearest even
+    const auto convert = [&](VF x, uint32_t count) {
+        if (!nearest) {
+            for (uint32_t k = 0; k < count; ++k) {
+                x[k] = RoundToIntegral(x[k], mode);
+            }
+        }
+        const VF finite = SmallerOf(LargerOf(Choose(x == x, x, Set(0.0f)), Set(-128.0f)), Set(127.0f));
+        return finite + magic - magic;
+    };
+    uint32_t i = begin;
+    for (; i + W <= end; i += W) {
+        StoreBytes(dst + i, convert(Load(src + i), W));
+    }
+    if (i < end) {
+        int8_t last[W];
+        StoreBytes(last, convert(LoadPartial(src + i, end - i), end - i));
+        memcpy(dst + i, last, end - i);
     }
 }
 
@@ -832,6 +885,8 @@ const VectorUnit& Table(const char* name)
         FillCast<int32_t, bfloat16_t>(unit, ElementType::INT32, ElementType::BFLOAT16);
         FillCast<float, int32_t>(unit, ElementType::FLOAT, ElementType::INT32);
         unit.cast[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)][0] = RunCastInt8;
+        unit.cast[static_cast<uint32_t>(ElementType::HALF)][static_cast<uint32_t>(ElementType::INT8)][0] =
+            RunCastToInt8;
         unit.castInt4 = RunCastInt4;
         unit.packedDots[0] = RunPackedDots<1>;
         unit.packedDots[1] = RunPackedDots<2>;
@@ -861,6 +916,7 @@ const VectorUnit& Table(const char* name)
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<float>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
+        unit.multiplyIntegers = MultiplyIntegers;
         return unit;
     }();
     return table;

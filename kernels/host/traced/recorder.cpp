@@ -176,7 +176,9 @@ public:
                                                {limits.baseM, limits.baseN},
                                                {limits.baseK, 0}};
         std::memcpy(record.ranges, sizes, sizeof(sizes));
-        const uint32_t resultBytes = product.resultType == ElementType::FLOAT ? sizeof(float) : sizeof(uint16_t);
+        const uint32_t resultBytes =
+            product.resultType == ElementType::FLOAT || product.resultType == ElementType::INT32 ? sizeof(float)
+                                                                                                 : sizeof(uint16_t);
         AddOperand(event, "A", event.matmul->a, product.a, product.m, product.k, limits.elementBytes);
         AddOperand(event, "B", event.matmul->b, product.b, product.k, product.n, limits.elementBytes);
         AddOperand(event, "C", event.result, product.c, product.m, product.n, resultBytes).written =

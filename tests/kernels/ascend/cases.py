@@ -94,7 +94,7 @@ def _quantised(rng, shapes, attributes):
     groups = 1 if group == 7 else int(rng.integers(1, 20))
     per_byte = int(rng.integers(1, 3))
     columns = groups * group * (2 if group == 7 else 1)
-    factors = (rows, groups)
+    factors = (rows, groups)  # of a gated pair an even number of rows, as they were drawn
     return [(*shapes[0][:-1], columns), (rows, columns // per_byte), factors, factors, (rows,)]
 
 
@@ -106,6 +106,7 @@ ARRANGED = {
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
     "weight_quant_matmul": _quantised,
+    "weight_quant_swiglu": _quantised,
 }
 
 

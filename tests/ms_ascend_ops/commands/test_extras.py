@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from ms_ascend_ops import RMSNorm, export_mindir, extras
 from ms_ascend_ops.__main__ import COMMANDS, main
 
-# What each command is tried with, in a folder that holds network.mindir. Those with an extra say so before they look at
-# anything.
+# What each command is tried with, in a folder that holds network.mindir and script.py. Those with an extra say so
+# before they look at anything.
 ARGUMENTS = {
     "bench": [],
     "bench-networks": [],
@@ -29,6 +29,8 @@ ARGUMENTS = {
     "operators": [],
     "optimize": ["network.mindir", "--output", "optimized.mindir"],
     "profile": ["rms_norm", "--shape", "4,64"],
+    "run": ["script.py"],
+    "serve": ["network.mindir"],
 }
 
 
@@ -67,6 +69,7 @@ def python(tmp_path_factory):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("commands")
     export_mindir(RMSNorm(8), Tensor(np.ones((2, 8), np.float32)), path=path / "network")
+    (path / "script.py").write_text("print('run')\n")
     return path
 
 
@@ -98,8 +101,16 @@ def test_without_any_extra(command, python, folder, monkeypatch):
     if command == "doctor":
         assert "bench does not run without matplotlib, ml_dtypes, rich" in done.stdout
         assert "profile does not run without" in done.stdout
-        advice = "; ".join(f"pip install 'ms_ascend_ops[{extra}]'" for extra in ("bench", "llm", "profile"))
+        names = ("bench", "llm", "onnx", "profile", "serve")
+        advice = "; ".join(f"pip install 'ms_ascend_ops[{extra}]'" for extra in names)
         assert f"-> {advice}" in " ".join(done.stdout.split())  # lines are wrapped
+
+
+def test_serving_says_what_it_needs(python):
+    done = subprocess.run([python, "-c", "import ms_ascend_ops.serving"], capture_output=True, text=True, check=False)
+    names = ", ".join(extras.PACKAGES["serve"])
+    expected = f"ImportError: ms_ascend_ops.serving needs {names}: pip install 'ms_ascend_ops[serve]'"
+    assert done.stderr.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

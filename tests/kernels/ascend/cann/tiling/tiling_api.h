@@ -13,7 +13,7 @@ namespace matmul_tiling {
 
 enum class TPosition { GM };
 enum class CubeFormat { ND };
-enum class DataType { DT_FLOAT, DT_FLOAT16, DT_BFLOAT16 };
+enum class DataType { DT_FLOAT, DT_FLOAT16, DT_BFLOAT16, DT_INT8, DT_INT32 };
 
 class MatmulApiTiling {
 public:

@@ -6,16 +6,19 @@
  *     y = bias + sum over g of (sum of weight x + offset[g] (sum of x)) scale[g]
  *
  * Plan: every core takes some rows of the weight, block by block. For each row of x and of the weight a product and its
- * sums by groups; then offsets and scales for all groups of the block at once.
+ * sums by groups; then offsets and scales for all groups of the block at once, and the activation. Of a gated pair the
+ * gate's rows come first, block by block.
  */
-#ifndef MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H
-#define MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_ROWS_H
+#define MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_ROWS_H
 
 #include "kernel_operator.h"
+#include "primitives/activations.h"
+#include "primitives/ones.h"
 #include "primitives/row_values.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
-#include "weight_quant_matmul_tiling.h"
+#include "primitives/weight_quant_tiling.h"
 
 namespace ms_ascend_ops {
 
@@ -23,7 +26,7 @@ template <typename T, typename S>
 class WeightQuantRows {
 public:
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR scale, GM_ADDR offset, GM_ADDR bias, GM_ADDR y,
-                                const WeightQuantMatmulTilingData& tiling, AscendC::TPipe& pipe)
+                                const WeightQuantTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
@@ -46,6 +49,15 @@ public:
         pipe.InitBuffer(floatBuf_, elements * sizeof(float));
         pipe.InitBuffer(productBuf_, tiling.k * sizeof(float));
         pipe.InitBuffer(groupBuf_, 5 * groups * sizeof(float));
+        if (tiling.finished != 0) {
+            pipe.InitBuffer(activationBuf_, (1 + tiling.scratch) * tiling.blockRows * sizeof(float));
+            activated_ = activationBuf_.template Get<float>();
+            ones_ = BlockOfOnes(onesBuf_, pipe);
+        }
+        if (tiling.parts > 1) {
+            pipe.InitBuffer(gateBuf_, tiling.m * tiling.blockRows * sizeof(float));
+            gate_ = gateBuf_.template Get<float>();
+        }
         x_ = xBuf_.template Get<float>();
         xSums_ = xSumBuf_.template Get<float>();
         half_ = halfBuf_.template Get<half>();
@@ -73,7 +85,9 @@ public:
         const uint32_t left = tiling_.n - first;
         const uint32_t last = first + (left < tiling_.tileRows ? left : tiling_.tileRows);
         for (uint32_t row = first; row < last; row += tiling_.blockRows) {
-            Block(row, last - row < tiling_.blockRows ? last - row : tiling_.blockRows);
+            for (uint32_t part = 0; part < tiling_.parts; ++part) {
+                Block(part, row, last - row < tiling_.blockRows ? last - row : tiling_.blockRows);
+            }
         }
     }
 
@@ -137,8 +151,10 @@ private:
         }
     }
 
-    __aicore__ inline void Block(uint32_t row, uint32_t rows)
+    // `column`: of the output, which the rows give.
+    __aicore__ inline void Block(uint32_t part, uint32_t column, uint32_t rows)
     {
+        const uint32_t row = part * tiling_.n + column;
         const uint32_t elements = rows * tiling_.k;
         const uint32_t bytes = elements / tiling_.perByte;
         AscendC::LocalTensor<int8_t> weight = weightQueue_.template AllocTensor<int8_t>();
@@ -161,12 +177,12 @@ private:
                 AscendC::Mul(product_, float_[r * tiling_.k], x_[i * tiling_.k], static_cast<int32_t>(tiling_.k));
                 SumGroups(sums_[r * tiling_.groupStride], product_);
             }
-            Finish(i, row, rows);
+            Finish(i, part, column, rows);
         }
         weightQueue_.FreeTensor(weight);
     }
 
-    __aicore__ inline void Finish(uint32_t i, uint32_t row, uint32_t rows)
+    __aicore__ inline void Finish(uint32_t i, uint32_t part, uint32_t column, uint32_t rows)
     {
         const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
         const int32_t count = static_cast<int32_t>(block.Elements());
@@ -182,22 +198,42 @@ private:
         rows_.Sums(rows, padded.cols);
         if (tiling_.hasBias != 0) {
             AscendC::LocalTensor<float> bias = biasQueue_.template AllocTensor<float>();
-            LoadRows(bias, biasGm_[row], {1, rows, rows, rows});
+            LoadRows(bias, biasGm_[part * tiling_.n + column], {1, rows, rows, rows});
             biasQueue_.EnQue(bias);
             bias = biasQueue_.template DeQue<float>();
             AscendC::Add(rows_.values, rows_.values, bias, static_cast<int32_t>(rows));
             biasQueue_.FreeTensor(bias);
         }
+        if (part + 1 < tiling_.parts) {  // the gate's
+            AscendC::Muls(gate_[i * tiling_.blockRows], rows_.values, 1.0f, static_cast<int32_t>(rows));
+            return;
+        }
+        const AscendC::LocalTensor<float> values = Activated(i, rows);
         AscendC::LocalTensor<T> y = outQueue_.template AllocTensor<T>();
         if constexpr (IS_FLOAT<T>) {
-            AscendC::Muls(y, rows_.values, 1.0f, static_cast<int32_t>(rows));  // a copy
+            AscendC::Muls(y, values, 1.0f, static_cast<int32_t>(rows));  // a copy
         } else {
-            FromFloat(y, rows_.values, rows);
+            FromFloat(y, values, rows);
         }
-        StoreQueued(outQueue_, yGm_[static_cast<uint64_t>(i) * tiling_.n + row], y, {1, rows, rows, rows});
+        StoreQueued(outQueue_, yGm_[static_cast<uint64_t>(i) * tiling_.n + column], y, {1, rows, rows, rows});
     }
 
-    WeightQuantMatmulTilingData tiling_;
+    __aicore__ inline AscendC::LocalTensor<float> Activated(uint32_t i, uint32_t rows)
+    {
+        if (tiling_.finished == 0) {
+            return rows_.values;
+        }
+        const int32_t count = static_cast<int32_t>(rows);
+        const AscendC::LocalTensor<float> from = tiling_.parts > 1 ? gate_[i * tiling_.blockRows] : rows_.values;
+        Activate<T>(tiling_.activation, activated_, activated_[tiling_.blockRows], tiling_.blockRows, from, ones_,
+                    count);
+        if (tiling_.parts > 1) {
+            AscendC::Mul(activated_, activated_, rows_.values, count);
+        }
+        return activated_;
+    }
+
+    WeightQuantTilingData tiling_;
     RowValues rows_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::GlobalTensor<int8_t> weightGm_;
@@ -217,6 +253,9 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> groupBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> activationBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> gateBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::LocalTensor<float> x_;
     AscendC::LocalTensor<float> xSums_;
     AscendC::LocalTensor<half> half_;
@@ -227,8 +266,11 @@ private:
     AscendC::LocalTensor<float> scale_;
     AscendC::LocalTensor<float> offset_;
     AscendC::LocalTensor<float> shifts_;
+    AscendC::LocalTensor<float> activated_;  // of a block, and the activation's scratch
+    AscendC::LocalTensor<float> gate_;       // of a block, for each row of x
+    AscendC::LocalTensor<float> ones_;
 };
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_WEIGHT_QUANT_MATMUL_ROWS_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_WEIGHT_QUANT_ROWS_H

@@ -1,4 +1,4 @@
-"""Shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)` and `torch.export` have them.
+"""Shapes of outputs where sizes are symbols, as `torch.compile(dynamic=True)`, `torch.export` and ONNX have them.
 
 The rules are those of the definitions. `inference.infer_shapes` checks what is known; here the sizes that are not
 become expressions of the inputs' sizes. No size is compared, so no graph is tied to one: the kernel checks them all
@@ -16,7 +16,7 @@ from ms_ascend_ops.shapes import ShapeRule, Token
 
 __all__ = ["known", "output_shapes"]
 
-Sizes = tuple[Any, ...]  # ints and torch.SymInts
+Sizes = tuple[Any, ...]  # ints, and torch.SymInts or other objects that can be multiplied and divided
 Bound = dict[str, Sizes]
 
 

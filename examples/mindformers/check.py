@@ -1,0 +1,31 @@
+"""Loads what export.py wrote, in a process without MindFormers, and compares the logits.
+
+python check.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mindspore import Tensor
+
+from ms_ascend_ops import load
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for name in ("prefill", "prefill_fused", "decode", "decode_fused"):
+        arrays = np.load(folder / f"{name.partition('_')[0]}.npz")
+        inputs = [Tensor(arrays[f"input_{i}"]) for i in range(len(arrays) - 1)]
+        logits = load(folder / f"{name}.mindir")(*inputs)
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        error = np.abs(logits.asnumpy() - arrays["logits"]).max() / np.abs(arrays["logits"]).max()
+        print(f"{name}: logits within {error:.1e} of the network's")
+        if not error < 1e-5:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Generates with a network of MindFormers as it runs on an NPU: cache in pages, flash attention, fused operators.
+
+    python -m ms_ascend_ops run generate.py NAME FOLDER [graph | pynative]
+
+FOLDER is what networks.py wrote. Nothing here knows of ms_ascend_ops: on a machine with an NPU, run it with `python`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+from networks import NETWORKS, NEW_TOKENS, PROMPTS, SIZES
+
+
+def network(name: str, folder: Path, mode: str) -> Any:
+    """The network with its weights."""
+    if name == "llama":
+        from llama import llama, load
+
+        net = llama(npu=True, use_past=True)
+        load(net, folder)
+        return net
+    from mindformers import build_context
+
+    build_context(
+        {
+            "use_legacy": False,
+            "run_mode": "predict",
+            "context": {"mode": mode, "device_target": ms.get_context("device_target")},
+            "parallel": {},
+        }
+    )
+    _, (module, stem), extra = NETWORKS[name]
+    config = getattr(import_module(f"{module}.configuration_{name}"), f"{stem}Config")(
+        **SIZES,
+        **extra,
+        seq_length=64,
+        batch_size=1,
+        block_size=16,
+        num_blocks=16,
+        eos_token_id=-1,
+        use_flash_attention=True,
+        compute_dtype="float32",
+        params_dtype="float32",
+        layernorm_compute_dtype="float32",
+        softmax_compute_dtype="float32",
+        rotary_dtype="float32",
+        router_dense_type="float32",
+    )
+    net = getattr(import_module(f"{module}.modeling_{name}"), f"{stem}ForCausalLM")(config)
+    net.load_weights(str(folder))
+    net.hard_mask = ms.Tensor([[0.0]], ms.float32)  # MindFormers makes it bfloat16 for every network
+    return net
+
+
+def main() -> None:
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    mode = ms.PYNATIVE_MODE if sys.argv[3:] == ["pynative"] else ms.GRAPH_MODE
+    os.environ["RUN_MODE"] = "predict"
+    ms.set_context(mode=mode)
+    net = network(name, folder, mode)
+    net.set_train(False)
+    expected = json.loads((folder / "tokens.json").read_text())
+    for prompt, tokens in zip(PROMPTS, expected, strict=True):
+        net._exec_add_flags = True  # MindFormers leaves a Llama in PyNative mode as it was for the last token
+        (made,) = net.generate([prompt], max_new_tokens=NEW_TOKENS, do_sample=False)
+        print(f"{name}: {made.tolist()}", "as transformers" if made.tolist() == tokens else f"NOT AS {tokens}")
+        if made.tolist() != tokens:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
+
+`python networks.py NAME FOLDER` writes the checkpoint of one, and what transformers generates with it on PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+PROMPTS = [[3, 17, 5, 99, 23, 7], [11, 2, 77]]
+NEW_TOKENS = 10
+SIZES = {
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "pad_token_id": 0,
+}
+# Classes in transformers, those in MindFormers with their modules, and what a network has besides.
+NETWORKS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
+    "llama": ("Llama", ("mindformers.models.llama", "Llama"), {}),
+    "qwen2": ("Qwen2", ("mindformers.models.qwen2", "Qwen2"), {}),
+    "qwen3": ("Qwen3", ("mindformers.models.qwen3", "Qwen3"), {"head_dim": 16}),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        ("mindformers.models.qwen3_moe", "Qwen3Moe"),
+        {
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32,
+            "norm_topk_prob": True,
+        },
+    ),
+    "glm4": (
+        "Glm4",
+        ("mindformers.models.glm4", "Glm4"),
+        {"head_dim": 16, "partial_rotary_factor": 0.5, "attention_bias": True},
+    ),
+}
+
+
+def write(name: str, folder: Path) -> None:
+    """The checkpoint and the tokens of one network."""
+    import torch
+    import transformers
+
+    stem, _, extra = NETWORKS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{stem}Config")(**SIZES, **extra, eos_token_id=None, initializer_range=0.3)
+    model = getattr(transformers, f"{stem}ForCausalLM")(config).eval().float()
+    model.save_pretrained(folder)
+    tokens = [
+        model.generate(torch.tensor([p]), max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist() for p in PROMPTS
+    ]
+    (folder / "tokens.json").write_text(json.dumps(tokens))
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,626 @@
+"""Cells in the place of MindSpore's primitives that only an Ascend NPU has, under the same names.
+
+A cell is made as its primitive is, and called as it is: it computes the same with our operators, or with stock ones,
+in PyNative and in graph mode. An argument that cannot be served raises an error that names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn
+from mindspore import ops as ms_ops
+from ms_ascend_ops.export import attention_builtins as attention
+
+from ms_ascend_ops import ops, registry
+from ms_ascend_ops.custom import FusedPrimitive
+
+__all__ = ["STAND_INS", "StandIn", "stand_in_for"]
+
+
+class StandIn(nn.Cell):  # type: ignore[misc]
+    """What a primitive has besides its call: none of it matters on one CPU."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def shard(self, *args: Any, **kwargs: Any) -> StandIn:
+        return self
+
+    def recompute(self, *args: Any, **kwargs: Any) -> StandIn:
+        return self
+
+    def add_prim_attr(self, *args: Any) -> StandIn:
+        return self
+
+    def set_prim_instance_name(self, *args: Any) -> StandIn:
+        return self
+
+    def set_device(self, *args: Any) -> StandIn:
+        return self
+
+    def set_stage(self, *args: Any) -> StandIn:
+        return self
+
+
+def stand_in_for(primitive: Any) -> StandIn:
+    """The cell for a primitive object, with the same attributes."""
+    kind = STAND_INS[type(primitive).__name__]
+    names = list(inspect.signature(kind.__init__).parameters)[1:]
+    made: StandIn = kind(**{name: value for name, value in primitive.init_attrs.items() if name in names})
+    return made
+
+
+class RmsNorm(StandIn):
+    """RmsNorm(epsilon)(x, gamma)."""
+
+    def __init__(self, epsilon: float = 1e-6):
+        super().__init__()
+        self.epsilon = float(epsilon)
+
+    def construct(self, x: Tensor, gamma: Tensor) -> Any:
+        return ops.rms_norm(x, gamma, self.epsilon)
+
+
+class AddRmsNorm(StandIn):
+    """AddRmsNorm()(x1, x2, gamma, epsilon)."""
+
+    def construct(self, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
+        return ops.add_rms_norm(x1, x2, gamma, epsilon)
+
+
+class Swiglu(StandIn):
+    """Swiglu()(input, dim)."""
+
+    def construct(self, input: Tensor, dim: int = -1) -> Tensor:
+        return ops.swiglu(input, dim)
+
+
+class ApplyRotaryPosEmb(StandIn):
+    """ApplyRotaryPosEmb(cos_format)(query, key, cos, sin, position_ids) of tokens of several sequences.
+
+    position_ids has the lengths of the sequences. Of all their tokens, each has the row of the tables of its position;
+    of the newest ones only, a row of its own.
+    """
+
+    def __init__(self, cos_format: int = 0):
+        super().__init__()
+        # As MindFormers names them: rotate_half and interleaved.
+        if cos_format not in (2, 3):
+            raise ValueError(f"ApplyRotaryPosEmb: cos_format must be 2 (halves) or 3 (neighbours), got {cos_format}")
+        self.mode = "half" if cos_format == 2 else "interleave"
+
+    def construct(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor) -> Any:
+        size = cos.shape[-1]
+        rows = _rows_of(position_ids, query.reshape(-1, query.shape[-1]).shape[0])
+        cos, sin = ms_ops.gather(cos, rows, 0), ms_ops.gather(sin, rows, 0)
+        return self.turned(query, cos, sin, size), self.turned(key, cos, sin, size)
+
+    def turned(self, x: Tensor, cos: Tensor, sin: Tensor, size: int) -> Tensor:
+        heads = x.reshape(1, -1, x.shape[-1] // size, size)
+        y = ops.rotary_embedding(heads, cos, sin, self.mode, "BSND", 0, True)
+        return y.reshape(x.shape)
+
+
+def _rows_of(lengths: Tensor, tokens: int) -> Tensor:
+    """Which row of a table each token has: its position, where there are all tokens of the sequences; else its own.
+
+    Without a condition: a graph for any sizes would make a branch of it.
+    """
+    lengths = lengths.reshape(-1).astype(ms.int32)
+    index = ms_ops.arange(tokens).astype(ms.int32)
+    passed = (index.reshape(-1, 1) >= ms_ops.cumsum(lengths, 0, ms.int32).reshape(1, -1)).astype(ms.int32)
+    before = (passed * lengths.reshape(1, -1)).sum(1)
+    whole = lengths.sum() == (index >= 0).astype(ms.int32).sum()
+    return index - before * whole.astype(ms.int32)
+
+
+class FlashAttentionScore(StandIn):
+    """FlashAttentionScore(head_num, ...)(query, key, value, ...): the result is the fourth of its four outputs."""
+
+    def __init__(
+        self,
+        head_num: int,
+        keep_prob: float = 1.0,
+        scale_value: float = 1.0,
+        pre_tokens: int = 2147483647,
+        next_tokens: int = 2147483647,
+        inner_precise: int = 0,
+        input_layout: str = "BSH",
+        sparse_mode: int = 0,
+    ):
+        super().__init__()
+        self.head_num, self.scale_value, self.keep_prob = int(head_num), float(scale_value), float(keep_prob)
+        self.tokens = int(pre_tokens), int(next_tokens)
+        self.input_layout, self.sparse_mode = input_layout, int(sparse_mode)
+
+    def construct(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        real_shift: Any = None,
+        drop_mask: Any = None,
+        padding_mask: Any = None,
+        attn_mask: Any = None,
+        prefix: Any = None,
+        actual_seq_qlen: Any = None,
+        actual_seq_kvlen: Any = None,
+    ) -> Any:
+        if self.input_layout == "TH":
+            return None, None, None, self.of_tokens(query, key, value, attn_mask, actual_seq_qlen, actual_seq_kvlen)
+        out = attention.flash_attention_score(
+            query,
+            key,
+            value,
+            self.head_num,
+            real_shift,
+            drop_mask,
+            padding_mask,
+            attn_mask,
+            prefix,
+            actual_seq_qlen,
+            actual_seq_kvlen,
+            self.keep_prob,
+            self.scale_value,
+            self.tokens[0],
+            self.tokens[1],
+            0,
+            self.input_layout,
+            self.sparse_mode,
+        )
+        return None, None, None, out
+
+    def of_tokens(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, queries: Tensor, keys: Tensor
+    ) -> Tensor:
+        """The layout TH of inference: tokens of all sequences behind each other, of which there are the lengths.
+
+        A mask is the triangle above a diagonal, which stands for all lengths.
+        """
+        size = query.shape[-1] // self.head_num
+        ends = [ms_ops.cumsum(lengths.astype(ms.int32), 0, ms.int32) for lengths in (queries, keys)]
+        q, k, v = [x.reshape(-1, x.shape[-1] // size, size) for x in (query, key, value)]
+        causal = attn_mask is not None
+        out = ops.flash_attention_varlen(q, k, v, ends[0], ends[1], self.scale_value, causal)[0]
+        return out.reshape(query.shape)
+
+
+class PromptFlashAttention(StandIn):
+    """PromptFlashAttention(num_heads, ...)(query, key, value, ...), without quantization."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        scale_value: float = 1.0,
+        pre_tokens: int = 2147483647,
+        next_tokens: int = 0,
+        input_layout: str = "BSH",
+        num_key_value_heads: int = 0,
+        sparse_mode: int = 0,
+        inner_precise: int = 1,
+    ):
+        super().__init__()
+        self.num_heads, self.scale_value, self.tokens = int(num_heads), float(scale_value), (pre_tokens, next_tokens)
+        self.input_layout, self.num_key_value_heads = input_layout, int(num_key_value_heads)
+        self.sparse_mode = int(sparse_mode)
+
+    def construct(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Any = None,
+        actual_seq_lengths: Any = None,
+        actual_seq_lengths_kv: Any = None,
+        pse_shift: Any = None,
+        deq_scale1: Any = None,
+        quant_scale1: Any = None,
+        deq_scale2: Any = None,
+        quant_scale2: Any = None,
+        quant_offset2: Any = None,
+    ) -> Tensor:
+        return attention.prompt_flash_attention(
+            query,
+            key,
+            value,
+            attn_mask,
+            actual_seq_lengths,
+            actual_seq_lengths_kv,
+            pse_shift,
+            deq_scale1,
+            quant_scale1,
+            deq_scale2,
+            quant_scale2,
+            quant_offset2,
+            self.num_heads,
+            self.scale_value,
+            self.tokens[0],
+            self.tokens[1],
+            self.input_layout,
+            self.num_key_value_heads,
+            self.sparse_mode,
+        )
+
+
+class ReshapeAndCache(StandIn):
+    """ReshapeAndCache()(key, value, key_cache, value_cache, slot_mapping): writes into the caches, and returns key."""
+
+    def construct(
+        self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
+    ) -> Tensor:
+        heads, size = key_cache.shape[2], key_cache.shape[3]
+        changed, _ = ops.kv_cache_update(
+            key.reshape(-1, heads, size),
+            value.reshape(-1, value_cache.shape[2], value_cache.shape[3]),
+            key_cache,
+            value_cache,
+            slot_mapping.reshape(-1).astype(ms.int32),
+        )
+        return ms_ops.depend(key, changed)
+
+
+class PagedAttention(StandIn):
+    """PagedAttention(head_num, scale_value, kv_head_num)(query, key_cache, value_cache, block_tables, context_lens)."""
+
+    def __init__(
+        self,
+        head_num: int,
+        scale_value: float = 1.0,
+        kv_head_num: int = 0,
+        kv_cache_quant_mode: str = "DEFAULT",
+        mask_mode: str = "MASK_DEFAULT",
+        mla_v_dim: int = 0,
+    ):
+        super().__init__()
+        self.head_num = int(head_num)
+        signature = registry.signature("paged_attention")
+        self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
+        # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
+        self.read.add_prim_attr("side_effect_mem", True)
+        if mla_v_dim:
+            raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
+
+    def construct(
+        self,
+        query: Tensor,
+        key_cache: Tensor,
+        value_cache: Any = None,
+        block_tables: Any = None,
+        context_lens: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        attn_mask: Any = None,
+        q_seq_lens: Any = None,
+        alibi_mask: Any = None,
+    ) -> Tensor:
+        if antiquant_scale is not None or antiquant_offset is not None or alibi_mask is not None:
+            raise ValueError("PagedAttention: antiquant_scale, antiquant_offset and alibi_mask must be None on a CPU")
+        # One new token of each sequence: a mask hides nothing that its length does not.
+        size = key_cache.shape[-1]
+        heads = query.reshape(-1, 1, self.head_num, size)
+        lengths = context_lens.reshape(-1).astype(ms.int32)
+        tables = block_tables.astype(ms.int32)
+        out = self.read(heads, key_cache, value_cache, tables, lengths)
+        return out.reshape(query.shape)
+
+
+class BatchMatMul(StandIn):
+    """BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
+
+    def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
+        super().__init__()
+        self.product = _BATCH_MAT_MUL(transpose_a, transpose_b)
+        self.transpose_a, self.transpose_b = bool(transpose_a), bool(transpose_b)
+
+    def construct(self, x: Tensor, y: Tensor) -> Tensor:
+        if x.ndim > 2 and y.ndim == 2 and not self.transpose_a:
+            rows = x.reshape(-1, x.shape[-1])
+            matrix = y.swapaxes(0, 1) if self.transpose_b else y
+            return ms_ops.matmul(rows, matrix).reshape(x.shape[:-1] + (matrix.shape[-1],))  # noqa: RUF005
+        return self.product(x, y)
+
+
+class ArgMaxExt(StandIn):
+    """ArgMaxExt()(input, dim, keepdim)."""
+
+    def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return ms_ops.argmax(input, dim, keepdim)
+
+
+class CumsumExt(StandIn):
+    """CumsumExt()(input, dim, dtype)."""
+
+    def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        return ms_ops.cumsum(input, dim, dtype)
+
+
+class MoveTo(StandIn):
+    """MoveTo()(input, to, blocking): there is one memory."""
+
+    def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
+        return input
+
+
+class IndexSelect(StandIn):
+    """IndexSelect()(input, dim, index)."""
+
+    def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
+        return ms_ops.gather(input, index, dim)
+
+
+class TopkExt(StandIn):
+    """TopkExt()(input, k, dim, largest, sorted)."""
+
+    def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        values, indices = ms_ops.topk(input, k, dim, largest, sorted)
+        return values, indices.astype(ms.int64)
+
+
+def _by_expert(indices: Tensor) -> tuple[Tensor, Tensor]:
+    """The order in which choices of experts follow each other by expert, and where each one comes to lie."""
+    flat = indices.reshape(-1).astype(ms.int32)
+    count = flat.shape[0]
+    # Equal experts keep their order.
+    order = ms_ops.sort(flat * count + ms_ops.arange(count).astype(ms.int32))[0] % count
+    return order, ms_ops.sort(order)[1].astype(ms.int32)
+
+
+class MoeTokenPermute(StandIn):
+    """MoeTokenPermute()(tokens, indices, num_out_tokens): tokens by their experts, and where each one lies there."""
+
+    def construct(
+        self, tokens: Tensor, indices: Tensor, num_out_tokens: int | None = None, padded_mode: bool = False
+    ) -> Any:
+        if padded_mode:
+            raise ValueError("MoeTokenPermute: padded_mode must be False")
+        chosen = 1 if indices.ndim == 1 else indices.shape[1]
+        order, places = _by_expert(indices)
+        kept = order if num_out_tokens is None else order[:num_out_tokens]
+        return ms_ops.gather(tokens, kept // chosen, 0), places
+
+
+class MoeTokenUnpermute(StandIn):
+    """MoeTokenUnpermute()(permuted_tokens, sorted_indices, probs): tokens as they were, weighted and added."""
+
+    def construct(
+        self,
+        permuted_tokens: Tensor,
+        sorted_indices: Tensor,
+        probs: Any = None,
+        padded_mode: bool = False,
+        restore_shape: Any = None,
+    ) -> Tensor:
+        if padded_mode or restore_shape is not None:
+            raise ValueError("MoeTokenUnpermute: padded_mode must be False and restore_shape None")
+        tokens = ms_ops.gather(permuted_tokens, sorted_indices.reshape(-1), 0)
+        if probs is None:
+            return tokens
+        weighted = tokens.reshape(-1, probs.shape[1], tokens.shape[-1]) * probs.expand_dims(-1)
+        return weighted.sum(1).astype(permuted_tokens.dtype)
+
+
+class MoeInitRoutingV2(StandIn):
+    """MoeInitRoutingV2()(x, expert_idx, ...), nothing dropped: tokens by expert, their places, and how many."""
+
+    def construct(
+        self,
+        x: Tensor,
+        expert_idx: Tensor,
+        active_num: int = 0,
+        expert_capacity: int = 0,
+        expert_num: int = 0,
+        drop_pad_mode: int = 0,
+        expert_tokens_count_or_cumsum_flag: int = 0,
+        expert_tokens_before_capacity_flag: bool = False,
+    ) -> Any:
+        if active_num or expert_capacity or drop_pad_mode:
+            raise ValueError("MoeInitRoutingV2: active_num, expert_capacity and drop_pad_mode must be 0")
+        order, places = _by_expert(expert_idx)
+        experts = ms_ops.arange(expert_num).astype(ms.int32)
+        counts = (expert_idx.reshape(-1, 1).astype(ms.int32) == experts).astype(ms.int32).sum(0)
+        wanted = ms_ops.cumsum(counts, 0, ms.int32) if expert_tokens_count_or_cumsum_flag == 1 else counts
+        return ms_ops.gather(x, order // expert_idx.shape[1], 0), places, wanted, counts
+
+
+class GroupedMatmulV4(StandIn):
+    """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
+
+    def construct(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        scale: Any = None,
+        offset: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        pre_token_scale: Any = None,
+        group_list: Any = None,
+        activation_input: Any = None,
+        activation_quant_scale: Any = None,
+        activation_quant_offset: Any = None,
+        split_item: int = 0,
+        group_type: int = -1,
+        group_list_type: int = 0,
+        act_type: int = 0,
+        output_dtype: Any = None,
+    ) -> Any:
+        if bias is not None or offset is not None or antiquant_scale is not None or antiquant_offset is not None:
+            raise ValueError(
+                "GroupedMatmulV4: bias, offset, antiquant_scale and antiquant_offset must be None on a CPU"
+            )
+        if activation_input is not None or act_type != 0:
+            raise ValueError("GroupedMatmulV4: activation_input must be None and act_type 0 on a CPU")
+        if split_item != 3 or group_type != 0:
+            raise ValueError("GroupedMatmulV4: split_item must be 3 and group_type 0 on a CPU")
+        ends = group_list if group_list_type == 0 else ms_ops.cumsum(group_list.astype(ms.int32), 0, ms.int32)
+        factors = None if scale is None else scale[0]
+        return [_grouped(x[0], weight[0], ends, factors, pre_token_scale, output_dtype)]
+
+
+class GroupedMatmul(StandIn):
+    """GroupedMatmul(split_item, group_type, ...)(x, weight, ..., group_list), as GroupedMatmulV4."""
+
+    def __init__(self, split_item: int = 0, group_type: int = -1, transpose_a: bool = False, transpose_b: bool = False):
+        super().__init__()
+        if split_item != 3 or group_type != 0 or transpose_a:
+            raise ValueError("GroupedMatmul: split_item must be 3, group_type 0 and transpose_a False on a CPU")
+        self.transpose_b = bool(transpose_b)
+
+    def construct(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        scale: Any = None,
+        offset: Any = None,
+        antiquant_scale: Any = None,
+        antiquant_offset: Any = None,
+        group_list: Any = None,
+    ) -> Any:
+        if bias is not None or scale is not None or offset is not None or antiquant_scale is not None:
+            raise ValueError("GroupedMatmul: bias, scale, offset and antiquant_scale must be None on a CPU")
+        whole = weight[0].swapaxes(1, 2) if self.transpose_b else weight[0]
+        return [_grouped(x[0], whole, group_list, None, None, None)]
+
+
+def _grouped(x: Tensor, weight: Tensor, ends: Tensor, scale: Any, row_scale: Any, dtype: Any) -> Tensor:
+    """Rows of x times the weight of their group; zeros behind the last group. int8 is summed in float32."""
+    dtype = x.dtype if dtype is None else dtype
+    rows = ms_ops.arange(x.shape[0]).astype(ms.int32).reshape(-1, 1)
+    ends = ends.astype(ms.int32)
+    x, weight = x.astype(ms.float32), weight.astype(ms.float32)
+    out = ms_ops.zeros((x.shape[0], weight.shape[2]), ms.float32)
+    for group in range(weight.shape[0]):
+        inside = rows < ends[group]
+        if group > 0:
+            inside = ms_ops.logical_and(inside, rows >= ends[group - 1])
+        product = ms_ops.matmul(x, weight[group])
+        if scale is not None:
+            product = product * scale[group].astype(ms.float32)
+        out = ms_ops.select(inside, product, out)
+    if row_scale is not None:
+        out = out * row_scale.astype(ms.float32).reshape(-1, 1)
+    return out.astype(dtype)
+
+
+class DynamicQuantExt(StandIn):
+    """DynamicQuantExt()(x, smooth_scales): int8 of each row, and what one of them stands for."""
+
+    def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
+        values = x.astype(ms.float32)
+        if smooth_scales is not None:
+            values = values * smooth_scales.astype(ms.float32)
+        scale = ms_ops.abs(values).max(-1) / 127.0
+        step = ms_ops.select(scale > 0, scale, ms_ops.ones_like(scale))
+        return ms_ops.round(values / step.expand_dims(-1)).astype(ms.int8), scale
+
+
+class QuantV2(StandIn):
+    """QuantV2()(x, scale, offset): int8, to the nearest even."""
+
+    def construct(
+        self,
+        x: Tensor,
+        scale: Tensor,
+        offset: Tensor,
+        sqrt_mode: bool = False,
+        rounding_mode: str = "ROUND",
+        dst_type: Any = ms.int8,
+    ) -> Tensor:
+        if sqrt_mode:
+            raise ValueError("QuantV2: sqrt_mode must be False")
+        values = x.astype(ms.float32) * scale.astype(ms.float32) + offset.astype(ms.float32)
+        return ms_ops.clamp(ms_ops.round(values), -128.0, 127.0).astype(ms.int8)
+
+
+class QuantBatchMatmul(StandIn):
+    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8, summed in float32 exactly.
+
+    Up to 1040 products of two int8 are exact; longer sums are rounded as float32 is.
+    """
+
+    def __init__(self, transpose_x1: bool = False, transpose_x2: bool = False, dtype: Any = ms.float16):
+        super().__init__()
+        self.transpose_x1, self.transpose_x2, self.dtype = bool(transpose_x1), bool(transpose_x2), dtype
+
+    def construct(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        scale: Tensor,
+        offset: Any = None,
+        bias: Any = None,
+        pertokenScaleOptional: Any = None,  # noqa: N803  (the name that MindSpore has)
+    ) -> Tensor:
+        if offset is not None:
+            raise ValueError("QuantBatchMatmul: offset must be None on a CPU")
+        if scale.dtype not in (ms.float32, ms.bfloat16):
+            raise ValueError("QuantBatchMatmul: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
+        a, b = x1.astype(ms.float32), x2.astype(ms.float32)
+        a = a.swapaxes(-1, -2) if self.transpose_x1 else a
+        out = ms_ops.matmul(a, b.swapaxes(-1, -2) if self.transpose_x2 else b)
+        if bias is not None and bias.dtype == ms.int32:
+            out = out + bias.astype(ms.float32)
+        out = out * scale.astype(ms.float32)
+        if pertokenScaleOptional is not None:
+            out = out * pertokenScaleOptional.astype(ms.float32).expand_dims(-1)
+        if bias is not None and bias.dtype != ms.int32:
+            out = out + bias.astype(ms.float32)
+        return out.astype(self.dtype)
+
+
+class NPUAllocFloatStatus(StandIn):
+    """NPUAllocFloatStatus()(): the flags of overflow, of which a CPU has none."""
+
+    def construct(self) -> Tensor:
+        return ms_ops.zeros((8,), ms.float32)
+
+
+class NPUGetFloatStatusV2(StandIn):
+    """NPUGetFloatStatusV2()(input): no overflow; a step finds it in its gradients, or not at all."""
+
+    def construct(self, input: Tensor) -> Tensor:
+        return ms_ops.zeros_like(input)
+
+
+class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
+    """NPUClearFloatStatusV2()(input)."""
+
+
+_BATCH_MAT_MUL = ms_ops.BatchMatMul
+
+STAND_INS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        AddRmsNorm,
+        ApplyRotaryPosEmb,
+        ArgMaxExt,
+        BatchMatMul,
+        CumsumExt,
+        DynamicQuantExt,
+        FlashAttentionScore,
+        GroupedMatmul,
+        GroupedMatmulV4,
+        IndexSelect,
+        MoeInitRoutingV2,
+        MoeTokenPermute,
+        MoeTokenUnpermute,
+        MoveTo,
+        NPUAllocFloatStatus,
+        NPUClearFloatStatusV2,
+        NPUGetFloatStatusV2,
+        PagedAttention,
+        PromptFlashAttention,
+        QuantBatchMatmul,
+        QuantV2,
+        ReshapeAndCache,
+        RmsNorm,
+        Swiglu,
+        TopkExt,
+    )
+}

@@ -1,0 +1,56 @@
+"""Product of matrices of 8-bit integers."""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor
+
+from ms_ascend_ops.checks import CHECKS
+from ms_ascend_ops.custom import Selector
+
+__all__ = ["quant_matmul"]
+
+
+# Runs in Python, also while a graph is compiled.
+@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
+def _refuse_gradient() -> None:
+    raise RuntimeError("quant_matmul: it has no gradient: it is for inference")
+
+
+def _bprop(x, weight, scale, pertoken_scale, bias, out, dout):  # type: ignore[no-untyped-def]
+    _refuse_gradient()
+    return x, weight, scale, pertoken_scale, bias
+
+
+_select = Selector("quant_matmul", _bprop, CHECKS["quant_matmul"])
+
+
+def quant_matmul(
+    x: Tensor, weight: Tensor, scale: Tensor, pertoken_scale: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    r"""Product of matrices of 8-bit integers, scaled by column and by row; for inference.
+
+    .. math::
+        y_{ij} = \Bigl(\sum_p x_{ip} \, weight_{jp}\Bigr) \cdot scale_j \cdot pertoken\_scale_i + bias_j
+
+    Args:
+        x: Tensor[int8], shape (..., k), k at most 131071: `dynamic_quant` makes it.
+        weight: Tensor[int8], shape (n, k), as nn.Dense keeps it: `ms_ascend_ops.quantization.quantize_weight` makes it,
+            with `bits=8, symmetric=True`.
+        scale: Tensor[float16 | bfloat16 | float32], shape (n,). Its dtype is that of the result.
+        pertoken_scale: Tensor[float32], shape (...): of the rows of x. Without it 1.
+        bias: Tensor[float32], shape (n,).
+
+    Returns:
+        Tensor[dtype of scale], shape (..., n).
+
+    Raises:
+        TypeError: an input is no tensor, or has another dtype.
+        ValueError: shapes that do not fit each other; rows without elements, or with too many.
+
+    Sums of products are exact, in 32 bits; scales and bias are applied in float32, and the result is rounded once. NaN
+    or an infinity in a scale or in the bias gives NaN or infinities in its row or column; 0 times infinity is NaN. An
+    empty x gives an empty y. It is what CANN's QuantBatchMatmul computes.
+    """
+    select = _select(x, weight, scale, pertoken_scale, bias)
+    return select(x, weight, scale, pertoken_scale, bias)  # type: ignore[no-any-return]

@@ -1,0 +1,39 @@
+"""Models as a service: bundles and MindIRs over the Open Inference Protocol, language models over OpenAI's API.
+
+    from ms_ascend_ops.serving import Settings, create_app
+
+    app = create_app(Settings(repository="models"))  # for any ASGI server: uvicorn network:app
+
+or `python -m ms_ascend_ops serve`. Nothing else of the package imports this. `pip install 'ms_ascend_ops[serve]'`
+brings what it needs. docs/serving.md has the details.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ms_ascend_ops import extras
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.serving.application import create_app
+    from ms_ascend_ops.serving.service import Service
+    from ms_ascend_ops.serving.settings import ModelOptions, Settings
+
+if _missing := extras.missing("serve"):
+    raise ImportError(f"ms_ascend_ops.serving needs {', '.join(_missing)}: {extras.advice('serve')}")
+
+_ORIGINS = {
+    "ModelOptions": "settings",
+    "Service": "service",
+    "Settings": "settings",
+    "create_app": "application",
+}
+
+__all__ = ["ModelOptions", "Service", "Settings", "create_app"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ORIGINS:
+        value = getattr(import_module(f"{__name__}.{_ORIGINS[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,264 @@
+"""What the routes of both APIs share: bodies, clients that hang up, errors, and the gate in front of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ms_ascend_ops.serving.errors import BadRequest, Busy, Deadline, Forbidden, ServingError, TooLarge, Unauthorized
+from ms_ascend_ops.serving.metrics import Metrics
+from ms_ascend_ops.serving.service import Service
+from ms_ascend_ops.serving.settings import Settings
+
+__all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "parsed", "service_of"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # of probes, which have no key
+_HUNG_UP = 499  # of nginx: nobody gets it, but it is counted
+
+
+class HungUp(Exception):
+    """The client left before the answer."""
+
+
+def service_of(request: Request) -> Service:
+    """The models."""
+    service: Service = request.app.state.service
+    return service
+
+
+def parsed(body: bytes | str) -> dict[str, Any]:
+    """The object of a body.
+
+    Raises:
+        BadRequest: it is no JSON, or no object.
+    """
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:  # json.JSONDecodeError, UnicodeDecodeError; numbers of any length
+        raise BadRequest(f"the body is no JSON: {str(error)[:200]}") from error
+    if not isinstance(fields, dict):
+        raise BadRequest(f"the body must be an object of JSON, got {type(fields).__name__}")
+    return fields
+
+
+def check_change(request: Request) -> None:
+    """The first line of a route that changes the models.
+
+    Raises:
+        Unauthorized, Forbidden: who asks may not do that.
+    """
+    Keys(service_of(request).settings).check(request.headers.get("authorization", ""), changes_models=True)
+
+
+async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, which is cancelled when the client hangs up. The body has been read.
+
+    Raises:
+        HungUp: it did.
+    """
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HungUp
+        return task.result()
+    finally:
+        for one in (task, watch):
+            one.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def error_of(request: Request, status: int, message: str, error: ServingError | None = None) -> JSONResponse:
+    """An error as the API of a request has it."""
+    code, parameter = (None, None) if error is None else (error.code, error.parameter)
+    return error_answer(_path(request.scope), status, message, code, parameter)
+
+
+def error_answer(
+    path: str, status: int, message: str, code: str | None = None, parameter: str | None = None
+) -> JSONResponse:  # fmt: skip
+    """An error as the API of the path has it."""
+    headers = {"Retry-After": "1"} if status in (429, 503) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if not path.startswith("/v1/"):
+        return JSONResponse({"error": message}, status, headers)
+    return JSONResponse({"error": openai_error(status, message, code, parameter)}, status, headers)
+
+
+def openai_error(status: int, message: str, code: str | None, parameter: str | None) -> dict[str, Any]:
+    """The object that OpenAI's API describes an error with."""
+    kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"message": message, "type": kind, "param": parameter, "code": code}
+
+
+class Keys:
+    """API keys; compared in a time that does not depend on how much of a key is right."""
+
+    def __init__(self, settings: Settings):
+        self._keys = [_digest(key) for key in settings.api_keys]
+        self._admin = [_digest(key) for key in settings.admin_keys]
+        self._fixed = settings.fixed
+
+    def check(self, authorization: str, changes_models: bool) -> None:
+        """Let a request through, or not.
+
+        Raises:
+            Unauthorized: there is no key with it, or a wrong one.
+            Forbidden: its key is not one of those that may load and unload models, or none may.
+        """
+        if changes_models and self._fixed:
+            raise Forbidden("the models of this server are fixed")
+        if not self._keys and not self._admin:
+            return
+        kind, _, key = authorization.partition(" ")
+        given = _digest(key.strip()) if kind.lower() == "bearer" else b""
+        is_admin = _is_among(given, self._admin)
+        if not is_admin and not _is_among(given, self._keys) and (self._keys or changes_models):
+            raise Unauthorized("give a key that is allowed here: Authorization: Bearer KEY")
+        if changes_models and not is_admin:
+            raise Forbidden("this key may not change the models; keys that may are those of --admin-keys")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="replace")).digest()
+
+
+def _is_among(given: bytes, keys: Iterable[bytes]) -> bool:
+    return sum(hmac.compare_digest(given, key) for key in keys) > 0  # all of them, found or not
+
+
+class Gate:
+    """ASGI middleware: keys, limits, metrics, errors. Not Starlette's base class, which hides that a client hung up."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Callable[[], Metrics]):
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._keys = Keys(settings)
+        self._requests = 0
+        self.bytes = 0  # of bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        metrics, start = self._metrics(), time.monotonic()
+        exchange = _Exchange(self, self._settings, receive, send)
+
+        async def refuse(status: int, message: str, code: str | None = None, parameter: str | None = None) -> None:
+            if exchange.status == _HUNG_UP:  # nothing of an answer is out
+                answer = error_answer(_path(scope), status, message, code, parameter)
+                await answer(scope, receive, exchange.send)
+
+        metrics.arrived("http")
+        self._requests += 1
+        try:
+            self._check(scope, _headers(scope))
+            await self._app(scope, exchange.receive, exchange.send)
+        except ServingError as error:
+            await refuse(error.status, error.message, error.code, error.parameter)
+        except HungUp:
+            exchange.left = True
+        except asyncio.CancelledError:  # by a server that is told of it, as Ray's is
+            exchange.left = True
+            raise
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            await refuse(500, "an error of the server; its log says more")
+        finally:
+            self._requests -= 1
+            self.bytes -= exchange.bytes
+            route = getattr(scope.get("route"), "path", "other")
+            if exchange.left:
+                metrics.hung_up("http")
+            status = _HUNG_UP if exchange.left else exchange.status
+            metrics.answered("http", route, status, time.monotonic() - start)
+
+    def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
+        if _path(scope) in _OPEN:
+            return
+        self._keys.check(headers.get("authorization", ""), changes_models=False)
+        if self._requests > self._settings.requests:
+            raise Busy(f"the server has {self._settings.requests} requests: come again later")
+        if headers.get("content-encoding", "identity") != "identity":
+            raise BadRequest(
+                f"Content-Encoding {headers['content-encoding'][:40]!r} is not supported: send it as it is"
+            )
+        length = headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20 and int(length) > self._settings.body_bytes:
+            raise _too_large(self._settings)
+
+
+class _Exchange:
+    """A request and its answer: the body up to the limits of bytes and time, the status, whether the client left."""
+
+    def __init__(self, gate: Gate, settings: Settings, receive: Receive, send: Send):
+        self.bytes = 0  # of the body
+        self.status = _HUNG_UP
+        self.left = False
+        self._gate, self._settings = gate, settings
+        self._receive, self._send = receive, send
+        self._until = time.monotonic() + settings.body_timeout_s
+        self._read = False  # the body
+        self._sent = False  # the answer
+
+    async def receive(self) -> Message:
+        if self._read:  # from now on there is only the end of the connection to wait for
+            message = await self._receive()
+            self.left |= message["type"] == "http.disconnect" and not self._sent
+            return message
+        try:
+            message = await asyncio.wait_for(self._receive(), max(self._until - time.monotonic(), 0.001))
+        except asyncio.TimeoutError as error:
+            raise Deadline(f"the body was not there within {self._settings.body_timeout_s:g} s", True) from error
+        if message["type"] == "http.disconnect":
+            raise HungUp
+        size = len(message.get("body", b""))
+        self.bytes += size
+        self._gate.bytes += size
+        if self.bytes > self._settings.body_bytes:
+            raise _too_large(self._settings)
+        if self._gate.bytes > self._settings.all_bodies_bytes:
+            raise Busy("the server has too many large requests: come again later")
+        self._read = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self._sent = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+
+def _too_large(settings: Settings) -> TooLarge:
+    return TooLarge(f"the body may have {settings.body_bytes} bytes")
+
+
+def _path(scope: Scope) -> str:
+    """The path as the routes have it, without what a proxy or Ray put before it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

@@ -1,0 +1,11 @@
+"""y = silu(x gate^T + bias) * (x up^T + bias) in float64, of weights as those of weight_quant_matmul, gate first."""
+
+import numpy as np
+
+from tests.reference import weight_quant_matmul
+from tests.reference.matmul import ACTIVATIONS
+
+
+def forward(x, weight, scale, offset=None, bias=None):
+    gate, up = np.split(weight_quant_matmul.product(x, weight, scale, offset, bias), 2, axis=-1)
+    return ACTIVATIONS["silu"](gate) * up
