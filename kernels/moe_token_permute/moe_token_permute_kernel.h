@@ -13,6 +13,7 @@
 
 #include "kernel_operator.h"
 #include "moe_token_permute_tiling.h"
+#include "primitives/expert_entries.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -34,7 +35,7 @@ public:
         groupGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(groupList), tiling.experts);
         countGm_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(workspace), tiling.cores * tiling.countStride);
         pipe.InitBuffer(queue_, 2, tiling.tileTokens * tiling.tileStride * sizeof(T));
-        pipe.InitBuffer(outQueueSorted_, 2, moe_token_permute::TILE_ENTRIES * sizeof(int32_t));
+        pipe.InitBuffer(outQueueSorted_, 2, MOST_ENTRIES * sizeof(int32_t));
         pipe.InitBuffer(inQueueCounts_, 1, tiling.countStride * sizeof(int32_t));
         pipe.InitBuffer(outQueueCounts_, 1, tiling.countStride * sizeof(int32_t));
         pipe.InitBuffer(sumBuf_, 2 * tiling.countStride * sizeof(int32_t));
@@ -180,9 +181,9 @@ private:
     AscendC::TPipe* pipe_ = nullptr;
     uint32_t first_ = 0;
     uint32_t last_ = 0;
-    int32_t next_[MoeTokenPermuteLimits::EXPERTS];
-    int32_t ends_[MoeTokenPermuteLimits::EXPERTS];
-    int32_t places_[moe_token_permute::TILE_ENTRIES];
+    int32_t next_[MOST_EXPERTS];
+    int32_t ends_[MOST_EXPERTS];
+    int32_t places_[MOST_ENTRIES];
     AscendC::GlobalTensor<T> tokenGm_;
     AscendC::GlobalTensor<int32_t> indexGm_;
     AscendC::GlobalTensor<T> permutedGm_;

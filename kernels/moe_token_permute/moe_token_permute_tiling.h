@@ -7,6 +7,7 @@
 #define MS_ASCEND_OPS_MOE_TOKEN_PERMUTE_TILING_H
 
 #include "moe_token_permute_params.h"
+#include "primitives/expert_entries.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -26,9 +27,11 @@ struct MoeTokenPermuteTilingData {
 
 namespace moe_token_permute {
 
-constexpr uint32_t TILE_BYTES = 32 * 1024;
-constexpr uint32_t TILE_ENTRIES = 256;  // pairs of token and expert whose places a core holds
-constexpr uint32_t SHARE_TOKENS = 16;   // of outputs of 16 bits whole blocks, whatever the size of a token
+constexpr uint32_t COPY_BYTES = 32 * 1024;
+constexpr uint32_t SHARE_TOKENS = 16;  // of outputs of 16 bits whole blocks, whatever the size of a token
+
+static_assert(MoeTokenPermuteLimits::EXPERTS <= MOST_EXPERTS);
+static_assert(MoeTokenPermuteLimits::EXPERTS_OF_A_TOKEN <= MOST_ENTRIES);
 
 }  // namespace moe_token_permute
 
@@ -56,10 +59,10 @@ inline LaunchConfig MoeTokenPermuteTiling(const MoeTokenPermuteParams& params, c
     tiling.experts = static_cast<uint32_t>(params.num_experts);
     tiling.countStride = static_cast<uint32_t>(RoundUp(tiling.experts, LINE_BYTES / sizeof(int32_t)));
     const uint64_t stride = RoundUp(std::max<uint64_t>(1, hidden), BLOCK_BYTES / bytes);
-    tiling.tileStride = static_cast<uint32_t>(std::min<uint64_t>(stride, TILE_BYTES / bytes));
+    tiling.tileStride = static_cast<uint32_t>(std::min<uint64_t>(stride, COPY_BYTES / bytes));
     tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(hidden, tiling.tileStride));
     tiling.tileTokens = static_cast<uint32_t>(
-        std::max<uint64_t>(1, std::min<uint64_t>(TILE_BYTES / bytes / tiling.tileStride, TILE_ENTRIES / chosen)));
+        std::max<uint64_t>(1, std::min<uint64_t>(COPY_BYTES / bytes / tiling.tileStride, MOST_ENTRIES / chosen)));
     LaunchConfig config;
     const uint64_t shares = CeilDiv(tokens, SHARE_TOKENS);
     const uint64_t cores = CoresFor(shares, tokens * ((1 + chosen) * hidden * bytes + chosen * 32), platform);

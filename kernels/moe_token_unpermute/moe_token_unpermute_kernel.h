@@ -12,6 +12,7 @@
 
 #include "kernel_operator.h"
 #include "moe_token_unpermute_tiling.h"
+#include "primitives/expert_entries.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -31,13 +32,12 @@ public:
             return;
         }
         probGm_.SetGlobalBuffer(reinterpret_cast<__gm__ P*>(probs), entries_);
-        pipe.InitBuffer(inQueueProbs_, 1, moe_token_unpermute::CHUNK_ENTRIES * sizeof(P));
-        pipe.InitBuffer(floatBuf_, moe_token_unpermute::CHUNK_ENTRIES * sizeof(float));
-        pipe.InitBuffer(blockBuf_, moe_token_unpermute::CHUNK_ENTRIES * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(inQueueProbs_, 1, MOST_ENTRIES * sizeof(P));
+        pipe.InitBuffer(floatBuf_, MOST_ENTRIES * sizeof(float));
+        pipe.InitBuffer(blockBuf_, MOST_ENTRIES * AscendC::ONE_BLK_SIZE);
         blocks_ = blockBuf_.template Get<float>();
         // Brcb reads whole blocks.
-        AscendC::Duplicate(floatBuf_.template Get<float>(), 0.0f,
-                           static_cast<int32_t>(moe_token_unpermute::CHUNK_ENTRIES));
+        AscendC::Duplicate(floatBuf_.template Get<float>(), 0.0f, static_cast<int32_t>(MOST_ENTRIES));
     }
 
     __aicore__ inline void Load(uint64_t entry, uint32_t count)
@@ -82,7 +82,7 @@ public:
 private:
     bool hasProbs_ = false;
     uint64_t entries_ = 0;
-    int32_t places_[moe_token_unpermute::CHUNK_ENTRIES];
+    int32_t places_[MOST_ENTRIES];
     AscendC::GlobalTensor<int32_t> sortedGm_;
     AscendC::GlobalTensor<P> probGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueProbs_;
@@ -105,8 +105,7 @@ __aicore__ inline TokenChunks ChunksOf(const MoeTokenUnpermuteTilingData& tiling
     const uint64_t first = static_cast<uint64_t>(tiling.tokensPerCore) * AscendC::GetBlockIdx();
     const uint64_t last = first + tiling.tokensPerCore;
     return {first < tiling.tokens ? static_cast<uint32_t>(first) : tiling.tokens,
-            last < tiling.tokens ? static_cast<uint32_t>(last) : tiling.tokens,
-            moe_token_unpermute::CHUNK_ENTRIES / tiling.chosen};
+            last < tiling.tokens ? static_cast<uint32_t>(last) : tiling.tokens, MOST_ENTRIES / tiling.chosen};
 }
 
 template <class QUEUE, typename T>
@@ -200,7 +199,7 @@ public:
         pipe.InitBuffer(inQueueToken_, 2, tiling.tileCols * sizeof(T));
         pipe.InitBuffer(inQueueRow_, 2, tiling.tileCols * sizeof(T));
         pipe.InitBuffer(outQueueRow_, 2, tiling.tileCols * sizeof(T));
-        pipe.InitBuffer(outQueueProbs_, 1, moe_token_unpermute::CHUNK_ENTRIES * sizeof(float));
+        pipe.InitBuffer(outQueueProbs_, 1, MOST_ENTRIES * sizeof(float));
         pipe.InitBuffer(workBuf_, 3 * tiling.tileCols * sizeof(float));
         pipe.InitBuffer(laneBuf_, tiling.chosen * FLOAT_LANES * sizeof(float));
         work_ = workBuf_.template Get<float>();

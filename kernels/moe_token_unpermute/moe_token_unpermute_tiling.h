@@ -7,6 +7,7 @@
 #define MS_ASCEND_OPS_MOE_TOKEN_UNPERMUTE_TILING_H
 
 #include "moe_token_unpermute_params.h"
+#include "primitives/expert_entries.h"
 #include "primitives/split.h"
 
 namespace ms_ascend_ops {
@@ -24,10 +25,10 @@ using MoeTokenUnpermuteGradTilingData = MoeTokenUnpermuteTilingData;
 
 namespace moe_token_unpermute {
 
-constexpr uint32_t CHUNK_ENTRIES = 256;  // pairs of token and expert whose places a core holds
 constexpr uint32_t MAX_TILE_COLS = 4096;
 constexpr uint32_t SHARE_TOKENS = 16;  // of outputs of 16 bits whole blocks, whatever the size of a token
-constexpr uint32_t FIXED_BYTES = 1024 + CHUNK_ENTRIES * (4 + 4 + 4 + 32) + CHUNK_ENTRIES * 256;
+constexpr uint32_t FIXED_BYTES = 1024 + MOST_ENTRIES * (4 + 4 + 4 + 32) + MOST_ENTRIES * 256;
+static_assert(MoeTokenUnpermuteLimits::EXPERTS_OF_A_TOKEN <= MOST_ENTRIES);
 
 // `perColumn`: Unified Buffer for each column of a tile.
 inline LaunchConfig Plan(const TensorDesc& permuted, bool hasProbs, uint64_t perColumn, const Platform& platform,

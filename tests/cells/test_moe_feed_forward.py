@@ -170,13 +170,141 @@ def test_of_a_block(names, normalized):
     assert [p.name for p in net.trainable_params()] == ["router_weight", "gate_weight", "up_weight", "down_weight"]
 
 
+class Router(nn.Cell):
+    """DeepSeek-V3's: sigmoid and a bias, experts of the best groups, by the sum of their best two."""
+
+    def __init__(self, n_group=4, topk_group=2, top_k=3, scale=2.5):
+        super().__init__()
+        rng = np.random.default_rng(7)
+        hidden, _, experts = SIZES
+        self.n_group, self.topk_group, self.top_k = n_group, topk_group, top_k
+        self.norm_topk_prob, self.routed_scaling_factor = True, scale
+        self.weight = Parameter(tensor(rng.normal(size=(experts, hidden)), "float32"))
+        self.e_score_correction_bias = Parameter(tensor(rng.uniform(0, 0.5, experts), "float32"))
+
+    def construct(self, x):
+        scores = stock.sigmoid(stock.matmul(x.reshape(-1, x.shape[-1]), self.weight.swapaxes(0, 1)))
+        values = scores + self.e_score_correction_bias
+        groups = values.reshape(values.shape[0], self.n_group, -1)
+        best = stock.topk(groups, 2)[0].sum(-1)
+        worst = stock.topk(best, self.topk_group)[0][:, -1:]
+        values = (groups * (best >= worst).astype(groups.dtype).expand_dims(-1)).reshape(values.shape)
+        chosen = stock.topk(values, self.top_k)[1]
+        weights = stock.gather_elements(scores, 1, chosen)
+        return chosen, weights / (weights.sum(-1, keepdims=True) + 1e-20) * self.routed_scaling_factor
+
+
+class BlockOfGroups(nn.Cell):
+    """As DeepSeek-V3 has it: one output, and an expert that all tokens pass."""
+
+    def __init__(self, names=("gate_proj", "up_proj", "down_proj")):
+        super().__init__()
+        self.gate = Router()
+        self.experts = nn.CellList([Expert(names) for _ in range(SIZES[2])])
+        self.shared_experts = Expert(names)
+
+    def construct(self, x):
+        chosen, weights = self.gate(x)
+        tokens = x.reshape(-1, x.shape[-1])
+        y = stock.zeros_like(tokens)
+        for number, expert in enumerate(self.experts):
+            share = (weights * (chosen == number).astype(weights.dtype)).sum(-1, keepdims=True)
+            y = y + expert(tokens) * share
+        return y.reshape(x.shape) + self.shared_experts(x)
+
+
+class StackedExperts(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(8)
+        hidden, inner, experts = SIZES
+        self.gate_up_proj = Parameter(tensor(rng.normal(size=(experts, 2 * inner, hidden)) / 5, "float32"))
+        self.down_proj = Parameter(tensor(rng.normal(size=(experts, hidden, inner)) / 5, "float32"))
+
+    def construct(self, x, number):
+        gate, up = stock.matmul(x, self.gate_up_proj[number].swapaxes(0, 1)).chunk(2, -1)
+        return stock.matmul(stock.silu(gate) * up, self.down_proj[number].swapaxes(0, 1))
+
+
+class StackedBlock(nn.Cell):
+    """With all experts in two parameters, as newer transformers have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_experts_per_tok, self.norm_topk_prob = 2, True
+        self.router = nn.Dense(SIZES[0], SIZES[2], has_bias=False)
+        self.experts = StackedExperts()
+
+    def construct(self, x):
+        tokens = x.reshape(-1, x.shape[-1])
+        weights, chosen = stock.topk(stock.softmax(self.router(tokens), -1), 2)
+        weights, y = weights / weights.sum(-1, keepdims=True), stock.zeros_like(tokens)
+        for number in range(SIZES[2]):
+            share = (weights * (chosen == number).astype(weights.dtype)).sum(-1, keepdims=True)
+            y = y + self.experts(tokens, number) * share
+        return y.reshape(x.shape)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [BlockOfGroups, StackedBlock])
+def test_of_a_block_with_one_output(kind, mode):
+    block = kind()
+    net = MoEFeedForward.of(block)
+    x = tensor(np.random.default_rng(5).normal(size=(2, 11, SIZES[0])), "float32")
+    np.testing.assert_allclose(numpy(run(mode, net, (x,))), numpy(block(x)), rtol=1e-4, atol=1e-5)
+
+
+class Network(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        names = ("gate_proj", "up_proj", "down_proj")
+        self.layers = nn.CellList([nn.Dense(SIZES[0], SIZES[0]), BlockOfGroups()])
+        self.last = Block(names, 2, True)
+
+    def construct(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.last(x)[0]
+
+
+def test_all_blocks_of_a_network():
+    net = Network()
+    x = tensor(np.random.default_rng(6).normal(size=(3, 5, SIZES[0])), "float32")
+    expected = numpy(net(x))
+    assert MoEFeedForward.replace(net) == ["layers.1", "last"]
+    np.testing.assert_allclose(numpy(net(x)), expected, rtol=1e-4, atol=1e-5)
+    names = [p.name for p in net.trainable_params()]
+    assert len(set(names)) == len(names)
+    assert {"layers.1.gate_weight", "last.router_weight"} <= set(names)
+    assert "layers.1.shared_experts.up_proj.weight" in names
+    assert MoEFeedForward.replace(net) == []
+
+
 def test_blocks_of_another_form():
     with pytest.raises(ValueError, match=r"^MoEFeedForward.of: the block must have `gate` and `experts`"):
         MoEFeedForward.of(nn.Dense(3, 4))
     block = Block(("w1", "w3", "w2"))
     block.gate = nn.Dense(SIZES[0], SIZES[2])
-    with pytest.raises(ValueError, match=r"^MoEFeedForward.of: products must have no bias"):
+    with pytest.raises(ValueError, match="products must have no bias"):
         MoEFeedForward.of(block)
+    block = Block(("w1", "w3", "w2"))
+    block.shared_expert_gate = nn.Dense(SIZES[0], 1)
+    with pytest.raises(ValueError, match="no shared_expert behind a gate"):
+        MoEFeedForward.of(block)
+    block = StackedBlock()
+    block.experts.gate_up_proj = Parameter(tensor(np.zeros((8, 24, 40)), "float32"))
+    with pytest.raises(ValueError, match="weights must be of shape"):
+        MoEFeedForward.of(block)
+
+
+def test_a_block_that_computes_something_else():
+    """Here weights that are not divided by their sum, under the names of one that does."""
+    block = Block(("w1", "w3", "w2"), 2, True)
+    block.norm_topk_prob = False
+    wrong = MoEFeedForward.of(block, check=False, renormalize=True)
+    assert wrong.return_logits
+    with pytest.raises(ValueError, match=r"Block must compute what this layer does, got a relative difference"):
+        MoEFeedForward.of(block, renormalize=True)
 
 
 def test_repr_and_bad_arguments():

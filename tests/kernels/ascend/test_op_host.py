@@ -23,6 +23,7 @@ ANY_SIZE = (
     "geglu",
     "gelu",
     "gelu_mul",
+    "moe_gating_top_k",
     "qkv_rotary_embedding",
     "silu_mul",
     "swiglu",
