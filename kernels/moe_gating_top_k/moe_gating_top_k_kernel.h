@@ -37,7 +37,7 @@ public:
         const uint32_t groups = tiling.tileTokens * tiling.groups * FLOATS_PER_BLOCK;
         pipe.InitBuffer(workBuf_, 3 * elements * sizeof(float));
         pipe.InitBuffer(chosenBuf_, (2 * chosen + 2 * tiling.chosenStride) * sizeof(float));
-        pipe.InitBuffer(groupBuf_, (3 * groups + 2 * tiling.groups * FLOATS_PER_BLOCK) * sizeof(float));
+        pipe.InitBuffer(groupBuf_, (3 * groups + 2 * NumberColumns()) * sizeof(float));
         pipe.InitBuffer(outQueueWeights_, 2, chosen * sizeof(float));
         pipe.InitBuffer(outQueueExperts_, 2, chosen * sizeof(int32_t));
         open_ = workBuf_.template Get<float>();
@@ -99,15 +99,20 @@ private:
         inQueueBias_.FreeTensor(local);
     }
 
+    // Of the blocks of all groups: Brcb writes eight at a time.
+    __aicore__ inline uint32_t NumberColumns() const
+    {
+        return (tiling_.groups + FLOATS_PER_BLOCK - 1) / FLOATS_PER_BLOCK * FLOATS_PER_BLOCK * FLOATS_PER_BLOCK;
+    }
+
     // A block of each group's number.
     __aicore__ inline void InitGroups(AscendC::TPipe& pipe)
     {
         if (tiling_.groups == 1) {
             return;
         }
-        const uint32_t columns = tiling_.groups * FLOATS_PER_BLOCK;
-        const AscendC::LocalTensor<float> numbers = groupNumbers_[columns];
-        FillRamp(numbers, 1.0f, columns, pipe);
+        const AscendC::LocalTensor<float> numbers = groupNumbers_[NumberColumns()];
+        FillRamp(numbers, 1.0f, NumberColumns(), pipe);
         BroadcastRows(groupNumbers_, numbers, tiling_.groups);
     }
 

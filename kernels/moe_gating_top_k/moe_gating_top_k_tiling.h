@@ -37,6 +37,13 @@ namespace moe_gating_top_k {
 
 constexpr uint32_t TILE_ELEMENTS = 4096;
 constexpr uint32_t TILE_TOKENS = 64;
+// Of the Unified Buffer, forward or gradient, whichever is more: for an element of a tile besides two tensors of 16 or
+// 32 bits in two buffers each, for one of those that are chosen, and for a group, which has lanes and blocks of its
+// own.
+constexpr uint32_t ELEMENT_BYTES = 20;
+constexpr uint32_t CHOSEN_BYTES = 24;
+constexpr uint32_t GROUP_BYTES = 256 + 4 + 32 + 3 * 32;
+constexpr uint32_t FIXED_BYTES = 2048;  // a block of ones, rounding
 
 inline void Check(bool holds, const char* rule, int64_t value)
 {
@@ -78,7 +85,13 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
     tiling.epsilon = static_cast<float>(params.epsilon);
     const uint64_t stride = uint64_t{tiling.groups} * tiling.groupStride;
     // Groups of a tile are rows of one instruction, too.
-    const uint64_t most = std::min<uint64_t>({TILE_ELEMENTS / stride, TILE_TOKENS, (MAX_REPEAT_TIMES - 7) / groups});
+    const uint64_t perToken =
+        stride * (4 * bytes + ELEMENT_BYTES) + tiling.chosenStride * CHOSEN_BYTES + groups * GROUP_BYTES;
+    // Column numbers, the bias and bounds; those of the columns of weights, and of groups.
+    const uint64_t once = stride * 4 * sizeof(float) + tiling.chosenStride * 2 * sizeof(float) +
+                          RoundUp(groups, STATES_PER_BLOCK) * 2 * BLOCK_BYTES + FIXED_BYTES;
+    const uint64_t most = std::min<uint64_t>(
+        {TILE_ELEMENTS / stride, TILE_TOKENS, (MAX_REPEAT_TIMES - 7) / groups, (platform.ubBytes - once) / perToken});
     tiling.tileTokens = static_cast<uint32_t>(std::max<uint64_t>(1, most));
     LaunchConfig config;
     // Instructions are many for each element: a few tokens keep a core busy.
