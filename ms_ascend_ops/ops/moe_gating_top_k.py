@@ -70,7 +70,7 @@ def moe_gating_top_k(
 
     Differentiable in x, through the weights; which experts are picked is taken as given, and the bias gets zeros. NaN
     makes the weights of its token NaN, and so do, with softmax, +inf and nothing but -inf; the experts are such that
-    there are. An empty x gives empty outputs.
+    there are. A bias of -inf closes an expert, one of +inf makes all weights NaN. An empty x gives empty outputs.
 
     Calculated in float32.
 

@@ -44,7 +44,8 @@ def moe_token_permute(tokens: Tensor, indices: Tensor, num_experts: int) -> tupl
         RuntimeError: an index below 0, or num_experts or more: the kernel stops before anything is written.
 
     Differentiable in tokens: the gradient of a token is the sum over its experts, in float32, in their order. Bits are
-    copied: NaN and Inf stay what they are. Without tokens, or with all at one expert, the rest has no rows.
+    copied: NaN and Inf stay what they are. Without tokens permuted is
+    empty; with all at one expert the others have no rows.
 
     Source: Megatron-LM's permute; CANN's MoeTokenPermute, which takes the same and returns (n * k, h).
     """

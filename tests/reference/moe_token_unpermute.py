@@ -10,7 +10,11 @@ def _rows(permuted, sorted_indices):
 
 def forward(permuted, sorted_indices, probs=None):
     rows = _rows(permuted, sorted_indices)
-    return (rows if probs is None else rows * probs[..., None]).sum(1)
+    rows = rows if probs is None else rows * probs[..., None]
+    y = rows[:, 0].copy()  # NumPy's sum begins with 0, which takes the sign of -0
+    for j in range(1, rows.shape[1]):
+        y += rows[:, j]
+    return y
 
 
 def backward(dtokens, permuted, sorted_indices, probs=None):
