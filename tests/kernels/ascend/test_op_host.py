@@ -23,6 +23,7 @@ ANY_SIZE = (
     "geglu",
     "gelu",
     "gelu_mul",
+    "moe_gating_top_k",
     "qkv_rotary_embedding",
     "silu_mul",
     "swiglu",
@@ -102,9 +103,9 @@ def test_inference_is_that_of_python(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_norms_softmaxes_and_paged_attention_may_meet_at_a_barrier_and_other_kernels_do_not(name):
-    """Sums over samples and groups, pieces of long rows, and parts of a context."""
-    meets = any(part in name for part in ("norm", "softmax", "cross_entropy", "paged_attention"))
+def test_some_kernels_may_meet_at_a_barrier_and_others_do_not(name):
+    """Sums over samples and groups, pieces of long rows, parts of a context, and counts of the tokens of experts."""
+    meets = any(part in name for part in ("norm", "softmax", "cross_entropy", "paged_attention", "token_permute"))
     assert module.kernels()[name].synchronizes == meets
 
 
