@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, expected_shapes
-from ms_ascend_ops.llm.checkpoints.hugging_face import QUANTIZATION
+from ms_ascend_ops.llm.checkpoints.packed import QUANTIZATION
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.checkpoints.safetensors_file import write_safetensors
 from ms_ascend_ops.llm.config import ModelConfig
@@ -20,7 +20,7 @@ __all__ = ["write_directory"]
 
 Array = np.ndarray[Any, Any]
 
-_PARTS = ("codes", "scale", "minimum")
+_PARTS = ("codes", "scale", "minimum", "zero")
 
 
 def write_directory(checkpoint: Checkpoint, target: Path, dtype: np.dtype[Any] | None) -> int:
