@@ -13,6 +13,7 @@ COMMANDS = {
     "chat": "Talk to a model.",
     "convert": "Write a model as a directory of safetensors.",
     "generate": "Continue a text.",
+    "quantize": "Write a model with smaller weights.",
     "perplexity": "Say how well a model predicts a text.",
 }
 
