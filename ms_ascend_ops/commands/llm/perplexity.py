@@ -46,9 +46,7 @@ def perplexity(model: Path, text: Path, window: int, most: int | None, peers: bo
                 click.echo(f"llama.cpp: not installed ({error.name})")
                 return
             same = peer.tokens(content) == tokenizer.encode(content, begin=False)
-            click.echo(
-                f"llama.cpp cuts the text into {'the same' if same else 'OTHER'} tokens; it predicts those above"
-            )
+            click.echo(f"llama.cpp cuts the text into {'the same' if same else 'other'} tokens; it predicts ours")
             theirs = _measured("llama.cpp: ", peer, tokens, window, most, tokenizer.begin_token)
             click.echo(f"difference {100 * (ours / theirs - 1):+.3f} % of llama.cpp's perplexity")
 

@@ -133,7 +133,7 @@ def mixed_checkpoint(
     progress("runs the samples")
     inputs, _ = calibrated(editable, forward, samples.calibration)
     progress("moves factors between layers")
-    scale_units(editable, inputs, "int4", group)
+    scale_units(editable, inputs, "int4", group, powers_of_two=True)  # so that floats lose nothing
     windows = samples.calibration[:_MEASURED]
     _, states = calibrated(editable, forward, windows)
     count = len(editable.units)

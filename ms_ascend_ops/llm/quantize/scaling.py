@@ -76,10 +76,17 @@ def output_error(weight: Array, kind: str, group: int, rows: Array) -> float:
     return float(np.square(rows @ difference.T, dtype=np.float64).sum())
 
 
-def scale_units(editable: Editable, inputs: dict[str, Calibration], kind: str, group: int) -> dict[str, float]:
+def scale_units(
+    editable: Editable, inputs: dict[str, Calibration], kind: str, group: int, powers_of_two: bool = False
+) -> dict[str, float]:
     """Move factors into all layers. Returns by units which share of the error of rounding to `kind` is left.
 
-    Weights, norms and the rows of `inputs` are changed.
+    Args:
+        editable: the network. Its weights and norms are changed.
+        inputs: what goes into the units; changed likewise.
+        kind: the type to try factors with.
+        group: columns with one scale.
+        powers_of_two: only such factors, under which numbers that float16 or bfloat16 hold stay exact.
     """
     units = {unit.name: unit for unit in editable.units}
     left = {}
@@ -92,7 +99,10 @@ def scale_units(editable: Editable, inputs: dict[str, Calibration], kind: str, g
         factors = None
         for power in _POWERS[1:]:
             tried = np.maximum(shared, _LEAST * shared.max()) ** power if shared.max() > 0 else np.ones_like(shared)
-            tried = (tried / np.sqrt(tried.max() * tried.min())).astype(np.float32)
+            tried = tried / np.sqrt(tried.max() * tried.min())
+            if powers_of_two:
+                tried = np.exp2(np.rint(np.log2(tried)))
+            tried = tried.astype(np.float32)
             error = sum(output_error(part.weight * tried, kind, group, seen.rows / tried) for part in unit.parts)
             if error < best:
                 best, factors = error, tried
