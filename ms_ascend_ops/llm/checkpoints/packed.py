@@ -317,7 +317,7 @@ def _own(settings: _Settings, tensors: Tensors) -> dict[str, PackedMatrix]:
         rows, columns = place.shape[0], place.shape[1] * (2 if place.dtype == _UINT8 else 1)
         groups = _scale_groups(tensors, f"{name}.scale", rows, columns)
         others = {}
-        for part, dtypes in (("minimum", ("float16", "float32")), ("zero", ("int16",))):
+        for part, dtypes in (("minimum", ("float16", "float32")), ("zero", ("int8", "int16"))):
             if f"{name}.{part}" in tensors:
                 tensors.part(f"{name}.{part}", dtypes, (rows, groups))
                 others[part] = f"{name}.{part}"
@@ -401,5 +401,6 @@ def _matrix(
     # Columns in the order of their activations ("act-order"): neighbours have different scales.
     floats = matrix.integers().astype(np.float32)
     floats -= zero.astype(np.float32)[:, index]
-    floats *= scale.astype(np.float32)[:, index]
+    with np.errstate(over="ignore", invalid="ignore"):  # of scales that are none; the logits will say so
+        floats *= scale.astype(np.float32)[:, index]
     return floats

@@ -24,7 +24,7 @@ class QuantizedMatrix:
     codes: int8, shape (rows, columns), 8 bits; or uint8, shape (rows, columns / 2), 4 bits without sign: the low half
     of byte i is column 2 i, the high half column 2 i + 1.
     scale: float16, bfloat16 or float32, (rows, groups). minimum: float16 or float32, the same shape, or None for 0.
-    zero: int16, the same shape, or None for 0. A matrix has a minimum or a zero at most.
+    zero: int8 or int16, the same shape, or None for 0. A matrix has a minimum or a zero at most.
     """
 
     codes: Array

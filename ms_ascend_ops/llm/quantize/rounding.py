@@ -65,7 +65,7 @@ def rounded(weight: Array, kind: str, group: int = GROUP) -> Array | QuantizedMa
     zero = np.clip(np.rint(-low / exact), 0, 15)
     numbers = np.clip(np.rint(groups / exact[..., None]) + zero[..., None], 0, 15).astype(np.uint8)
     pairs = numbers.reshape(rows, columns)
-    return QuantizedMatrix(pairs[:, 0::2] | pairs[:, 1::2] << 4, scale, zero=zero.astype(np.int16))
+    return QuantizedMatrix(pairs[:, 0::2] | pairs[:, 1::2] << 4, scale, zero=zero.astype(np.int8))
 
 
 def _scale(span: Array) -> Array:
@@ -87,4 +87,4 @@ def nbytes_of(shape: tuple[int, ...], kind: str, group: int = GROUP) -> int:
     if kind in _FLOATS:
         return rows * columns * int(np.dtype(_FLOATS[kind]).itemsize)
     parts = rows * columns // group
-    return rows * columns // 2 + 4 * parts if kind == "int4" else rows * columns + 2 * parts
+    return rows * columns // 2 + 3 * parts if kind == "int4" else rows * columns + 2 * parts
