@@ -47,7 +47,7 @@ def write_bundle(
         chip: the only chip it may run on; None: any.
 
     Raises:
-        ValueError: an argument is not allowed, or the checkpoint cannot be read.
+        ValueError: an argument is not allowed, or the checkpoint cannot be read; bfloat16 for a CPU.
         FileExistsError: the target is there.
     """
     from ms_ascend_ops.export.files.bundle import bundle  # noqa: PLC0415
@@ -61,6 +61,11 @@ def write_bundle(
         raise ValueError(
             f"{checkpoint.path}: context must be 2 to {checkpoint.config.context}, which the model was made for, got "
             f"{context}"
+        )
+    if np.dtype(dtype).name == "bfloat16" and (chip is None or chip.lower() == "cpu"):
+        raise ValueError(
+            f"{checkpoint.path}: a bundle in bfloat16 needs the chip of an NPU (--chip): in a graph on a CPU, MindSpore "
+            "reshapes and gathers none"
         )
     tokenizer = load_tokenizer(checkpoint)
     load_template(checkpoint, tokenizer)  # one that cannot be used is found now

@@ -161,10 +161,7 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         embedding = network.embedding
         if isinstance(embedding, QuantizedMatrix):
             embedding = embedding.dequantized(network.dtype)
-        # MindSpore cannot gather rows of bfloat16 on a CPU; float32 holds them exactly.
-        half = network.dtype.name == "bfloat16"
-        self.embedding = _parameter(embedding.astype(np.float32) if half else embedding, "embedding")
-        self.dtype = getattr(ms, network.dtype.name)
+        self.embedding = _parameter(embedding, "embedding")
         norms = [layer.input_norm for layer in network.layers] + [network.norm]
         self.first_norm = _parameter(norms[0], "first_norm")
         self.layers = nn.CellList(
@@ -177,7 +174,7 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         self.epsilon = network.config.epsilon
 
     def construct(self, tokens: Any, positions: Any, slots: Any, tables: Any, lengths: Any) -> Any:
-        residual = ms.ops.cast(ms.ops.gather(self.embedding, tokens, 0), self.dtype)
+        residual = ms.ops.gather(self.embedding, tokens, 0)
         cos, sin = ms.ops.gather(self.cos, positions, 0), ms.ops.gather(self.sin, positions, 0)
         x = ops.rms_norm(residual, self.first_norm, epsilon=self.epsilon)[0]
         for layer in self.layers:
