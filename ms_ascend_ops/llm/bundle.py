@@ -64,7 +64,7 @@ def write_bundle(
         )
     if np.dtype(dtype).name == "bfloat16" and (chip is None or chip.lower() == "cpu"):
         raise ValueError(
-            f"{checkpoint.path}: a bundle in bfloat16 needs the chip of an NPU (--chip): in a graph on a CPU, MindSpore "
+            f"{checkpoint.path}: a bundle in bfloat16 needs the chip of an NPU (--chip): in graphs on a CPU, MindSpore "
             "reshapes and gathers none"
         )
     tokenizer = load_tokenizer(checkpoint)
