@@ -13,6 +13,7 @@ COMMANDS = {
     "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
     "bench-networks": "Measure whole networks on this CPU: stock operators, fused ones, and the ceiling.",
     "bundle": "Pack a MindIR, its parameters and a manifest into one file.",
+    "convert": "Write an ONNX file as MindIR.",
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",

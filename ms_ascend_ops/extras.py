@@ -12,6 +12,9 @@ __all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
 EXTRA_OF = {
     "bench": "bench",
     "bench-networks": "bench",
+    "bundle model.onnx": "onnx",
+    "convert": "onnx",
+    "infer model.onnx": "onnx",
     "llm": "llm",
     "optimize model.onnx": "onnx",  # of a MindIR it needs none
     "profile": "profile",

@@ -21,6 +21,7 @@ ARGUMENTS = {
     "bench": [],
     "bench-networks": [],
     "bundle": ["network.mindir", "--output", "bundled.msbundle"],
+    "convert": ["network.mindir"],
     "doctor": [],
     "explain": ["rms_norm", "--shape", "4,64"],
     "infer": ["network.mindir", "--shape", "2,8"],
