@@ -6,6 +6,7 @@ from ms_ascend_ops.cells.gelu import GELU
 from ms_ascend_ops.cells.group_norm import GroupNorm
 from ms_ascend_ops.cells.kv_cache import KVCache
 from ms_ascend_ops.cells.layer_norm import LayerNorm
+from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.cells.quant_dense import QuantDense
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
@@ -19,6 +20,7 @@ __all__ = [
     "GroupNorm",
     "KVCache",
     "LayerNorm",
+    "MoEFeedForward",
     "QuantDense",
     "RMSNorm",
     "RotaryEmbedding",

@@ -360,13 +360,22 @@ class TopkExt(StandIn):
         return values, indices.astype(ms.int64)
 
 
-def _by_expert(indices: Tensor) -> tuple[Tensor, Tensor]:
-    """The order in which choices of experts follow each other by expert, and where each one comes to lie."""
-    flat = indices.reshape(-1).astype(ms.int32)
-    count = flat.shape[0]
-    # Equal experts keep their order.
-    order = ms_ops.sort(flat * count + ms_ops.arange(count).astype(ms.int32))[0] % count
-    return order, ms_ops.sort(order)[1].astype(ms.int32)
+_FLOATS = (ms.float16, ms.bfloat16, ms.float32)
+# What moe_token_permute counts where nothing says how many experts there are.
+_MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
+
+
+def _by_expert(tokens: Tensor, indices: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens by their experts, where each choice comes to lie, and where experts end. All keep their order."""
+    pairs = (indices.reshape(-1, 1) if indices.ndim == 1 else indices).astype(ms.int32)
+    size = tokens.shape[-1]
+    if tokens.dtype in _FLOATS:
+        rows, places, ends = ops.moe_token_permute(tokens, pairs, experts)
+        return rows.reshape(-1, size), places.reshape(-1), ends
+    # Numbers of tokens are moved in the place of what the kernel does not take.
+    numbers = ms_ops.arange(pairs.shape[0]).astype(ms.float32).reshape(-1, 1)
+    rows, places, ends = ops.moe_token_permute(numbers, pairs, experts)
+    return ms_ops.gather(tokens, rows.reshape(-1).astype(ms.int32), 0), places.reshape(-1), ends
 
 
 class MoeTokenPermute(StandIn):
@@ -377,10 +386,8 @@ class MoeTokenPermute(StandIn):
     ) -> Any:
         if padded_mode:
             raise ValueError("MoeTokenPermute: padded_mode must be False")
-        chosen = 1 if indices.ndim == 1 else indices.shape[1]
-        order, places = _by_expert(indices)
-        kept = order if num_out_tokens is None else order[:num_out_tokens]
-        return ms_ops.gather(tokens, kept // chosen, 0), places
+        rows, places, _ = _by_expert(tokens, indices, _MOST_EXPERTS)
+        return rows if num_out_tokens is None else rows[:num_out_tokens], places
 
 
 class MoeTokenUnpermute(StandIn):
@@ -396,11 +403,11 @@ class MoeTokenUnpermute(StandIn):
     ) -> Tensor:
         if padded_mode or restore_shape is not None:
             raise ValueError("MoeTokenUnpermute: padded_mode must be False and restore_shape None")
-        tokens = ms_ops.gather(permuted_tokens, sorted_indices.reshape(-1), 0)
-        if probs is None:
-            return tokens
-        weighted = tokens.reshape(-1, probs.shape[1], tokens.shape[-1]) * probs.expand_dims(-1)
-        return weighted.sum(1).astype(permuted_tokens.dtype)
+        chosen, size = 1 if probs is None else probs.shape[1], permuted_tokens.shape[-1]
+        rows, places = permuted_tokens.reshape(-1, chosen, size), sorted_indices.reshape(-1, chosen).astype(ms.int32)
+        if probs is not None and probs.dtype not in (rows.dtype, ms.float32):
+            probs = probs.astype(ms.float32)
+        return ops.moe_token_unpermute(rows, places, probs)
 
 
 class MoeInitRoutingV2(StandIn):
@@ -419,11 +426,9 @@ class MoeInitRoutingV2(StandIn):
     ) -> Any:
         if active_num or expert_capacity or drop_pad_mode:
             raise ValueError("MoeInitRoutingV2: active_num, expert_capacity and drop_pad_mode must be 0")
-        order, places = _by_expert(expert_idx)
-        experts = ms_ops.arange(expert_num).astype(ms.int32)
-        counts = (expert_idx.reshape(-1, 1).astype(ms.int32) == experts).astype(ms.int32).sum(0)
-        wanted = ms_ops.cumsum(counts, 0, ms.int32) if expert_tokens_count_or_cumsum_flag == 1 else counts
-        return ms_ops.gather(x, order // expert_idx.shape[1], 0), places, wanted, counts
+        rows, places, ends = _by_expert(x, expert_idx, expert_num)
+        counts = ends - ms_ops.concat((ms_ops.zeros_like(ends[:1]), ends[:-1]))
+        return rows, places, ends if expert_tokens_count_or_cumsum_flag == 1 else counts, counts
 
 
 class GroupedMatmulV4(StandIn):
@@ -491,21 +496,19 @@ class GroupedMatmul(StandIn):
 def _grouped(x: Tensor, weight: Tensor, ends: Tensor, scale: Any, row_scale: Any, dtype: Any) -> Tensor:
     """Rows of x times the weight of their group; zeros behind the last group. int8 is summed in float32."""
     dtype = x.dtype if dtype is None else dtype
-    rows = ms_ops.arange(x.shape[0]).astype(ms.int32).reshape(-1, 1)
-    ends = ends.astype(ms.int32)
-    x, weight = x.astype(ms.float32), weight.astype(ms.float32)
-    out = ms_ops.zeros((x.shape[0], weight.shape[2]), ms.float32)
-    for group in range(weight.shape[0]):
-        inside = rows < ends[group]
-        if group > 0:
-            inside = ms_ops.logical_and(inside, rows >= ends[group - 1])
-        product = ms_ops.matmul(x, weight[group])
-        if scale is not None:
-            product = product * scale[group].astype(ms.float32)
-        out = ms_ops.select(inside, product, out)
+    if x.dtype not in _FLOATS or scale is not None or row_scale is not None or not x.dtype == weight.dtype == dtype:
+        x, weight = x.astype(ms.float32), weight.astype(ms.float32)
+    rows, ends = ms_ops.arange(x.shape[0]).astype(ms.int32), ends.astype(ms.int32)
+    # grouped_matmul wants all rows in groups: the last one takes what is behind it, too.
+    total = (rows >= 0).astype(ms.int32).sum().reshape(1).astype(ms.int32)
+    out = ops.grouped_matmul(x, weight, ms_ops.concat((ends[:-1], total)))
+    rows = rows.reshape(-1, 1)
+    if scale is not None:
+        group = (rows >= ends[:-1].reshape(1, -1)).astype(ms.int32).sum(1).astype(ms.int32)
+        out = out * ms_ops.gather(scale.astype(ms.float32), group, 0)
     if row_scale is not None:
         out = out * row_scale.astype(ms.float32).reshape(-1, 1)
-    return out.astype(dtype)
+    return ms_ops.select(rows < ends[-1], out, ms_ops.zeros_like(out)).astype(dtype)
 
 
 class DynamicQuantExt(StandIn):

@@ -14,6 +14,7 @@ COMMANDS = {
     "bench-networks": "Measure whole networks on this CPU: stock operators, fused ones, and the ceiling.",
     "bundle": "Pack a MindIR, its parameters and a manifest into one file.",
     "certify": "Examine operators by all rules of acceptance, and write the certificate.",
+    "convert": "Write an ONNX file as MindIR.",
     "debug": "Find where two networks, MindIRs or dumps begin to differ.",
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",

@@ -48,6 +48,48 @@ def _matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
         )
 
 
+def _moe_gating_top_k(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    limits = registry.op_spec("moe_gating_top_k").limits
+    k, groups, open_groups = (attributes[name] for name in ("k", "group_count", "k_group"))
+    if k > limits["experts_of_a_token"]:
+        raise ValueError(f"moe_gating_top_k: k must be at most {limits['experts_of_a_token']}, got {k}")
+    if groups > limits["groups"]:
+        raise ValueError(f"moe_gating_top_k: group_count must be at most {limits['groups']}, got {groups}")
+    if open_groups > groups:
+        raise ValueError(f"moe_gating_top_k: k_group must be at most group_count ({groups}), got {open_groups}")
+    experts = shapes[0][-1]
+    if experts < 0:
+        return
+    if experts > limits["experts"]:
+        raise ValueError(f"moe_gating_top_k: x.shape[-1] must be at most {limits['experts']}, got {shapes[0]}")
+    if experts % groups:
+        raise ValueError(f"moe_gating_top_k: group_count must divide x.shape[-1] ({experts}), got {groups}")
+    if k > experts // groups * open_groups:
+        raise ValueError(
+            f"moe_gating_top_k: k must be at most the experts of k_group groups ({experts // groups * open_groups}),"
+            f" got {k}"
+        )
+    if attributes["group_score"] == "top2" and 1 < groups == experts:
+        raise ValueError(f"moe_gating_top_k: a group must have two experts for 'top2', got {groups} of {experts}")
+
+
+def _experts_of_a_token(operator: str, place: int) -> ShapeCheck:
+    """Of the shape (n, k) at this place."""
+
+    def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
+        limits = registry.op_spec(operator).limits
+        if len(shapes[place]) == 2 and shapes[place][1] > limits["experts_of_a_token"]:
+            raise ValueError(
+                f"{operator}: a token must have at most {limits['experts_of_a_token']} experts, got {shapes[place][1]}"
+            )
+        if attributes.get("num_experts", 0) > limits.get("experts", 0):
+            raise ValueError(
+                f"{operator}: num_experts must be at most {limits['experts']}, got {attributes['num_experts']}"
+            )
+
+    return check
+
+
 def _paged_attention(shapes: list[Any], attributes: dict[str, Any]) -> None:
     limits = registry.op_spec("paged_attention").limits
     for name, shape in zip(("query", "key_cache", "value_cache"), shapes, strict=False):
@@ -152,6 +194,9 @@ CHECKS: dict[str, ShapeCheck] = {
     "flash_attention_varlen": _attention("flash_attention_varlen"),
     "kv_cache_update": _kv_cache_update,
     "matmul": _matmul,
+    "moe_gating_top_k": _moe_gating_top_k,
+    "moe_token_permute": _experts_of_a_token("moe_token_permute", 1),
+    "moe_token_unpermute": _experts_of_a_token("moe_token_unpermute", 1),
     "paged_attention": _paged_attention,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "quant_matmul": _quant_matmul,

@@ -12,6 +12,9 @@ __all__ = ["EXTRA_OF", "PACKAGES", "advice", "missing", "source_tree"]
 EXTRA_OF = {
     "bench": "bench",
     "bench-networks": "bench",
+    "bundle model.onnx": "onnx",
+    "convert": "onnx",
+    "infer model.onnx": "onnx",
     "certify": "certify",
     "debug": "debug",
     "llm": "llm",

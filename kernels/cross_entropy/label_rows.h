@@ -6,6 +6,7 @@
 
 #include "cross_entropy_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/ramp.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -162,23 +163,6 @@ private:
         AscendC::Maxs(ints, ints, -1, count);
         AscendC::Mins(ints, ints, 1, count);
         AscendC::Mul(ints, ints, ints, count);
-    }
-
-    // 0, step, 2 * step ...: the first block by hand, then each stretch from the one before it.
-    template <typename V>
-    static __aicore__ inline void FillRamp(const AscendC::LocalTensor<V>& ramp, V step, uint32_t count,
-                                           AscendC::TPipe& pipe)
-    {
-        for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
-            ramp.SetValue(i, static_cast<V>(i) * step);
-        }
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
-        for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
-            const uint32_t now = count - done < done ? count - done : done;
-            AscendC::Adds(ramp[done], ramp, static_cast<V>(done) * step, static_cast<int32_t>(now));
-        }
     }
 
     uint32_t cols_ = 0;

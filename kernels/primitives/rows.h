@@ -70,6 +70,7 @@ MS_ASCEND_OPS_BINARY(SubOf, Sub)
 MS_ASCEND_OPS_BINARY(MulOf, Mul)
 MS_ASCEND_OPS_BINARY(DivOf, Div)
 MS_ASCEND_OPS_BINARY(MaxOf, Max)
+MS_ASCEND_OPS_BINARY(MinOf, Min)
 #undef MS_ASCEND_OPS_BINARY
 
 // acc[row] (64 lanes a row) = src[row] OP acc[row], folded to 64 lanes. One more WholeReduce gives a value a row.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from ms_ascend_ops.commands.onnx_model import as_mindir
+
 if TYPE_CHECKING:
     from ms_ascend_ops.export import InputSpec
 
@@ -38,24 +40,26 @@ def infer(
     warmup: int,
     seed: int,
 ) -> None:
-    """Run MODEL, a MindIR or a bundle, and print the shapes of what goes in and comes out.
+    """Run MODEL, a MindIR, a bundle or an ONNX file, and print the shapes of what goes in and comes out.
 
     Inputs come from .npy files, in the order of the network or by name (`--input ids=ids.npy`); for a bfloat16 input
     the file may be float32. Without files they are random; a size that the network leaves open is then 1, or what
-    `--shape` says, one for each input.
+    `--shape` says, one for each input. An ONNX file is converted first (see `convert`); there, names of inputs are
+    letters, digits and underscores.
     """
     os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
 
     from ms_ascend_ops.commands.errors import reported
     from ms_ascend_ops.export import load
 
-    if inputs and shapes:
+    if inputs and shapes and model.suffix != ".onnx":
         raise click.UsageError("either --input or --shape, not both")
-    with reported():
+    with reported(), as_mindir(model, shapes, "infer") as file:
         start = time.perf_counter()
-        network = load(model)
+        network = load(file)
         click.echo(f"loaded {model} in {time.perf_counter() - start:.2f} s")
-        arrays = _from_files(inputs, network.inputs) if inputs else _random(shapes, network.inputs, seed)
+        open_sizes = () if file != model else shapes  # of an ONNX file they are in the MindIR already
+        arrays = _from_files(inputs, network.inputs) if inputs else _random(open_sizes, network.inputs, seed)
         tensors = [_tensor(array, spec) for array, spec in zip(arrays, network.inputs, strict=True)]
         start = time.perf_counter()
         results = _flat(network(*tensors))

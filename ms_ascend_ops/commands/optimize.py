@@ -26,7 +26,10 @@ __all__ = ["optimize"]
 @click.option(
     "--verify", is_flag=True, help="Run both files on random inputs and compare; needs kernels for all operators here."
 )
-def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool) -> None:
+@click.option(
+    "--atc", is_flag=True, help="ONNX: write a file that CANN's atc reads. It names the domain of every node."
+)
+def optimize(network: Path, output: Path | None, level: str, page: Path | None, verify: bool, atc: bool) -> None:
     """Find the places for fused operators in NETWORK, and write a file that has them there.
 
     NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
@@ -41,8 +44,13 @@ def optimize(network: Path, output: Path | None, level: str, page: Path | None, 
     target = output or network.with_suffix(f".fused{network.suffix if is_onnx else '.mindir'}")
     if is_onnx:
         need_extra("optimize model.onnx")
+    elif atc:
+        raise click.UsageError(f"--atc is for ONNX files, got {network}")
     with reported():
-        report = (_optimize_onnx if is_onnx else _optimize_mindir)(network, target, level, verify)
+        if is_onnx:
+            report = _optimize_onnx(network, target, level, verify, atc)
+        else:
+            report = _optimize_mindir(network, target, level, verify)
         if page:
             write_page(report, page, title=network.name)
     click.echo(str(report))
@@ -51,7 +59,9 @@ def optimize(network: Path, output: Path | None, level: str, page: Path | None, 
     if report.rolled_back:
         raise SystemExit(2)
     click.echo(f"{target}: {len(report.replaced)} places replaced, {len(report.skipped)} left")
-    if is_onnx:
+    if atc:
+        click.echo(f"Compile it with: atc --framework=5 --model={target} --soc_version=... (docs/onnx.md)")
+    elif is_onnx:
         click.echo("ONNX Runtime runs it with options.register_custom_ops_library(ms_ascend_ops.onnx.library_path())")
     else:
         click.echo(f"Run it with: python -m ms_ascend_ops infer {target}")
@@ -66,7 +76,7 @@ def _optimize_mindir(network: Path, target: Path, level: str, verify: bool) -> R
     return report
 
 
-def _optimize_onnx(network: Path, target: Path, level: str, verify: bool) -> Report:
+def _optimize_onnx(network: Path, target: Path, level: str, verify: bool, atc: bool) -> Report:
     from ms_ascend_ops.onnx import optimize as optimize_onnx
 
-    return optimize_onnx(network, target, level=level, verify=verify or None)
+    return optimize_onnx(network, target, level=level, verify=verify or None, atc=atc)

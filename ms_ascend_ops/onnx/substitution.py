@@ -25,6 +25,7 @@ from ms_ascend_ops.onnx.schemas import DOMAIN, VERSION
 __all__ = ["optimize", "read_model"]
 
 ENGINE = "onnx"
+ONNX_DOMAIN = "ai.onnx"
 
 # Files of protobuf have at most so many bytes; larger ones keep their tensors beside them.
 _MOST_BYTES = 2**31 - 1
@@ -54,6 +55,7 @@ def optimize(
     level: str = "O2",
     patterns: Sequence[Row] = PATTERNS,
     verify: bool | None = None,
+    atc: bool = False,
 ) -> Report:
     """Write a copy of an ONNX file in which operators of this package stand where their formulas stood.
 
@@ -69,6 +71,8 @@ def optimize(
         patterns: what to look for.
         verify: run both files on the same random inputs in ONNX Runtime, and delete `output` if theirs differ by more
             than rounding. None: where ONNX Runtime is installed.
+        atc: for CANN's `atc --framework=5`: every node of ONNX's own says its domain, "ai.onnx", by name. ATC knows the
+            empty name only in a model of one domain. `verify` is of the same file before that.
 
     Returns:
         A report that prints as a table.
@@ -99,7 +103,25 @@ def optimize(
 
     if verify or (verify is None and runtime.is_installed() and report.replaced):
         runtime.verify(path, target, report)
+    if (
+        atc and not report.rolled_back
+    ):  # last: no checker, and in subgraphs no ONNX Runtime, knows operators by that name
+        written = onnx.load(target, load_external_data=False)
+        _name_domain(written)
+        onnx.save_model(written, target)
     return report
+
+
+def _name_domain(model: ModelProto) -> None:
+    """Give ONNX's own domain its name, in the model's imports and in every node, those of subgraphs included."""
+    for opset in model.opset_import:
+        opset.domain = opset.domain or ONNX_DOMAIN
+    graphs = [model.graph]
+    while graphs:
+        for node in graphs.pop().node:
+            node.domain = node.domain or ONNX_DOMAIN
+            for attribute in node.attribute:
+                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
 
 
 def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:

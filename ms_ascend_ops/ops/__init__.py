@@ -11,11 +11,15 @@ from ms_ascend_ops.ops.geglu import geglu
 from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
 from ms_ascend_ops.ops.group_norm import group_norm
+from ms_ascend_ops.ops.grouped_matmul import grouped_matmul
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
 from ms_ascend_ops.ops.linear_silu_mul import linear_silu_mul
 from ms_ascend_ops.ops.matmul import matmul
+from ms_ascend_ops.ops.moe_gating_top_k import moe_gating_top_k
+from ms_ascend_ops.ops.moe_token_permute import moe_token_permute
+from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
 from ms_ascend_ops.ops.paged_attention import paged_attention
 from ms_ascend_ops.ops.qkv_rotary_embedding import qkv_rotary_embedding
 from ms_ascend_ops.ops.quant_matmul import quant_matmul
@@ -41,12 +45,16 @@ __all__ = [
     "gelu",
     "gelu_mul",
     "group_norm",
+    "grouped_matmul",
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",
+    "moe_gating_top_k",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "paged_attention",
     "qkv_rotary_embedding",
     "quant_matmul",

@@ -31,12 +31,16 @@ __all__ = [
     "gelu",
     "gelu_mul",
     "group_norm",
+    "grouped_matmul",
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",
+    "moe_gating_top_k",
+    "moe_token_permute",
+    "moe_token_unpermute",
     "paged_attention",
     "qkv_rotary_embedding",
     "quant_matmul",
@@ -129,9 +133,13 @@ add_rms_norm = _function("add_rms_norm")
 geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")
+grouped_matmul = _function("grouped_matmul")
 linear_gelu_mul = _function("linear_gelu_mul")
 linear_silu_mul = _function("linear_silu_mul")
 matmul = _function("matmul")
+moe_gating_top_k = _function("moe_gating_top_k")
+moe_token_permute = _function("moe_token_permute")
+moe_token_unpermute = _function("moe_token_unpermute")
 rms_norm = _function("rms_norm")
 scaled_masked_softmax = _function("scaled_masked_softmax")
 silu_mul = _function("silu_mul")

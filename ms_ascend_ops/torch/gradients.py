@@ -147,6 +147,26 @@ def _flash_attention_varlen(call: Call) -> Gradients:
     return dict(zip(("query", "key", "value"), results, strict=True))
 
 
+def _grouped_matmul(call: Call) -> Gradients:
+    x, weight, ends, dy = call["x"], call["weight"], call["group_list"], call.douts["y"]
+    transposed, found = call.attributes["transpose_weight"], {}
+    if call.needs("x"):
+        found["x"] = _kernel("grouped_matmul")(dy, weight, ends, not transposed)
+    if call.needs("weight"):
+        found["weight"] = _kernel("grouped_matmul_grad")(dy, x, ends, transposed)
+    return found
+
+
+def _moe_token_permute(call: Call) -> Gradients:
+    return {"tokens": _kernel("moe_token_unpermute")(call.douts["permuted"], call["sorted_indices"], None)}
+
+
+def _moe_token_unpermute(call: Call) -> Gradients:
+    probs, tensors = call["probs"], (call["permuted"], call["sorted_indices"])
+    dpermuted, dprobs = _kernel("moe_token_unpermute_grad")(call.douts["tokens"], *tensors, probs)
+    return {"permuted": dpermuted} | ({} if probs is None else {"probs": dprobs.to(probs.dtype)})
+
+
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
 
@@ -259,9 +279,12 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
     "flash_attention": _flash_attention,
     "flash_attention_varlen": _flash_attention_varlen,
+    "grouped_matmul": _grouped_matmul,
     "linear_gelu_mul": _gated_products("gelu_mul_grad"),
     "linear_silu_mul": _gated_products("silu_mul_grad"),
     "matmul": _matmul,
+    "moe_token_permute": _moe_token_permute,
+    "moe_token_unpermute": _moe_token_unpermute,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "rotary_embedding": _rotary_embedding,
     "scaled_masked_softmax": _scaled_masked_softmax,
@@ -271,9 +294,12 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
 _KEPT: dict[str, list[str]] = {
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
     "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],
+    "grouped_matmul": ["x", "weight", "group_list"],
     "linear_gelu_mul": ["x", "gate_weight", "up_weight"],
     "linear_silu_mul": ["x", "gate_weight", "up_weight"],
     "matmul": ["x", "weight", "bias", "y"],
+    "moe_token_permute": ["sorted_indices"],
+    "moe_token_unpermute": ["permuted", "sorted_indices", "probs"],
     "qkv_rotary_embedding": ["qkv", "cos", "sin"],
     "rotary_embedding": ["x", "cos", "sin"],
     "scaled_masked_softmax": ["mask", "y"],

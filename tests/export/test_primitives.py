@@ -102,6 +102,48 @@ def test_experts(mode):
     np.testing.assert_allclose(out.asnumpy(), (each * probs.asnumpy()[..., None]).sum(1), atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_of_int8_and_rows_behind_the_groups(mode):
+    """Scales of columns and rows; two rows have no group."""
+    x, weight = RNG.integers(-9, 9, (7, 6)).astype(np.int8), RNG.integers(-9, 9, (3, 6, 4)).astype(np.int8)
+    scale, row_scale = RNG.random((3, 4)).astype(np.float32), RNG.random(7).astype(np.float32)
+    product = primitives.GroupedMatmulV4()
+
+    class Products(nn.Cell):
+        def construct(self, x, weight, scale, row_scale, ends):
+            extra = (None,) * 3
+            out = product(
+                [x], [weight], None, [scale], *extra, row_scale, ends, None, None, None, 3, 0, 0, 0, ms.float16
+            )
+            return out[0]
+
+    inputs = [Tensor(array) for array in (x, weight, scale, row_scale, np.int64([2, 2, 5]))]
+    out = run(mode, Products(), inputs).asnumpy()
+    group = np.array([0, 0, 2, 2, 2])
+    expected = np.einsum("mk,mkn->mn", x[:5].astype(np.float64), weight[group].astype(np.float64))
+    np.testing.assert_allclose(out[:5], expected * scale[group] * row_scale[:5, None], rtol=2e-3, atol=1e-2)
+    np.testing.assert_array_equal(out[5:], 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_tokens_there_and_back(dtype, mode):
+    """int8 is what no kernel moves; all experts of a token are one number, or a row of them."""
+    tokens, experts = RNG.integers(-9, 9, (5, 6)).astype(dtype), np.int32([3, 0, 3, 1, 0])
+    permute = primitives.MoeTokenPermute()
+
+    class There(nn.Cell):
+        def construct(self, tokens, experts):
+            return permute(tokens, experts, 4)
+
+    rows, places = run(mode, There(), (Tensor(tokens), Tensor(experts)))
+    np.testing.assert_array_equal(rows.asnumpy(), tokens[[1, 4, 3, 0]])
+    np.testing.assert_array_equal(places.asnumpy(), [3, 0, 4, 2, 1])
+    if dtype == np.float32:
+        back = primitives.MoeTokenUnpermute()(permute(Tensor(tokens), Tensor(experts))[0], places)
+        np.testing.assert_array_equal(back.asnumpy(), tokens)
+
+
 def test_primitives_that_cells_hold_are_put_back():
     class Net(nn.Cell):
         def __init__(self):

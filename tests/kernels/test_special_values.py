@@ -68,6 +68,9 @@ def dependent(example, name):
 
 # Products go over whole tiles: a key that a query does not see has the probability 0 there, and 0 * NaN is NaN.
 BY_TILES = ("flash_attention", "flash_attention_varlen", "paged_attention")
+# Says which experts are picked. +inf is NaN in the weights. The gradient takes the experts as given, whatever picked
+# them: NaN may be in what depends on an expert that was not picked.
+PICKS = ("moe_gating_top_k", "bias")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -80,6 +83,9 @@ def test_nan_reaches_what_depends_on_it_and_nothing_else(example, dtype):
         for value, old, place in zip(after, before, places, strict=True):
             if example.name in BY_TILES:
                 assert np.isnan(value[place]).all(), name
+                continue
+            if example.gradient and example.name == PICKS[0]:
+                assert not np.isnan(value[~place]).any(), name
                 continue
             assert np.array_equal(np.isnan(value), place), name
             assert np.array_equal(value[~place], old[~place]), name
@@ -97,13 +103,18 @@ def test_infinities(example, dtype, value):
     for name in sources(example):
         if example.name.startswith("weight_quant") and name in ("scale", "offset"):  # they meet sums, not elements
             continue
+        if (example.name, name) == PICKS and value > 0:
+            assert np.isnan(results(example, dtype, **{name: value})[0]).all()
+            continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
             assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), name
             assert np.isnan(mine[np.isnan(exact)]).all(), name
             assert np.array_equal(mine[np.isinf(mine)], exact[np.isinf(mine)]), name
             same = exact == old_exact
-            assert np.array_equal(mine[same], old[same]), name
+            # Scores of softmax that are divided by their sum are rounded in another place.
+            rounding = 1e-6 if example.name == "moe_gating_top_k" else 0
+            np.testing.assert_allclose(mine[same], old[same], rtol=rounding, err_msg=name)
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.onnx import DOMAIN, optimize
@@ -243,7 +243,11 @@ def test_tensors_beside_the_file(file, tmp_path):
     path = file(made, save_as_external_data=True, location="weights.bin", size_threshold=100)
     report = optimize(path, tmp_path / "out" / "fused.onnx")
     assert replaced(report) == ["RMSNorm", "SwiGLU"]
-    assert (tmp_path / "out" / "fused.onnx.data").is_file()
+    data = tmp_path / "out" / "fused.onnx.data"
+    before = data.read_bytes()
+    assert len(before) >= 4 * 16 * 24 * 3
+    optimize(path, tmp_path / "out" / "fused.onnx", atc=True)
+    assert data.read_bytes() == before
     assert report.outputs.relative < 1e-5
 
 
@@ -253,6 +257,32 @@ def test_a_missing_file_beside_it(file, tmp_path):
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(ValueError, match="is no ONNX file, or a damaged one"):
         optimize(path, tmp_path / "fused.onnx")
+
+
+def test_a_file_for_atc_names_the_domain_of_every_node(file, tmp_path):
+    made, golden = block()
+    target = tmp_path / "atc.onnx"
+    # In the branches of an If, too.
+    branches = [
+        helper.make_graph([node(op, ["y"], op)], op, [], [helper.make_tensor_value_info(op, 1, None)])
+        for op in ("Relu", "Neg")
+    ]
+    made.graph.node.append(node("If", ["c"], "r", then_branch=branches[0], else_branch=branches[1]))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
+    made.graph.output[0].name = "r"
+    optimize(file(made), target, atc=True, verify=True)
+    fused = onnx.load(target)
+    assert {opset.domain for opset in fused.opset_import} == {"ai.onnx", DOMAIN}
+    (branch,) = (n for n in fused.graph.node if n.op_type == "If")
+    nodes = [*fused.graph.node, *(n for a in branch.attribute for n in a.g.node)]
+    assert len(nodes) == len(fused.graph.node) + 2
+    assert {n.domain for n in nodes} == {"ai.onnx", DOMAIN}
+    # With ONNX's own name for it, it is the file without `atc`.
+    for anonymous in [*fused.opset_import, *nodes]:
+        anonymous.domain = anonymous.domain.removeprefix("ai.onnx")
+    onnx.save(fused, target)
+    x = np.random.default_rng(1).standard_normal((2, 3, 16)).astype(np.float32)
+    np.testing.assert_allclose(run(session(target), {"x": x})[0], np.maximum(golden(x), 0), rtol=1e-5, atol=1e-5)
 
 
 def test_outputs_that_differ_are_not_kept(file, tmp_path, monkeypatch):

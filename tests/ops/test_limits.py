@@ -75,9 +75,40 @@ def integers(columns):
     yield [(3, columns), (5, columns), (5,), (3,), (5,)], {}
 
 
+def gate(experts, k=1, group_count=1):
+    scores = {"scoring": "softmax", "renormalize": True, "group_score": "max", "scale": 1.0, "epsilon": 0.0}
+    yield [(3, experts), (experts,)], scores | {"k": k, "group_count": group_count, "k_group": 1}
+
+
+def chosen(k):
+    yield from gate(200, k)
+
+
+def groups(count):
+    yield from gate(2 * count, group_count=count)
+
+
+def permuted(k):
+    yield [(3, 5), (3, k)], {"num_experts": 7}
+
+
+def experts(count):
+    yield [(3, 5), (3, 2)], {"num_experts": count}
+
+
+def unpermuted(k):
+    yield [(3, k, 5), (3, k), (3, k)], {}
+
+
 CASES = {
     ("flash_attention", "head_size"): attention,
     ("flash_attention_varlen", "head_size"): packed,
+    ("moe_gating_top_k", "experts"): gate,
+    ("moe_gating_top_k", "experts_of_a_token"): chosen,
+    ("moe_gating_top_k", "groups"): groups,
+    ("moe_token_permute", "experts"): experts,
+    ("moe_token_permute", "experts_of_a_token"): permuted,
+    ("moe_token_unpermute", "experts_of_a_token"): unpermuted,
     ("rotary_embedding", "head_size"): rotary,
     ("qkv_rotary_embedding", "head_size"): qkv,
     ("kv_cache_update", "slots"): cache,
@@ -98,8 +129,13 @@ def tile(signature, shapes, row, attributes, chip):
     return _C.tiling(signature.name, shapes, dtypes, attributes, core_num=chip.cores, ub_bytes=chip.ub_bytes)
 
 
-def gradient_shapes(name, shapes):
+def gradient_shapes(name, shapes, attributes):
     """Of the outputs' gradients, then the tables."""
+    if name == "moe_gating_top_k":
+        weights = (3, attributes["k"])
+        return [weights, shapes[0], weights]
+    if name == "moe_token_unpermute":
+        return [(3, 5), *shapes]
     if name == "rotary_embedding":
         return shapes
     if name == "flash_attention":
@@ -122,7 +158,10 @@ def test_the_function_and_the_tiling_accept_the_same(name, limit, chip):
         for row in spec.forward.types:
             assert tile(spec.forward, shapes, row, attributes, chip)["block_dim"] >= 1
             if spec.gradient is not None and attributes.get("layout") != "BSND":
-                assert tile(spec.gradient, gradient_shapes(name, shapes), row, attributes, chip)["block_dim"] >= 1
+                assert (
+                    tile(spec.gradient, gradient_shapes(name, shapes, attributes), row, attributes, chip)["block_dim"]
+                    >= 1
+                )
     refused = re.escape(name) + r": .* must (be|have) (at most \d+|fewer than 2\^31)"
     for shapes, attributes in CASES[name, limit](most + 2):
         with pytest.raises(ValueError, match=refused):

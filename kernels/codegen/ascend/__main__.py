@@ -58,7 +58,12 @@ def ascend(soc: Sequence[str], cann: Path | None, generate_only: bool, install: 
     output = output.resolve()
     # The template is there in later toolkits, too: find_package(ASC) first. Without a toolkit, the files of CANN 9.
     own_cmake = found is None or found.asc_package is not None or not found.template.is_dir()
-    project.write(kernels, SOURCE, output, found.root if found else None, own_cmake)
+    onnx = found is None or not own_cmake or found.packs_onnx_plugins
+    if not onnx:
+        click.echo(
+            "This toolkit packs no ONNX plugins (CANN 9 does): ATC will not read optimised ONNX models.", err=True
+        )
+    project.write(kernels, SOURCE, output, found.root if found else None, own_cmake=own_cmake, onnx=onnx)
     kind = "find_package(ASC), CANN 8.5 and later"
     if found is not None and not own_cmake:
         build.add_template(found, output)
@@ -86,7 +91,7 @@ def ascend(soc: Sequence[str], cann: Path | None, generate_only: bool, install: 
 @_cann
 @click.option("--jobs", type=click.IntRange(min=1), default=2, help="Compilations at once.")
 def check_cann(cann: Path | None, jobs: int) -> None:
-    """Compile every kernel and op_host file against CANN's headers with g++, without an NPU."""
+    """Compile every kernel, op_host file and the ONNX plugin against CANN's headers with g++, without an NPU."""
     found = _toolkit(cann)
     if found is None or not found.has_headers:
         click.echo(f"check-cann: skipped, there is no CANN toolkit{f' at {cann}' if cann else ''}. {toolkit.HELP}")

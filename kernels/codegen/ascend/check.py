@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen import cpp
-from codegen.ascend import names
+from codegen.ascend import names, onnx_plugin
 from codegen.ascend.project import Kernel
 from codegen.ascend.toolkit import Toolkit
 from codegen.tiling_header import cann_type
@@ -39,12 +39,12 @@ class Outcome:
 def check(
     toolkit: Toolkit, kernels: Sequence[Kernel], project: Path, compiler: str = "g++"
 ) -> Iterator[Callable[[], Outcome]]:
-    """A function for each file to compile: every op_host file, and every kernel for every combination of dtypes."""
+    """A function for each file to compile: op_host, the plugin for ATC, and kernels for every combination of dtypes."""
     includes = [f"-I{folder}" for folder in toolkit.includes()]
 
     def compile_host(path: Path) -> Outcome:
         flags = ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", *includes]
-        return _compile([compiler, *flags, str(path)], f"op_host/{path.name}")
+        return _compile([compiler, *flags, str(path)], str(path.relative_to(project)))
 
     def compile_kernel(kernel: Kernel, row: dict[str, str]) -> Outcome:
         file = f"{names.snake(kernel.signature.cann_type)}.cpp"
@@ -53,7 +53,7 @@ def check(
         flags = ["-std=c++17", *[f"-D{name}" for name in _DEVICE], *includes]
         return _compile([compiler, *flags, str(unit)], f"op_kernel/{file} ({', '.join(row.values())})")
 
-    for path in sorted((project / "op_host").glob("*.cpp")):
+    for path in [*sorted((project / "op_host").glob("*.cpp")), project / onnx_plugin.FOLDER / "onnx_plugin.cpp"]:
         yield lambda path=path: compile_host(path)  # type: ignore[misc]
     for kernel in kernels:
         for row in kernel.signature.types:

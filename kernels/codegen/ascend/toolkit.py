@@ -88,6 +88,14 @@ class Toolkit:
         return next((file for name in names for file in sorted(folder.rglob(name))), None)
 
     @property
+    def packs_onnx_plugins(self) -> bool:
+        """Whether find_package(ASC) knows plugins for ATC, as CANN 9 does."""
+        if self.asc_package is None:
+            return False
+        files = self.asc_package.parent.rglob("*.cmake")
+        return any("ONNX_PLUGIN" in file.read_text(encoding="utf-8", errors="replace") for file in files)
+
+    @property
     def architecture(self) -> str:
         """Folder of this machine's architecture, or that of the only one there is."""
         own = f"{os.uname().machine}-linux"

@@ -66,7 +66,11 @@ void CheckProduct(const ProductEvent& event)
         }
         return;
     }
-    if (event.call != ProductCall::ITERATE_ALL) {
+    if ((event.call == ProductCall::GET_TENSOR_C) != (matmul.blocks == 1)) {
+        Violation(Rule::MATMUL_BLOCK, event,
+                  matmul.blocks == 0 ? "Iterate has found none" : "the one of the last Iterate was not taken");
+    }
+    if (event.call == ProductCall::END) {
         return;
     }
     const Product& product = event.product;
@@ -234,7 +238,7 @@ public:
     {
         CheckedCore& core = Begin(event);
         CheckProduct(event);
-        if (event.call == ProductCall::ITERATE_ALL) {
+        if (event.call == ProductCall::ITERATE_ALL || event.call == ProductCall::GET_TENSOR_C) {
             const Product& product = event.product;
             const MatmulState& matmul = *event.matmul;
             core.order.StartProduct();

@@ -68,6 +68,8 @@ constexpr RuleText RULES[] = {
     {"matmul-bias", "SetBias needs a tiling with isBias", "SetBias"},
     {"matmul-wait", "each IterateAll<false> that announces WaitIterateAll gets one, and no other call waits",
      "WaitIterateAll"},
+    {"matmul-block", "each Iterate that finds a block is followed by one GetTensorC, and no other call gets one",
+     "GetTensorC"},
     {"note-auto-sync", "the scalar unit is ordered by the compiler only (--cce-auto-sync)", "核内同步/关键特性说明"},
     {"note-shared-block", "two cores write into one block of 32 bytes", "避免同地址访问"},
     {"note-shared-line", "two cores write into one line of 512 bytes, which serialises them", "避免同地址访问"},

@@ -70,6 +70,7 @@ enum class Rule : uint32_t {
     MATMUL_CAPACITY,
     MATMUL_BIAS,
     MATMUL_WAIT,
+    MATMUL_BLOCK,
     // notes
     NOTE_AUTO_SYNC,
     NOTE_SHARED_BLOCK,

@@ -9,6 +9,7 @@
 #ifndef ASCENDC_HOST_CUBE_MATMUL_H
 #define ASCENDC_HOST_CUBE_MATMUL_H
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -67,6 +68,8 @@ public:
         product_.m = static_cast<uint32_t>(tiling->singleCoreM);
         product_.n = static_cast<uint32_t>(tiling->singleCoreN);
         product_.k = static_cast<uint32_t>(tiling->singleCoreK);
+        baseM_ = static_cast<uint32_t>(tiling->baseM);
+        baseN_ = static_cast<uint32_t>(tiling->baseN);
         product_.type = host::ElementTypeOf<SrcAT>::value;
         product_.resultType = host::ElementTypeOf<DstT>::value;
         HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling, sizeof(SrcAT), BIASED, MM_CFG.doMultiDataLoad));
@@ -92,11 +95,13 @@ public:
     void SetTensorA(const GlobalTensor<SrcAT>& gm, bool isTransposeA = false)
     {
         product_.a = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), isTransposeA ? orgM_ : orgKa_, isTransposeA};
+        iterated_ = 0;
         HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.a, gm, isTransposeA && !A_TYPE::isTrans));
     }
     void SetTensorB(const GlobalTensor<SrcBT>& gm, bool isTransposeB = false)
     {
         product_.b = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), isTransposeB ? orgKb_ : orgN_, isTransposeB};
+        iterated_ = 0;
         HOST_OBSERVED(host::ObserveMatmulOperand(state_, state_.b, gm, isTransposeB && !B_TYPE::isTrans));
     }
     void SetBias(const GlobalTensor<BiasT>& bias)
@@ -125,6 +130,38 @@ public:
             Finish();
         }
     }
+    // The next block of baseM x baseN of singleM x singleN, down the rows first; false behind the last one.
+    bool Iterate(HOST_WHERE_ONLY)
+    {
+        product_.c.stride = orgKc_;
+        HOST_OBSERVED(host::ObserveIterate(where, state_, product_));
+        const bool more = iterated_ < BlocksOf(product_.m, baseM_) * BlocksOf(product_.n, baseN_);
+        iterated_ = more ? iterated_ + 1 : 0;
+        HOST_OBSERVED(state_.blocks = more ? 1 : 0;)
+        return more;
+    }
+    // The block of the last Iterate, to its place in C, or with enSequentialWrite to the beginning of gm, its rows one
+    // behind the other.
+    void GetTensorC(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, bool enSequentialWrite = false HOST_WHERE)
+    {
+        Finish();
+        const uint32_t block = iterated_ == 0 ? 0 : iterated_ - 1;
+        const uint32_t row = block % BlocksOf(product_.m, baseM_) * baseM_;
+        const uint32_t col = block / BlocksOf(product_.m, baseM_) * baseN_;
+        asked_ = product_;
+        asked_.m = std::min(baseM_, product_.m - row);
+        asked_.n = std::min(baseN_, product_.n - col);
+        asked_.a.data += (asked_.a.transposed ? row : row * asked_.a.stride) * static_cast<int64_t>(sizeof(SrcAT));
+        asked_.b.data += (asked_.b.transposed ? col * asked_.b.stride : col) * static_cast<int64_t>(sizeof(SrcBT));
+        asked_.bias = product_.bias == nullptr ? nullptr : product_.bias + col;
+        const int64_t stride = enSequentialWrite ? asked_.n : orgKc_;
+        const int64_t first = enSequentialWrite ? 0 : row * stride + col;
+        asked_.c = {reinterpret_cast<char*>(gm.GetPhyAddr(0)) + first * static_cast<int64_t>(sizeof(DstT)), stride,
+                    false};
+        asked_.accumulate = enAtomic != 0;
+        HOST_OBSERVED(host::ObserveBlock(where, state_, asked_, product_, gm, first));
+        host::Core::Current().Multiply(asked_);
+    }
     void WaitIterateAll(HOST_WHERE_ONLY)
     {
         HOST_OBSERVED(host::ObserveProductWait(where, state_));
@@ -138,6 +175,8 @@ public:
 
 private:
     static constexpr bool BIASED = std::is_same<BiasT, float>::value;
+
+    static uint32_t BlocksOf(uint32_t size, uint32_t base) { return (size + base - 1) / base; }
 
     void Finish()
     {
@@ -154,6 +193,9 @@ private:
     uint32_t orgKa_ = 0;
     uint32_t orgKb_ = 0;
     uint32_t orgKc_ = 0;
+    uint32_t baseM_ = 0;
+    uint32_t baseN_ = 0;
+    uint32_t iterated_ = 0;  // blocks that Iterate has gone through
     bool pending_ = false;
     HOST_OBSERVED(host::MatmulState state_;)
 };

@@ -91,7 +91,7 @@ enum class SyncCall : uint8_t { SET_FLAG, WAIT_FLAG, PIPE_BARRIER, SYNC_ALL };
 enum class EventCall : uint8_t { FETCH, ALLOC, RELEASE };
 enum class SettingCall : uint8_t { MASK_NORM, MASK_COUNT, VECTOR_MASK, RESET_MASK, ATOMIC_ADD, ATOMIC_NONE };
 
-enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END };
+enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END, ITERATE, GET_TENSOR_C };
 
 // The call of an API function in a kernel.
 struct Where {

@@ -179,15 +179,18 @@ void ReportUnassigned(Where where)
 void ReportProduct(Where where, ProductCall call, MatmulState& matmul, const Product* product,
                    const GlobalOperand* result, bool sync, bool willWait)
 {
-    constexpr const char* names[] = {"REGIST_MATMUL_OBJ", "IterateAll", "WaitIterateAll", "End"};
-    const bool runs = call == ProductCall::ITERATE_ALL;
+    constexpr const char* names[] = {"REGIST_MATMUL_OBJ", "IterateAll", "WaitIterateAll", "End",
+                                     "Iterate",           "GetTensorC"};
+    const bool runs = result != nullptr;
     ProductEvent event = Begin<ProductEvent>(where, names[static_cast<uint32_t>(call)], runs ? PIPE_M : PIPE_S);
     event.call = call;
     event.matmul = &matmul;
     event.sync = sync;
     event.willWait = willWait;
-    if (runs) {
+    if (product != nullptr) {
         event.product = *product;
+    }
+    if (runs) {
         event.result = *result;
     }
     TheObserver().OnProduct(event);

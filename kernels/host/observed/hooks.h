@@ -218,6 +218,31 @@ void ObserveProduct(Where where, MatmulState& matmul, const Product& product, co
     const GlobalOperand operand = GlobalOf(result);
     ReportProduct(where, ProductCall::ITERATE_ALL, matmul, &product, &operand, sync, willWait);
 }
+inline void ObserveIterate(Where where, MatmulState& matmul, const Product& whole)
+{
+    ReportProduct(where, ProductCall::ITERATE, matmul, &whole);
+}
+// `first`: the element of `result` that the block begins at.
+template <typename T>
+void ObserveBlock(Where where, MatmulState& matmul, const Product& block, const Product& whole,
+                  const GlobalTensor<T>& result, int64_t first)
+{
+    const auto shift = [](GlobalOperand& operand, int64_t bytes) {
+        operand.address += bytes;
+        operand.offset += bytes;
+        operand.bytes -= operand.bytes == 0 ? 0 : bytes;
+    };
+    MatmulState shifted = matmul;
+    shift(shifted.a, block.a.data - whole.a.data);
+    shift(shifted.b, block.b.data - whole.b.data);
+    if (block.bias != nullptr) {
+        shift(shifted.bias, (block.bias - whole.bias) * static_cast<int64_t>(sizeof(float)));
+    }
+    GlobalOperand operand = GlobalOf(result);
+    shift(operand, first * static_cast<int64_t>(sizeof(T)));
+    ReportProduct(where, ProductCall::GET_TENSOR_C, shifted, &block, &operand, true);
+    matmul.blocks = 0;
+}
 inline void ObserveProductWait(Where where, MatmulState& matmul)
 {
     ReportProduct(where, ProductCall::WAIT, matmul);

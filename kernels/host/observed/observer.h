@@ -180,14 +180,16 @@ struct MatmulState {
     GlobalOperand bias;
     bool transposed = false;  // an operand is, though its type does not say that it may be
     uint32_t waits = 0;       // products whose WaitIterateAll is still to come
+    uint32_t blocks = 0;      // that Iterate has found and GetTensorC not taken
 };
 
 // A call of a Matmul object. ITERATE_ALL runs on the cube (PIPE_M), after all copies to global memory that the core has
 // made: the message that starts it goes their way. The scalar unit waits for it in the call itself (`sync`) or in WAIT.
+// GET_TENSOR_C is a product of its own, of one block; `matmul` has the operands of the block then.
 struct ProductEvent : Event {
     ProductCall call;
     const MatmulState* matmul;
-    Product product;
+    Product product;  // ITERATE: the whole one
     GlobalOperand result;
     bool sync;
     bool willWait;  // WaitIterateAll was announced

@@ -155,14 +155,18 @@ public:
     // Behind a product its operands, A and B, and its result, as copies would tell of them.
     void OnProduct(const ProductEvent& event) override
     {
+        if (event.call == ProductCall::ITERATE) {
+            return;  // GetTensorC tells of the block
+        }
+        const bool runs = event.call == ProductCall::ITERATE_ALL || event.call == ProductCall::GET_TENSOR_C;
         TraceRecord& record = Add(Kind::PRODUCT, event);
-        record.call = static_cast<uint8_t>(event.call);
+        record.call = static_cast<uint8_t>(runs ? ProductCall::ITERATE_ALL : event.call);
         std::map<const MatmulState*, int32_t>& pending = pending_[event.core];
         if (event.call == ProductCall::WAIT) {
             const auto found = pending.find(event.matmul);
             record.id = found == pending.end() ? NO_PRODUCT : found->second;
         }
-        if (event.call != ProductCall::ITERATE_ALL) {
+        if (!runs) {
             return;
         }
         const MatmulLimits& limits = event.matmul->limits;

@@ -18,7 +18,14 @@ def _check(operator):
     return lambda shapes, attributes: check([shapes[0], *shapes[-2:]], attributes)
 
 
-RULES = {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")}
+RULES = {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")} | {
+    # Of what both forward and gradient have.
+    "moe_gating_top_k": lambda shapes, attributes: CHECKS["moe_gating_top_k"](
+        [shapes[0] if len(shapes) == 2 else shapes[1]], attributes
+    ),
+    "moe_token_permute": CHECKS["moe_token_permute"],
+    "moe_token_unpermute": lambda shapes, attributes: CHECKS["moe_token_unpermute"](["", shapes[-2]], attributes),
+}
 
 
 def _rotary_tables(rng, shapes, attributes):
@@ -98,10 +105,17 @@ def _quantised(rng, shapes, attributes):
     return [(*shapes[0][:-1], columns), (rows, columns // per_byte), factors, factors, (rows,)]
 
 
+def _experts(rng, shapes, attributes):
+    """Two experts at least: indices are 0 and 1."""
+    attributes["num_experts"] = int(rng.integers(2, 300))
+    return shapes
+
+
 ARRANGED = {
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,
+    "moe_token_permute": _experts,
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
@@ -207,11 +221,16 @@ def arrays(rng, signature, shapes, dtypes):
     """Inputs of these shapes."""
     found = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
     by_name = dict(zip((tensor.name for tensor in signature.inputs), found, strict=True))
-    for name, rows in (("query_lengths", "query"), ("key_lengths", "key")):  # added up: where each sequence ends
+    # Added up: where each sequence or group ends.
+    for name, rows, dims in (("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1)):
         if name in by_name:
-            ends, count = by_name[name], len(by_name[rows])
+            ends, count = by_name[name], int(np.prod(by_name[rows].shape[:dims]))
             ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
             ends[-1] = count
+    if "sorted_indices" in by_name:  # each row once
+        by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
+    if "experts" in by_name:
+        by_name["experts"] %= by_name["x"].shape[-1]
     return found
 
 

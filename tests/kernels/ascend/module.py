@@ -104,7 +104,7 @@ def library():
 def _build():
     out = FOLDER / "project"
     fresh = FOLDER / "fresh"
-    project.write(list(kernels().values()), SOURCE, fresh, None, own_cmake=True)
+    project.write(list(kernels().values()), SOURCE, fresh, None, own_cmake=True, onnx=False)
     (fresh / "op_host_all.cpp").write_text(_host_unit(fresh), encoding="utf-8")
     (fresh / "op_kernel_all.cpp").write_text(_kernel_unit(), encoding="utf-8")
     objects = host_objects()

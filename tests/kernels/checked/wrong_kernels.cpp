@@ -632,6 +632,45 @@ const std::map<std::string, Body>& OneCore()
              }
              k.Finish();
          }},
+        {"matmul-block",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetTensorA(k.x);
+             products.product.SetTensorB(k.x[Products::BLOCK], true);
+             while (products.product.Iterate()) {
+                 products.product.GetTensorC(k.workspace);
+             }
+             if (k.wrong) {
+                 products.product.GetTensorC(k.workspace);
+             }
+             products.Run();
+         }},
+        {"matmul-block that is not taken",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetTensorA(k.x);
+             products.product.SetTensorB(k.x[Products::BLOCK], true);
+             while (products.product.Iterate()) {
+                 if (!k.wrong) {
+                     products.product.GetTensorC(k.workspace);
+                 }
+             }
+             products.Run();
+         }},
+        {"matmul-shape of blocks",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetSingleShape(Products::SIDE + (k.wrong ? 1 : 0), Products::SIDE, Products::SIDE);
+             products.product.SetTensorA(k.x);
+             products.product.SetTensorB(k.x[Products::BLOCK], true);
+             while (products.product.Iterate()) {
+                 products.product.GetTensorC(k.workspace);
+             }
+             products.Run();
+         }},
         {"pipe-hazard of a result that is not there",
          [](Kernel& k) {
              Products products(k);

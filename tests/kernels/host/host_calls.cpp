@@ -25,6 +25,7 @@
 
 #include "host/jit/loop_code.h"
 #include "host/kernel_operator.h"
+#include "host/lib/matmul_intf.h"
 #include "host/passes/lookups.h"
 #include "host/runtime/non_temporal.h"
 
@@ -627,7 +628,56 @@ public:
         });
     }
 
+    // The product of `shape` (m, n, k) with base blocks of `base` (m, n), of matrices at `offsets` (a, b, bias, c) of
+    // global memory: "all" at once, or "blocks" to their places in rows of orgKc, or one "behind" the other. A bias at
+    // `NONE` is left out.
+    void Product(const std::string& dtype, const std::string& way, std::array<int, 3> shape, std::array<int, 2> base,
+                 std::array<bool, 2> transposed, std::array<uint64_t, 4> offsets, int orgKc, bool adds)
+    {
+        const bool halves = dtype == "float16";
+        calls.push_back([=](Context& c) {
+            if (halves) {
+                Multiply<half>(c, way, shape, base, transposed, offsets, orgKc, adds);
+            } else {
+                Multiply<float>(c, way, shape, base, transposed, offsets, orgKc, adds);
+            }
+        });
+    }
+    static constexpr uint64_t NONE = ~uint64_t{0};
+
 private:
+    template <typename T>
+    static void Multiply(Context& c, const std::string& way, std::array<int, 3> shape, std::array<int, 2> base,
+                         std::array<bool, 2> transposed, std::array<uint64_t, 4> offsets, int orgKc, bool adds)
+    {
+        struct {
+            int32_t M, N, Ka, Kb, singleCoreM, singleCoreN, singleCoreK, baseM, baseN, baseK, isBias;
+        } tiling;
+        tiling = {shape[0], shape[1], shape[2], shape[2], shape[0], shape[1], shape[2], base[0], base[1], 16, 1};
+        TPipe pipe;
+        using Operand = matmul::MatmulType<TPosition::GM, CubeFormat::ND, T, true>;
+        using Result = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>;
+        matmul::Matmul<Operand, Operand, Result, Result> product;
+        REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), product, &tiling);
+        product.SetOrgShape(shape[0], shape[1], shape[2], shape[2], orgKc);
+        product.SetTensorA(c.Global<T>(offsets[0]), transposed[0]);
+        product.SetTensorB(c.Global<T>(offsets[1]), transposed[1]);
+        if (offsets[2] != NONE) {
+            product.SetBias(c.Global<float>(offsets[2]));
+        }
+        const uint8_t atomic = adds ? 1 : 0;
+        uint64_t at = offsets[3];
+        if (way == "all") {
+            product.IterateAll(c.Global<float>(at), atomic);
+        }
+        while (way != "all" && product.Iterate()) {
+            product.GetTensorC(c.Global<float>(at), atomic, way == "behind");
+            c.results.push_back(at);
+            at += way == "behind" ? uint64_t{4} * static_cast<uint64_t>(base[0] * base[1]) : 0;
+        }
+        product.End();
+    }
+
     static inline uint64_t count_ = 0;
 };
 
@@ -799,7 +849,9 @@ PYBIND11_MODULE(host_calls, module)
         .def("free", &Program::Free)
         .def("sync", &Program::Sync)
         .def("block_idx", &Program::BlockIdx)
-        .def("queues", &Program::Queues);
+        .def("queues", &Program::Queues)
+        .def("product", &Program::Product)
+        .def_readonly_static("NONE", &Program::NONE);
     module.def("run", &Run, py::arg("programs"), py::arg("gm").noconvert(), py::arg("ub").noconvert(),
                py::arg("execution") = "deferred", py::arg("output_bytes") = 0);
     module.def("next_loop", [](bool wait) {

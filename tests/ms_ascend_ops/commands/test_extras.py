@@ -21,6 +21,7 @@ ARGUMENTS = {
     "bench": [],
     "bench-networks": [],
     "bundle": ["network.mindir", "--output", "bundled.msbundle"],
+    "convert": ["network.mindir"],
     "certify": ["rms_norm"],
     "debug": ["compare", "network.mindir", "network.mindir", "--inputs", "2x8", "--page", "compared.html"],
     "doctor": [],

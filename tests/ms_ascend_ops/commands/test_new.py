@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from ms_ascend_ops import registry
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.commands.new import FILES, FUNCTIONS, LAYER_FILES, LAYERS, MODELS, PACKAGE
+from tests.kernels.host.module import host_objects
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "new_operator.md"
@@ -124,6 +125,7 @@ def run(tree, *command):
         "PYTHONDONTWRITEBYTECODE": "1",
         "CMAKE_BUILD_TYPE": "None",  # without optimisation: quick to build
         "MS_ASCEND_OPS_OPERATORS": "my_op|my_gate",  # the others are compiled and tested elsewhere
+        "MS_ASCEND_OPS_HOST_OBJECTS": ";".join(map(str, host_objects())),  # an operator changes nothing there
     }
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 

@@ -28,7 +28,7 @@ def test_every_operator_says_what_it_replaces_and_names_a_layer_that_exists(name
 
 
 # Arguments of functions that stand for an attribute of another form.
-REQUIRED = {("group_norm", "num_groups"), ("qkv_rotary_embedding", "q_heads")}
+REQUIRED = {("group_norm", "num_groups"), ("moe_token_permute", "num_experts"), ("qkv_rotary_embedding", "q_heads")}
 # None: as the argument before it, or by the size of a head.
 FOLLOW = {
     ("qkv_rotary_embedding", "k_heads"),
@@ -39,7 +39,7 @@ FOLLOW = {
 }
 OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 # Defaults of the stock layer that ours takes the place of.
-STOCK = {("LayerNorm", "epsilon"): 1e-7, ("GELU", "approximate"): True}
+STOCK = {("LayerNorm", "epsilon"): 1e-7, ("GELU", "approximate"): True, ("MoEFeedForward", "k"): 2}
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -1,0 +1,321 @@
+"""A mixture of experts as a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+from mindspore import ops as stock
+from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
+
+from ms_ascend_ops import registry
+from ms_ascend_ops.ops.grouped_matmul import grouped_matmul
+from ms_ascend_ops.ops.matmul import matmul
+from ms_ascend_ops.ops.moe_gating_top_k import moe_gating_top_k
+from ms_ascend_ops.ops.moe_token_permute import moe_token_permute
+from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
+from ms_ascend_ops.ops.silu_mul import silu_mul
+
+__all__ = ["MoEFeedForward"]
+
+# How networks call the three products of an expert: gate, up, down.
+_NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
+_LISTS = (nn.CellList, nn.SequentialCell)  # of cells that numbers name
+# How they call what `ops.moe_gating_top_k` has, in the block or in its router.
+_GATING = {
+    "k": ("top_k", "num_experts_per_tok"),
+    "renormalize": ("norm_topk_prob",),
+    "group_count": ("n_group",),
+    "k_group": ("topk_group",),
+    "scale": ("routed_scaling_factor",),
+    "scoring": ("scoring_func",),
+}
+
+
+class MoEFeedForward(nn.Cell):  # type: ignore[misc]
+    r"""A feed-forward layer of experts with SwiGLU, of which every token takes the best k.
+
+    .. math::
+        y = \sum_{j \in topk} weights_j \cdot (\mathrm{silu}(x \, gate_j^T) \cdot (x \, up_j^T)) \, down_j^T
+
+    Tokens are brought into the order of their experts, and all experts are three grouped products: no expert waits for
+    another, and which token goes where is known to the device alone.
+
+    Args:
+        hidden_size: elements of a token, h.
+        intermediate_size: elements between the products of an expert, i.
+        num_experts: e.
+        k, scoring, renormalize, group_count, k_group, group_score, scale: as those of `ops.moe_gating_top_k`.
+        has_bias: the scores by which experts are picked have a bias (DeepSeek-V3's `e_score_correction_bias`), a
+            parameter that no gradient changes.
+        shared_experts: a cell that all tokens pass, too, and whose result is added (DeepSeek-V3's), or None.
+        return_logits: the logits of the router are a second output.
+        router_weight_init, gate_weight_init, up_weight_init, down_weight_init: initial values, or Parameters.
+        dtype: of the parameters, but for the bias, which is float32.
+        router_dtype: of the router's parameter, and of its product. None: dtype.
+
+    Parameters:
+        router_weight: shape (e, h), as nn.Dense keeps it.
+        gate_weight, up_weight: shape (e, i, h).
+        down_weight: shape (e, h, i).
+        router_bias: Tensor[float32], shape (e,), with `has_bias`.
+
+    Inputs:
+        x: Tensor[dtype of the parameters], shape (..., h).
+
+    Outputs:
+        y: Tensor[dtype of x], shape of x.
+        logits: Tensor[router_dtype], shape (tokens, e): those of the router, of which auxiliary losses are made; with
+            `return_logits`.
+
+    Raises:
+        TypeError: a size is no int.
+        ValueError: a size below 1, or experts that `ops.moe_gating_top_k` refuses.
+
+    Products are accumulated in float32, weights are calculated in float32. Results do not change from run to run.
+
+    Source: Jiang et al., Mixtral of Experts, 2024.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        num_experts: int,
+        k: int = 2,
+        scoring: str = "softmax",
+        renormalize: bool = True,
+        group_count: int = 1,
+        k_group: int = 1,
+        group_score: str = "max",
+        scale: float = 1.0,
+        has_bias: bool = False,
+        shared_experts: nn.Cell | None = None,
+        return_logits: bool = True,
+        router_weight_init: Init = "normal",
+        gate_weight_init: Init = "normal",
+        up_weight_init: Init = "normal",
+        down_weight_init: Init = "normal",
+        dtype: ms.dtype = ms.float32,
+        router_dtype: ms.dtype | None = None,
+    ):
+        super().__init__()
+        name = type(self).__name__
+        hidden, inner = (
+            one_size(name, *size) for size in (("hidden_size", hidden_size), ("intermediate_size", intermediate_size))
+        )
+        experts = one_size(name, "num_experts", num_experts)
+        values = {
+            "k": k,
+            "scoring": scoring,
+            "renormalize": renormalize,
+            "group_count": group_count,
+            "k_group": k_group,
+            "group_score": group_score,
+            "scale": scale,
+        }
+        signature = registry.signature("moe_gating_top_k")
+        self.gating = tuple(signature.attribute(key).check(name, value) for key, value in values.items())
+        self.num_experts = experts
+        self.hidden_size = hidden
+        self.shared_experts = shared_experts
+        self.return_logits = bool(return_logits)
+        router_dtype = router_dtype or dtype
+        self.router_weight = make_parameter(
+            name, "router_weight_init", router_weight_init, (experts, hidden), router_dtype, "router_weight"
+        )
+        self.gate_weight = make_parameter(
+            name, "gate_weight_init", gate_weight_init, (experts, inner, hidden), dtype, "gate_weight"
+        )
+        self.up_weight = make_parameter(
+            name, "up_weight_init", up_weight_init, (experts, inner, hidden), dtype, "up_weight"
+        )
+        self.down_weight = make_parameter(
+            name, "down_weight_init", down_weight_init, (experts, hidden, inner), dtype, "down_weight"
+        )
+        self.router_bias = None
+        if has_bias:
+            self.router_bias = make_parameter(name, "router_bias", "zeros", (experts,), ms.float32, "router_bias")
+            self.router_bias.requires_grad = False
+
+    @classmethod
+    def of(cls, block: nn.Cell, check: bool = True, **arguments: Any) -> MoEFeedForward:
+        """The layer of a block as Mixtral, Qwen3-MoE and DeepSeek-V3 have it, with copies of its weights.
+
+        Blocks are those of mindone, and of transformers written for MindSpore. MindFormers has no such blocks: its
+        experts are products of groups already, which `cpu_builtins` serves.
+
+        Args:
+            block: a cell with a router, `gate` or `router`, that has `weight`, shape (e, h), and no `bias`; and with
+                `experts`, cells that each have three products without bias: `gate_proj`, `up_proj`, `down_proj`, or
+                `w1`, `w3`, `w2`; or one cell with the parameters `gate_up_proj`, shape (e, 2 * i, h), and `down_proj`,
+                shape (e, h, i). SiLU is between them. A router with `e_score_correction_bias` is DeepSeek-V3's:
+                sigmoid, groups by their best two, in float32. `shared_experts` stay what they are.
+            check: calls block and layer, neither in training, with the same tokens, and compares: blocks may compute
+                other things under these names. The layer returns logits if the block returned more than one output.
+                Without it nothing is called, and `return_logits` is what arguments say, or False for DeepSeek-V3's.
+            arguments: of the layer, in the place of those that the block tells.
+
+        Raises:
+            ValueError: the block has another form, or computes something else.
+
+        Where a negative bias makes scores negative, these networks may pick experts of closed groups, whose scores they
+        take for 0; this layer does not.
+        """
+        name = type(block).__name__
+        router = next((getattr(block, key) for key in ("gate", "router") if hasattr(block, key)), None)
+        weight = getattr(router, "weight", None)
+        stacked = _stacked(block)
+        if weight is None or stacked is None:
+            raise ValueError(
+                f"{cls.__name__}.of: the block must have `gate` and `experts` of three products each, got {name}"
+            )
+        if any(hasattr(block, key) for key in ("shared_expert", "shared_expert_gate")):
+            raise ValueError(f"{cls.__name__}.of: the block must have no shared_expert behind a gate, got {name}")
+        if any(_has_bias(dense) for dense in [router, *_products(block)]):
+            raise ValueError(f"{cls.__name__}.of: products must have no bias, got {name} with one")
+        parts = dict(zip(("gate_weight", "up_weight", "down_weight"), stacked, strict=True))
+        (experts, inner, hidden), down = parts["gate_weight"].shape, parts["down_weight"].shape
+        if weight.shape != (experts, hidden) or down != (experts, hidden, inner):
+            raise ValueError(
+                f"{cls.__name__}.of: weights must be of shape (e, h), (e, i, h), (e, h, i),"
+                f" got {weight.shape}, {parts['gate_weight'].shape}, {down}"
+            )
+        bias = getattr(router, "e_score_correction_bias", None)
+        found: dict[str, Any] = {"dtype": parts["down_weight"].dtype, "router_dtype": weight.dtype}
+        for key, names in _GATING.items():
+            told = [
+                getattr(owner, n) for owner in (block, router) for n in names if getattr(owner, n, None) is not None
+            ]
+            if told:
+                found[key] = told[0]
+        if bias is not None:
+            found |= {"scoring": "sigmoid", "group_score": "top2", "has_bias": True, "router_dtype": ms.float32}
+            found["return_logits"] = False
+        found["shared_experts"] = getattr(block, "shared_experts", None)
+        found |= arguments
+        found["scale"] = float(found.get("scale", 1.0))
+        parts["router_weight"] = weight.value().astype(found["router_dtype"])
+        initial = {f"{key}_init": ms.Parameter(value, name=key) for key, value in parts.items()}
+        shared = found["shared_experts"]
+        names_of_shared = [] if shared is None else [(p, p.name) for p in shared.get_parameters()]
+        layer = cls(hidden, inner, experts, **initial, **found)
+        for parameter, own_name in names_of_shared:  # MindSpore puts a prefix in front
+            parameter.name = own_name
+        if bias is not None and layer.router_bias is not None:
+            layer.router_bias.set_data(Tensor(bias.asnumpy().astype(np.float32)))
+        if check:
+            layer.return_logits = arguments.get("return_logits", _compare(block, layer))
+        layer.set_train(block.training)
+        return layer
+
+    @classmethod
+    def replace(cls, network: nn.Cell, check: bool = True) -> list[str]:
+        """Put the layer in the place of all blocks of a network that have `experts`.
+
+        Args:
+            network: a cell, changed in place.
+            check: as that of `of`.
+
+        Returns:
+            The names of the cells that were replaced.
+
+        Raises:
+            ValueError: a block has another form, or computes something else; nothing is replaced then.
+        """
+        found: dict[str, MoEFeedForward] = {}
+        for name, cell in network.cells_and_names():
+            inside = any(name.startswith(f"{outer}.") for outer in found)
+            if name and hasattr(cell, "experts") and not isinstance(cell, cls) and not inside:
+                found[name] = cls.of(cell, check)
+        for name, layer in found.items():
+            *path, last = name.split(".")
+            own = {id(parameter) for parameter in layer.own_parameters()}
+            named = [(p, f"{name}.{p.name}" if id(p) in own else p.name) for p in layer.get_parameters()]
+            owner = network
+            for part in path:
+                owner = _child(owner, part)
+            if isinstance(owner, _LISTS):
+                owner[int(last)] = layer
+            else:
+                setattr(owner, last, layer)
+            for parameter, own_name in named:
+                parameter.name = own_name
+        return list(found)
+
+    def own_parameters(self) -> list[ms.Parameter]:
+        """All but those of the shared experts."""
+        found = [self.router_weight, self.gate_weight, self.up_weight, self.down_weight, self.router_bias]
+        return [parameter for parameter in found if parameter is not None]
+
+    def construct(self, x: Tensor) -> Any:
+        tokens = x if x.ndim == 2 else x.reshape(-1, self.hidden_size)
+        logits = matmul(tokens.astype(self.router_weight.dtype), self.router_weight, None, False, True)
+        weights, experts = moe_gating_top_k(logits, self.router_bias, *self.gating)
+        rows, places, ends = moe_token_permute(tokens, experts, self.num_experts)
+        gate = grouped_matmul(rows, self.gate_weight, ends, True)
+        up = grouped_matmul(rows, self.up_weight, ends, True)
+        rows = grouped_matmul(silu_mul(gate, up), self.down_weight, ends, True)
+        y = moe_token_unpermute(rows, places, weights)
+        y = y if x.ndim == 2 else y.reshape(x.shape)
+        if self.shared_experts is not None:
+            y = y + self.shared_experts(x)
+        return (y, logits) if self.return_logits else y
+
+    def extend_repr(self) -> str:
+        experts, inner, hidden = self.gate_weight.shape
+        return f"hidden_size={hidden}, intermediate_size={inner}, num_experts={experts}, k={self.gating[0]}"
+
+
+def _child(cell: nn.Cell, name: str) -> nn.Cell:
+    return cell[int(name)] if isinstance(cell, _LISTS) else getattr(cell, name)
+
+
+def _products(block: nn.Cell) -> list[Any]:
+    """Of experts that are cells: their products, gate, up and down of each."""
+    experts = getattr(block, "experts", None)
+    experts = list(experts) if isinstance(experts, (*_LISTS, list, tuple)) else []
+    named = [n for n in _NAMES if experts and all(hasattr(e, part) for e in experts for part in n)]
+    return [getattr(expert, part) for expert in experts for part in named[0]] if named else []
+
+
+def _stacked(block: nn.Cell) -> list[Tensor] | None:
+    """Gate, up and down of all experts."""
+    products = _products(block)
+    if products:
+        parts = [products[part::3] for part in range(3)]
+        return [stock.stack([dense.weight.value() for dense in part]) for part in parts]
+    experts = getattr(block, "experts", None)
+    both, down = (getattr(experts, name, None) for name in ("gate_up_proj", "down_proj"))
+    if not isinstance(both, ms.Parameter) or not isinstance(down, ms.Parameter) or both.ndim != 3 or both.shape[1] % 2:
+        return None
+    half = both.shape[1] // 2
+    return [both.value()[:, :half], both.value()[:, half:], down.value()]
+
+
+def _has_bias(dense: Any) -> bool:
+    return getattr(dense, "bias", None) is not None and bool(getattr(dense, "has_bias", True))
+
+
+def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
+    """Whether the block returns logits, too. What it computes must be what the layer does."""
+    dtype, hidden = layer.down_weight.dtype, layer.hidden_size
+    x = Tensor(np.random.default_rng(0).normal(size=(2, 16, hidden)).astype(np.float32)).astype(dtype)
+    training = block.training
+    block.set_train(False)
+    layer.set_train(False)
+    theirs, layer.return_logits = block(x), False
+    block.set_train(training)
+    y = (theirs[0] if isinstance(theirs, tuple) else theirs).astype(ms.float32).asnumpy().reshape(-1, hidden)
+    ours = layer(x).astype(ms.float32).asnumpy().reshape(-1, hidden)
+    # Of most tokens: where two experts are as good, rounding decides.
+    errors = np.abs(ours - y).max(-1) / (np.abs(y).max(-1) + 1e-30)
+    most = 1e-3 if dtype == ms.float32 else 5e-2
+    if not np.median(errors) <= most:
+        raise ValueError(
+            f"MoEFeedForward.of: {type(block).__name__} must compute what this layer does, got a relative difference of"
+            f" {np.median(errors):.3g} for half of its tokens"
+        )
+    return isinstance(theirs, tuple) and len(theirs) > 1

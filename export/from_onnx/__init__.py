@@ -1,0 +1,1 @@
+"""ONNX models as networks of MindSpore's own operators."""

@@ -1,0 +1,130 @@
+"""A node of an ONNX graph, as the functions that write it as Python see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from ms_ascend_ops.export.from_onnx.graph import Array, Graph
+from onnx import NodeProto, helper
+
+__all__ = ["DTYPES", "Node", "tuple_of"]
+
+# ONNX's numbers of dtypes, and what `mindspore` calls them.
+DTYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool_", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
+}  # fmt: skip
+
+
+class Node:
+    """`inputs` are expressions, None where one is left out."""
+
+    def __init__(self, graph: Graph, node: NodeProto, variables: dict[str, str], keep: Callable[[Array], str]) -> None:
+        self.graph, self.node, self.opset = graph, node, graph.opset
+        self.names = list(node.input)
+        self.keep = keep
+        self._variables = variables
+        self._attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+    @property
+    def title(self) -> str:
+        return f"{self.node.op_type} ({self.node.name or self.node.output[0]})"
+
+    def refuse(self, reason: str) -> ValueError:
+        """The error of a node that cannot be written."""
+        return ValueError(f"{self.title}: {reason}")
+
+    def has(self, index: int) -> bool:
+        """Whether an input is there."""
+        return index < len(self.names) and self.names[index] != ""
+
+    def __getitem__(self, index: int) -> str:
+        """The expression of an input."""
+        if not self.has(index):
+            raise self.refuse(f"input {index} is missing")
+        name = self.names[index]
+        if name not in self._variables:
+            self._variables[name] = self.keep(self.graph.constants[name])
+        return self._variables[name]
+
+    @property
+    def inputs(self) -> list[str]:
+        """All that are there."""
+        return [self[i] for i in range(len(self.names)) if self.has(i)]
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of an input."""
+        return self._shape(self.names[index], f"input {index}")
+
+    def out_shape(self, index: int = 0) -> tuple[int, ...]:
+        """The shape of an output."""
+        return self._shape(self.node.output[index], f"output {index}")
+
+    def _shape(self, name: str, what: str) -> tuple[int, ...]:
+        shape = self.graph.shape(name)
+        if shape is None:
+            raise self.refuse(f"the shape of its {what} is not known before the model runs")
+        return shape
+
+    def dtype(self, index: int) -> str:
+        """The dtype of an input, as MindSpore calls it."""
+        number = self.graph.dtype(self.names[index])
+        if number not in DTYPES:
+            raise self.refuse(f"the dtype of its input {index} is not supported")
+        return DTYPES[number]
+
+    def constant(self, index: int, default: Array | None = None) -> Array:
+        """An input that must be known when the model is converted."""
+        if not self.has(index):
+            if default is None:
+                raise self.refuse(f"input {index} is missing")
+            return default
+        name = self.names[index]
+        if name not in self.graph.constants:
+            raise self.refuse(f"its input {index} ({name}) must be known when the model is converted")
+        return self.graph.constants[name]
+
+    def is_constant(self, index: int) -> bool:
+        return self.has(index) and self.names[index] in self.graph.constants
+
+    def integers(self, index: int) -> list[int]:
+        """A constant vector."""
+        return [int(value) for value in self.constant(index).reshape(-1)]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute; a word as str."""
+        value = self._attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def axes(self, index: int) -> list[int] | None:
+        """Axes from an attribute or, in newer opsets, from an input; at least 0."""
+        given = self.attribute("axes")
+        if given is None and self.has(index):
+            given = self.integers(index)
+        if given is None:
+            return None
+        rank = len(self.shape(0))
+        return [int(axis) % rank for axis in given]
+
+    def axis(self, default: int) -> int:
+        """The attribute axis, at least 0."""
+        return int(self.attribute("axis", default)) % max(1, len(self.shape(0)))
+
+    def wants(self, **allowed: Any) -> None:
+        """Refuse other values of attributes than these."""
+        for name, values in allowed.items():
+            value = self.attribute(name, values[0])
+            if value not in values:
+                raise self.refuse(f"{name} must be {' or '.join(map(repr, values))}, got {value!r}")
+
+    def only_output(self, count: int = 1) -> None:
+        """Refuse a node of whose outputs more are used."""
+        if any(self.node.output[count:]):
+            raise self.refuse(f"only {count} of its outputs can be had")
+
+
+def tuple_of(values: Any) -> str:
+    """A tuple as Python text."""
+    return repr(tuple(int(value) for value in np.asarray(values).reshape(-1)))
