@@ -94,7 +94,10 @@ def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     layer = MoEFeedForward.of(loop)
     x = np.random.default_rng(0).normal(size=(tokens, hidden)).astype(np.float32)
     given = Tensor(x)
-    calls = {"ours": lambda: layer(given).asnumpy(), "MindSpore": lambda: loop(given).asnumpy()}
+    calls: dict[str, Callable[[], Any]] = {
+        "ours": lambda: layer(given).asnumpy(),
+        "MindSpore": lambda: loop(given).asnumpy(),
+    }
     in_pytorch = pytorch(loop, x)
     if in_pytorch is not None:
         calls["PyTorch"] = lambda: in_pytorch().numpy()
