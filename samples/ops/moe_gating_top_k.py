@@ -19,8 +19,8 @@ def inputs(draw, tokens, experts):
     return [draw.normal(tokens, experts), draw.normal(experts) * draw.normal(1).dtype.type(0.1)]
 
 
-def ours(x, bias, **attributes):
-    return fused.moe_gating_top_k(x, bias, **attributes)[0]
+def ours(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="max", scale=1.0):
+    return fused.moe_gating_top_k(x, bias, k, scoring, True, group_count, k_group, group_score, scale)[0]
 
 
 def stock(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="max", scale=1.0):
