@@ -71,7 +71,6 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
     experts = [tuple(weight(dense) for dense in (e.w1, e.w3, e.w2)) for e in loop.experts]
     linear, silu = torch.nn.functional.linear, torch.nn.functional.silu
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
     def call() -> Any:
         weights, chosen = torch.softmax(linear(tokens, gate), -1).topk(loop.top_k)
         weights, y = weights / weights.sum(-1, keepdim=True), torch.zeros_like(tokens)
@@ -83,7 +82,11 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
                 y.index_add_(0, rows, part)
         return y
 
-    return call
+    def without_gradients() -> Any:
+        with torch.no_grad():
+            return call()
+
+    return without_gradients
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
@@ -94,10 +97,13 @@ def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     layer = MoEFeedForward.of(loop)
     x = np.random.default_rng(0).normal(size=(tokens, hidden)).astype(np.float32)
     given = Tensor(x)
-    calls = {"ours": lambda: layer(given).asnumpy(), "MindSpore": lambda: loop(given).asnumpy()}
+    calls: dict[str, Callable[[], Any]] = {
+        "ours": lambda: layer(given).asnumpy(),
+        "MindSpore": lambda: loop(given).asnumpy(),
+    }
     in_pytorch = pytorch(loop, x)
     if in_pytorch is not None:
-        calls["PyTorch"] = lambda: in_pytorch().numpy()
+        calls["PyTorch"] = in_pytorch
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 3):
         for name, call in calls.items():

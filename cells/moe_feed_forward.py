@@ -204,7 +204,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         layer = cls(hidden, inner, experts, **initial, **found)
         for parameter, own_name in names_of_shared:  # MindSpore puts a prefix in front
             parameter.name = own_name
-        if bias is not None:
+        if bias is not None and layer.router_bias is not None:
             layer.router_bias.set_data(Tensor(bias.asnumpy().astype(np.float32)))
         if check:
             layer.return_logits = arguments.get("return_logits", _compare(block, layer))
@@ -225,7 +225,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         Raises:
             ValueError: a block has another form, or computes something else; nothing is replaced then.
         """
-        found = {}
+        found: dict[str, MoEFeedForward] = {}
         for name, cell in network.cells_and_names():
             inside = any(name.startswith(f"{outer}.") for outer in found)
             if name and hasattr(cell, "experts") and not isinstance(cell, cls) and not inside:
