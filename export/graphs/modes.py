@@ -47,8 +47,8 @@ def pynative() -> Iterator[None]:
 def synchronous() -> Iterator[None]:
     """In PyNative mode, run each operator to its end within the block.
 
-    The threads of PyNative wait busily: a small network takes a third of the time without them. And an error comes from
-    the operator that has it, not from a later one.
+    The threads of PyNative wait busily, where they have not been started yet that is saved. And an error comes from the
+    operator that has it, not from a later one.
     """
     before = ms.get_context("pynative_synchronize")
     _set_synchronous(True)
