@@ -83,7 +83,11 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
                     y.index_add_(0, rows, part)
             return y
 
-    return call
+    def without_gradients() -> Any:
+        with torch.no_grad():
+            return call()
+
+    return without_gradients
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
@@ -100,7 +104,7 @@ def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     }
     in_pytorch = pytorch(loop, x)
     if in_pytorch is not None:
-        calls["PyTorch"] = lambda: in_pytorch().numpy()
+        calls["PyTorch"] = in_pytorch
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 3):
         for name, call in calls.items():
