@@ -24,7 +24,7 @@ Commands:
             the instructions of the hot loops where valgrind is installed; arguments go to pytest
   sanitize  build with the address and undefined-behaviour sanitizers and run the tests of the host layer, the kernels
             and the Python module on that; arguments go to pytest, e.g. --cases paths: of the tests of each kernel, one
-            case of each shape
+            case of each shape. sanitize --portable: with the vector units that portable has
   types     only run mypy, as test does; arguments go to it
   compile   only compile what check, portable or sanitize would, those of them that are named; without a name, install
             what is needed for that
@@ -42,6 +42,8 @@ Options:
   --help       show this text
 
 Variables:
+  MS_ASCEND_OPS_TEST_BUILD
+               1: only for tests, kernels and the Python module are optimised less: half the time to build
   PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
 EOF
 }
@@ -80,21 +82,30 @@ host() {
 # The special builds, and what they are to CMake.
 declare -A SPECIAL=(
     [check]=-DMS_ASCEND_OPS_OBSERVER=checked
-    [portable]=-DMS_ASCEND_OPS_PORTABLE=ON
+    [portable]=
     [sanitize]=-DMS_ASCEND_OPS_SANITIZE=ON
 )
+
+# --portable: for any machine of this architecture.
+is_portable() {
+    [ "${MS_ASCEND_OPS_PORTABLE:-0}" != 0 ]
+}
 
 # Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
 compile() {
     install_build_requirements
-    local name option
+    local name option portable
     for name in "$@"; do
-        option="${SPECIAL[$name]:?there are check, portable and sanitize}"
+        option="${SPECIAL[$name]?there are check, portable and sanitize}"
+        portable=OFF
+        if [ "$name" = portable ] || is_portable; then
+            portable=ON
+        fi
         mkdir -p "build/$name"
         (
             flock 9
             cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
-                "$option"
+                "-DMS_ASCEND_OPS_PORTABLE=$portable" ${option:+"$option"}
             cmake --build "build/$name" --parallel 2 9>&-
         ) 9> "build/$name/lock"
     done
@@ -130,30 +141,47 @@ run_pytest() {
         python -m pytest -n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder "$@"
 }
 
-# The tests of one vector unit are those of the host layer and of the operators; all of them, for the one that most have.
+# Runs tests on a portable build: ${oldest[@]} with the oldest vector unit, and what is before `--` with the one that most
+# machines have.
+with_vector_units() {
+    local tests=()
+    while [ "$1" != -- ]; do
+        tests+=("$1")
+        shift
+    done
+    shift
+    if [ "$(uname -m)" != x86_64 ]; then
+        run_pytest "${tests[@]}" "$@"
+        return
+    fi
+    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 run_pytest "${oldest[@]}" "$@"
+    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 run_pytest "${tests[@]}" "$@"
+}
+
 portable() {
     export MS_ASCEND_OPS_PORTABLE=1
     stage portable
     host_calls
-    if [ "$(uname -m)" != x86_64 ]; then
-        run_pytest tests/kernels/test_*.py tests/kernels/host -m "not slow" "$@"
-        return
-    fi
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v2 run_pytest tests/kernels/host -m "not slow" "$@"
-    MS_ASCEND_OPS_VECTOR_UNIT=x86-64-v3 \
-        run_pytest tests/kernels/instructions tests/kernels/test_*.py tests/kernels/host -m "not slow" "$@"
+    local oldest=(tests/kernels/host)
+    with_vector_units tests/kernels/instructions tests/kernels/test_*.py tests/kernels/host -- -m "not slow" "$@"
 }
 
 # With the direct calls from PyNative, whose memory is MindSpore's.
 sanitize() {
     stage sanitize
     host_calls
+    # Random programs are for what is the same with every vector unit, and take most of the time.
+    local oldest=(tests/kernels/host --ignore tests/kernels/host/test_deferred.py)
+    local tests=(tests/kernels/test_*.py tests/kernels/host)
+    tests+=(tests/ms_ascend_ops/test_{native,grammar,shapes,direct}.py)
     # Python itself leaks by design.
-    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-        UBSAN_OPTIONS=print_stacktrace=1 \
-        run_pytest tests/kernels/test_*.py tests/kernels/host tests/ms_ascend_ops/test_native.py \
-        tests/ms_ascend_ops/test_grammar.py tests/ms_ascend_ops/test_shapes.py tests/ms_ascend_ops/test_direct.py \
-        -m "not slow" "$@"
+    export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
+    if is_portable; then
+        with_vector_units "${tests[@]}" -- -m "not slow" "$@"
+    else
+        run_pytest "${tests[@]}" -m "not slow" "$@"
+    fi
 }
 
 cann_project() {
@@ -199,6 +227,7 @@ bench() {
 # The kernel tests on the checked library, and the tests of the checks. `--mutations`: the mutation suite instead.
 check() {
     export MS_ASCEND_OPS_SOURCE="$PWD" MS_ASCEND_OPS_WRONG_KERNELS="$PWD/build/check/wrong_kernels"
+    export MS_ASCEND_OPS_ROW_SCALE="$PWD/build/check/librow_scale.so"
     export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
     stage check
     if [ "${1:-}" = --mutations ]; then

@@ -11,7 +11,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 SOURCE = Path(__file__).resolve().parent
-PORTABLE = os.environ.get("MS_ASCEND_OPS_PORTABLE", "0") not in ("", "0")
+PORTABLE, TEST_BUILD = (
+    os.environ.get(f"MS_ASCEND_OPS_{name}", "0") not in ("", "0") for name in ("PORTABLE", "TEST_BUILD")
+)
 BUILD = SOURCE / "build" / f"cmake-{sys.implementation.cache_tag}{'-portable' if PORTABLE else ''}"
 # How a message of the compiler, the linker, CMake or kernels/codegen begins that says what is wrong.
 FAULT = re.compile(r"\berror: |undefined reference|^CMake Error")
@@ -33,7 +35,11 @@ def cmake(*arguments: object) -> None:
 
 class CMakeBuild(build_ext):
     def build_extension(self, ext: Extension) -> None:
-        options = {"Python_EXECUTABLE": sys.executable, "MS_ASCEND_OPS_PORTABLE": "ON" if PORTABLE else "OFF"}
+        options = {
+            "Python_EXECUTABLE": sys.executable,
+            "MS_ASCEND_OPS_PORTABLE": "ON" if PORTABLE else "OFF",
+            "MS_ASCEND_OPS_TEST_BUILD": "ON" if TEST_BUILD else "OFF",
+        }
         cmake("-S", SOURCE, "-B", BUILD, *[f"-D{name}={value}" for name, value in options.items()])
         cmake("--build", BUILD, "--parallel", self.parallel or os.cpu_count() or 1)
         cmake("--install", BUILD, "--prefix", Path(self.get_ext_fullpath(ext.name)).parent)

@@ -73,15 +73,16 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
     linear, silu = torch.nn.functional.linear, torch.nn.functional.silu
 
     def call() -> Any:
-        weights, chosen = torch.softmax(linear(tokens, gate), -1).topk(loop.top_k)
-        weights, y = weights / weights.sum(-1, keepdim=True), torch.zeros_like(tokens)
-        for number, (w1, w3, w2) in enumerate(experts):
-            rows, places = torch.where(chosen == number)
-            if len(rows):
-                part = tokens[rows]
-                part = linear(silu(linear(part, w1)) * linear(part, w3), w2) * weights[rows, places, None]
-                y.index_add_(0, rows, part)
-        return y
+        with torch.no_grad():
+            weights, chosen = torch.softmax(linear(tokens, gate), -1).topk(loop.top_k)
+            weights, y = weights / weights.sum(-1, keepdim=True), torch.zeros_like(tokens)
+            for number, (w1, w3, w2) in enumerate(experts):
+                rows, places = torch.where(chosen == number)
+                if len(rows):
+                    part = tokens[rows]
+                    part = linear(silu(linear(part, w1)) * linear(part, w3), w2) * weights[rows, places, None]
+                    y.index_add_(0, rows, part)
+            return y
 
     def without_gradients() -> Any:
         with torch.no_grad():

@@ -8,17 +8,20 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
 from ms_ascend_ops.quantization import quantize_weight
 
 __all__ = ["WeightQuantDense"]
+
+_SIGNATURE = registry.signature("weight_quant_matmul")
 
 
 class WeightQuantDense(nn.Cell):  # type: ignore[misc]
     r"""Linear layer whose weight has 8 or 4 bits, with a scale and an offset for each group; for inference.
 
     .. math::
-        y = x \, w^T + bias, \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
+        y = activation(x \, w^T + bias), \quad w_{ij} = (weight_{ij} + offset_{ig}) \cdot scale_{ig}
 
     Args:
         in_channels: size of the last dim of x.
@@ -27,6 +30,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         bits: 8 or 4.
         group_size: columns with one scale: a multiple of 32 that divides in_channels, or 0: a whole row.
         symmetric: without offsets.
+        activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., in_channels).
@@ -35,7 +39,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         Tensor[dtype of x], shape (..., out_channels).
 
     Raises:
-        ValueError: sizes below 1, other bits, groups that do not divide.
+        ValueError: sizes below 1, other bits, groups that do not divide, another activation.
 
     Parameters `weight` (int8), `scale` and `offset` (float16) and `bias` (float32); none of them is trained.
     `WeightQuantDense.from_dense(dense)` rounds the weight of an `nn.Dense` to them. Accumulated in float32.
@@ -49,8 +53,10 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         bits: int = 4,
         group_size: int = 32,
         symmetric: bool = False,
+        activation: str = "none",
     ):
         super().__init__()
+        self.activation = _SIGNATURE.attribute("activation").check("WeightQuantDense", activation)
         for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"WeightQuantDense: {name} must be an int of at least 1, got {size!r}")
@@ -68,24 +74,44 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
     def from_dense(
         cls, dense: nn.Dense, bits: int = 4, group_size: int = 32, symmetric: bool = False
     ) -> WeightQuantDense:
-        """A layer with the weight of `dense` rounded to `bits`, and its bias. An activation is not taken along."""
+        """A layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
+
+        Raises:
+            TypeError: `dense` is no nn.Dense.
+            ValueError: its activation is none of ReLU, GELU and SiLU; or as the class says.
+        """
         if not isinstance(dense, nn.Dense):
             raise TypeError(f"WeightQuantDense.from_dense: dense must be an nn.Dense, got {type(dense).__name__}")
         weight = dense.weight.astype(ms.float32).asnumpy()
-        layer = cls(weight.shape[1], weight.shape[0], dense.has_bias, bits, group_size, symmetric)
+        activation = _activation_of(dense)
+        layer = cls(weight.shape[1], weight.shape[0], dense.has_bias, bits, group_size, symmetric, activation)
         layer._set(weight)
         if dense.has_bias:
             layer.bias.set_data(dense.bias.astype(ms.float32))
         return layer
 
     def construct(self, x: Tensor) -> Tensor:
-        return weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias)
+        return weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, self.activation)
 
     def extend_repr(self) -> str:
         return (
             f"in_channels={self.in_channels}, out_channels={self.out_channels}, has_bias={self.has_bias},"
-            f" bits={self.bits}, group_size={self.group_size}"
+            f" bits={self.bits}, group_size={self.group_size}, activation='{self.activation}'"
         )
+
+
+def _activation_of(dense: nn.Dense) -> str:
+    """The operator's name of the activation."""
+    activation = dense.activation
+    if activation is None:
+        return "none"
+    if isinstance(activation, nn.GELU):
+        return "gelu" if activation.approximate == "none" else "gelu_tanh"
+    for kind, name in ((nn.ReLU, "relu"), (nn.SiLU, "silu")):
+        if isinstance(activation, kind):
+            return name
+    name = type(activation).__name__
+    raise ValueError(f"WeightQuantDense.from_dense: the activation of dense must be ReLU, GELU or SiLU, got {name}")
 
 
 def _parameter(values: np.ndarray[Any, Any], name: str) -> Parameter:

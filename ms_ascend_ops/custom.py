@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -30,8 +30,11 @@ from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.dispatch.implementations import Form, Implementation
+from ms_ascend_ops.dispatch.route import Route
+from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
-from ms_ascend_ops.library import check_built, library_path
+from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
 
@@ -65,7 +68,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
 
     On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
-    of it, where MindSpore makes the call.
+    of it, where MindSpore makes the call. `version`: another library, of a CPU.
     """
 
     def __init__(
@@ -75,9 +78,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         bprop: Callable[..., Any] | None,
         check: ShapeCheck | None = None,
         check_tensors: Callable[..., None] | None = None,
+        version: LibraryVersion | None = None,
     ):
         target = device_target()
-        check_built(signature)
+        check_built(signature, version)
         self._operator = signature.name
         self.given = signature.given(attributes)
         self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
@@ -88,11 +92,13 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
         self._check_tensors = check_tensors
         self._recorded_bprop = bprop
-        self._direct = direct(signature, self.given, self.attributes, check) if target == "CPU" else None
+        module = None if version is None else version.module
+        self._direct = direct(signature, self.given, self.attributes, check, module) if target == "CPU" else None
         self.checks = self._direct is not None  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
-            super().__init__(f"{library_path()}:{signature.entry}", func_type="aot", bprop=bprop)
+            path = library_path() if version is None else version.path
+            super().__init__(f"{path}:{signature.entry}", func_type="aot", bprop=bprop)
             # ops.Custom derives these two from a reg_info, which a library function does not have.
             self.add_prim_attr("reg_op_name", signature.entry)
             self.multi_output = len(signature.outputs) > 1
@@ -183,6 +189,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self.add_prim_attr("constexpr_prim", True)
         self._operator = name
         self._made = lru_cache(maxsize=None, typed=True)(self._make)
+        self._routes = lru_cache(maxsize=None, typed=True)(self._make_route)
         self._bprop = bprop
         self._composed = composed
         self._rule = check
@@ -204,6 +211,8 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
         attributes = arguments[self._count :]
         absent = self._absent(arguments, _is_none) if self._optional else ()
+        if ACTIVE and self._operator in ACTIVE:
+            return self._primitive(absent, attributes, self._routes)
         primitive = self._primitive(absent, attributes)
         if not getattr(primitive, "checks", False):
             self._check_tensors(attributes, self.signature.inputs, *arguments[: self._count])
@@ -216,10 +225,15 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             if not isinstance(tensor["dtype"], ms.dtype.TensorType) and spec.name not in absent:
                 raise self._not_a_tensor(spec.name, str(tensor["dtype"]))
         values = tuple(attribute["value"] for attribute in attributes)
-        primitive = self._primitive(absent, values)
+        routed = self._operator in ACTIVE
+        primitive = self._primitive(absent, values, self._routes if routed else None)
         given = [None if s.name in absent else t for s, t in zip(self.signature.inputs, tensors, strict=True)]
         dtypes = [None if tensor is None else str(tensor["dtype"].element_type()) for tensor in given]
-        self._check([None if tensor is None else tuple(tensor["shape"]) for tensor in given], dtypes, values)
+        shapes = [None if tensor is None else tuple(tensor["shape"]) for tensor in given]
+        self._check(shapes, dtypes, values)
+        if routed:
+            form = Form(tuple(shapes), tuple(dtype and dtype.lower() for dtype in dtypes))
+            primitive = cast(Route, primitive).in_graph(form)
         return {"dtype": None, "shape": None, "value": primitive}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Selector:
@@ -240,11 +254,13 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def _absent(self, tensors: tuple[Any, ...], is_absent: Callable[[Any], bool]) -> tuple[str, ...]:
         return tuple(name for i, name in self._optional if is_absent(tensors[i]))
 
-    def _primitive(self, absent: tuple[str, ...], attributes: tuple[Any, ...]) -> Callable[..., Any]:
+    def _primitive(
+        self, absent: tuple[str, ...], attributes: tuple[Any, ...], made: Callable[..., Any] | None = None
+    ) -> Callable[..., Any]:
         target = device_target()
         preferred = ascend.preference(self.signature.name) if target == "Ascend" else "ours"
         try:
-            return self._made(target, preferred, absent, *attributes)
+            return (made or self._made)(target, preferred, absent, *attributes)  # type: ignore[no-any-return]
         except TypeError:
             self._attributes(attributes)  # a value that cannot be hashed has a wrong type: says which
             raise
@@ -256,19 +272,39 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             _log.info("%s", choice)
             if choice.implementation == "cann":
                 return _twin(self.signature.name, attributes)
+        return self._make_kernel(absent, attributes)
+
+    def _make_kernel(
+        self, absent: tuple[str, ...], attributes: dict[str, Any], version: LibraryVersion | None = None
+    ) -> Callable[..., Any]:
         bprop = self._bprop
         gradient = registry.op_spec(self.signature.name).gradient
         presence = {f"has_{name}": False for name in absent}
         if bprop is not None and gradient is not None:
-            bprop = bprop(kernel(gradient.name, **attributes, **presence))
+            bprop = bprop(_kernel(gradient, attributes | presence, version))
         if self._composed is not None:
             bprop = self._composed(attributes | {f"has_{name}": name not in absent for _, name in self._optional})
         given = self.signature.given(presence)
-        check_tensors = partial(self._check_tensors, values, given)
+        check_tensors = partial(self._check_tensors, tuple(attributes.values()), given)
         return _applied(
             self.signature,
-            FusedPrimitive(self.signature, attributes | presence, bprop, self._rule, check_tensors),
+            FusedPrimitive(self.signature, attributes | presence, bprop, self._rule, check_tensors, version),
         )
+
+    def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Route:
+        """What asks the table of dispatch who answers a call."""
+        attributes = self._attributes(values)
+
+        def load(one: Implementation) -> Callable[..., Any]:
+            if one.library is not None:
+                return self._make_kernel(absent, attributes, open_library(one.library))
+            if one.function is not None:
+                return _Applied(one.function, tuple(attributes.values()))
+            return _twin(self._operator, attributes) if one.version == "cann" else self._make_kernel(absent, attributes)
+
+        check = partial(self._check_tensors, tuple(attributes.values()), self.signature.inputs)
+        first = "cann" if preferred == "cann" else ""
+        return Route(ACTIVE[self._operator], load, check, target, attributes, first)
 
     def _check_tensors(self, attributes: tuple[Any, ...], given: tuple[registry.TensorSpec, ...], *some: Any) -> None:
         by_name = {spec.name: tensor for spec, tensor in zip(given, some, strict=True)}
@@ -316,8 +352,14 @@ by_python = _ByPython()
 
 def kernel(name: str, **attributes: Any) -> Callable[..., Any]:
     """A kernel, for a bprop: takes its tensors, which are not checked; its attributes are `.attributes`."""
-    signature = registry.signature(name)
-    return _applied(signature, FusedPrimitive(signature, attributes | signature.check_attributes(attributes), None))
+    return _kernel(registry.signature(name), attributes)
+
+
+def _kernel(
+    signature: registry.Signature, attributes: dict[str, Any], version: LibraryVersion | None = None
+) -> Callable[..., Any]:
+    values = attributes | signature.check_attributes(attributes)
+    return _applied(signature, FusedPrimitive(signature, values, None, None, None, version))
 
 
 def device_target() -> str:

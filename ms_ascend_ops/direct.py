@@ -43,17 +43,18 @@ def direct(
     given: tuple[TensorSpec, ...],
     attributes: Mapping[str, Any],
     check: Callable[..., None] | None,
+    library: Any = None,
 ) -> Callable[..., Any]:
     """The kernel as a function of the given tensors, which checks them.
 
-    It returns None where only MindSpore can call the kernel. `check` gets the shapes and the attributes once for each
-    combination of shapes and dtypes, and raises.
+    It returns None where only MindSpore can call the kernel. `library`: the module of another version. `check` gets the
+    shapes and the attributes once for each combination of shapes and dtypes, and raises.
     """
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}
     make = native().tensor_function
     function: Callable[..., Any] = make(
-        _framework(), signature.name, attributes, names, set(signature.writes), absent, check
+        _framework(), signature.name, attributes, names, set(signature.writes), absent, check, library
     )
     return function
 

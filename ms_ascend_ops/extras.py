@@ -15,6 +15,8 @@ EXTRA_OF = {
     "bundle model.onnx": "onnx",
     "convert": "onnx",
     "infer model.onnx": "onnx",
+    "certify": "certify",
+    "debug": "debug",
     "llm": "llm",
     "optimize model.onnx": "onnx",  # of a MindIR it needs none
     "profile": "profile",
@@ -24,6 +26,8 @@ EXTRA_OF = {
 # The packages of an extra; pyproject.toml has their versions.
 PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
+    "certify": ("cmake", "jinja2", "matplotlib", "ml_dtypes", "pybind11", "rich"),
+    "debug": ("jinja2",),
     "llm": ("jinja2", "ml_dtypes", "tokenizers"),
     "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +17,19 @@ from ms_ascend_ops import loop_compiler
 from ms_ascend_ops.registry import Signature
 from ms_ascend_ops.version import __version__
 
-__all__ = ["LIBRARY", "check_built", "get_num_threads", "library_path", "load_products", "native", "set_num_threads"]
+__all__ = [
+    "LIBRARY",
+    "LibraryVersion",
+    "check_built",
+    "count_launches",
+    "get_num_threads",
+    "library_path",
+    "load_products",
+    "native",
+    "open_library",
+    "opened",
+    "set_num_threads",
+]
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
@@ -43,24 +59,85 @@ def native() -> Any:
     return module
 
 
-def check_built(signature: Signature) -> None:
-    """Check that the library was built from this definition of the kernel.
+class LibraryVersion:
+    """A kernel library that was built from another state of the kernels. `open_library` makes it."""
+
+    def __init__(self, path: Path, module: Any):
+        self.path = str(path)
+        self.module = module
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        return _fingerprints_of(self.module.signatures())
+
+
+def check_built(signature: Signature, version: LibraryVersion | None = None) -> None:
+    """Check that the library, or another version of it, was built from this definition of the kernel.
 
     Raises:
         RuntimeError: it was built from another one, or has no such kernel.
     """
-    built = _fingerprints().get(signature.name)
+    built = (_fingerprints() if version is None else version.fingerprints).get(signature.name)
     if built != signature.fingerprint:
         difference = "is not the one that the library was built from" if built else "is not in the library"
+        path = library_path() if version is None else version.path
         raise RuntimeError(
-            f"{signature.name}: the definition of this kernel {difference}, {library_path()}. Run `bash build.sh host` "
+            f"{signature.name}: the definition of this kernel {difference}, {path}. Run `bash build.sh host` "
             "in the source tree of ms_ascend_ops, or `pip install .` again."
         )
 
 
 @cache
 def _fingerprints() -> dict[str, str]:
-    return {signature["name"]: signature["fingerprint"] for signature in native().signatures()}
+    return _fingerprints_of(native().signatures())
+
+
+def _fingerprints_of(signatures: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {signature["name"]: signature["fingerprint"] for signature in signatures}
+
+
+@cache
+def open_library(path: Path) -> LibraryVersion:
+    """Open a kernel library beside the package's own. It stays open.
+
+    It is loaded in a process of its own first: one that ends the process does not end this one.
+
+    Raises:
+        RuntimeError: it does not load, crashes there, or is no kernel library.
+    """
+    command = [sys.executable, "-I", "-S", "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1], 2)", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{path} does not load within {error.timeout:.0f} s") from error
+    if done.returncode < 0:
+        raise RuntimeError(f"{path} ends a process that loads it, by {signal.Signals(-done.returncode).name}")
+    if done.returncode > 0:
+        raise RuntimeError(f"{path} does not load: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    module = native().KernelLibrary(str(path))
+    module.set_thread_num(native().get_thread_num())
+    module.set_counting(_counting)
+    loop_compiler.start(module)
+    version = LibraryVersion(path, module)
+    _versions.append(version)
+    return version
+
+
+_versions: list[LibraryVersion] = []
+_counting = False
+
+
+def opened() -> list[tuple[str | None, Any]]:
+    """The kernel libraries of this process, as path and module; the path of the package's own is None."""
+    return [(None, native()), *((version.path, version.module) for version in list(_versions))]
+
+
+def count_launches(on: bool) -> None:
+    """Count launches of kernels in all libraries, also in those that are opened later; or no more."""
+    global _counting  # noqa: PLW0603 - a switch of the process
+    _counting = on
+    for _, module in opened():
+        module.set_counting(on)
 
 
 @cache
@@ -96,7 +173,8 @@ def set_num_threads(count: int) -> None:
         raise TypeError(f"set_num_threads: count must be an int, got {type(count).__name__}")
     if not 0 <= count <= _MAX_THREADS:
         raise ValueError(f"set_num_threads: count must be 0 to {_MAX_THREADS}, got {count}")
-    native().set_thread_num(count)
+    for _, module in opened():
+        module.set_thread_num(count)
 
 
 def get_num_threads() -> int:

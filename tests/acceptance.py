@@ -5,30 +5,10 @@ the elements with a cap for the rest, which CANN's operator libraries use; mean 
 and the error of the same computation written with stock operators in the same dtype.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ms_ascend_ops.acceptance import RULES, WITHIN
 from tests.dtypes import EPSILON, LARGEST, SMALLEST
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Bounds for one dtype."""
-
-    tolerance: tuple[float, float]  # relative, absolute
-    cap: float  # absolute, or 32 ULP
-    mere: float  # MARE is ten times as much
-
-
-RULES = {
-    "float16": Rule((2.0**-9, 2.0**-9), 0.1, 2.0**-10),
-    "bfloat16": Rule((2.0**-6, 2.0**-6), 1.0, 2.0**-7),
-    "float32": Rule((2.0**-10, 2.0**-16), 1e-2, 2.0**-13),
-    # Rounded quotients: a neighbour where the quotient lies between two numbers.
-    "int8": Rule((0.0, 0.0), 1.0, 0.1),
-}
-WITHIN = 0.99
 
 
 def assert_accurate(actual, golden, dtype, terms=None):

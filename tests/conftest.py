@@ -44,12 +44,13 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it.
 
-    And what is marked `thorough` is left out but with `--cases all`.
+    And what is marked `thorough` is left out but with `--cases all`, as are graphs that differ little.
     """
     step, cases, kept, left = config.getoption("sample"), Counter(), [], []
     level = config.getoption("cases")
+    needless = set() if level == "all" else cover.needless_graphs(items)
     for item in items:
-        if level != "all" and item.get_closest_marker("thorough"):
+        if item in needless or (level != "all" and item.get_closest_marker("thorough")):
             left.append(item)
             continue
         test = item.path, getattr(item, "originalname", item.name)

@@ -8,6 +8,7 @@ attribute does not depend on all shapes, so each combination meets two of them. 
 - `all`: every combination on every point (`bash build.sh test --thorough`).
 """
 
+import re
 from collections import Counter
 from itertools import combinations as combinations_of
 from itertools import product
@@ -16,6 +17,7 @@ import pytest
 
 LEVELS = ("paths", "pairs", "all")
 DEFAULT = "pairs"
+COMPILED = ("graph", "jit")  # of tests/modes.py
 POINTS_OF_A_COMBINATION = 2
 
 
@@ -74,6 +76,26 @@ def parametrize(metafunc):
         names, _, _, parameters = mark.args
         found, ids = cases(mark, metafunc.config.getoption("cases"))
         metafunc.parametrize([*names.split(", "), *parameters], found, ids=ids)
+
+
+def needless_graphs(items):
+    """Those cases of tests with a `mode` that another one stands for.
+
+    A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others: every
+    combination of the other parameters runs in PyNative, and in one of the modes that compile, in turn.
+    """
+    tests = {}
+    for item in items:
+        mode = item.callspec.params.get("mode") if hasattr(item, "callspec") else None
+        if mode in COMPILED:
+            others = re.sub(rf"\b{mode}\b", "", item.callspec.id)
+            tests.setdefault((item.path, item.originalname), {}).setdefault(others, {})[mode] = item
+    needless = set()
+    for combinations in tests.values():
+        for at, of_mode in enumerate(combinations.values()):
+            if len(combinations) > 1 and len(of_mode) > 1:
+                needless.add(of_mode[COMPILED[at % 2]])
+    return needless
 
 
 def ids_of(function):

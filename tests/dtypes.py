@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ms_ascend_ops.acceptance import EPSILON, LARGEST, SMALLEST
+
 STORAGE = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(np.uint16),
@@ -9,17 +11,9 @@ STORAGE = {
     "int32": np.dtype(np.int32),
     "int8": np.dtype(np.int8),
 }
+__all__ = ["EPSILON", "FLOATS", "LARGEST", "SMALLEST", "STORAGE", "decode", "encode", "poisoned"]
+
 FLOATS = ("float16", "bfloat16", "float32")
-# The largest finite and the smallest normal number.
-LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": float(np.float32(3.3895314e38)),
-    "float32": float(np.finfo(np.float32).max),
-    "int8": 127.0,
-}
-SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "int8": 1.0}
-# Distance of 1 to the next number.
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "int8": 2.0**-7}
 
 
 def encode(values, dtype):

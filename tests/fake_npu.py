@@ -4,6 +4,7 @@ Nothing runs on it; what MindSpore builds for an Ascend primitive can be looked 
 """
 
 import json
+import sys
 from pathlib import Path
 
 import mindspore as ms
@@ -96,4 +97,13 @@ def npu(tmp_path, monkeypatch):
     monkeypatch.delenv("MS_ASCEND_OPS_PREFER", raising=False)
     monkeypatch.setattr(ascend, "_preferences", {})
     ascend._versions.cache_clear()
+    _forget_primitives()
     return Path(package)
+
+
+def _forget_primitives():
+    """Those of another test name files in its folder: what it made for an Ascend is made anew."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("ms_ascend_ops.ops.")]:
+        for value in vars(module).values():
+            if isinstance(value, custom.Selector):
+                value._made.cache_clear()

@@ -31,6 +31,11 @@ def combinations(*parameters):
     return [(mode, *row) for mode in MODES for row in (product(*parameters) if mode == "pynative" else few)]
 
 
+def few_modes(case, cases):
+    """PyNative, and one of the modes that compile: in turn, so that the cases have them all."""
+    return MODES[0], MODES[1 + list(cases).index(case) % 2]
+
+
 @contextmanager
 def graph_mode():
     ms.set_context(mode=ms.GRAPH_MODE)

@@ -1,10 +1,11 @@
 """The scheme of cases (tests/cover.py) covers what it says."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
-from tests.cover import POINTS_OF_A_COMBINATION, rows
+from tests.cover import POINTS_OF_A_COMBINATION, needless_graphs, rows
 
 PARAMETERS = (("a", "b", "c"), (False, True), (0, 1))
 
@@ -32,3 +33,21 @@ def test_paths_are_points(count):
 
 def test_all_is_the_product():
     assert rows("xy", PARAMETERS, "all") == list(product("xy", product(*PARAMETERS)))
+
+
+class Case(SimpleNamespace):
+    """As pytest has it."""
+
+    __hash__ = object.__hash__
+
+
+def with_modes(test, dtypes, modes=("pynative", "graph", "jit")):
+    specs = [SimpleNamespace(params={"mode": mode, "dtype": d}, id=f"{d}-{mode}") for mode in modes for d in dtypes]
+    return [Case(path="test_x.py", originalname=test, callspec=spec) for spec in specs]
+
+
+def test_each_combination_is_compiled_in_one_mode():
+    items = with_modes("many", "abc") + with_modes("one", "a") + with_modes("two_modes", "ab", ("pynative", "graph"))
+    items.append(Case(path="test_x.py", originalname="plain"))
+    left = {(item.originalname, item.callspec.id) for item in needless_graphs(items)}
+    assert left == {("many", "a-graph"), ("many", "b-jit"), ("many", "c-graph")}

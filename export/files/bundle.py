@@ -6,6 +6,7 @@ A zip archive, stored without compression:
     model.mindir             the graph
     <folder>/<file>          parameters of a large network, where the MindIR expects them
     operators/<name>.yaml    the definitions of the operators that the graph needs
+    <more>                   what an application keeps with it: tokenizer and chat template of a language model
 
 It brings no code. The kernels are those of the machine that loads it, which checks that it has the operators, in these
 versions.
@@ -46,13 +47,19 @@ _CHUNK_BYTES = 4 * 2**20
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same content gives the same bundle
 
 
-def bundle(path: str | os.PathLike[str], output: str | os.PathLike[str], chip: str | None = None) -> Path:
+def bundle(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    chip: str | None = None,
+    extra: Mapping[str, Path] | None = None,
+) -> Path:
     """Pack a MindIR, its parameters and a manifest into one file that `load` and `infer` take.
 
     Args:
         path: a file that `export_mindir` wrote.
         output: where to write. `.msbundle` is appended if it is missing. It appears when it is complete, or not at all.
         chip: the only chip it may run on, e.g. "ascend910b" or "cpu"; None: any.
+        extra: more files, by their names in the bundle. Whoever unpacks it finds them beside the MindIR.
 
     Returns:
         The absolute path of the bundle.
@@ -77,6 +84,10 @@ def bundle(path: str | os.PathLike[str], output: str | os.PathLike[str], chip: s
     files.update({f"operators/{name}.yaml": registry.definition(name) for name in names})
     if len({PurePosixPath(name) for name in files}) < len(files) or MANIFEST in files:
         raise ValueError(f"bundle: the parameters of {source} have the name of another file of a bundle")
+    for name, file in (extra or {}).items():
+        if name in files or name == MANIFEST:
+            raise ValueError(f"bundle: extra must have names of its own, got {name}")
+        files[name] = file
 
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, unpack
 from ms_ascend_ops.export.files.model import DTYPES, parameter_files, read_model
 from ms_ascend_ops.export.files.retarget import retarget
 
-__all__ = ["InputSpec", "MindIRNetwork", "load"]
+__all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
         RuntimeError: the kernel library of this installation is missing or has another version, or the file is for
             another chip or a later MindSpore.
     """
+    return load_changed(path, lambda model: None)
+
+
+def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], None]) -> MindIRNetwork:
+    """As `load`, of a network that `change` has altered in memory."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"load: path must be a str or a path, got {type(path).__name__}")
     source = Path(path)
@@ -93,6 +99,7 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
         model = read_model(source, "load", label)
         check_mindspore(model.model_version, label)
         retarget(model, label)
+        change(model)
         inputs = tuple(_input_spec(value, label) for value in model.graph.input)
         _link_parameters(model, source, Path(folder), label)
         file = Path(folder, "model.mindir")

@@ -13,13 +13,13 @@
 namespace ms_ascend_ops::binding {
 namespace {
 
-using Dtypes = std::optional<std::vector<std::optional<std::string>>>;
+using GivenDtypes = std::optional<std::vector<std::optional<std::string>>>;
 
 // A kernel on certain arrays, all of which is checked.
 class ArrayLaunch {
 public:
     ArrayLaunch(const std::string& op, const py::sequence& inputs, const py::sequence& outputs,
-                const py::dict& attributes, const Dtypes& dtypes)
+                const py::dict& attributes, const GivenDtypes& dtypes)
     {
         PythonCall call(op, attributes);
         Add(call, inputs, "inputs", false, dtypes);
@@ -36,7 +36,7 @@ public:
     bool Run() const { return binding::Run(prepared_, data_.data()); }
 
 private:
-    void Add(PythonCall& call, const py::sequence& arrays, const char* role, bool isOutput, const Dtypes& dtypes)
+    void Add(PythonCall& call, const py::sequence& arrays, const char* role, bool isOutput, const GivenDtypes& dtypes)
     {
         for (size_t i = 0; i < arrays.size(); ++i) {
             const std::string name = call.Op() + ": " + role + "[" + std::to_string(i) + "]";
@@ -93,7 +93,7 @@ private:
 };
 
 void Launch(const std::string& op, const py::sequence& inputs, const py::sequence& outputs, const py::dict& attributes,
-            const Dtypes& dtypes)
+            const GivenDtypes& dtypes)
 {
     if (!ArrayLaunch(op, inputs, outputs, attributes, dtypes).Run()) {
         throw py::error_already_set();
@@ -111,7 +111,7 @@ PyObject* RunPrepared(PyObject* self, PyObject*)
 }
 
 py::object Prepare(const std::string& op, const py::sequence& inputs, const py::sequence& outputs,
-                   const py::dict& attributes, const Dtypes& dtypes)
+                   const py::dict& attributes, const GivenDtypes& dtypes)
 {
     static PyMethodDef method = {"prepared_launch", &RunPrepared, METH_NOARGS,
                                  "Run the kernel on the arrays that it was prepared for."};

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding/launch_counts.h"
 #include "binding/op.h"
 #include "host/cube/product.h"
 #include "host/jit/loop_code.h"
@@ -269,6 +270,25 @@ void MsAscendOpsStopLoops(void)
 void MsAscendOpsSetLoopThreshold(uint64_t strips)
 {
     AscendC::host::SetLoopThreshold(strips);
+}
+
+void MsAscendOpsSetCounting(int32_t on)
+{
+    launchesAreCounted.store(on != 0, std::memory_order_relaxed);
+}
+
+int32_t MsAscendOpsCountBounds(const uint64_t** nanoseconds)
+{
+    *nanoseconds = LAUNCH_BOUNDS_NS.data();
+    return static_cast<int32_t>(LAUNCH_BOUNDS_NS.size());
+}
+
+void MsAscendOpsVisitCounts(MsAscendCountVisitor visit, void* context)
+{
+    VisitLaunchCounts([&](const Op& op, const std::string& bucket, const LaunchCounts& counts) {
+        visit(context, op.Def().name.c_str(), bucket.c_str(), counts.calls.data(), counts.nanoseconds, counts.bytes,
+              counts.failures);
+    });
 }
 
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call)

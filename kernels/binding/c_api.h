@@ -74,6 +74,14 @@ void MsAscendOpsStopLoops(void);
 // How much must have been done before a loop is requested, in strips of an instruction.
 void MsAscendOpsSetLoopThreshold(uint64_t strips);
 
+// Launches by operator and shape bucket (launch_counts.h), from when counting is switched on. `calls` has one entry for
+// each bound of the histogram, and one for longer launches.
+typedef void (*MsAscendCountVisitor)(void* context, const char* op, const char* bucket, const uint64_t* calls,
+                                     uint64_t nanoseconds, uint64_t bytes, uint64_t failures);
+void MsAscendOpsSetCounting(int32_t on);
+int32_t MsAscendOpsCountBounds(const uint64_t** nanoseconds);  // returns how many there are
+void MsAscendOpsVisitCounts(MsAscendCountVisitor visit, void* context);
+
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 

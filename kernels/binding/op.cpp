@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
+#include "binding/launch_counts.h"
 #include "host/observed/observe.h"
 
 namespace ms_ascend_ops::binding {
@@ -108,7 +110,12 @@ void Op::Launch(const Form& form, void* const* params, const TensorDesc* descs, 
         memory.tensors[i] = {begin, begin + form.bytes[i]};
     }
     Describe(*this, params, descs);
-    kernel_.launch(form.row, params, descs, values, memory);
+    if (!launchesAreCounted.load(std::memory_order_relaxed)) {
+        kernel_.launch(form.row, params, descs, values, memory);
+        return;
+    }
+    const uint64_t bytes = std::accumulate(form.bytes, form.bytes + memory.tensorCount, uint64_t{0});
+    Counted(*this, descs, bytes, [&] { kernel_.launch(form.row, params, descs, values, memory); });
 }
 
 void Op::Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const

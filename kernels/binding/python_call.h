@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "binding/c_api.h"
+#include "binding/kernel_library.h"
 
 namespace ms_ascend_ops::binding {
 
@@ -53,18 +54,20 @@ inline void ThrowIfFailed(MsAscendStatus status, const char* message)
 }
 
 struct FreePrepared {
-    void operator()(MsAscendPrepared* prepared) const { MsAscendOpsFreePrepared(prepared); }
+    decltype(&MsAscendOpsFreePrepared) free = &MsAscendOpsFreePrepared;
+
+    void operator()(MsAscendPrepared* prepared) const { free(prepared); }
 };
 using PreparedPointer = std::unique_ptr<MsAscendPrepared, FreePrepared>;
 
 // Runs a prepared launch without the interpreter's lock. `data` is that of the inputs, then of the outputs. Returns
 // whether it ended well; if not, Python's error is set.
-inline bool Run(const PreparedPointer& prepared, void* const* data)
+inline bool Run(const PreparedPointer& prepared, void* const* data, const KernelLibrary& library = {})
 {
     std::array<char, ERROR_BYTES> error;  // left as it is where there is none
     MsAscendStatus status;
     Py_BEGIN_ALLOW_THREADS;
-    status = MsAscendOpsRun(prepared.get(), data, error.data(), error.size());
+    status = library.run(prepared.get(), data, error.data(), error.size());
     Py_END_ALLOW_THREADS;
     return Succeeded(status, error.data());
 }
@@ -139,7 +142,15 @@ private:
     std::vector<Tensor> tensors_;
 };
 
+// Number, name and IR of the next loop to be compiled, or None.
+py::object NextLoop(const KernelLibrary& library, bool wait);
+
+// See launch_counts.h.
+std::vector<uint64_t> CountBounds(const KernelLibrary& library);
+py::list Counts(const KernelLibrary& library);
+
 void BindArrayLaunch(py::module_& module);
+void BindKernelLibrary(py::module_& module);
 void BindSignature(py::module_& module);
 void BindTensorFunction(py::module_& module);
 

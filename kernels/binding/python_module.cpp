@@ -35,24 +35,6 @@ void AddShapes(PythonCall& call, const std::string& op, const Shapes& shapes, co
     }
 }
 
-// Number, name and IR of the next loop to be compiled, or None.
-py::object NextLoop(bool wait)
-{
-    struct Source {
-        uint32_t number;
-        std::string name, text;
-    } source;
-    const auto visit = [](void* context, uint32_t number, const char* name, const char* text) {
-        *static_cast<Source*>(context) = {number, name, text};
-    };
-    bool found = false;
-    {
-        const py::gil_scoped_release release;
-        found = MsAscendOpsNextLoop(wait ? 1 : 0, visit, &source) != 0;
-    }
-    return found ? py::make_tuple(source.number, source.name, source.text) : py::object(py::none());
-}
-
 py::dict Tiling(const std::string& op, const Shapes& shapes, const Dtypes& dtypes, const py::dict& attributes,
                 uint32_t coreNum, uint32_t ubBytes, uint32_t minBytesPerCore)
 {
@@ -111,9 +93,20 @@ PYBIND11_MODULE(_C, module)
                py::arg("min_bytes_per_core") = 0,
                "How a kernel is split for these inputs: the fields of its tiling data, block_dim and workspace_bytes.\n"
                "A core_num is that of a chip; it and ub_bytes are the host's where they are 0.");
-    module.def("next_loop", &NextLoop, py::arg("wait"),
-               "Number, function name and LLVM IR of the next loop that is worth compiling; None: there is none, or "
-               "loops were stopped. See ms_ascend_ops/loop_compiler.py.");
+    module.def(
+        "set_counting", [](bool on) { MsAscendOpsSetCounting(on ? 1 : 0); }, py::arg("on"),
+        "Count launches from now on, or no more.");
+    module.def(
+        "count_bounds", [] { return CountBounds(KernelLibrary{}); },
+        "The upper bounds of the histogram of launches, in nanoseconds.");
+    module.def(
+        "counts", [] { return Counts(KernelLibrary{}); },
+        "Launches that were counted: kernel, shape bucket, how many up to each bound and beyond, nanoseconds, bytes, "
+        "failures.");
+    module.def(
+        "next_loop", [](bool wait) { return NextLoop(KernelLibrary{}, wait); }, py::arg("wait"),
+        "Number, function name and LLVM IR of the next loop that is worth compiling; None: there is none, or "
+        "loops were stopped. See ms_ascend_ops/loop_compiler.py.");
     module.def(
         "set_loop",
         [](uint32_t number, uintptr_t address) { MsAscendOpsSetLoop(number, reinterpret_cast<void*>(address)); },
@@ -123,6 +116,7 @@ PYBIND11_MODULE(_C, module)
     module.def("set_loop_threshold", &MsAscendOpsSetLoopThreshold, py::arg("strips"),
                "Set how much must have been done before a loop is requested, in strips of an instruction.");
     BindArrayLaunch(module);
+    BindKernelLibrary(module);
     BindSignature(module);
     BindTensorFunction(module);
 }

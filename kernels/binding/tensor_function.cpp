@@ -52,11 +52,12 @@ void* DataOf(py::handle tensor, const Framework& framework)
 // The threads of a run are those of the framework.
 class ThreadsOf {
 public:
-    explicit ThreadsOf(const Framework& framework) : isSet_(!framework.getThreads.is_none())
+    ThreadsOf(const Framework& framework, const KernelLibrary& library)
+        : library_(library), isSet_(!framework.getThreads.is_none())
     {
         if (isSet_) {
             const auto count = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(framework.getThreads.ptr()));
-            MsAscendOpsSetThreadNumOfCaller(count ? static_cast<uint32_t>(PyLong_AsUnsignedLong(count.ptr())) : 0);
+            library_.setThreadNumOfCaller(count ? static_cast<uint32_t>(PyLong_AsUnsignedLong(count.ptr())) : 0);
         }
     }
     ThreadsOf(const ThreadsOf&) = delete;
@@ -64,11 +65,12 @@ public:
     ~ThreadsOf()
     {
         if (isSet_) {
-            MsAscendOpsSetThreadNumOfCaller(0);
+            library_.setThreadNumOfCaller(0);
         }
     }
 
 private:
+    const KernelLibrary& library_;
     bool isSet_;
 };
 
@@ -132,8 +134,9 @@ class TensorFunction {
 public:
     TensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes,
                    const std::vector<std::string>& names, const std::set<std::string>& writes,
-                   const std::set<std::string>& absent, py::object check)
-        : framework_(std::move(framework)),
+                   const std::set<std::string>& absent, py::object check, const std::shared_ptr<KernelLibrary>& library)
+        : library_(library ? *library : KernelLibrary{}),
+          framework_(std::move(framework)),
           op_(std::move(op)),
           attributes_(std::move(attributes)),
           count_(names.size()),
@@ -174,8 +177,8 @@ public:
             results[i] = std::move(tensor);
             data[count_ + i] = memory;
         }
-        const ThreadsOf threads(*framework_);
-        if (!Run(prepared->launch, data.data())) {
+        const ThreadsOf threads(*framework_, library_);
+        if (!Run(prepared->launch, data.data(), library_)) {
             throw py::error_already_set();
         }
         return results.size() == 1 ? py::object(results[0]) : py::object(std::move(results));
@@ -284,13 +287,14 @@ private:
                 into.outputs.push_back(std::move(output));
             };
             MsAscendPrepared* made = nullptr;
-            const MsAscendStatus status = MsAscendOpsPrepare(cCall, visit, &context, &made);
-            prepared->launch.reset(made);
+            const MsAscendStatus status = library_.prepare(cCall, visit, &context, &made);
+            prepared->launch = PreparedPointer(made, {library_.freePrepared});
             return status;
         });
         return prepared;
     }
 
+    KernelLibrary library_;
     std::shared_ptr<Framework> framework_;
     std::string op_;
     py::dict attributes_;
@@ -318,13 +322,14 @@ PyObject* CallTensorFunction(PyObject* self, PyObject* const* tensors, Py_ssize_
 
 py::object MakeTensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes,
                               const std::vector<std::string>& names, const std::set<std::string>& writes,
-                              const std::set<std::string>& absent, py::object check)
+                              const std::set<std::string>& absent, py::object check,
+                              const std::shared_ptr<KernelLibrary>& library)
 {
     static PyMethodDef method = {"tensor_function",
                                  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&CallTensorFunction)),
                                  METH_FASTCALL, "Run the kernel on tensors."};
     auto function = std::make_unique<TensorFunction>(std::move(framework), std::move(op), std::move(attributes), names,
-                                                     writes, absent, std::move(check));
+                                                     writes, absent, std::move(check), library);
     const py::capsule owner(function.get(), [](void* pointer) { delete static_cast<TensorFunction*>(pointer); });
     function.release();
     PyObject* made = PyCFunction_New(&method, owner.ptr());
@@ -355,11 +360,11 @@ void BindTensorFunction(py::module_& module)
              py::arg("empty") = py::none(), py::arg("empty_like") = py::none(), py::arg("get_threads") = py::none());
     module.def(
         "tensor_function", &MakeTensorFunction, py::arg("framework"), py::arg("op"), py::arg("attributes"),
-        py::arg("names"), py::arg("writes"), py::arg("absent"), py::arg("check"),
+        py::arg("names"), py::arg("writes"), py::arg("absent"), py::arg("check"), py::arg("library") = py::none(),
         "A kernel with its attributes, as a function of tensors.\n\n"
         "`names` are those of all inputs, `writes` of those that the kernel changes, `absent` of optional ones "
         "that it does not take. `check`, or None, is called with shapes and attributes once for each combination "
-        "of shapes and dtypes, and raises.");
+        "of shapes and dtypes, and raises. `library`: another version than this module's own.");
 }
 
 }  // namespace ms_ascend_ops::binding

@@ -35,6 +35,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--body-mib", type=click.IntRange(1, 2047), default=64, help="Largest body of a request; then 413.")
 @click.option("--requests", type=click.IntRange(1), default=1024, help="Requests that may be there at once; then 429.")
+@click.option("--count-operators", is_flag=True, help="Calls, seconds and bytes of operators in /metrics, too.")
 @click.option(
     "--grace", type=click.FloatRange(0), default=30.0, help="Seconds to finish what runs, when it is stopped."
 )
@@ -82,6 +83,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             admin_keys=_keys(options["admin_keys"]),
             body_bytes=options["body_mib"] * 2**20,
             requests=options["requests"],
+            count_operators=options["count_operators"],
         )
         endpoint = Endpoint(
             options["host"], options["port"], None if options["no_grpc"] else options["grpc_port"],

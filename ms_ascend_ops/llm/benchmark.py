@@ -38,7 +38,7 @@ class Speed:
 
 def measured(executor: Executor, context: int, batch: int, tokens: int, runs: int) -> Speed:
     """Measure; the first prompt, for which programs are made, does not count."""
-    ids = np.random.default_rng(0).integers(0, executor.network.config.vocabulary, context).tolist()
+    ids = np.random.default_rng(0).integers(0, executor.config.vocabulary, context).tolist()
     blocks = -(-(context + tokens) // BLOCK)
     own = [list(range(row * blocks, (row + 1) * blocks)) for row in range(batch)]
 

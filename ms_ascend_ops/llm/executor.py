@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ms_ascend_ops.library import load_products
+from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Arena, Program, Recorder
 from ms_ascend_ops.llm.rope import rope_tables
@@ -36,7 +37,7 @@ class Chunk:
 class Executor(Protocol):
     """What runs a network. Its cache has `blocks` blocks of `BLOCK` tokens."""
 
-    network: Network
+    config: ModelConfig
     blocks: int
     context: int  # positions of a sequence at most
 
@@ -97,6 +98,7 @@ class ProgramExecutor:
         load_products()
         config = network.config
         self.network = network
+        self.config = config
         self.blocks = blocks
         self.context = context
         self.chunk = min(chunk, _SIZES[-1])

@@ -48,7 +48,7 @@ class FloatLinear:
 
 
 class QuantizedLinear:
-    """A weight of 4 or 8 bits with a scale, and an offset, for each group of 32."""
+    """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row."""
 
     def __init__(self, numbers: Any, scale: Any, offset: Any, bias: Any = None):
         self.arrays = (numbers, scale, offset, bias)
@@ -75,8 +75,8 @@ def load_linear(checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quanti
     bias = np.concatenate(biases) if len(biases) == len(names) else None
     if quantized:
         parts = [checkpoint.weight(f"{name}.weight") for name in names]
-        matrices = [part for part in parts if isinstance(part, QuantizedMatrix)]
-        if len(matrices) == len(parts) and len({matrix.codes.dtype for matrix in matrices}) == 1:
+        matrices = [part for part in parts if isinstance(part, QuantizedMatrix) and part.fits_product]
+        if len(matrices) == len(parts) and len({(matrix.bits, matrix.group) for matrix in matrices}) == 1:
             return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), bias)
     shapes = [checkpoint.shapes[f"{name}.weight"] for name in names]
     weight = np.empty((sum(rows for rows, _ in shapes), shapes[0][1]), dtype)

@@ -14,7 +14,7 @@ from ms_ascend_ops.llm.executor import BLOCK, Chunk, StepArrays, padded
 from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.rope import rope_tables
 
-__all__ = ["MindSporeExecutor"]
+__all__ = ["MindSporeExecutor", "tensor_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,13 +25,15 @@ class MindSporeExecutor:
     def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
         config = network.config
         self.network = network
+        self.config = config
         self.blocks = blocks
         self.context = context
         self.chunk = chunk
-        self._tensors = network.converted(_tensor)
+        self._tensors = network.converted(tensor_of)
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
         self._caches = [
-            (_tensor(np.zeros(shape, network.dtype)), _tensor(np.zeros(shape, network.dtype))) for _ in network.layers
+            (tensor_of(np.zeros(shape, network.dtype)), tensor_of(np.zeros(shape, network.dtype)))
+            for _ in network.layers
         ]
         self._rope = rope_tables(config, context, network.rope_factors)
         self._arrays: dict[tuple[int, int], StepArrays] = {}
@@ -44,7 +46,7 @@ class MindSporeExecutor:
             self._arrays[key] = StepArrays(self.network, *self._rope, *key, -(-self.context // BLOCK))
         arrays = self._arrays[key]
         arrays.fill(chunks)
-        inputs = StepInputs(**{name: _tensor(array) for name, array in vars(arrays.inputs).items()})
+        inputs = StepInputs(**{name: tensor_of(array) for name, array in vars(arrays.inputs).items()})
         hidden = self._tensors.hidden(ops, inputs, self._caches)
         rows = hidden.reshape(-1, hidden.shape[-1])
         rows = rows[: len(chunks)] if longest == 1 else rows[-longest if every_row else -1 :]
@@ -52,7 +54,8 @@ class MindSporeExecutor:
         return logits
 
 
-def _tensor(array: Array) -> Tensor:
+def tensor_of(array: Array) -> Tensor:
+    """The array as a tensor; on its memory where it may be written."""
     if array.dtype.name == "bfloat16":  # MindSpore has a type of its own for it
         array = array.view(np_dtypes.bfloat16)
     return Tensor.from_numpy(np.ascontiguousarray(array).copy() if not array.flags.writeable else array)

@@ -12,13 +12,14 @@ import numpy as np
 
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoints import Checkpoint, open_checkpoint
+from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.sampling import Sampling
 from ms_ascend_ops.llm.scheduler import Request, Scheduler
 from ms_ascend_ops.llm.tokenizer import Tokenizer
 
-__all__ = ["DTYPES", "Completion", "LanguageModel"]
+__all__ = ["DTYPES", "Completion", "LanguageModel", "is_bundle"]
 
 DTYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -42,7 +43,7 @@ class LanguageModel:
         self, executor: Executor, tokenizer: Tokenizer, template: ChatTemplate | None = None, batch: int = 8
     ):  # fmt: skip
         self.executor = executor
-        self.config = executor.network.config
+        self.config = executor.config
         self.tokenizer = tokenizer
         self.template = template
         self.scheduler = Scheduler(executor, tokenizer, batch)
@@ -53,10 +54,10 @@ class LanguageModel:
         cls, path: str | Path, dtype: str = "float32", weights: str = "quantized", context: int | None = None,
         batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels",
     ) -> LanguageModel:  # fmt: skip
-        """Open a GGUF file, or a directory of Hugging Face's.
+        """Open a GGUF file, a directory of Hugging Face's, or a bundle of `llm convert`.
 
         Args:
-            path: the file or directory.
+            path: the file or directory. A bundle has types, cache and engine of its own: they are not for it.
             dtype: "float32", "float16" or "bfloat16": what the network calculates in.
             weights: "quantized": matrices stay as the file has them; "float": they become `dtype`.
             context: positions of a sequence at most; without it that of the model, or 4096 if that is less.
@@ -71,6 +72,8 @@ class LanguageModel:
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
         quantized = _quantized(weights)
+        if is_bundle(path):
+            return cls._from_bundle(Path(path), context, batch, cache_tokens)
         checkpoint = open_checkpoint(path)
         most = checkpoint.config.context
         context = min(most, _MOST_CONTEXT) if context is None else context
@@ -90,6 +93,21 @@ class LanguageModel:
         else:
             raise ValueError(f"engine must be kernels or mindspore, got {engine!r}")
         return cls(executor, tokenizer, template, batch)
+
+    @classmethod
+    def _from_bundle(cls, path: Path, context: int | None, batch: int, cache_tokens: int | None) -> LanguageModel:
+        from ms_ascend_ops.llm.bundle import open_bundle  # noqa: PLC0415 - MindSpore
+
+        held = open_bundle(path)
+        executor, config = held.executor, held.executor.config
+        if context is not None:
+            if not 2 <= context <= executor.context:
+                raise ValueError(f"{path}: context must be 2 to {executor.context}, as exported, got {context}")
+            executor.context = context
+        if cache_tokens is not None and cache_tokens > executor.blocks * BLOCK:
+            raise ValueError(f"{path}: its cache has room for {executor.blocks * BLOCK} tokens, not for {cache_tokens}")
+        _check_vocabulary(path, held.tokenizer, config)
+        return cls(executor, held.tokenizer, _template(path, held.template, held.tokenizer, config), batch)
 
     def generate(
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
@@ -154,22 +172,36 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         ValueError: it has none that can be read, or one with more tokens than the embedding has rows.
     """
     tokenizer = checkpoint.make_tokenizer()
-    if tokenizer.vocabulary > checkpoint.config.vocabulary:
-        raise ValueError(
-            f"{checkpoint.path}: the tokenizer has {tokenizer.vocabulary} tokens, but the embedding only "
-            f"{checkpoint.config.vocabulary} rows"
-        )
+    _check_vocabulary(checkpoint.path, tokenizer, checkpoint.config)
     return tokenizer
+
+
+def _check_vocabulary(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
+    if tokenizer.vocabulary > config.vocabulary:
+        raise ValueError(
+            f"{path}: the tokenizer has {tokenizer.vocabulary} tokens, but the embedding only {config.vocabulary} rows"
+        )
 
 
 def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
     """The chat template of a checkpoint, if it has one."""
-    if checkpoint.chat_template is None:
+    return _template(checkpoint.path, checkpoint.chat_template, tokenizer, checkpoint.config)
+
+
+def _template(path: Path, text: str | None, tokenizer: Tokenizer, config: ModelConfig) -> ChatTemplate | None:
+    if text is None:
         return None
-    config = checkpoint.config
     begin = "" if config.begin_token is None else tokenizer.token(config.begin_token)
     end = tokenizer.token(config.end_tokens[0]) if config.end_tokens else ""
-    return ChatTemplate(checkpoint.chat_template, str(checkpoint.path), begin, end)
+    return ChatTemplate(text, str(path), begin, end)
+
+
+def is_bundle(path: str | Path) -> bool:
+    """Whether a file is a zip archive, which no other file of a model is."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
 
 
 def _quantized(weights: str) -> bool:

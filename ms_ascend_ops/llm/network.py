@@ -93,7 +93,7 @@ class Network:
         normalized = ops.rms_norm(residual, self.layers[0].input_norm, epsilon=config.epsilon)[0]
         following = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
         for layer, next_norm, (keys, values) in zip(self.layers, following, caches, strict=True):
-            query, key, value = self._heads(ops, layer, normalized, step)
+            query, key, value = self.heads(ops, layer, normalized, step)
             keys, values = ops.kv_cache_update(key, value, keys, values, step.slots)  # noqa: PLW2901
             attended = ops.paged_attention(query, keys, values, step.tables, step.lengths)
             batch, seq = attended.shape[:2]
@@ -103,7 +103,7 @@ class Network:
             normalized, _, residual = ops.add_rms_norm(residual, product, next_norm, epsilon=config.epsilon)
         return normalized
 
-    def _heads(self, ops: Any, layer: Layer, x: Any, step: StepInputs) -> tuple[Any, Any, Any]:
+    def heads(self, ops: Any, layer: Layer, x: Any, step: StepInputs) -> tuple[Any, Any, Any]:
         """Queries and keys, turned, and values: (b, s, heads, head_size)."""
         config = self.config
         batch, seq = x.shape[:2]

@@ -5,17 +5,62 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from ms_ascend_ops.llm.executor import BLOCK, Chunk, Executor
+from ms_ascend_ops.llm.executor import BLOCK, Chunk
 
-__all__ = ["Perplexity", "perplexity"]
+__all__ = ["LlamaCpp", "Perplexity", "perplexity"]
 
 Array = np.ndarray[Any, Any]
 
 _ROWS = 64  # of logits at once: with large vocabularies they take more memory than anything else
+
+
+class Predictor(Protocol):
+    """What gives logits: an `Executor`, or another program beside it."""
+
+    context: int
+    blocks: int
+
+    @property
+    def chunk(self) -> int:
+        """New tokens of a step at most."""
+
+    def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
+        """See `Executor`."""
+
+
+class LlamaCpp:
+    """llama.cpp by llama-cpp-python, with its own settings, for one sequence.
+
+    Raises:
+        ImportError: it is not installed.
+        ValueError: it cannot load the file.
+    """
+
+    def __init__(self, path: Path, context: int, threads: int):
+        from llama_cpp import Llama  # noqa: PLC0415
+
+        self.context, self.blocks, self.chunk = context, -(-context // BLOCK), context
+        self._model = Llama(
+            str(path), n_ctx=context, n_threads=threads, n_threads_batch=threads, logits_all=True, verbose=False
+        )
+
+    def tokens(self, text: str) -> list[int]:
+        """The tokens of a text, by its own tokenizer."""
+        ids: list[int] = self._model.tokenize(text.encode(), add_bos=False, special=True)
+        return ids
+
+    def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
+        """See `Executor`; the blocks do not matter."""
+        (chunk,) = chunks
+        self._model.n_tokens = chunk.start
+        self._model.eval(list(chunk.tokens))
+        rows: Array = self._model.scores[chunk.start : chunk.start + len(chunk.tokens)]
+        return rows if every_row else rows[-1:]
 
 
 @dataclass(frozen=True)
@@ -28,7 +73,7 @@ class Perplexity:
 
 
 def perplexity(
-    executor: Executor, tokens: Sequence[int], window: int, begin: int | None = None
+    executor: Predictor, tokens: Sequence[int], window: int, begin: int | None = None
 ) -> Iterator[Perplexity]:
     """The perplexity of a text so far, after each window of it.
 
@@ -65,7 +110,7 @@ def perplexity(
         yield Perplexity(math.exp(mean), math.exp(mean) * spread, len(losses))
 
 
-def _losses(executor: Executor, ids: Sequence[int], first: int, targets: Sequence[int]) -> list[float]:
+def _losses(executor: Predictor, ids: Sequence[int], first: int, targets: Sequence[int]) -> list[float]:
     """Negative log probabilities of the targets behind the tokens from `first` on."""
     blocks = list(range(-(-len(ids) // BLOCK)))
     losses: list[float] = []

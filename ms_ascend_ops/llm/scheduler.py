@@ -79,7 +79,7 @@ class Scheduler:
         Raises:
             ValueError: it can never be worked on.
         """
-        vocabulary = self._executor.network.config.vocabulary
+        vocabulary = self._executor.config.vocabulary
         room = min(self._executor.context, self._executor.blocks * BLOCK)
         if not request.prompt:
             raise ValueError("request: prompt must have at least 1 token, got 0")

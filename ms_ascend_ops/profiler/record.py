@@ -25,6 +25,8 @@ __all__ = ["RecordError", "Recorder", "build", "need_sources", "request"]
 
 # Of a library built elsewhere, e.g. by CI.
 _VARIABLE = "MS_ASCEND_OPS_TRACED_LIBRARY"
+# For CMakeLists.txt: a library of these operators only. It is built beside that of all.
+_SOME_OPERATORS = "MS_ASCEND_OPS_OPERATORS"
 
 _TOLD_PERCENT = 10  # of a build, between two lines
 
@@ -175,6 +177,8 @@ def build(tell: Callable[[str], None], observer: str = "traced", target: str = "
         return Path(given)
     root = _sources_or_raise()
     folder = root / "build" / ("check" if observer == "checked" else observer)  # build.sh check has the same
+    if os.environ.get(_SOME_OPERATORS):
+        folder = folder.with_name(f"{folder.name}-some")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others wait

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ms_ascend_ops import monitoring
 from ms_ascend_ops.serving.batching import BatchQueue, Job
 from ms_ascend_ops.serving.errors import BadRequest, Deadline, NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.language import Generation, LanguageWorker, open_model
@@ -216,6 +217,8 @@ class Service:
         Raises:
             ServingError: a model cannot be loaded.
         """
+        if self.settings.count_operators:
+            monitoring.start(registry=self.metrics.registry)
         names = list(self._fixed)
         if self._repository is not None:
             wanted = self._repository.names() if self.settings.load is None else self.settings.load
@@ -232,6 +235,8 @@ class Service:
                 self._retire(version)
         self._models = {}
         await asyncio.gather(*self._closing)
+        if self.settings.count_operators:
+            monitoring.stop()
 
     @property
     def ready(self) -> bool:

@@ -84,6 +84,7 @@ class Settings:
     body_timeout_s: a body that is not there by then is not waited for (408).
     requests: how many may be there at once; more are refused (429).
     fixed: no request may load or unload a model, or change the traffic.
+    count_operators: /metrics has calls, seconds and bytes of operators, too (`ms_ascend_ops.monitoring`).
     """
 
     repository: str | Path | None = None
@@ -97,6 +98,7 @@ class Settings:
     body_timeout_s: float = 30.0
     requests: int = 1024
     fixed: bool = False
+    count_operators: bool = False
 
 
 def read_options(

@@ -1,3 +1,5 @@
+import math
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -27,6 +29,34 @@ def test_a_dense_layer_is_rounded(mode, bits, group, symmetric):
     assert (np.abs(weight - dense.weight.asnumpy()) <= 0.51 * step).all()
 
 
+ACTIVATIONS = {
+    "relu": ("relu", lambda y: np.maximum(y, 0)),
+    "silu": ("silu", lambda y: y / (1 + np.exp(-y))),
+    "gelu": (nn.GELU(approximate=False), lambda y: y * 0.5 * (1 + np.vectorize(math.erf)(y / math.sqrt(2)))),
+    "gelu_tanh": ("gelu", lambda y: y * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(mode, activation):
+    """That of the dense layer, and the same by name."""
+    rng = np.random.default_rng(0)
+    theirs, formula = ACTIVATIONS[activation]
+    dense = nn.Dense(64, 24, activation=theirs)
+    dense.weight.set_data(tensor(rng.normal(size=(24, 64)) / 4, "float32"))
+    layer = WeightQuantDense.from_dense(dense)
+    assert f"activation='{activation}'" in repr(layer)
+    x = tensor(rng.normal(size=(3, 64)), "float32")
+    weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), layer.offset.asnumpy(), 64)
+    expected = formula(numpy(x) @ weight.T.astype(np.float64) + dense.bias.asnumpy())
+    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=2e-5)
+    named = WeightQuantDense(64, 24, activation=activation)
+    for parameter, value in zip(named.get_parameters(), layer.get_parameters(), strict=True):
+        parameter.set_data(value)
+    np.testing.assert_array_equal(named(x).asnumpy(), layer(x).asnumpy())
+
+
 def test_nothing_is_trained():
     assert not WeightQuantDense(64, 8).trainable_params()
     assert sorted(p.name for p in WeightQuantDense(64, 8).get_parameters()) == ["bias", "offset", "scale", "weight"]
@@ -42,5 +72,9 @@ def test_bad_arguments():
         WeightQuantDense(0, 3)
     with pytest.raises(ValueError, match="quantize_weight: group_size must be 0, or a multiple of 32"):
         WeightQuantDense(64, 3, group_size=48)
+    with pytest.raises(ValueError, match=r"WeightQuantDense: activation must be 'none', .*got 'tanh'"):
+        WeightQuantDense(64, 3, activation="tanh")
+    with pytest.raises(ValueError, match="the activation of dense must be ReLU, GELU or SiLU, got Tanh"):
+        WeightQuantDense.from_dense(nn.Dense(64, 8, activation="tanh"))
     with pytest.raises(TypeError, match=r"dense must be an nn.Dense, got Conv2d"):
         WeightQuantDense.from_dense(nn.Conv2d(1, 1, 1))

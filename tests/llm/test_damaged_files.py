@@ -7,7 +7,9 @@ import pytest
 
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
 from ms_ascend_ops.llm.model import load_template, load_tokenizer
+from ms_ascend_ops.llm.network import load_network
 from tests.llm import tiny
+from tests.llm.test_packed import LAYOUTS, write
 
 VALUES = [None, 0, -1, 1e99, 2**70, "x", [], {}, [1], {"a": 1}, True, False, float("nan"), "silu"]
 ROPE = {
@@ -16,10 +18,12 @@ ROPE = {
 }  # fmt: skip
 
 
-def loads_or_says_why(path):
+def loads_or_says_why(path, weights=False):
     try:
         checkpoint = open_checkpoint(path)
         load_template(checkpoint, load_tokenizer(checkpoint))
+        if weights:
+            load_network(checkpoint, quantized=True)
     except ValueError as error:
         assert str(error).startswith(str(path)), error  # noqa: PT017 - any other exception fails
         assert "\n" not in str(error)  # noqa: PT017
@@ -52,6 +56,53 @@ def test_header_of_safetensors(tmp_path):
             damaged[rng.randrange(8, end)] = rng.choice([48 + rng.randrange(10), rng.randrange(256), 34, 125])
         (path / "model.safetensors").write_bytes(damaged)
         loads_or_says_why(path)
+
+
+@pytest.mark.parametrize("layout", ["awq", "gptq, act-order", "compressed, zero points", "integers, zero points"])
+def test_tensors_of_other_tools(tmp_path, layout):
+    """Names, dtypes, shapes and places of packed matrices; weights that a header can be read of are read, too."""
+    settings, pack, _ = LAYOUTS[layout]
+    path, _ = write(tmp_path / "m", settings, pack)
+    data = (path / "model.safetensors").read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:end])
+    for seed in range(150):
+        rng, changed = random.Random(seed), json.loads(data[8:end])
+        for _ in range(rng.randint(1, 3)):
+            name = rng.choice([name for name in head if ".layers.0." in name])
+            entry = changed.get(name)
+            if entry is None:
+                continue
+            what = rng.choice(["name", "dtype", "shape", "offsets"])
+            if what == "name":
+                changed[f"{name}x"] = changed.pop(name)
+            elif what == "dtype":
+                entry["dtype"] = rng.choice(["F16", "F32", "I32", "I64", "I8", "U8", "BF16"])
+            elif what == "shape":
+                shape = entry["shape"]
+                entry["shape"] = rng.choice([[], shape[::-1], [*shape, 1], [2, *shape], [0, 4]])
+            else:
+                entry["data_offsets"] = head[rng.choice(list(head)[1:])]["data_offsets"]
+        text = json.dumps(changed).encode()
+        (path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+        loads_or_says_why(path, weights=True)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_settings_of_other_tools(tmp_path, value):
+    for layout in ("awq", "gptq", "compressed, zero points"):
+        settings, pack, _ = LAYOUTS[layout]
+        path, _ = write(tmp_path / layout, settings, pack)
+        config = json.loads((path / "config.json").read_text())
+        changed = [settings | {key: value} for key in [*settings, "checkpoint_format", "dynamic", "format"]]
+        if "config_groups" in settings:
+            group = settings["config_groups"]["group_0"]
+            weights = [group["weights"] | {key: value} for key in group["weights"]]
+            changed += [settings | {"config_groups": {"group_0": {"weights": one}}} for one in [*weights, value]]
+            changed.append(settings | {"config_groups": {"group_0": value}})
+        for one in changed:
+            (path / "config.json").write_text(json.dumps(config | {"quantization_config": one}))
+            loads_or_says_why(path)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

@@ -60,7 +60,11 @@ def test_configuration(tmp_path, changes, expected):
     [
         ({"model_type": "bert"}, r"config\.json: model_type is 'bert'; those that can be read"),
         ({"hidden_act": "gelu"}, "hidden_act must be silu, got 'gelu'"),
-        ({"quantization_config": {"quant_method": "awq"}}, "weights quantized by 'awq' cannot be read"),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
+            "by 'bitsandbytes' cannot be read; those that can be",
+        ),
+        ({"quantization_config": "awq"}, "weights quantized by 'awq' cannot be read"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "default, linear or llama3, got 'yarn'"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 2}}, "cannot be read: 'low_freq_factor'"),
         ({"num_hidden_layers": None}, "the key num_hidden_layers is missing"),

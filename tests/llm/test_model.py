@@ -3,13 +3,16 @@
 import re
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from ms_ascend_ops import extras
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.llm import LanguageModel, Sampling
+from ms_ascend_ops.llm.executor import Chunk
 from tests.llm import reference, tiny
 
 WEIGHTS = tiny.random_weights(tiny.CONFIG)
@@ -162,6 +165,37 @@ def test_command_perplexity(file, tmp_path):
     done = run("perplexity", file, tmp_path / "text", "--window", 32, "--most", 2)
     assert done.exit_code == 0, done.output
     assert re.match(r"perplexity \d+\.\d+ \+- \d+\.\d+ over 32 tokens, windows of 32, [\d.]+ s\n", done.stdout)
+
+
+def test_command_perplexity_beside_llama_cpp(file, model, tmp_path, monkeypatch):
+    """A module in its place that calculates with this library: the windows, rows and tokens are the same."""
+    text = tmp_path / "text"
+    text.write_text("hello world " * 60)
+
+    class Llama:
+        def __init__(self, path, n_ctx, logits_all, **_):
+            assert (path, n_ctx, logits_all) == (str(file), 32, True)
+            self.n_tokens, self.scores = 0, np.zeros((n_ctx, model.config.vocabulary), np.float32)
+
+        def tokenize(self, content, add_bos, special):
+            return model.tokenizer.encode(content.decode(), begin=False)
+
+        def eval(self, tokens):
+            chunk = Chunk(tokens, self.n_tokens, [0])
+            self.scores[self.n_tokens : self.n_tokens + len(tokens)] = model.executor.step([chunk], every_row=True)
+            self.n_tokens += len(tokens)
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", types.SimpleNamespace(Llama=Llama))
+    done = run("perplexity", file, text, "--window", 32, "--most", 2, "--peers")
+    assert done.exit_code == 0, done.output
+    assert "llama.cpp cuts the text into the same tokens; it predicts ours" in done.stdout
+    ours, theirs = re.findall(r"perplexity (\S+) \+-", done.stdout)
+    assert ours == theirs
+    assert re.search(r"difference [+-]0\.000 % of llama\.cpp's perplexity\n$", done.stdout)
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    done = run("perplexity", file, text, "--window", 32, "--most", 2, "--peers")
+    assert done.exit_code == 0, done.output
+    assert "llama.cpp: not installed (llama_cpp)" in done.stdout
 
 
 def test_command_bench(file):

@@ -54,17 +54,21 @@ def load(path):
         return [arrays[name] for name in arrays.files]
 
 
-def cases():
-    """With unknown dims all of them; how an attribute is handed on does not depend on that."""
+def cases(thorough):
+    """(operator, whether dims are known) of what is exported.
+
+    How an attribute is handed on does not depend on unknown dims; what a gradient gets is what its forward gets.
+    """
     first = {(example.name, example.gradient): example for example in reversed(examples())}
-    return [(example, "static") for example in first.values()] + [(example, "dynamic") for example in examples()]
+    static = [(example, "static") for example in first.values() if thorough or not example.gradient]
+    return static + [(e, "dynamic") for e in examples() if thorough or not e.gradient or e in first.values()]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def ran(tmp_path_factory, request):
     """Exported with the first of its small shapes, or with unknown dims and run with both shapes."""
     folder = tmp_path_factory.mktemp("mindir")
-    for example, form in cases():
+    for example, form in cases(request.config.getoption("cases") == "all"):
         inputs = [example.tensors(shape=shape) for shape in example.operator.small_shapes]
         like = inputs[0]
         if form == "static":
@@ -78,7 +82,11 @@ def ran(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("example", "form"), cases(), ids=str)
+@pytest.mark.parametrize(
+    ("example", "form"),
+    [case if case in cases(False) else pytest.param(*case, marks=pytest.mark.thorough) for case in cases(True)],
+    ids=str,
+)
 def test_every_operator(example, form, ran):
     """The bits that PyNative gives."""
     log = ran / f"{example}.{form}.log"

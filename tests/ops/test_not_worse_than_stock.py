@@ -20,10 +20,12 @@ from tests.tensors import dtype_name, numpy
 
 
 def cases():
-    """Every operator in every dtype with its first attributes, and with each of the others in one."""
+    """Every operator and each of its attributes in one dtype; with its first attributes thoroughly in all of them."""
     first = {(example.name, example.gradient): example for example in reversed(examples())}.values()
     others = [example for example in examples() if example not in first]
-    return [*product(first, FLOATS), *zip(others, cycle(FLOATS), strict=False)]
+    once = list(zip([*first, *others], cycle(FLOATS), strict=False))
+    also = [case for case in product(first, FLOATS) if case not in once]
+    return [*once, *(pytest.param(*case, marks=pytest.mark.thorough) for case in also)]
 
 
 @pytest.mark.parametrize(("example", "dtype"), cases(), ids=str)

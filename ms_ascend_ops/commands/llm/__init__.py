@@ -11,8 +11,9 @@ __all__ = ["llm"]
 COMMANDS = {
     "bench": "Measure tokens a second, of prompts and of answers.",
     "chat": "Talk to a model.",
-    "convert": "Write a model as a directory of safetensors.",
+    "convert": "Write a model as a directory of safetensors, or as a bundle.",
     "generate": "Continue a text.",
+    "quantize": "Write a model with smaller weights.",
     "perplexity": "Say how well a model predicts a text.",
 }
 
@@ -34,4 +35,4 @@ class _Commands(click.Group):
 
 @click.command(cls=_Commands)
 def llm() -> None:
-    """Run language models of the LLaMA family: a GGUF file, or a directory with config.json and safetensors."""
+    """Run language models of the LLaMA family: a GGUF file, a directory with config.json and safetensors, a bundle."""

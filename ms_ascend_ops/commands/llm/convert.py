@@ -1,4 +1,4 @@
-"""`llm convert`: a model as a directory of safetensors."""
+"""`llm convert`: a model as a directory of safetensors, or as a bundle."""
 
 from __future__ import annotations
 
@@ -11,21 +11,37 @@ from ms_ascend_ops.commands.llm.options import MODEL
 
 __all__ = ["convert"]
 
+_MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is a part of the file
+
 
 @click.command()
 @click.argument("model", type=MODEL)
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option(
     "--dtype", type=click.Choice(["keep", "float32", "float16", "bfloat16"]), default="keep",
-    help="Of the weights; keep: as they are, quantized ones, too.",
+    help="Of the weights; keep: as they are, quantized ones, too. Of a bundle: what it calculates in; keep: float32.",
 )  # fmt: skip
-def convert(model: Path, target: Path, dtype: str) -> None:
-    """Write MODEL as the directory TARGET: config.json, model.safetensors, tokenizer.json, tokenizer_config.json.
+@click.option("--context", type=click.IntRange(2), help="Of a bundle: most tokens of a sequence; default: to 2048.")
+@click.option("--cache-tokens", type=click.IntRange(1), help="Of a bundle: most tokens of all; default: one context.")
+@click.option("--chip", help="Of a bundle: the only chip it may run on, e.g. ascend910b; default: any.")
+def convert(
+    model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None, chip: str | None
+) -> None:
+    """Write MODEL as TARGET: a bundle if that ends with .msbundle, else a directory.
 
-    With a float --dtype other programs that know Hugging Face's directories can read it, too. One tensor is in memory
-    at a time, and TARGET is not there before everything is written.
+    The directory has config.json, model.safetensors, tokenizer.json, tokenizer_config.json. With a float --dtype other
+    programs that know Hugging Face's directories can read it, too. One tensor is in memory at a time.
+
+    The bundle is one file with the decoder as a graph of MindSpore, for prompts and for single tokens, its weights
+    (those that are quantized stay so), tokenizer and chat template. `load` takes it on a CPU and on an NPU.
+
+    TARGET is not there before everything is written.
     """
     need_extra("llm")
+    packed = target.suffix == ".msbundle"
+    for name, value in (("--context", context), ("--cache-tokens", cache_tokens), ("--chip", chip)):
+        if value is not None and not packed:
+            raise click.UsageError(f"{name} is for a bundle, whose name ends with .msbundle")
     with reported():
         import numpy as np
 
@@ -33,6 +49,15 @@ def convert(model: Path, target: Path, dtype: str) -> None:
         from ms_ascend_ops.llm.checkpoints.writer import write_directory
         from ms_ascend_ops.llm.model import DTYPES
 
-        size = write_directory(open_checkpoint(model), target, None if dtype == "keep" else np.dtype(DTYPES[dtype]))
-    click.echo(f"{target}: {size / 2**20:.1f} MiB of weights")
+        kind = None if dtype == "keep" else np.dtype(DTYPES[dtype])
+        checkpoint = open_checkpoint(model)
+        if packed:
+            from ms_ascend_ops.llm.bundle import write_bundle
+
+            context = context or min(checkpoint.config.context, _MOST_CONTEXT)
+            write_bundle(checkpoint, target, kind or np.dtype(np.float32), True, context, cache_tokens or context, chip)
+            click.echo(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
+        else:
+            size = write_directory(checkpoint, target, kind)
+            click.echo(f"{target}: {size / 2**20:.1f} MiB of weights")
     click.echo(f"Run it with: python -m ms_ascend_ops llm generate {target} --prompt 'Once upon a time'")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from ms_ascend_ops.llm.model import LanguageModel
@@ -78,9 +79,19 @@ def sampling_of(options: dict[str, Any]) -> Sampling:
 
 
 def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: int | None = None) -> LanguageModel:
-    """Load a model by the options of a command."""
+    """Load a model by the options of a command.
+
+    Raises:
+        click.UsageError: an option that a bundle leaves no choice of.
+    """
     from ms_ascend_ops.library import set_num_threads
-    from ms_ascend_ops.llm.model import LanguageModel
+    from ms_ascend_ops.llm.model import LanguageModel, is_bundle
+
+    if is_bundle(model):
+        context = click.get_current_context()
+        for name in ("dtype", "weights", "engine"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name} is not for a bundle: it is as it was exported")
 
     if options["threads"] is not None:
         set_num_threads(options["threads"])

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint, Weight, checked
-from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
+from ms_ascend_ops.llm.checkpoints.packed import PackedMatrix, Tensors, packed_matrices
 from ms_ascend_ops.llm.checkpoints.safetensors_file import SafetensorsFile
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
-__all__ = ["QUANTIZATION", "read_directory"]
+__all__ = ["read_directory"]
 
 # What is special about an architecture: a name of ours, and whether it has biases behind queries, keys and values.
 _ARCHITECTURES = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "smollm": "llama"}
 
-# quant_method in config.json of directories that `llm convert` writes: a matrix is three tensors, `<name>.codes`,
-# `.scale` and `.minimum` (quantized.py).
-QUANTIZATION = "ms_ascend_ops"
+# A file beside config.json, the method that it belongs to, and what it calls settings.
+_QUANTIZATION_FILES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
+    ("quant_config.json", "awq", {"w_bit": "bits", "q_group_size": "group_size"}),
+    ("quantize_config.json", "gptq", {}),
+)
 
 
 def read_directory(path: Path) -> Checkpoint:
@@ -32,29 +34,20 @@ def read_directory(path: Path) -> Checkpoint:
     config_path = path / "config.json"
     data = _json(config_path)
     files, place = _weights(path)
+    tensors = Tensors(
+        str(path), {name: files[file].tensors[name] for name, file in place.items()},
+        lambda name: files[place[name]].read(name),
+    )  # fmt: skip
+    source, quantization = _quantization(config_path, data)
+    packed = packed_matrices(str(source), quantization, tensors)
+    shapes: dict[str, tuple[int, ...]] = {name: one.shape for name, one in tensors.places.items()}
+    shapes |= {name: one.shape for name, one in packed.items()}
+    for name in _empty_biases(packed, tensors):
+        del shapes[name]
 
     def read(name: str) -> Weight:
-        if name in place:
-            return files[place[name]].read(name)
-        codes, scale, minimum = (
-            files[place[part]].read(part) if part in place else None
-            for part in (f"{name}.codes", f"{name}.scale", f"{name}.minimum")
-        )
-        assert codes is not None
-        assert scale is not None
-        return QuantizedMatrix(codes, scale, minimum)
+        return packed[name].read() if name in packed else tensors.read(name)
 
-    shapes = {name: files[place[name]].tensors[name].shape for name in place}
-    for name in [name for name in place if name.endswith(".codes")]:
-        matrix = name.removesuffix(".codes")
-        if f"{matrix}.scale" not in place:
-            raise ValueError(f"{path}: the tensor {matrix}.scale is missing")
-        weight = read(matrix)
-        rows, columns = weight.shape
-        parts = [weight.scale] + ([] if weight.minimum is None else [weight.minimum])  # type: ignore[union-attr]
-        if columns % 32 or any(part.shape != (rows, columns // 32) or part.dtype.name != "float16" for part in parts):
-            raise ValueError(f"{path}: {matrix}: scale and minimum must be float16 of shape {(rows, columns // 32)}")
-        shapes[matrix] = weight.shape
     config = _config(config_path, data, shapes)
 
     def make_tokenizer() -> Any:
@@ -93,14 +86,29 @@ def _weights(path: Path) -> tuple[dict[str, SafetensorsFile], dict[str, str]]:
     return files, place
 
 
+def _quantization(path: Path, data: Mapping[str, Any]) -> tuple[Path, Any]:
+    """How the weights are quantized, and the file that says so: older versions of two tools wrote one of their own."""
+    for key in ("quantization_config", "compression_config"):
+        if data.get(key) is not None:
+            return path, data[key]
+    for name, method, keys in _QUANTIZATION_FILES:
+        file = path.parent / name
+        if file.is_file():
+            found = _json(file)
+            return file, {"quant_method": method} | {keys.get(key, key): value for key, value in found.items()}
+    return path, None
+
+
+def _empty_biases(packed: Mapping[str, PackedMatrix], tensors: Tensors) -> list[str]:
+    """Biases that are 0: tools for GPTQ give every layer one, whether the network has it or not."""
+    biases = [f"{name.removesuffix('.weight')}.bias" for name in packed]
+    return [name for name in biases if name in tensors and not tensors.read(name).any()]
+
+
 def _config(path: Path, data: Mapping[str, Any], shapes: Mapping[str, Any]) -> ModelConfig:
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in _ARCHITECTURES:
         raise ValueError(f"{path}: model_type is {kind!r}; those that can be read are {', '.join(_ARCHITECTURES)}")
-    quantization = data.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else quantization
-    if method not in (None, QUANTIZATION):
-        raise ValueError(f"{path}: weights quantized by {method!r} cannot be read")
     if (activation := data.get("hidden_act", "silu")) != "silu":
         raise ValueError(f"{path}: hidden_act must be silu, got {activation!r}")
 

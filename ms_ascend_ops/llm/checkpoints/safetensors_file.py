@@ -12,20 +12,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["SafetensorsFile", "write_safetensors"]
+__all__ = ["Place", "SafetensorsFile", "write_safetensors"]
 
 Array = np.ndarray[Any, Any]
 
 _DTYPES: Mapping[str, Any] = {
     "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16), "F64": np.dtype("<f8"),
-    "I8": np.dtype("i1"), "U8": np.dtype("u1"),
+    "I8": np.dtype("i1"), "U8": np.dtype("u1"), "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"),
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_HEADER = 100_000_000  # bytes, as in the reference implementation
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
+    """A tensor of a file."""
+
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     first: int
@@ -56,7 +58,7 @@ class SafetensorsFile:
                 places.append((name, str(entry["dtype"]), tuple(map(int, entry["shape"])), first, end))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path}: this is no safetensors file: its header cannot be read") from error
-        self.tensors: dict[str, _Place] = {}
+        self.tensors: dict[str, Place] = {}
         for name, dtype, shape, first, end in places:
             if dtype not in _DTYPES:
                 raise ValueError(f"{path}: tensor {name} has dtype {dtype}; {', '.join(_DTYPES)} can be read")
@@ -66,7 +68,7 @@ class SafetensorsFile:
                 raise ValueError(
                     f"{path}: the file is truncated: tensor {name} ends at byte {8 + length + end}, the file has {size}"
                 )
-            self.tensors[name] = _Place(_DTYPES[dtype], shape, 8 + length + first, 8 + length + end)
+            self.tensors[name] = Place(_DTYPES[dtype], shape, 8 + length + first, 8 + length + end)
         self._bytes = np.memmap(path, np.uint8, "r")
 
     def read(self, name: str) -> Array:

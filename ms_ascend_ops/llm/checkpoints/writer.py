@@ -5,37 +5,50 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, expected_shapes
-from ms_ascend_ops.llm.checkpoints.hugging_face import QUANTIZATION
+from ms_ascend_ops.llm.checkpoints.packed import QUANTIZATION
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.checkpoints.safetensors_file import write_safetensors
 from ms_ascend_ops.llm.config import ModelConfig
 
-__all__ = ["write_directory"]
+__all__ = ["check_target", "write_directory"]
 
 Array = np.ndarray[Any, Any]
 
-_PARTS = ("codes", "scale", "minimum")
+_PARTS = ("codes", "scale", "minimum", "zero")
 
 
-def write_directory(checkpoint: Checkpoint, target: Path, dtype: np.dtype[Any] | None) -> int:
+def check_target(target: Path) -> None:
+    """Check that a directory is not there yet.
+
+    Raises:
+        FileExistsError: it is.
+    """
+    if target.exists():
+        raise FileExistsError(f"{target}: it is there already; delete it, or name another directory")
+
+
+def write_directory(
+    checkpoint: Checkpoint, target: Path, dtype: np.dtype[Any] | None, files: Mapping[str, str] | None = None
+) -> int:
     """Write config.json, model.safetensors and the tokenizer. Returns the bytes of the weights.
 
     Args:
         checkpoint: what to write.
         target: a directory that is not there yet. It comes into being when everything is written.
-        dtype: of the weights; None: as they are, quantized ones with codes, scale and minimum.
+        dtype: of the weights; None: as they are, quantized ones with codes, scale, and minimum or zero.
+        files: texts to write beside them.
 
     Raises:
         FileExistsError: the target is there.
     """
-    if target.exists():
-        raise FileExistsError(f"{target}: it is there already; delete it, or name another directory")
+    check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -51,6 +64,8 @@ def write_directory(checkpoint: Checkpoint, target: Path, dtype: np.dtype[Any] |
             "tokenizer_class": "PreTrainedTokenizerFast",
         }
         _write_json(partial / "tokenizer_config.json", {key: value for key, value in names.items() if value})
+        for name, text in (files or {}).items():
+            (partial / name).write_text(text, "utf-8")
         size = (partial / "model.safetensors").stat().st_size
         partial.chmod(0o755)
         partial.rename(target)

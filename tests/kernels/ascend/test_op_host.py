@@ -12,7 +12,7 @@ from tests.kernels.ascend.cases import HUGE, draw
 
 NAMES = sorted(module.kernels())
 CORES = (40, 48)  # vector cores of 910B3 and B4, of 910B1 and B2; each kernel takes any number between
-ROUNDS = 300  # random inputs for each kernel
+ROUNDS = 100, 300  # random inputs for each kernel; thoroughly
 # Kernels that count in 32 bits only what attributes give, or nothing.
 # The random sizes of attention are small.
 ANY_SIZE = (
@@ -30,14 +30,20 @@ ANY_SIZE = (
 )
 
 
+@pytest.fixture
+def rounds(request):
+    """`--cases all` makes more."""
+    return range(ROUNDS[request.config.getoption("cases") == "all"])
+
+
 def seed(name):
     return np.random.default_rng(sum(name.encode()))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tiling_is_that_of_the_host_library(name):
+def test_tiling_is_that_of_the_host_library(name, rounds):
     rng, kernel = seed(name), module.kernels()[name]
-    for _ in range(ROUNDS):
+    for _ in rounds:
         shapes, dtypes, attributes = draw(rng, kernel.signature, 1 << 28)
         cores = int(rng.integers(CORES[0], CORES[1] + 1))
         if all(0 in shape for shape in infer_shapes(kernel.signature, shapes, attributes)):
@@ -60,11 +66,11 @@ def test_tiling_is_that_of_the_host_library(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_huge_dim_is_tiled_or_refused(name, capfd):
+def test_a_huge_dim_is_tiled_or_refused(name, rounds, capfd):
     """Nothing is narrowed: the casts of the tilings are checked here. No memory is needed for that."""
     rng, kernel = seed(name), module.kernels()[name]
     refused = 0
-    for _ in range(ROUNDS):
+    for _ in rounds:
         shapes, dtypes, attributes = draw(rng, kernel.signature, 1 << 55, HUGE)
         tiling = module.tile(name, shapes, dtypes, attributes, CORES[0])
         said = capfd.readouterr().err

@@ -22,6 +22,8 @@ ARGUMENTS = {
     "bench-networks": [],
     "bundle": ["network.mindir", "--output", "bundled.msbundle"],
     "convert": ["network.mindir"],
+    "certify": ["rms_norm"],
+    "debug": ["compare", "network.mindir", "network.mindir", "--inputs", "2x8", "--page", "compared.html"],
     "doctor": [],
     "explain": ["rms_norm", "--shape", "4,64"],
     "infer": ["network.mindir", "--shape", "2,8"],
@@ -102,7 +104,7 @@ def test_without_any_extra(command, python, folder, monkeypatch):
     if command == "doctor":
         assert "bench does not run without matplotlib, ml_dtypes, rich" in done.stdout
         assert "profile does not run without" in done.stdout
-        names = ("bench", "llm", "onnx", "profile", "serve")
+        names = ("bench", "certify", "debug", "llm", "onnx", "profile", "serve")
         advice = "; ".join(f"pip install 'ms_ascend_ops[{extra}]'" for extra in names)
         assert f"-> {advice}" in " ".join(done.stdout.split())  # lines are wrapped
 

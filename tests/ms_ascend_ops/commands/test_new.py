@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from ms_ascend_ops import registry
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.commands.new import FILES, FUNCTIONS, LAYER_FILES, LAYERS, MODELS, PACKAGE
+from tests.kernels.host.module import host_objects
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "new_operator.md"
@@ -124,6 +125,7 @@ def run(tree, *command):
         "PYTHONDONTWRITEBYTECODE": "1",
         "CMAKE_BUILD_TYPE": "None",  # without optimisation: quick to build
         "MS_ASCEND_OPS_OPERATORS": "my_op|my_gate",  # the others are compiled and tested elsewhere
+        "MS_ASCEND_OPS_HOST_OBJECTS": ";".join(map(str, host_objects())),  # an operator changes nothing there
     }
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
@@ -167,6 +169,9 @@ def test_the_guide_works(tmp_path):
     test = (sys.executable, "-m", "pytest", "-q", "-k", "my_op or my_gate", *tests)
     shell(tree, *build)
     assert "passed" in shell(tree, *test)
+    # A certificate of both: exit code 0.
+    certify = ["certify", "my_op", "my_gate", "--quick", "--without", "checks,mutations,speed,prediction"]
+    assert "accepted in part" in shell(tree, sys.executable, "-m", "ms_ascend_ops", *certify)
     for path, old, new_text in changes_of_the_guide():
         file = tree / path
         assert file.read_text().count(old) == 1, (path, old)

@@ -105,6 +105,7 @@ def test_errors_say_what_is_wrong(arguments, code, message):
 
 
 def test_an_installed_package_says_what_to_do(monkeypatch):
+    monkeypatch.delenv("MS_ASCEND_OPS_TRACED_LIBRARY")
     monkeypatch.setattr(record, "source_tree", lambda: None)
     result = run(*RMS_NORM)
     assert result.exit_code == 2

@@ -1,0 +1,82 @@
+"""`certify`: the acceptance certificate of operators."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ms_ascend_ops.commands.bench import names_of
+from ms_ascend_ops.commands.errors import MissingExtra, need_extra, reported
+
+__all__ = ["certify"]
+
+
+@click.command()
+@click.argument("operators", nargs=-1)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write everything here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write a web page here, one file.")
+@click.option(
+    "--run", callback=names_of, default="", help="Of checks, mutations: run them now; minutes for each operator."
+)
+@click.option(
+    "--without",
+    callback=names_of,
+    default="",
+    help="Leave out, of accuracy, behaviour, checks, mutations, speed, prediction.",
+)
+@click.option("--quick", is_flag=True, help="Small shapes; speed and prediction of one case.")
+@click.option("--chip", default="ascend910b2", help="Of the prediction; `profile --chips` lists them.")
+@click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="By which share a time may be longer.")
+@click.pass_context
+def certify(
+    ctx: click.Context,
+    operators: tuple[str, ...],
+    json_path: Path | None,
+    page: Path | None,
+    run: list[str],
+    without: list[str],
+    quick: bool,
+    chip: str,
+    tolerance: float,
+) -> None:
+    """Examine OPERATORS, all without a name, and certify those that keep the rules.
+
+    Accuracy against float64 and beside stock operators, equal bits, wrong inputs, special values, kernel tests on the
+    checked build, seeded bugs, speed, and the predicted time on an NPU. Exit code 0: no rule is broken; 1: one is.
+    Operators made by `new` are examined as all others.
+    """
+    from ms_ascend_ops.extras import source_tree
+
+    root = source_tree()
+    if root is None:
+        raise MissingExtra(
+            "certify needs the source tree, with references and kernels: run it from an editable install"
+        )
+    need_extra("certify")
+    os.environ.setdefault("GLOG_v", "4")  # MindSpore: what stock operators cannot is said in the certificate
+
+    from ms_ascend_ops import registry
+    from ms_ascend_ops.certificate.certificate import certify as examine
+    from ms_ascend_ops.certificate.finding import RULES
+    from ms_ascend_ops.certificate.page import write_page
+    from ms_ascend_ops.profiler.report import console as terminal
+
+    console = terminal()
+    with reported(), console.status("looking at the operators") as status:
+        names = list(operators or registry.names())
+        found = examine(names, root, without, run, quick, chip, tolerance, status.update)
+    for one in found.operators:
+        counts = {word: sum(f.word == word for f in one.findings) for word in ("passed", "FAILED", "not judged")}
+        click.echo(f"{one.name:<24} {', '.join(f'{count} {word}' for word, count in counts.items() if count)}")
+        for finding in one.failed:
+            click.echo(f"  FAILED {finding.rule}: {finding.case}: {finding.text}\n         rule: {RULES[finding.rule]}")
+    if json_path:
+        found.write(json_path)
+        click.echo(f"wrote {json_path}")
+    if page:
+        write_page(found, page, chip)
+        click.echo(f"wrote {page}")
+    click.echo(f"{found.verdict}{'' if found.complete else ' (not everything was judged)'}")
+    ctx.exit(0 if found.passed else 1)

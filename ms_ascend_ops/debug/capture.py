@@ -1,0 +1,160 @@
+"""What the layers of a network take and give, while it runs: of cells in PyNative, and of MindIRs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+from mindspore.train.mind_ir_pb2 import ModelProto, NodeProto
+
+from ms_ascend_ops.debug.dump import Layer, Record, Value
+from ms_ascend_ops.export.files.load import load_changed
+
+__all__ = ["flat", "of_cell", "of_mindir", "value_of"]
+
+_NO_VALUES = frozenset({"Constant", "Load", "UpdateState", "Depend", "MakeTuple", "Parameter"})
+
+
+def value_of(tensor: Tensor) -> Value:
+    """The values of a tensor, now."""
+    dtype = str(tensor.dtype).lower()
+    return Value.of(np.array((tensor.astype(ms.float32) if dtype == "bfloat16" else tensor).asnumpy()), dtype)
+
+
+def flat(value: Any) -> list[Tensor]:
+    """The tensors in arguments or results."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [one for item in value for one in flat(item)] if isinstance(value, (list, tuple)) else []
+
+
+def of_cell(net: nn.Cell, inputs: Sequence[Any], title: str = "", keep_cells: bool = True) -> Record:
+    """Run a network in PyNative, and take down every layer.
+
+    Args:
+        net: the network.
+        inputs: what it is called with.
+        title: its name in a report.
+        keep_cells: whether `compare` may call layers again.
+    """
+    record, counts, handles = Record(title or type(net).__name__), Counter[str](), []
+
+    def hook(name: str) -> Any:
+        def after(cell: nn.Cell, arguments: Any, results: Any) -> None:
+            layer = Layer(
+                name,
+                type(cell).__name__,
+                counts[name],
+                [value_of(tensor) for tensor in flat(arguments)],
+                [value_of(tensor) for tensor in flat(results)],
+            )
+            if keep_cells:
+                layer.cell, layer.arguments = cell, arguments
+            counts[name] += 1
+            record.layers.append(layer)
+
+        return after
+
+    seen: set[int] = set()
+    for name, cell in net.cells_and_names():
+        if id(cell) not in seen:
+            seen.add(id(cell))
+            handles.append(cell.register_forward_hook(hook(name or "network")))
+    try:
+        net(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return record
+
+
+def of_mindir(path: Path, inputs: Sequence[Any], title: str = "") -> Record:
+    """Run a MindIR or a bundle, and take down the values of its main graph.
+
+    A value is called by its operator and by the parameters that go into it: `MatMul(layers.0.dense.weight)`.
+    """
+    names: list[tuple[str, str]] = []
+
+    def show(model: ModelProto) -> None:
+        names.extend(_show_values(model))
+
+    network = load_changed(path, show)
+    results = network(*inputs)
+    values = list(results[1:]) if names else []
+    counts: Counter[str] = Counter()
+    record = Record(title or path.name)
+    for (name, kind), tensor in zip(names, values, strict=True):
+        record.layers.append(Layer(name, kind, counts[name], [], [value_of(tensor)]))
+        counts[name] += 1
+    outputs = flat(results[0] if names else results)
+    record.layers.append(Layer("network", "MindIR", 0, [], [value_of(tensor) for tensor in outputs]))
+    return record
+
+
+def _show_values(model: ModelProto) -> list[tuple[str, str]]:
+    """Make the graph return a tuple of what it returned and of its values; returns their names and operators."""
+    graph = model.graph
+    kinds = {primitive.name: primitive.op_type for primitive in model.primitives}
+    entries = {
+        primitive.name: next((a.s.decode() for a in primitive.attribute if a.name == "reg_op_name"), "")
+        for primitive in model.primitives
+    }
+    made_by = {node.output[0]: node for node in graph.node if node.output}
+    parameters = {parameter.name for parameter in graph.parameter}
+    shown, found = [], []
+    for node in graph.node:
+        kind, dims = _kind(node, kinds), _dims(node)
+        if kind in _NO_VALUES or dims is None:
+            continue
+        source = node
+        if kind == "TupleGetItem" and node.input[0] in made_by:
+            source = made_by[node.input[0]]
+            kind = _kind(source, kinds)
+        if kind == "Custom":
+            kind = entries.get(source.op_type.removeprefix("REF::"), "") or kind
+        own = [name for value in source.input if (name := _parameter(value, made_by, parameters))]
+        shown.append(node.output[0])
+        found.append((f"{kind}({', '.join(own)})" if own else kind, kind))
+    if not shown:
+        return []
+    make = next((name for name, kind in kinds.items() if kind == "MakeTuple"), None)
+    old = graph.output[0].name
+    if len(graph.output) > 1:
+        raise ValueError("of_mindir: a graph with several outputs must return them as one tuple")
+    whole = graph.node.add(op_type="MakeTuple", name="debug:all", input=[old, *shown], output=["debug:all"])
+    if make is not None:
+        whole.op_type = f"REF::{make}"
+    else:
+        primitive = model.primitives.add(name="MakeTuple:debug", op_type="MakeTuple", prim_type=1)
+        whole.op_type = f"REF::{primitive.name}"
+    graph.output[0].name = whole.output[0]
+    return found
+
+
+def _kind(node: NodeProto, kinds: dict[str, str]) -> str:
+    return str(kinds.get(node.op_type.removeprefix("REF::"), node.op_type))
+
+
+def _dims(node: NodeProto) -> tuple[int, ...] | None:
+    """The shape of a node with one tensor as its output."""
+    for attribute in node.attribute:
+        if attribute.name == "shape" and len(attribute.tensors) == 1 and not attribute.values:
+            dims = tuple(attribute.tensors[0].dims)
+            return dims if prod(dims) != 0 or not dims else None
+    return None
+
+
+def _parameter(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> str:
+    """The name of a parameter that a value is, or is loaded from; empty: it is none."""
+    node = made_by.get(value)
+    if node is not None and node.op_type.startswith("REF::Load"):
+        value = str(node.input[0])
+    return str(value).rpartition(":")[2] if value in parameters else ""
