@@ -45,15 +45,16 @@ class Loop(nn.Cell):  # type: ignore[misc]
         self.experts = nn.CellList([Expert(hidden, inner) for _ in range(experts)])
 
     def construct(self, x: Tensor) -> Tensor:
-        weights, chosen = ops.topk(ops.softmax(self.gate(x), -1), self.top_k)
+        tokens = x.reshape(-1, x.shape[-1])
+        weights, chosen = ops.topk(ops.softmax(self.gate(tokens), -1), self.top_k)
         weights, numbers = weights / weights.sum(-1, keepdims=True), chosen.asnumpy()
-        y = ops.zeros_like(x)
+        y = ops.zeros_like(tokens)
         for number, expert in enumerate(self.experts):
             rows, places = (Tensor(found.astype(np.int32)) for found in np.nonzero(numbers == number))
             if rows.size:
                 weight = ops.gather_nd(weights, ops.stack((rows, places), 1)).expand_dims(1)
-                y = ops.index_add(y, rows, expert(ops.gather(x, rows, 0)) * weight, 0)
-        return y
+                y = ops.index_add(y, rows, expert(ops.gather(tokens, rows, 0)) * weight, 0)
+        return y.reshape(x.shape)
 
 
 def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
@@ -83,7 +84,11 @@ def pytorch(loop: Loop, x: np.ndarray[Any, Any]) -> Callable[[], Any] | None:
                     y.index_add_(0, rows, part)
             return y
 
-    return call
+    def without_gradients() -> Any:
+        with torch.no_grad():
+            return call()
+
+    return without_gradients
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
@@ -100,7 +105,7 @@ def measure(shape: tuple[int, ...], rounds: int) -> dict[str, float]:
     }
     in_pytorch = pytorch(loop, x)
     if in_pytorch is not None:
-        calls["PyTorch"] = lambda: in_pytorch().numpy()
+        calls["PyTorch"] = in_pytorch
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 3):
         for name, call in calls.items():

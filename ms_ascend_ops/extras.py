@@ -13,10 +13,10 @@ EXTRA_OF = {
     "bench": "bench",
     "bench-networks": "bench",
     "bundle model.onnx": "onnx",
-    "convert": "onnx",
-    "infer model.onnx": "onnx",
     "certify": "certify",
+    "convert": "onnx",
     "debug": "debug",
+    "infer model.onnx": "onnx",
     "llm": "llm",
     "optimize model.onnx": "onnx",  # of a MindIR it needs none
     "profile": "profile",

@@ -173,7 +173,8 @@ def set_num_threads(count: int) -> None:
         raise TypeError(f"set_num_threads: count must be an int, got {type(count).__name__}")
     if not 0 <= count <= _MAX_THREADS:
         raise ValueError(f"set_num_threads: count must be 0 to {_MAX_THREADS}, got {count}")
-    native().set_thread_num(count)
+    for _, module in opened():
+        module.set_thread_num(count)
 
 
 def get_num_threads() -> int:

@@ -7,6 +7,7 @@ that construct must be follows from watching the cell: in several shapes, in tra
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -33,6 +34,7 @@ __all__ = [
     "drawn",
     "error_of",
     "of_one_sub_cell",
+    "smaller",
 ]
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -116,21 +118,28 @@ def analyse(subject: Subject, calls: Sequence[Any]) -> Analysis:
     best = Analysis()
     candidates = list(calls) or (list(_guesses(subject.cell, names, subject.stored)) if not subject.split else [])
     versions: list[tuple[Mapping[str, Any], _Version]] = []
+    trials: list[tuple[Subject, Mapping[str, Any]]] = []
     for inputs in candidates:
+        trial = smaller(subject, inputs)
+        first = "" if trial is None else _version(*trial)
+        if isinstance(first, Analysis) and not first.left:
+            continue  # nothing, whatever the sizes
         version = _version(subject, inputs)
         if isinstance(version, _Version):
             versions.append((inputs, version))
+            alike = isinstance(first, _Version) and first.statements == version.statements
+            trials.append(trial if trial is not None and alike else (subject, inputs))
         elif isinstance(version, Analysis) and not best.left:
             best = version
     if not versions:
         return best
     inputs, version = versions[0]
-    reason = _varies(subject, versions, best)
+    reason = _varies(trials[0], versions, best)
     if reason:
         # The rewrite engine may find smaller places where there is a dropout inside.
         rest = [f for f in version.found if f.fused.dropout]
         return Analysis(left=[(f.row.name, reason) for f in version.found], graph=version.seen.graph, found=rest)
-    return _in_every_dtype(subject, inputs, version)
+    return _in_every_dtype(subject, inputs, version, trials[0])
 
 
 def _inputs(subject: Subject) -> list[str] | None:
@@ -199,9 +208,57 @@ def of_one_sub_cell(found: Found) -> bool:
     return found.root.origin is not None and all(n.origin is found.root.origin for n in found.inside)
 
 
-def _varies(subject: Subject, versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis) -> str:
-    """Why one construct does not do for all inputs, if so."""
-    inputs, version = versions[0]
+def smaller(subject: Subject, inputs: Mapping[str, Any]) -> tuple[Subject, dict[str, Any]] | None:
+    """The cell with inputs, and results of its sub-cells, of the same form that hold less; None where there are none.
+
+    Images and sequences shrink, each size by the same factor; what a parameter has as a size stays. A cell that does
+    not take that fails, and whoever asks takes the real sizes.
+    """
+    returns = {id(cell): subject.returns.get(id(cell)) for _, cell in subject.cell.cells_and_names()}
+    specs = [spec for value in (*inputs.values(), *returns.values()) for spec in _specs(value)]
+    if not any(math.prod(spec.shape) >= _LARGE for spec in specs) or any(s.repeats or s.turns for s in specs):
+        return None
+    fixed = {size for parameter in subject.cell.get_parameters() for size in parameter.shape}
+    sizes = {size for spec in specs for size in spec.shape}
+    open_sizes = {size for size in sizes if size > _FEW and size not in fixed}
+    common = math.gcd(*open_sizes)
+    taken = fixed | (sizes - open_sizes)
+    for factor in range(common, 1, -1):
+        shrunk = {size: size // factor for size in open_sizes}
+        # A size must not become that of another axis: which is which would be open.
+        if common % factor == 0 and min(shrunk.values()) > 2 and taken.isdisjoint(shrunk.values()):
+            break
+    else:
+        return None
+
+    def resized(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(resized, value))
+        if not isinstance(value, Spec):
+            return value
+        return replace(value, shape=tuple(shrunk.get(size, size) for size in value.shape))
+
+    changed = {key: resized(value) for key, value in returns.items() if value is not None}
+    return replace(subject, returns=changed), {name: resized(value) for name, value in inputs.items()}
+
+
+_LARGE, _FEW = 2**14, 4
+
+
+def _specs(value: Any) -> Iterator[Spec]:
+    if isinstance(value, Spec):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _specs(item)
+
+
+def _varies(
+    trial: tuple[Subject, Mapping[str, Any]], versions: list[tuple[Mapping[str, Any], _Version]], other: Analysis
+) -> str:
+    """Why one construct does not do for all inputs, if so. `trial`: with what it is tried."""
+    subject, inputs = trial
+    version = versions[0][1]
     if any(v.statements != version.statements for _, v in versions):
         return "it does something else for inputs of another shape"
     if other.left:
@@ -224,8 +281,13 @@ def _varies(subject: Subject, versions: list[tuple[Mapping[str, Any], _Version]]
     return ""
 
 
-def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Version) -> Analysis:
-    """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct."""
+def _in_every_dtype(
+    subject: Subject, inputs: Mapping[str, Any], version: _Version, trial: tuple[Subject, Mapping[str, Any]]
+) -> Analysis:
+    """The class for the cell, after comparing it with the stock one in every dtype; others keep the stock construct.
+
+    `trial`: with what it is tried in other dtypes than its own.
+    """
     stored = subject.stored
     construct = load_source(
         type(subject.cell).__name__,
@@ -234,10 +296,11 @@ def _in_every_dtype(subject: Subject, inputs: Mapping[str, Any], version: _Versi
     made = bypassed(version.seen.graph)
     accepted, notes = [], []
     for dtype in dict.fromkeys((stored, *_FLOATS)):
-        same = version if dtype == stored else _version(subject, inputs, dtype)
+        tried, given = (subject, inputs) if dtype == stored else trial
+        same = version if dtype == stored else _version(tried, given, dtype)
         if not isinstance(same, _Version) or same.statements != version.statements:
             continue
-        error = error_of(subject, inputs, dtype, same.seen, construct)
+        error = error_of(tried, given, dtype, same.seen, construct)
         if not error <= TOLERANCES[dtype]:
             if dtype == stored:
                 text = f"its {dtype} result is {error:.1e} away from the fused operator's"

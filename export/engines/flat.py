@@ -13,6 +13,7 @@ from typing import Any
 
 from mindspore import Tensor, nn
 from mindspore.rewrite import SymbolTree
+from mindspore.rewrite.symbol_tree import symbol_tree
 from ms_ascend_ops.export.engines.generated import folder, load_source
 from ms_ascend_ops.export.graphs.probe import detached, rebound, sub_cells
 
@@ -146,12 +147,32 @@ def flatten(cell: nn.Cell) -> Flat:
     here = os.getcwd()
     os.chdir(folder())  # it writes into the working directory
     try:
-        with _unchanged_path(), warnings.catch_warnings():
+        with _unchanged_path(), _statements_only(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             source = SymbolTree.create(alone).get_code()
     finally:
         os.chdir(here)
     return Flat(cell, source)
+
+
+class _Imports(symbol_tree.AstImportFinder):  # type: ignore[misc]
+    """The imports of a file, which are statements: without a look into every expression."""
+
+    def generic_visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                self.visit(child)
+
+
+@contextlib.contextmanager
+def _statements_only() -> Iterator[None]:
+    """`mindspore.rewrite` reads the file of each function that a construct calls, which takes it most of its time."""
+    stock = symbol_tree.AstImportFinder
+    symbol_tree.AstImportFinder = _Imports
+    try:
+        yield
+    finally:
+        symbol_tree.AstImportFinder = stock
 
 
 def _opaque(child: nn.Cell) -> nn.Cell:

@@ -13,7 +13,7 @@ from pathlib import Path
 import mindspore as ms
 from mindspore import log, nn
 
-__all__ = ["evaluating", "pynative", "quiet"]
+__all__ = ["evaluating", "pynative", "quiet", "synchronous"]
 
 _FATAL = 3  # the level of glog above ERROR
 
@@ -33,13 +33,35 @@ def evaluating(net: nn.Cell) -> Iterator[None]:
 
 @contextmanager
 def pynative() -> Iterator[None]:
-    """Run operators one by one within the block, whatever mode the user has set."""
+    """Run operators one by one within the block, whatever mode the user has set, and each to its end."""
     mode = ms.get_context("mode")
-    ms.set_context(mode=ms.PYNATIVE_MODE)
+    with synchronous():
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+        try:
+            yield
+        finally:
+            ms.set_context(mode=mode)
+
+
+@contextmanager
+def synchronous() -> Iterator[None]:
+    """In PyNative mode, run each operator to its end within the block.
+
+    The threads of PyNative wait busily, where they have not been started yet that is saved. And an error comes from the
+    operator that has it, not from a later one.
+    """
+    before = ms.get_context("pynative_synchronize")
+    _set_synchronous(True)
     try:
         yield
     finally:
-        ms.set_context(mode=mode)
+        _set_synchronous(before)
+
+
+def _set_synchronous(value: bool) -> None:
+    if ms.get_context("pynative_synchronize") != value:
+        with quiet():  # MindSpore warns of it, and what it has in its place cannot be undone
+            ms.set_context(pynative_synchronize=value)
 
 
 @contextmanager

@@ -207,7 +207,8 @@ def _mapped(value: Any, old: Any, new: Any) -> Any:
 
 def _content(value: Tensor) -> Any:
     """What tells the values of a run apart."""
-    return tuple(value.shape), dtype_name(value.dtype), read(value).tobytes()
+    values = read(value) if value.dtype == ms.bfloat16 else value.asnumpy()
+    return tuple(value.shape), dtype_name(value.dtype), values.tobytes()
 
 
 class _SubCell:

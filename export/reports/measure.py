@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor, nn, ops
-from ms_ascend_ops.export.graphs.modes import evaluating
+from ms_ascend_ops.export.graphs.modes import evaluating, synchronous
 from ms_ascend_ops.export.graphs.probe import Array, dtype_name, read
 from ms_ascend_ops.export.reports.report import Difference
 
@@ -47,7 +47,7 @@ class Measured:
 def measure(net: nn.Cell, calls: Sequence[Sequence[Tensor]], gradients: bool = False) -> Measured:
     """Run `net` in evaluation mode, once for each of `calls`."""
     result = Measured([], [])
-    with evaluating(net):
+    with evaluating(net), synchronous():
         for inputs in calls:
             outputs = net(*inputs)
             result.outputs += _values(outputs)

@@ -1,4 +1,4 @@
-"""Several implementations of an operator side by side, chosen by a policy, with fallback. See docs/dispatch.md.
+"""Several implementations of an operator side by side, chosen by a policy, with fallback. See docs/trust.md.
 
     from ms_ascend_ops import dispatch
 

@@ -2,7 +2,7 @@
 
 Each takes the inputs and the attributes of the definition, in its order, and returns all outputs. They calculate in
 float32 and round once where the kernel does, compile in graphs, and are differentiated by MindSpore. Of the operators
-that write in place, or work on packed or paged sequences, there is none.
+that write in place, work on packed or paged sequences, or on tokens sorted by expert, there is none.
 """
 
 from __future__ import annotations

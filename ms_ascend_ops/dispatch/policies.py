@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import zlib
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -140,8 +140,8 @@ class AB(Policy):
     """A share of the calls goes to a candidate, until a sequential test says which one is faster.
 
     Then the faster one gets all of them, unless `promote` is False. A candidate whose results differ from the
-    baseline's beyond rounding has lost at once. Times are those of calls by Python, results included; a graph takes the
-    baseline, or the winner.
+    baseline's beyond rounding has lost at once. Times are those of calls by Python, results included, that each follow
+    one of the other side; a graph takes the baseline, or the winner.
 
     Args:
         candidate: its version.
@@ -150,6 +150,7 @@ class AB(Policy):
         by: "call", or "request": all calls within a block of `request` go to one side.
         compare: of the candidate's calls, the share whose results are compared with the baseline's.
         alpha: how likely the test may be wrong.
+        margin: by which share the median time has to differ for a decision.
         most_pairs: after so many pairs of times without a decision, there is no difference.
         warm_up: the first calls of each side in a shape bucket that do not count.
         promote: whether the winner gets all calls.
@@ -162,6 +163,7 @@ class AB(Policy):
     by: str = "call"
     compare: float = 0.05
     alpha: float = 0.001
+    margin: float = 0.05
     most_pairs: int = 20000
     warm_up: int = 10
     promote: bool = True
@@ -173,19 +175,20 @@ class AB(Policy):
     calls: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or not 0 <= self.compare <= 1 or not 0 < self.alpha < 1:
+        if not 0 < self.share < 1 or not 0 <= self.compare <= 1 or not 0 < self.alpha < 1 or self.margin < 0:
             raise ValueError(
-                f"AB: share and alpha must be within 0 and 1, compare 0 to 1, got {self.share}, {self.alpha}, "
-                f"{self.compare}"
+                f"AB: share and alpha must be within 0 and 1, compare 0 to 1, margin 0 or more, got {self.share}, "
+                f"{self.alpha}, {self.compare}, {self.margin}"
             )
         if self.by not in ("call", "request"):
             raise ValueError(f"AB: by must be 'call' or 'request', got {self.by!r}")
         if self.candidate == self.baseline:
             raise ValueError(f"AB: candidate and baseline must be two versions, got {self.candidate!r} twice")
-        self.test = SignTest(self.alpha, self.most_pairs)
+        self.test = SignTest(self.alpha, self.most_pairs, self.margin)
         self._random = random.Random(self.seed)
         self._seen: dict[tuple[str, str], int] = defaultdict(int)
-        self._waiting: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=16))
+        self._last: dict[str, str] = {}  # by bucket, who answered
+        self._waiting: dict[str, float] = {}  # by bucket, the first time of a pair
 
     def check(self, operator: str, versions: list[str]) -> None:
         _known(operator, self.candidate, versions)
@@ -229,13 +232,16 @@ class AB(Policy):
         self._seen[version, bucket] += 1
         if self._seen[version, bucket] <= self.warm_up:
             return ""
-        other = self.baseline if version == self.candidate else self.candidate
-        waiting = self._waiting[other, bucket]
-        if not waiting:
-            self._waiting[version, bucket].append(seconds)
+        # A pair is of calls that each follow one of the other side, close to each other: what a change of sides costs
+        # (caches, threads that sleep) is in both. Which side is the first of a pair is drawn, too.
+        changed, self._last[bucket] = self._last.get(bucket, version) != version, version
+        if not changed:
             return ""
-        before = waiting.pop()
-        waiting.clear()  # a pair is of calls close to each other
+        before = self._waiting.pop(bucket, None)
+        if before is None:
+            if self._random.random() < 0.5:
+                self._waiting[bucket] = seconds
+            return ""
         pair = (before, seconds) if version == self.candidate else (seconds, before)
         if decision := self.test.add(*pair):
             self._decide(route, decision, f"median ratio {self.test.ratio:.3f} in {self.test.pairs} pairs")

@@ -30,10 +30,14 @@ class SignTest:
     Args:
         alpha: how likely a decision may be wrong.
         most_pairs: after so many pairs without a decision there is no difference worth having.
+        margin: by which share the median of the ratios has to differ from 1 for a decision.
+        least_pairs: none is taken before: what disturbs a machine lasts for more than one pair.
     """
 
     alpha: float = 0.001
     most_pairs: int = 20000
+    margin: float = 0.0
+    least_pairs: int = 50
     pairs: int = 0
     wins: int = 0  # pairs in which the candidate took less time
     decision: str = ""  # "", "faster", "slower" or "no difference"
@@ -46,7 +50,7 @@ class SignTest:
         self.pairs += 1
         self.wins += candidate < baseline
         self._ratios.append(candidate / baseline)
-        if self.evidence >= 1 / self.alpha:
+        if self.pairs >= self.least_pairs and self.evidence >= 1 / self.alpha and abs(self.ratio - 1) >= self.margin:
             self.decision = "faster" if 2 * self.wins > self.pairs else "slower"
         elif self.pairs >= self.most_pairs:
             self.decision = "no difference"

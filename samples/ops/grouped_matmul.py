@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mindspore import ops
 from mindspore.ops import auto_generate
+from ms_ascend_ops.samples.operators import Call
 
 from ms_ascend_ops import ops as fused
 
@@ -12,7 +13,7 @@ from ms_ascend_ops import ops as fused
 VARIANTS = {"": {"transpose_weight": True}}
 # Rows, experts, columns of the result, columns of x.
 SHAPES = (
-    (2, 8, 1024, 1024),  # a token of two experts
+    (2, 8, 512, 256),  # a token of two experts
     (512, 8, 1024, 1024),
     (1024, 32, 768, 512),  # many small experts
     (333, 5, 777, 1029),
@@ -21,7 +22,10 @@ SMALL_SHAPES = ((7, 3, 5, 4), (6, 2, 4, 6))
 # Sums of k products, in the order of other kernels.
 TOLERANCES = {"float32": 1e-4}
 # The gradient of x is another product of groups.
-GRADIENT = ()
+GRADIENT = (
+    Call("grouped_matmul", {"x": "dy"}, {"y": "dx"}, {"transpose_weight": False}),
+    Call("grouped_matmul_grad"),
+)
 
 
 def inputs(draw, rows, experts, cols, inner):

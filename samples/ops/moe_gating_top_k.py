@@ -11,16 +11,20 @@ VARIANTS = {
     "groups": {"k": 2, "scoring": "sigmoid", "group_count": 2, "k_group": 1, "group_score": "top2", "scale": 2.5},
 }
 # Tokens, experts.
-SHAPES = ((1, 8), (512, 8), (4096, 128), (4096, 256), (333, 60))
+SHAPES = ((1, 8), (512, 8), (4096, 128), (16384, 256), (333, 60))
 SMALL_SHAPES = ((5, 8), (3, 12))
 
 
+CANN_SHAPE = (4096, 128)
+
+
 def inputs(draw, tokens, experts):
+    experts = max(4, experts + experts % 2)  # two groups of two at least
     return [draw.normal(tokens, experts), draw.normal(experts) * draw.normal(1).dtype.type(0.1)]
 
 
-def ours(x, bias, **attributes):
-    return fused.moe_gating_top_k(x, bias, **attributes)[0]
+def ours(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="max", scale=1.0):
+    return fused.moe_gating_top_k(x, bias, k, scoring, True, group_count, k_group, group_score, scale)[0]
 
 
 def stock(x, bias, k, scoring="softmax", group_count=1, k_group=1, group_score="max", scale=1.0):

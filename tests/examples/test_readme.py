@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from mindspore import Tensor
 
-from ms_ascend_ops import RMSNorm, export_mindir
+from ms_ascend_ops import RMSNorm, dispatch, export_mindir, monitoring, ops
 from ms_ascend_ops.__main__ import main
 from tests.acceptance import assert_accurate
 
@@ -47,6 +47,35 @@ def test_a_network_is_exported_and_deployed(folder):
             assert result.exit_code == 0, result.output
     assert (folder / "fused.mindir").is_file()
     assert (folder / "block.msbundle").is_file()
+
+
+def test_dispatch_and_monitoring(monkeypatch):
+    prometheus_client = pytest.importorskip("prometheus_client")
+    (code,) = (block for block in blocks("python") if "monitoring" in block)
+    started = []
+    monkeypatch.setattr(prometheus_client, "start_http_server", lambda port, **_: started.append(port))
+    try:
+        exec(code, {})
+        x = np.ones((2, 3), np.float32)
+        for _ in range(30):
+            y = ops.silu_mul(Tensor(x), Tensor(x)).asnumpy()
+            assert np.allclose(y, x / (1 + np.exp(-1)), rtol=1e-5)
+        assert started == [9464]
+        assert {one.version for one in dispatch.status("silu_mul")} == {"kernel", "composition", "mine"}
+        assert all(one.failures == {} for one in dispatch.status("silu_mul"))
+    finally:
+        monitoring.stop()
+        dispatch.reset()
+        dispatch.unregister("silu_mul", "mine")
+
+
+def test_two_networks_are_compared(folder):
+    (line,) = (line for block in blocks("bash") for line in block.splitlines() if "debug compare" in line)
+    for name in ("fused", "stock"):
+        export_mindir(RMSNorm(8), Tensor(np.ones((2, 8)), ms.float32), path=folder / name)
+    result = CliRunner().invoke(main, shlex.split(line, comments=True)[3:])
+    assert result.exit_code == 0, result.output
+    assert "differs by rounding only" in result.output
 
 
 def test_kernels_on_numpy_arrays():

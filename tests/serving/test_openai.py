@@ -228,7 +228,7 @@ def test_late_within_a_stream(slow):
 def test_who_hangs_up_frees_its_place(slow, stream):
     async def scenario():
         asked = json.dumps(LONG | {"stream": stream}).encode()
-        left = asyncio.Event()
+        left, first = asyncio.Event(), asyncio.Event()
         got = []
 
         async def receive():
@@ -240,6 +240,8 @@ def test_who_hangs_up_frees_its_place(slow, stream):
 
         async def send(message):
             got.append(message)
+            if message.get("body"):
+                first.set()
 
         scope = {
             "type": "http", "method": "POST", "path": COMPLETIONS, "raw_path": COMPLETIONS.encode(), "headers": [],
@@ -247,9 +249,9 @@ def test_who_hangs_up_frees_its_place(slow, stream):
             "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
         }  # fmt: skip
         task = asyncio.ensure_future(slow.app(scope, receive, send))
-        await asyncio.sleep(0.2)
+        await (asyncio.wait_for(first.wait(), 60) if stream else asyncio.sleep(0.2))
         left.set()
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
         return [message for message in got[1:] if message.get("body")]
 
     pieces = slow.run(scenario())

@@ -104,6 +104,9 @@ def test_values(example):
     found = results(example.operator(*arguments))
     expected = golden(example, doubles(arguments[: example.kernel.count]))
     for value, wanted in zip(found, expected, strict=False):
+        if not value.dtype.is_floating_point:  # numbers of experts, and of rows
+            assert np.array_equal(value.numpy(), wanted)
+            continue
         assert_accurate(value.double().numpy(), wanted, str(value.dtype).removeprefix("torch."))
 
 

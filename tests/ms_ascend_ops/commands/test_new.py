@@ -169,6 +169,9 @@ def test_the_guide_works(tmp_path):
     test = (sys.executable, "-m", "pytest", "-q", "-k", "my_op or my_gate", *tests)
     shell(tree, *build)
     assert "passed" in shell(tree, *test)
+    # A certificate of both: exit code 0.
+    certify = ["certify", "my_op", "my_gate", "--quick", "--without", "checks,mutations,speed,prediction"]
+    assert "accepted in part" in shell(tree, sys.executable, "-m", "ms_ascend_ops", *certify)
     for path, old, new_text in changes_of_the_guide():
         file = tree / path
         assert file.read_text().count(old) == 1, (path, old)

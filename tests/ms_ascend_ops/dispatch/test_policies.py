@@ -251,6 +251,15 @@ def test_the_sequential_test_finds_a_difference(factor, decision):
     assert test.ratio == pytest.approx(factor, rel=0.15)
 
 
+def test_a_difference_below_the_margin_is_none():
+    rng, test = np.random.default_rng(2), SignTest(margin=0.05, most_pairs=3000)
+    while not test.decision:
+        noise = rng.lognormal(0, 0.02, 2)
+        test.add(noise[0], 1.02 * noise[1])
+    assert test.decision == "no difference"
+    assert test.evidence > 1e3, "the sign test alone would have decided"
+
+
 def test_a_breaker_opens_waits_longer_each_time_and_closes():
     now = [0.0]
     breaker = Breaker(pause=10, clock=lambda: now[0])
