@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from types import SimpleNamespace
 
 import mindspore as ms
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import dispatch, ops
+from ms_ascend_ops.dispatch import route
 from ms_ascend_ops.dispatch.breaker import Breaker
 from ms_ascend_ops.dispatch.sequential import SignTest
 from tests.tensors import numpy, tensor
@@ -215,6 +217,36 @@ def test_a_request_stays_on_one_side(x):
         assert mine.calls - before in (0, 3)
         sides.append(mine.calls - before == 3)
     assert 15 < sum(sides) < 45
+
+
+@pytest.mark.parametrize(
+    ("costs", "verdict"), [((1.0, 2.0), "slower"), ((2.0, 1.0), "faster"), ((1, 1), "no difference")]
+)
+def test_the_winner_gets_all_calls(x, costs, verdict, monkeypatch):
+    """By a clock that goes by what calls cost, with noise: this machine's own would depend on its load."""
+    now, rng = [0.0], np.random.default_rng(1)
+
+    def implementation(cost):
+        def call(gate, up):
+            now[0] += cost * rng.lognormal(sigma=0.5)
+            return gate * ms.ops.sigmoid(gate) * up
+
+        return call
+
+    for name, cost in zip(("base", "next"), costs, strict=True):
+        dispatch.register("silu_mul", name, function=implementation(cost))
+    monkeypatch.setattr(route, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    policy = dispatch.AB("next", baseline="base", share=0.3, compare=0, most_pairs=500)
+    dispatch.use(policy, "silu_mul")
+    while not policy.verdict:
+        ops.silu_mul(x, x)
+    assert policy.verdict == verdict
+    assert policy.test.pairs <= 500
+    loser = {"slower": "next", "faster": "base", "no difference": "next"}[verdict]
+    before = dict(policy.calls)
+    for _ in range(20):
+        ops.silu_mul(x, x)
+    assert policy.calls[loser] == before[loser]
 
 
 def test_graphs_get_the_baseline(x):

@@ -17,8 +17,6 @@ CHANGES = {
     # Seeded bugs of float32.
     "wrong": ("AscendC::Add(z, x, y, static", "AscendC::Max(z, x, y, static"),
     "infinite": ("AscendC::Add(z, x, y, static", "AscendC::Div(z, x, y, static"),
-    # All tiles again and again: it takes more than twice as long.
-    "slow": ("    ForTiles(tiling, kernel);", "    for (int i = 0; i < 3; ++i) ForTiles(tiling, kernel);"),
 }
 
 
