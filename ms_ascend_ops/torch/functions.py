@@ -138,7 +138,6 @@ linear_gelu_mul = _function("linear_gelu_mul")
 linear_silu_mul = _function("linear_silu_mul")
 matmul = _function("matmul")
 moe_gating_top_k = _function("moe_gating_top_k")
-moe_token_permute = _function("moe_token_permute")
 moe_token_unpermute = _function("moe_token_unpermute")
 rms_norm = _function("rms_norm")
 scaled_masked_softmax = _function("scaled_masked_softmax")
@@ -156,6 +155,7 @@ _flash_attention = _function("flash_attention")
 _flash_attention_varlen = _function("flash_attention_varlen")
 _group_norm = _function("group_norm")
 _layer_norm = _function("layer_norm")
+_moe_token_permute = _function("moe_token_permute")
 _paged_attention = _function("paged_attention")
 _qkv_rotary_embedding = _function("qkv_rotary_embedding")
 _rotary_embedding = _function("rotary_embedding")
@@ -202,6 +202,14 @@ def group_norm(
     See `ms_ascend_ops.ops.group_norm`, which takes and returns the same.
     """
     return _group_norm(x, gamma, beta, num_groups, epsilon, activation, data_format)  # type: ignore[no-any-return]
+
+
+def moe_token_permute(tokens: Tensor, indices: Tensor, num_experts: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Bring tokens into the order of their experts: each once for every expert of its own.
+
+    See `ms_ascend_ops.ops.moe_token_permute`, which takes and returns the same.
+    """
+    return _moe_token_permute(tokens, indices, num_experts)  # type: ignore[no-any-return]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
