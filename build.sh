@@ -301,7 +301,7 @@ clients_mindformers() {
     logged mindformers_install python -m pip install --no-build-isolation --editable ".[test]" "mindspore==2.10.0"
     logged mindformers_install python -m pip install --no-deps "mindformers==2.1.0"
     logged mindformers_install python -m pip install deprecated "transformers==4.57.1" tokenizers sentencepiece \
-        setproctitle jieba rouge_chinese nltk "datasets<4" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
+        setproctitle jieba rouge_chinese nltk "datasets<4" "pandas<3.1" "pyarrow<21" tiktoken mindpet tensorboardX torch safetensors
     logged mindformers_install python -m pip install "numpy==1.26.4"
     run_pytest -m clients tests/mindformers "$@"
 }
