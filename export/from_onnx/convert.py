@@ -37,6 +37,13 @@ def _top_k(x, count, axis, largest):
     return values, indices.astype(ms.int64)
 
 
+def _quotient(x, y):
+    """Of integers, rounded towards 0. ops.div would calculate it in float32."""
+    down = ops.floor_divide(x, y)
+    inexact = ops.ne(down * y, x)
+    return down + ops.logical_and(inexact, ops.logical_xor(x < 0, y < 0)).astype(x.dtype)
+
+
 class Network(nn.Cell):
     def __init__(self, constants):
         super().__init__()

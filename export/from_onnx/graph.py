@@ -19,6 +19,9 @@ Array = np.ndarray[Any, Any]
 # Constants of more elements are not computed when the model is converted: they would have to be in the file.
 _MOST_ELEMENTS = 1 << 24
 
+# Sizes of an output may follow from the values of a constant, such as a shape, but not from those of weights.
+_MOST_OF_SIZES = 1024
+
 # Of what these say, nothing is known before the model runs.
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
@@ -174,8 +177,9 @@ class _Fold:
         for name in filter(None, node.input):
             if name in self.graph.constants:
                 array = self.graph.constants[name]
-                data[name] = numpy_helper.from_array(array, name)
-                types[name] = helper.make_tensor_type_proto(data[name].data_type, array.shape)
+                types[name] = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+                if array.size <= _MOST_OF_SIZES:
+                    data[name] = numpy_helper.from_array(array, name)
             elif name in self.graph.types:
                 types[name] = self.graph.types[name]
             else:

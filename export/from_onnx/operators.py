@@ -36,7 +36,7 @@ def _folded(text: str) -> Writer:
 
 def _div(n: Node) -> str:
     if "int" in n.dtype(0):
-        return f'ops.div({n[0]}, {n[1]}, rounding_mode="trunc").astype(ms.{n.dtype(0)})'
+        return f"_quotient({n[0]}, {n[1]})"
     return f"ops.div({n[0]}, {n[1]})"
 
 

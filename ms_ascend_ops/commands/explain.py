@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ms_ascend_ops.commands.sizes import sizes_of
+
 if TYPE_CHECKING:
     from ms_ascend_ops.explain import Explanation
     from ms_ascend_ops.registry import Signature
@@ -37,15 +39,8 @@ def explain(op: str, shapes: tuple[str, ...], dtypes: str, attributes: tuple[str
         signature = registry.signature(op)
         values = dict(_attribute(signature, text) for text in attributes)
         names = [name.strip() for name in dtypes.split(",")]
-        found = explanation(signature, [_shape(text) for text in shapes], names, values, find_target(target))
+        found = explanation(signature, [sizes_of(text) for text in shapes], names, values, find_target(target))
     _print(found)
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.replace("x", ",").split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise click.BadParameter(f"must be of the form 2048,4096, got {text}", param_hint="--shape")
-    return tuple(int(part) for part in parts)
 
 
 def _attribute(signature: Signature, text: str) -> tuple[str, Any]:

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from ms_ascend_ops.commands.onnx_model import as_mindir
+from ms_ascend_ops.commands.sizes import sizes_of
 
 if TYPE_CHECKING:
     from ms_ascend_ops.export import InputSpec
@@ -104,10 +105,7 @@ def _random(shapes: Sequence[str], specs: Sequence[InputSpec], seed: int) -> lis
     for index, spec in enumerate(specs):
         shape = tuple(max(1, size) for size in spec.shape)
         if shapes:
-            parts = shapes[index].replace("x", ",").split(",")
-            if not all(part.strip().isdecimal() for part in parts):
-                raise click.BadParameter(f"must be of the form 2,128, got {shapes[index]}", param_hint="--shape")
-            shape = tuple(int(part) for part in parts)
+            shape = sizes_of(shapes[index], form="2,128")
         if "float" in str(spec.dtype).lower():
             arrays.append(rng.standard_normal(shape).astype(np.float32))
         else:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from ms_ascend_ops.commands.sizes import sizes_of
+
 __all__ = ["SHAPE_HELP", "as_mindir", "shapes_by_name"]
 
 SHAPE_HELP = "ONNX: shape of an input, e.g. 2,128 in the order of the inputs, or image=1,3,224,224."
@@ -47,10 +49,7 @@ def shapes_by_name(model: Path, shapes: Sequence[str]) -> dict[str, tuple[int, .
             if position >= len(names):
                 raise click.UsageError(f"--shape: {model} has {len(names)} inputs, got {len(shapes)} shapes")
             name = names[position]
-        parts = sizes.replace("x", ",").split(",")
-        if not all(part.strip().isdecimal() for part in parts):
-            raise click.BadParameter(f"must be of the form 2,128 or NAME=2,128, got {text}", param_hint="--shape")
         if name in found:
             raise click.UsageError(f"--shape: there are two for {name}")
-        found[name] = tuple(int(part) for part in parts)
+        found[name] = sizes_of(sizes, form="2,128 or NAME=2,128")
     return found

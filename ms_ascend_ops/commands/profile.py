@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ms_ascend_ops.commands.sizes import sizes_of
+
 if TYPE_CHECKING:
     from ms_ascend_ops.profiler.launches import Case, Profile
     from ms_ascend_ops.profiler.prediction import Prediction
@@ -16,13 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["profile"]
 
 _SETTINGS = ("cores", "ub_bytes", "buffers")
-
-
-def _shape(text: str, option: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.replace("x", ",").split(",")]
-    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"must be of the form 2048,4096, got {text}", param_hint=option)
-    return tuple(int(part) for part in parts)
 
 
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
@@ -148,11 +143,13 @@ def _case(op: str, options: dict[str, Any]) -> Case:
     }
     return Case(
         operator=op,
-        shape=_shape(options["shape"], "--shape"),
+        shape=sizes_of(options["shape"], "--shape", least=1),
         dtype=options["dtype"],
         gradient=gradient,
         chip=options["chip"],
-        shapes={name: _shape(text, "--input") for name, text in _pairs(options["shapes"], "--input").items()},
+        shapes={
+            name: sizes_of(text, "--input", least=1) for name, text in _pairs(options["shapes"], "--input").items()
+        },
         dtypes=_pairs(options["dtypes"], "--input-dtype"),
         attributes=attributes,
         cores=options["cores"] or 0,
@@ -237,7 +234,7 @@ def _compared(text: str, case: Case, recorder: Recorder) -> tuple[str, Predictio
         elif name in ("chip", "dtype"):
             changes[name] = value
         elif name == "shape":
-            changes[name] = _shape(value.replace("x", ","), "--compare")
+            changes[name] = sizes_of(value, "--compare", least=1)
         elif name in _SETTINGS:
             changes[name] = _numbers((part,), "--compare")[name]
         else:

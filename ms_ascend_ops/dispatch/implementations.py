@@ -12,6 +12,7 @@ Others are registered: a library built from another state of the kernels, or a f
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,10 +150,7 @@ def _size_of(shape: tuple[int, ...], axis: int | None) -> int | None:
         return None if size == -1 else size
     if any(size < 0 for size in shape):
         return None
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+    return math.prod(shape)
 
 
 def _place(operator: str, text: str) -> tuple[int, int | None]:

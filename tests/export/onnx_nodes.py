@@ -108,7 +108,11 @@ CASES = {
         case(X, np.array(2), fixed=[1], reverse=1, exclusive=1),
     ],
     "DepthToSpace": [case(array(1, 8, 2, 3), blocksize=2), case(array(1, 8, 2, 3), blocksize=2, mode="CRD")],
-    "Div": [case(X, positive(3, 4)), case(np.array([7, -7, 6, -6]), np.array([2, 2, -4, 3]))],
+    "Div": [
+        case(X, positive(3, 4)),
+        case(np.array([7, -7, 6, -6]), np.array([2, 2, -4, 3])),
+        case(np.array([10**12 + 7, -(10**12) - 7, 2**40 + 1]), np.array([7, 7, -3])),
+    ],
     "Dropout": [case(X)],
     "Elu": [case(X * 50, alpha=0.7)],
     "Expand": [case(array(3, 1), np.array([2, 1, 4]), fixed=[1]), case(BOOL[:1], np.array([2, 3, 4]), fixed=[1])],

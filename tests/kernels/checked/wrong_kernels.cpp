@@ -105,6 +105,17 @@ struct Products {
         product.SetTensorB(kernel.x[BLOCK], true);
         product.IterateAll<false>(kernel.workspace, 0, false, waits);
     }
+    // The same, block by block; whether GetTensorC takes them.
+    void Blocks(bool takes = true)
+    {
+        product.SetTensorA(kernel.x);
+        product.SetTensorB(kernel.x[BLOCK], true);
+        while (product.Iterate()) {
+            if (takes) {
+                product.GetTensorC(kernel.workspace);
+            }
+        }
+    }
     // The whole of it, and then the kernel's own task.
     void Run()
     {
@@ -636,11 +647,7 @@ const std::map<std::string, Body>& OneCore()
          [](Kernel& k) {
              Products products(k);
              products.Register();
-             products.product.SetTensorA(k.x);
-             products.product.SetTensorB(k.x[Products::BLOCK], true);
-             while (products.product.Iterate()) {
-                 products.product.GetTensorC(k.workspace);
-             }
+             products.Blocks();
              if (k.wrong) {
                  products.product.GetTensorC(k.workspace);
              }
@@ -650,13 +657,7 @@ const std::map<std::string, Body>& OneCore()
          [](Kernel& k) {
              Products products(k);
              products.Register();
-             products.product.SetTensorA(k.x);
-             products.product.SetTensorB(k.x[Products::BLOCK], true);
-             while (products.product.Iterate()) {
-                 if (!k.wrong) {
-                     products.product.GetTensorC(k.workspace);
-                 }
-             }
+             products.Blocks(!k.wrong);
              products.Run();
          }},
         {"matmul-shape of blocks",
@@ -664,11 +665,7 @@ const std::map<std::string, Body>& OneCore()
              Products products(k);
              products.Register();
              products.product.SetSingleShape(Products::SIDE + (k.wrong ? 1 : 0), Products::SIDE, Products::SIDE);
-             products.product.SetTensorA(k.x);
-             products.product.SetTensorB(k.x[Products::BLOCK], true);
-             while (products.product.Iterate()) {
-                 products.product.GetTensorC(k.workspace);
-             }
+             products.Blocks();
              products.Run();
          }},
         {"pipe-hazard of a result that is not there",
