@@ -22,6 +22,7 @@
 #include "simd/folding.h"
 #include "simd/fused_sequence_unit.h"
 #include "simd/integers_unit.h"
+#include "simd/packed_integers_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -890,6 +891,8 @@ const VectorUnit& Table(const char* name)
         unit.castInt4 = RunCastInt4;
         unit.packedDots[0] = RunPackedDots<1>;
         unit.packedDots[1] = RunPackedDots<2>;
+        unit.packedIntegers[0] = RunPackedIntegers<1>;
+        unit.packedIntegers[1] = RunPackedIntegers<2>;
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
