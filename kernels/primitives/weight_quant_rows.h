@@ -178,42 +178,35 @@ private:
         }
     }
 
-    // Scales or offsets of a block, as float.
-    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
-                                       const AscendC::GlobalTensor<S>& from, const AscendC::LocalTensor<float>& to,
-                                       uint32_t row, uint32_t rows)
+    // Scales or offsets of a block.
+    __aicore__ inline void LoadFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                       const AscendC::GlobalTensor<S>& from, uint32_t row, uint32_t rows)
     {
         AscendC::LocalTensor<S> factors = queue.template AllocTensor<S>();
         LoadRows(factors, from[static_cast<uint64_t>(row) * tiling_.groups],
                  {rows, tiling_.groups, tiling_.groupStride, tiling_.groups}, true);
         queue.EnQue(factors);
-        factors = queue.template DeQue<S>();
-        const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
-        if constexpr (IS_FLOAT<S>) {
-            CopyGroups(to, factors, block);
-        } else {
-            CastGroups(to, factors, block);
+    }
+
+    // As float.
+    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                       const AscendC::LocalTensor<float>& to, uint32_t rows)
+    {
+        AscendC::LocalTensor<S> factors = queue.template DeQue<S>();
+        const uint8_t toStride = static_cast<uint8_t>(tiling_.groupStride / FLOATS_PER_BLOCK);
+        const uint8_t fromStride = static_cast<uint8_t>(tiling_.groupStride * sizeof(S) / AscendC::ONE_BLK_SIZE);
+        const AscendC::UnaryRepeatParams strides(1, 1, toStride, fromStride);
+        for (uint32_t group = 0; group < tiling_.groups; group += FLOAT_LANES) {
+            const uint32_t lanes = LanesAt(group, tiling_.groups);
+            if constexpr (IS_FLOAT<S>) {  // a copy
+                AscendC::Muls(to[group], factors[group], 1.0f, static_cast<uint64_t>(lanes),
+                              static_cast<uint8_t>(rows), strides);
+            } else {
+                AscendC::Cast(to[group], factors[group], AscendC::RoundMode::CAST_NONE, static_cast<uint64_t>(lanes),
+                              static_cast<uint8_t>(rows), strides);
+            }
         }
         queue.FreeTensor(factors);
-    }
-
-    __aicore__ inline void CastGroups(const AscendC::LocalTensor<float>& to, const AscendC::LocalTensor<S>& from,
-                                      const RowBlock& block)
-    {
-        const uint8_t toStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
-        const uint8_t fromStride = static_cast<uint8_t>(block.stride * sizeof(S) / AscendC::ONE_BLK_SIZE);
-        for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
-            AscendC::Cast(to[column], from[column], AscendC::RoundMode::CAST_NONE, LanesAt(column, block.cols),
-                          static_cast<uint8_t>(block.rows), {1, 1, toStride, fromStride});
-        }
-    }
-
-    __aicore__ inline void CopyGroups(const AscendC::LocalTensor<float>& to, const AscendC::LocalTensor<float>& from,
-                                      const RowBlock& block)
-    {
-        for (uint32_t row = 0; row < block.rows; ++row) {
-            AscendC::Muls(to[row * block.stride], from[row * block.stride], 1.0f, static_cast<int32_t>(block.cols));
-        }
     }
 
     // `column`: of the output, which the rows give.
@@ -225,6 +218,10 @@ private:
         AscendC::LocalTensor<int8_t> weight = weightQueue_.template AllocTensor<int8_t>();
         LoadRows(weight, weightGm_[static_cast<uint64_t>(row) * tiling_.k / tiling_.perByte], {1, bytes, bytes, bytes});
         weightQueue_.EnQue(weight);
+        LoadFactors(scaleQueue_, scaleGm_, row, rows);
+        if (tiling_.hasOffset != 0) {
+            LoadFactors(offsetQueue_, offsetGm_, row, rows);
+        }
         weight = weightQueue_.template DeQue<int8_t>();
         if (tiling_.perByte == 2) {
             AscendC::Cast(half_, weight.template ReinterpretCast<AscendC::int4b_t>(), AscendC::RoundMode::CAST_NONE,
@@ -233,10 +230,6 @@ private:
             AscendC::Cast(half_, weight, AscendC::RoundMode::CAST_NONE, elements);
         }
         AscendC::Cast(float_, half_, AscendC::RoundMode::CAST_NONE, elements);
-        TakeFactors(scaleQueue_, scaleGm_, scale_, row, rows);
-        if (tiling_.hasOffset != 0) {
-            TakeFactors(offsetQueue_, offsetGm_, offset_, row, rows);
-        }
         for (uint32_t i = 0; i < tiling_.m; ++i) {
             if (tiling_.quantizeX != 0) {
                 // Their floats are in x_ already. A host finds the integers where it sees the casts.
@@ -246,6 +239,12 @@ private:
             for (uint32_t r = 0; r < rows; ++r) {
                 AscendC::Mul(product_, float_[r * tiling_.k], x_[i * tiling_.k], static_cast<int32_t>(tiling_.k));
                 SumGroups(sums_[r * tiling_.groupStride], product_);
+            }
+            if (i == 0) {  // next to their use, so that a host need not keep them in memory
+                TakeFactors(scaleQueue_, scale_, rows);
+                if (tiling_.hasOffset != 0) {
+                    TakeFactors(offsetQueue_, offset_, rows);
+                }
             }
             Finish(i, part, column, rows);
         }
