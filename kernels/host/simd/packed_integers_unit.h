@@ -88,8 +88,49 @@ HOST_INLINE __m256i FoldedIntegers(const __m256i (&v)[8])
                             _mm256_permute2x128_si256(lower, upper, 0x31));
 }
 
-// ---- the sums of eight groups at once, its slots: `place(slot)` is where the numbers of one begin, null if there is
-// none, and the factors of its group have the number `index(slot)`
+// ---- the sums of eight groups at once, its slots
+
+// Groups that follow each other in a row.
+struct NextGroups {
+    const uint8_t* numbers;
+    uint32_t step;  // bytes from a group to the next
+    uint32_t group;
+    static constexpr bool WHOLE = true;  // no slot is empty
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
+    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot; }
+    HOST_INLINE __m256i Of(const int32_t* values) const { return LoadRaw<__m256i>(values + group); }
+};
+
+// The last groups of a row, fewer than eight.
+struct LastGroups : NextGroups {
+    uint32_t count;
+    static constexpr bool WHOLE = false;
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
+};
+
+// The last one or two groups of four rows.
+struct PairsOfGroups {
+    const uint8_t* numbers;  // of the first row
+    int64_t rowStep;
+    uint32_t step;
+    uint32_t group;
+    uint32_t count;
+    static constexpr bool WHOLE = false;
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const
+    {
+        return slot % 2 < count ? numbers + slot / 2 * rowStep + slot % 2 * step : nullptr;
+    }
+    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot % 2; }
+    HOST_INLINE __m256i Of(const int32_t* values) const
+    {
+        int64_t both;
+        memcpy(&both, values + group, sizeof(both));
+        return _mm256_set1_epi64x(both);
+    }
+};
 
 // Of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see RunPackedIntegers.
 template <uint32_t GROUP>
@@ -109,16 +150,17 @@ struct ByteSums {
         }
         return opposites;
     }
-    template <typename PLACE, typename INDEX>
-    HOST_INLINE __m256i operator()(const PLACE& place, const INDEX& index) const
+    template <class SLOTS>
+    HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
         __m256i products[SUMS_AT_ONCE];
 #pragma GCC unroll 8
         for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
-            const uint8_t* const numbers = place(slot);
-            const int8_t* const other = factors + index(slot) * stride;
-            products[slot] = numbers == nullptr ? _mm256_setzero_si256() : Products(numbers, other);
-            if (GROUP == 64 && numbers != nullptr) {
+            const uint8_t* const numbers = slots.Place(slot);
+            const int8_t* const other = factors + slots.Index(slot) * stride;
+            const bool empty = !SLOTS::WHOLE && numbers == nullptr;
+            products[slot] = empty ? _mm256_setzero_si256() : Products(numbers, other);
+            if (GROUP == 64 && !empty) {
                 products[slot] = _mm256_add_epi32(products[slot], Products(numbers + 32, other + 32));
             }
         }
@@ -162,24 +204,24 @@ struct NibbleSums {
             odd[vector] = _mm256_permute2x128_si256(first, second, 0x31);
         }
         for (uint32_t group = 0; group < groups; ++group) {
-            int32_t sum = 0;
-            for (uint32_t i = 0; i < GROUP; ++i) {
-                sum += factors[group * stride + i];
+            __m256i sums = EightTimes(LoadRaw<__m256i>(factors + group * stride));
+            if (GROUP == 64) {
+                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(factors + group * stride + 32)));
             }
-            shifts[group] = 8 * sum;
+            shifts[group] = SumOf(sums);
         }
         std::fill_n(shifts + groups, SUMS_AT_ONCE, 0);
         return true;
     }
-    template <typename PLACE, typename INDEX>
-    HOST_INLINE __m256i operator()(const PLACE& place, const INDEX& index) const
+    template <class SLOTS>
+    HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
         __m256i sums;
         if constexpr (GROUP == 32) {
             __m256i products[4];
 #pragma GCC unroll 4
             for (uint32_t k = 0; k < 4; ++k) {
-                products[k] = Products(TwoGroups(place(2 * k), place(2 * k + 1)), index(2 * k) / 2);
+                products[k] = Products(TwoGroups(slots, 2 * k), slots.Index(2 * k) / 2);
             }
             // Of each half of it: groups of products 0, 1, 2 and 3.
             const __m256i folded =
@@ -189,29 +231,38 @@ struct NibbleSums {
             __m256i products[SUMS_AT_ONCE];
 #pragma GCC unroll 8
             for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
-                const uint8_t* const numbers = place(slot);
+                const uint8_t* const numbers = slots.Place(slot);
+                const bool empty = !SLOTS::WHOLE && numbers == nullptr;
                 products[slot] =
-                    numbers == nullptr ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), index(slot));
+                    empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), slots.Index(slot));
             }
             sums = FoldedIntegers(products);
         }
-        int32_t shift[SUMS_AT_ONCE];
-#pragma GCC unroll 8
-        for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
-            shift[slot] = shifts[index(slot)];
-        }
-        return _mm256_sub_epi32(sums, LoadRaw<__m256i>(shift));
+        return _mm256_sub_epi32(sums, slots.Of(shifts));
     }
 
 private:
-    static HOST_INLINE __m256i TwoGroups(const uint8_t* first, const uint8_t* second)
+    static HOST_INLINE __m256i EightTimes(__m256i factors)
     {
+        return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(8), factors), _mm256_set1_epi16(1));
+    }
+    static HOST_INLINE int32_t SumOf(__m256i v)
+    {
+        const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+        const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+        return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    }
+    template <class SLOTS>
+    static HOST_INLINE __m256i TwoGroups(const SLOTS& slots, uint32_t slot)
+    {
+        const uint8_t* const first = slots.Place(slot);
+        const uint8_t* const second = slots.Place(slot + 1);
         if (second == first + 16) {
             return LoadRaw<__m256i>(first);
         }
-        const __m256i low =
-            first == nullptr ? _mm256_setzero_si256() : _mm256_zextsi128_si256(LoadRaw<__m128i>(first));
-        return second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
+        const bool empty = !SLOTS::WHOLE && first == nullptr;
+        const __m256i low = empty ? _mm256_setzero_si256() : _mm256_zextsi128_si256(LoadRaw<__m128i>(first));
+        return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
     // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
     HOST_INLINE __m256i Products(__m256i packed, uint32_t vector) const
@@ -253,18 +304,14 @@ void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t en
         return;
     }
     const uint32_t step = stride / PER_BYTE;
+    const bool together = stride == GROUP;
     const auto numbersOf = [&self](uint32_t row) {
         return reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
     };
     const auto resultsOf = [&self](uint32_t row) {
         return reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * row);
     };
-    const auto store = [](float* to, __m256i values, uint32_t count) {
-        float some[SUMS_AT_ONCE];
-        const __m256 floats = _mm256_cvtepi32_ps(values);
-        memcpy(some, &floats, sizeof(some));
-        memcpy(to, some, count * sizeof(float));
-    };
+    const uint32_t inPairs = rest > 0 && rest <= 2 ? (end - begin) / ROWS * ROWS : 0;  // rows
     for (uint32_t row = begin; row < end; ++row) {
         const uint8_t* const numbers = numbersOf(row);
         for (uint32_t group = 0; group < whole; group += SUMS_AT_ONCE) {
@@ -272,28 +319,22 @@ void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t en
             for (uint32_t line = 0; line < SUMS_AT_ONCE * GROUP / PER_BYTE; line += 64) {
                 __builtin_prefetch(first + AHEAD + line);
             }
-            const __m256i found =
-                sums([&](uint32_t slot) { return first + slot * step; }, [&](uint32_t slot) { return group + slot; });
-            store(resultsOf(row) + group, found, SUMS_AT_ONCE);
+            const __m256i found = together ? sums.Of(NextGroups{first, GROUP / PER_BYTE, group})
+                                           : sums.Of(NextGroups{first, step, group});
+            _mm256_storeu_ps(resultsOf(row) + group, _mm256_cvtepi32_ps(found));
         }
-        if (rest > 0 && (rest > 2 || end - begin < ROWS || row - begin >= (end - begin) / ROWS * ROWS)) {
-            const __m256i found = sums(
-                [&](uint32_t slot) { return slot < rest ? numbers + (whole + slot) * step : nullptr; },
-                [&](uint32_t slot) { return whole + slot; });
-            store(resultsOf(row) + whole, found, rest);
-        } else if (rest > 0 && (row - begin) % ROWS == ROWS - 1) {
-            const uint32_t first = row - (ROWS - 1);
-            const __m256i found = sums(
-                [&](uint32_t slot) {
-                    return slot % 2 < rest ? numbersOf(first + slot / 2) + (whole + slot % 2) * step : nullptr;
-                },
-                [&](uint32_t slot) { return whole + slot % 2; });
-            const __m256 floats = _mm256_cvtepi32_ps(found);
+        if (row - begin >= inPairs && rest > 0) {
             float some[SUMS_AT_ONCE];
-            memcpy(some, &floats, sizeof(some));
-            for (uint32_t k = 0; k < ROWS; ++k) {
-                memcpy(resultsOf(first + k) + whole, some + 2 * k, rest * sizeof(float));
-            }
+            _mm256_storeu_ps(some, _mm256_cvtepi32_ps(sums.Of(LastGroups{{numbers + whole * step, step, whole}, rest})));
+            memcpy(resultsOf(row) + whole, some, rest * sizeof(float));
+        }
+    }
+    for (uint32_t row = begin; row < begin + inPairs; row += ROWS) {
+        float some[SUMS_AT_ONCE];
+        const PairsOfGroups slots{numbersOf(row) + whole * step, self.operands[1].stride, step, whole, rest};
+        _mm256_storeu_ps(some, _mm256_cvtepi32_ps(sums.Of(slots)));
+        for (uint32_t k = 0; k < ROWS; ++k) {
+            memcpy(resultsOf(row + k) + whole, some + 2 * k, rest * sizeof(float));
         }
     }
 #else
