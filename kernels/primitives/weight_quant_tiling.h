@@ -110,12 +110,17 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t rows = std::min({(platform.ubBytes - fixed) / perRow / 8 * 8, MOST_BLOCK_ROWS,
                                     std::max<uint64_t>(8, MOST_FEW_ELEMENTS / k / 8 * 8),
                                     std::max<uint64_t>(8, MOST_SUMS / tiling.m / 8 * 8)});
-    tiling.blockRows = static_cast<uint32_t>(rows);
     tiling.blockCols = tiling.k;
     tiling.blockStride = tiling.k;
     const uint64_t aligned = CORE_ALIGNMENT / bytes;
     const uint64_t cores = CoresFor(CeilDiv(tiling.n, aligned), tiling.parts * tiling.n * k / 2, platform);
     tiling.tileRows = static_cast<uint32_t>(RoundUp(CeilDiv(tiling.n, std::max<uint64_t>(1, cores)), aligned));
+    // Even blocks where some a little smaller are: a host unpacks the one before a shorter one into its memory.
+    uint64_t even = rows;
+    while (even > rows / 2 && tiling.tileRows % even != 0) {
+        even -= 8;
+    }
+    tiling.blockRows = static_cast<uint32_t>(even > rows / 2 ? even : rows);
     tiling.tasks = CeilDiv(tiling.n, tiling.tileRows);
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, tiling.tasks));
     tiling.cores = config.blockDim;
