@@ -173,7 +173,7 @@ __aicore__ inline void WithRows(const AscendC::LocalTensor<float>& dst, const As
 // dst[row] = a[row] OP b[row], without what lies between the rows.
 template <class OP>
 __aicore__ inline void InRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& a,
-                                const AscendC::LocalTensor<float>& b, const RowBlock& block)
+                              const AscendC::LocalTensor<float>& b, const RowBlock& block)
 {
     if (block.RowByRow()) {
         for (uint32_t row = 0; row < block.rows; ++row) {

@@ -199,8 +199,8 @@ private:
         for (uint32_t group = 0; group < tiling_.groups; group += FLOAT_LANES) {
             const uint32_t lanes = LanesAt(group, tiling_.groups);
             if constexpr (IS_FLOAT<S>) {  // a copy
-                AscendC::Muls(to[group], factors[group], 1.0f, static_cast<uint64_t>(lanes),
-                              static_cast<uint8_t>(rows), strides);
+                AscendC::Muls(to[group], factors[group], 1.0f, static_cast<uint64_t>(lanes), static_cast<uint8_t>(rows),
+                              strides);
             } else {
                 AscendC::Cast(to[group], factors[group], AscendC::RoundMode::CAST_NONE, static_cast<uint64_t>(lanes),
                               static_cast<uint8_t>(rows), strides);

@@ -69,7 +69,7 @@ constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
 constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
 constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
-constexpr uint64_t MOST_SUMS = 96;  // of rows of both; of more a host does not see that they are of packed numbers
+constexpr uint64_t MOST_SUMS = 96;       // of rows of both; of more a host does not see that they are of packed numbers
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
 // Of few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
@@ -83,8 +83,8 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
     const bool chip = platform.tileBytes == 0;
     const uint64_t few = chip ? FEW_ROWS_OF_CHIP : (quantizeX ? FEW_ROWS_OF_INTEGERS : FEW_ROWS);
-    if (tiling.m == 0 || tiling.m > few || (chip && k < LEAST_COLS_OF_CHIP) ||
-        group % piece != 0 || group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
+    if (tiling.m == 0 || tiling.m > few || (chip && k < LEAST_COLS_OF_CHIP) || group % piece != 0 ||
+        group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t stride = RoundUp(tiling.groups, 16);

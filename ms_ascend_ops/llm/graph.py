@@ -59,16 +59,12 @@ class _Quantized(nn.Cell):  # type: ignore[misc]
         self.quantize_x = linear.quantize_x
 
     def construct(self, x: Any) -> Any:
-        return ops.weight_quant_matmul(
-            x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
-        )
+        return ops.weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
 
 
 class _GatedQuantized(_Quantized):
     def construct(self, x: Any) -> Any:
-        return ops.weight_quant_swiglu(
-            x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x
-        )
+        return ops.weight_quant_swiglu(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
 
 
 def _linear(linear: Linear, name: str, gated: bool = False) -> nn.Cell:

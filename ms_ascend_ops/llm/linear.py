@@ -66,8 +66,8 @@ class QuantizedLinear:
 
     def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
         """The same layer with its arrays as tensors of another library."""
-        arrays = (None if array is None else convert(array) for array in self.arrays)
-        return QuantizedLinear(*arrays, quantize_x=self.quantize_x)
+        numbers, scale, offset, bias = (None if array is None else convert(array) for array in self.arrays)
+        return QuantizedLinear(numbers, scale, offset, bias, self.quantize_x)
 
 
 def load_linear(

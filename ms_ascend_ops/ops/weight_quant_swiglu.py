@@ -56,8 +56,8 @@ def weight_quant_swiglu(
 
     Raises:
         TypeError: an input is no tensor, or has another dtype.
-        ValueError: shapes that do not fit each other, groups of another size, an odd number of rows of the weight, another
-            quantize_x.
+        ValueError: shapes that do not fit each other, groups of another size, an odd number of rows of the weight,
+            another quantize_x.
 
     NaN in a row of x gives NaN for that row, NaN in a scale, an offset or a bias in its column. An empty x gives an
     empty y.

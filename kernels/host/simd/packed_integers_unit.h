@@ -55,8 +55,8 @@ void PackedIntegerSums(const Instruction& self, uint32_t begin, uint32_t end)
         const auto* const numbers =
             reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * unit);
         for (uint32_t group = 0; group < self.lanes; ++group) {
-            results[group] = static_cast<float>(PackedIntegerSum<PER_BYTE, GROUP>(
-                numbers + group * stride / PER_BYTE, factors + group * stride));
+            results[group] = static_cast<float>(
+                PackedIntegerSum<PER_BYTE, GROUP>(numbers + group * stride / PER_BYTE, factors + group * stride));
         }
     }
 }
@@ -233,8 +233,7 @@ struct NibbleSums {
             for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
                 const uint8_t* const numbers = slots.Place(slot);
                 const bool empty = !SLOTS::WHOLE && numbers == nullptr;
-                products[slot] =
-                    empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), slots.Index(slot));
+                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), slots.Index(slot));
             }
             sums = FoldedIntegers(products);
         }
@@ -269,9 +268,8 @@ private:
     {
         const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));
         const __m256i mask = _mm256_set1_epi8(15);
-        return _mm256_add_epi16(
-            _mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), even[vector]),
-            _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), odd[vector]));
+        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), even[vector]),
+                                _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), odd[vector]));
     }
     HOST_INLINE __m256i Widened(__m256i packed, uint32_t vector) const
     {
@@ -325,7 +323,8 @@ void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t en
         }
         if (row - begin >= inPairs && rest > 0) {
             float some[SUMS_AT_ONCE];
-            _mm256_storeu_ps(some, _mm256_cvtepi32_ps(sums.Of(LastGroups{{numbers + whole * step, step, whole}, rest})));
+            _mm256_storeu_ps(some,
+                             _mm256_cvtepi32_ps(sums.Of(LastGroups{{numbers + whole * step, step, whole}, rest})));
             memcpy(resultsOf(row) + whole, some, rest * sizeof(float));
         }
     }
