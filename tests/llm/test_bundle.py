@@ -109,7 +109,8 @@ def test_weights_that_stay_quantized(tmp_path):
     for executor in (runs, kernels):
         executor.step([Chunk(tokens[:19], 0, [1])])
     ours, theirs = (executor.step([Chunk(tokens[19:], 19, [1])]) for executor in (runs, kernels))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    # A sum that is rounded otherwise may be a step of an activation, 1/127 of the largest.
+    assert np.abs(ours - theirs).max() < 0.02 * np.abs(theirs).max()
 
 
 def test_bfloat16_is_for_npus(tmp_path):
