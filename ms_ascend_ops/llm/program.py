@@ -103,13 +103,17 @@ class Recorder:
         attributes = {"transpose_x": transpose_x, "transpose_weight": transpose_weight, "activation": activation}
         return self._call("matmul", (x, weight, bias), **attributes)[0]
 
-    def weight_quant_matmul(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
+    def weight_quant_matmul(
+        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
+    ) -> Symbol:
         """`ops.weight_quant_matmul`."""
-        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias))[0]
+        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
 
-    def weight_quant_swiglu(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
+    def weight_quant_swiglu(
+        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
+    ) -> Symbol:
         """`ops.weight_quant_swiglu`."""
-        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias))[0]
+        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
 
     def rms_norm(self, x: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
         """`ops.rms_norm`."""
