@@ -57,6 +57,8 @@ constexpr uint64_t LEAST_ROWS = 16;   // a block of the cube
 constexpr uint64_t MOST_ROWS = 256;
 constexpr uint64_t UNPACKED_BYTES = 192 * 1024;  // unpacked; a host keeps it in its L2 cache
 constexpr uint64_t ENOUGH_TASKS = 16;
+constexpr uint64_t UNPACKED_BYTES_OF_CHIP = 1024 * 1024;  // twice, for each core, in an L2 cache of 192 MiB
+constexpr uint64_t TASKS_OF_CHIP = 48;
 constexpr uint64_t HOST_ELEMENTS = 4096;   // unpacked at a time, for the L1 data cache
 constexpr uint64_t MOST_BLOCK_ROWS = 248;  // repeats, in whole blocks of floats
 constexpr uint64_t FIXED_BYTES = 4096;
@@ -184,9 +186,14 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     if (tiling.fewRows != 0) {
         return config;
     }
-    uint64_t rows =
-        std::min(std::max(UNPACKED_BYTES / (parts * k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
-    while (CeilDiv(n, rows) < ENOUGH_TASKS && rows > LEAST_ROWS) {
+    // A cube core takes long to load blocks of few columns: on a chip a tile is as large as leaves work for all cores.
+    const bool chip = platform.tileBytes == 0;
+    const uint64_t unpacked = chip ? UNPACKED_BYTES_OF_CHIP : UNPACKED_BYTES;
+    uint64_t rows = std::min(std::max(unpacked / (parts * k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
+    if (chip) {
+        rows = std::min(rows, RoundUp(CeilDiv(std::max<uint64_t>(1, n), TASKS_OF_CHIP), LEAST_ROWS));
+    }
+    while (!chip && CeilDiv(n, rows) < ENOUGH_TASKS && rows > LEAST_ROWS) {
         rows = RoundUp(rows / 2, LEAST_ROWS);
     }
     rows = std::min(rows, std::max<uint64_t>(1, n));
