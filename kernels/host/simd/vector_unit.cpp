@@ -689,8 +689,9 @@ void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
 {
     typedef uint32_t Row __attribute__((vector_size(ONE_BLK_SIZE)));
     constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint32_t);
-    const uint32_t dstStep = (self.option >> 16) * SIDE;
+    const uint32_t dstStep = (self.option >> 16) * SIDE;  // from a pair of blocks to the next
     const uint32_t srcStep = (self.option & 0xffff) * SIDE;
+    const uint32_t second = (self.operands[0].extent / ONE_BLK_SIZE - 1) * SIDE - (SIDE - 1) * dstStep;
     const auto weave = [](Row* to, const Row* from) {
         for (uint32_t i = 0; i < SIDE / 2; ++i) {
             to[2 * i] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{0, 8, 1, 9, 2, 10, 3, 11});
@@ -708,9 +709,9 @@ void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
             weave(b, a);
             weave(a, b);
             weave(b, a);
-            uint32_t* dst = At<uint32_t>(self, 0, u) + square * dstStep;
+            uint32_t* dst = At<uint32_t>(self, 0, u) + square * second;
             for (uint32_t i = 0; i < SIDE; ++i) {
-                memcpy(dst + 2 * i * dstStep, &b[i], sizeof(Row));
+                memcpy(dst + i * dstStep, &b[i], sizeof(Row));
             }
         }
     }
