@@ -26,7 +26,7 @@ def ours(x, smooth_scales):
 
 def stock(x, smooth_scales):
     values = x.astype("float32") * smooth_scales.astype("float32")
-    scale = ops.abs(values).max(-1) / 127
+    scale = ops.abs(values).max(axis=-1) / 127
     return ops.round(values / scale.expand_dims(-1)).astype("int8"), scale
 
 
