@@ -263,4 +263,3 @@ def _stand_in(primitive: Any) -> StandIn | None:
         return stand_in_for(primitive)
     except ValueError:
         return None
-

@@ -3,12 +3,12 @@
  * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
  * loss its bits.
  *
- * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Those of up
- * to 64 classes are transposed there: maxima and sums then go down columns, where every lane has a row of its own. Long
- * rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is loaded by
- * itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are shared by
- * the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
- * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
+ * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Those of
+ * up to 64 classes are transposed there: maxima and sums then go down columns, where every lane has a row of its own.
+ * Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
+ * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
+ * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums. Bound: memory (logits once),
+ * as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -167,7 +167,8 @@ private:
         inQueue_.EnQue(local);
         local = inQueue_.template DeQue<T>();
         if (rows < rows16) {  // as many rows as are transposed together
-            AscendC::Duplicate(local[rows * tiling_.stride], T{}, static_cast<int32_t>((rows16 - rows) * tiling_.stride));
+            AscendC::Duplicate(local[rows * tiling_.stride], T{},
+                               static_cast<int32_t>((rows16 - rows) * tiling_.stride));
         }
         TransposeRows(columns_, local, rows16, cols_, tiling_.stride, tiling_.columnRows);
         if constexpr (IS_FLOAT<T>) {
@@ -343,8 +344,9 @@ private:
     LabelRows labels_;
     AscendC::LocalTensor<T> columns_;  // of narrow rows
     AscendC::LocalTensor<float> work_;
-    AscendC::LocalTensor<float> float_;   // logits in float, for 16-bit T
-    AscendC::LocalTensor<float> maxima_;  // of long rows, a block each, then scratch; or of narrow rows, then their sums
+    AscendC::LocalTensor<float> float_;  // logits in float, for 16-bit T
+    AscendC::LocalTensor<float>
+        maxima_;  // of long rows, a block each, then scratch; or of narrow rows, then their sums
 };
 
 template <typename T>

@@ -35,9 +35,9 @@ namespace cross_entropy {
 
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
-constexpr uint32_t NARROW_COLS = 64;  // up to here rows are transposed
-constexpr uint32_t ROW_GROUP = 16;    // that are transposed together
-constexpr uint32_t COLUMN_ROWS = 16 * 17;  // that a CPU's loops over columns are worth it
+constexpr uint32_t NARROW_COLS = 64;            // up to here rows are transposed
+constexpr uint32_t ROW_GROUP = 16;              // that are transposed together
+constexpr uint32_t COLUMN_ROWS = 16 * 17;       // that a CPU's loops over columns are worth it
 constexpr uint32_t NARROW_STATE_BYTES = 8 * 4;  // a row's maximum, sum, results, label and what is made of it
 constexpr uint32_t BLOCK_ROWS = BLOCK_BYTES / sizeof(float);    // whose values are a block
 constexpr uint32_t MAX_TILE_COLS = 16384;                       // of a long row; as many as fit
@@ -115,8 +115,8 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 {
     // logits in two buffers, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
-    const LaunchConfig config = cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8),
-                                                    bytes, 2, platform, tiling);
+    const LaunchConfig config = cross_entropy::Plan(params.logits, params.ignore_index,
+                                                    2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform, tiling);
     cross_entropy::PlanColumns(params.logits, platform, tiling);
     return config;
 }

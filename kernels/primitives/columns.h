@@ -30,8 +30,7 @@ __aicore__ inline void TransposeRows(const AscendC::LocalTensor<T>& dst, const A
             dstList[i] = dst[(column + i / perColumn) * height + i % perColumn * perBlock];
             srcList[i] = src[i * stride + column];
         }
-        AscendC::TransDataTo5HD(dstList, srcList,
-                                {false, false, static_cast<uint8_t>(times), dstStride, srcStride});
+        AscendC::TransDataTo5HD(dstList, srcList, {false, false, static_cast<uint8_t>(times), dstStride, srcStride});
     }
 }
 

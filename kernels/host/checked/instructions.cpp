@@ -211,8 +211,7 @@ void CheckAlignment(const VectorEvent& event, const InstructionRule& instruction
 bool Same(const Access& a, const Access& b)
 {
     return a.offset == b.offset && a.repeatStride == b.repeatStride && a.blockStride == b.blockStride &&
-           a.pairStride == b.pairStride &&
-           a.lanes == b.lanes && a.lastLanes == b.lastLanes && a.dtype == b.dtype;
+           a.pairStride == b.pairStride && a.lanes == b.lanes && a.lastLanes == b.lastLanes && a.dtype == b.dtype;
 }
 
 int64_t EndOf(const Access& access)

@@ -101,8 +101,8 @@ struct GlobalOperand {
 };
 
 // A UB operand of a vector instruction, and the bytes it touches: `repeats` times `lanes` elements (`lastLanes` the
-// last time); repeats begin `repeatStride` bytes apart, the 32-byte blocks of a repeat `blockStride` bytes apart, or pairs of
-// them, with `pairStride` bytes from the first to the second of a pair.
+// last time); repeats begin `repeatStride` bytes apart, the 32-byte blocks of a repeat `blockStride` bytes apart, or
+// pairs of them, with `pairStride` bytes from the first to the second of a pair.
 constexpr uint32_t ALL_LANES = ~0u;  // while a call is being reported: as many as the request says
 
 struct Access : LocalOperand {
