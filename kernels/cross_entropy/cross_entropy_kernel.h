@@ -7,8 +7,8 @@
  * up to 64 classes are transposed there: maxima and sums then go down columns, where every lane has a row of its own.
  * Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
  * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
- * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums. Bound: memory (logits once),
- * as long as 32 Exp a cycle keep up with it.
+ * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
+ * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
 #define MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -345,8 +345,8 @@ private:
     AscendC::LocalTensor<T> columns_;  // of narrow rows
     AscendC::LocalTensor<float> work_;
     AscendC::LocalTensor<float> float_;  // logits in float, for 16-bit T
-    AscendC::LocalTensor<float>
-        maxima_;  // of long rows, a block each, then scratch; or of narrow rows, then their sums
+    // Of long rows, a block each, then scratch; of narrow rows, then their sums.
+    AscendC::LocalTensor<float> maxima_;
 };
 
 template <typename T>
