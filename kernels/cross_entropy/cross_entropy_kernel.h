@@ -4,7 +4,7 @@
  * loss its bits.
  *
  * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Those of
- * up to 64 classes are transposed there: maxima and sums then go down columns, where every lane has a row of its own.
+ * less than 64 classes are transposed there: maxima and sums then go down columns, where every lane has its own row.
  * Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
  * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
  * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.

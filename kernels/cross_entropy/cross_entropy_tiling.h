@@ -35,7 +35,7 @@ namespace cross_entropy {
 
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
-constexpr uint32_t NARROW_COLS = 64;            // up to here rows are transposed
+constexpr uint32_t NARROW_COLS = 63;            // up to here rows are transposed; 64 are a repeat
 constexpr uint32_t ROW_GROUP = 16;              // that are transposed together
 constexpr uint32_t COLUMN_ROWS = 16 * 17;       // that a CPU's loops over columns are worth it
 constexpr uint32_t NARROW_STATE_BYTES = 8 * 4;  // a row's maximum, sum, results, label and what is made of it
