@@ -43,7 +43,8 @@ Options:
 
 Variables:
   MS_ASCEND_OPS_TEST_BUILD
-               1: only for tests, kernels and the Python module are optimised less: half the time to build
+               1: only for tests, kernels and the Python module are optimised less, and kernels are compiled
+               together: a third of the time to build
   PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
 EOF
 }
