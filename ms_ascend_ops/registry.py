@@ -428,6 +428,12 @@ def _check_signature(signature: Signature) -> None:
                     f"{signature.name}: '{mark}{token.symbol}' of {tensor.name} needs an earlier input's "
                     f"{needed}'{token.symbol}'"
                 )
+            if token.window and (tensor in signature.inputs or set(token.window[1:]) - integers):
+                raise ValueError(
+                    f"{signature.name}: a window of {tensor.name} must be of an output, and name four int attributes"
+                )
+            if token.window and token.window[0] not in always - stars:
+                raise ValueError(f"{signature.name}: '{token.window[0]}' of {tensor.name} must be one dim of an input")
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and tensor in signature.outputs and token.symbol not in always:
