@@ -54,8 +54,8 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         TypeError: an argument has a wrong type.
         ValueError: an argument has a value that is not allowed, or a Parameter another shape.
 
-    Accumulated in float32; see `ops.conv2d`. In a graph of unknown sizes "same" needs stride 1: else the padding follows
-    from the sizes of x.
+    Accumulated in float32; see `ops.conv2d`. In a graph of unknown sizes "same" needs stride 1: else the padding
+    follows from the sizes of x.
     """
 
     def __init__(

@@ -42,7 +42,8 @@ def test_forward_and_gradient(mode, geometry, types, data_format):
     (kernel, options), a = geometry, reference.attributes(**geometry[1], data_format=data_format)
     x, weight = (tensor(values, types[0]) for values in arrays(rng, kernel, options, data_format))
     bias = tensor(draw(rng, (8,)), types[1])
-    y = run(mode, ops.conv2d, (x, weight, bias), *arguments(options, data_format=data_format))
+    given = arguments(options, data_format=data_format)
+    y = run(mode, ops.conv2d, (x, weight, bias), *given)
     exact = [numpy(value) for value in (x, weight, bias)]
     assert dtype_name(y) == types[0]
     terms = reference.forward(*map(np.abs, exact), **a)
@@ -50,7 +51,7 @@ def test_forward_and_gradient(mode, geometry, types, data_format):
     dy = tensor(draw(rng, y.shape), types[0])
 
     def weighted(x, weight, bias, dy):
-        y = ops.conv2d(x, weight, bias, *arguments(options, data_format=data_format))
+        y = ops.conv2d(x, weight, bias, *given)
         return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
 
     gradients = run(mode, ms.grad(weighted, (0, 1, 2)), (x, weight, bias, dy))
@@ -95,7 +96,11 @@ BAD = [
     (lambda: ops.conv2d(zeros(4, 5, 6), zeros(*WEIGHT)), ValueError, "x must have 4 dims, got shape (4, 5, 6)"),
     (lambda: ops.conv2d(zeros(*X), zeros(6, 4, 3)), ValueError, "weight must have 4 dims"),
     (lambda: ops.conv2d(zeros(*X), zeros(6, 3, 3, 3)), ValueError, "weight.shape[1] must be x.shape[1] / groups (4)"),
-    (lambda: ops.conv2d(zeros(*X), zeros(6, 4, 3, 3), groups=3), ValueError, "x.shape[1] must be a multiple of groups"),
+    (
+        lambda: ops.conv2d(zeros(*X), zeros(6, 4, 3, 3), groups=3),
+        ValueError,
+        "x.shape[-3] must be a multiple of groups",
+    ),
     (lambda: ops.conv2d(zeros(*X), zeros(6, 1, 3, 3), groups=4), ValueError, "weight.shape[0] must be a multiple of"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), zeros(5)), ValueError, "bias.shape[0] must equal weight.shape[0]"),
     (
