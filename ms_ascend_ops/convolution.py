@@ -47,6 +47,8 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
         fixed[f"dilation_{name}"] = a[f"dilation_{name}"] // gcd(a[f"stride_{name}"], a[f"dilation_{name}"])
 
     def parts(rows: int, cols: int) -> tuple[Any, ...]:
+        if not rows or not cols or min(rows, cols) < 1:
+            raise ValueError("conv2d: the gradient needs a weight whose shape is known when the graph is compiled")
         h = phases(rows, a["stride_h"], a["dilation_h"], a["pad_top"], a["pad_bottom"])
         w = phases(cols, a["stride_w"], a["dilation_w"], a["pad_left"], a["pad_right"])
         found: list[Any] = []

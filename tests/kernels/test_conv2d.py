@@ -128,4 +128,4 @@ def test_shapes_that_the_rules_do_not_know():
     with pytest.raises(ValueError, match=r"conv2d.*channels / groups"):
         native().launch("conv2d", [x, weight, None], [y], {})
     with pytest.raises(ValueError, match=r"conv2d_grad.*3 x 3 positions, got 2 x 3"):
-        native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight], {})
+        native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight.copy()], {})
