@@ -75,7 +75,9 @@ constexpr uint64_t HOST_COLUMN_BYTES = 1024 * 1024;
 constexpr uint64_t COLUMN_BYTES = 512 * 1024;
 constexpr uint64_t HOST_TASKS = 8;  // to share out; smaller tiles beyond that only cost
 constexpr uint64_t TASKS = 48;
-constexpr uint32_t COPY_BYTES = 24 * 1024;  // of a buffer that columns go through
+constexpr uint64_t MOST_OUT = 2048;
+constexpr uint64_t MOST_OUT_LAST = 512;     // where a row of a tile has them
+constexpr uint32_t COPY_BYTES = 12 * 1024;  // of a buffer that columns go through
 constexpr uint32_t COPY_BUFFERS = 7;        // zeros; two of copies, of rows with a stride and of what is taken of them
 constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
@@ -210,7 +212,8 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     TensorDesc none;
     none.rank = -1;
     Describe(params, none, platform, tiling);
-    tiling.tileOut = tiling.groupOut;
+    tiling.tileOut = static_cast<uint32_t>(
+        std::min<uint64_t>(tiling.groupOut, tiling.channelsLast != 0 ? MOST_OUT_LAST : MOST_OUT));
     const uint64_t enough = host ? HOST_TASKS : TASKS;
     const auto tasks = [&] { return PositionTiles(tiling) * tiling.groups * CeilDiv(tiling.groupOut, tiling.tileOut); };
     for (;;) {

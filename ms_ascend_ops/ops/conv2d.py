@@ -29,11 +29,11 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
 
     def with_inputs_first(weight):  # type: ignore[no-untyped-def]
         # Input channels first, group by group.
+        if groups == 1:
+            return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
         outs, ins = weight.shape[0], weight.shape[3 if last else 1]
         if outs == groups and ins == 1:
             return weight
-        if groups == 1:
-            return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
         split = weight.reshape((groups, outs // groups) + weight.shape[1:])  # noqa: RUF005
         split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
         return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
