@@ -326,7 +326,8 @@ private:
     __aicore__ inline uint32_t MostRows(uint32_t stride) const
     {
         const uint32_t rows = tiling_.copyElements / stride;
-        return rows < 1 ? 1 : rows < MAX_COPY_ROWS ? rows : MAX_COPY_ROWS;
+        constexpr uint32_t most = 4095;  // of one DataCopyPad
+        return rows < 1 ? 1 : rows < most ? rows : most;
     }
 
     Conv2dTilingData tiling_;

@@ -142,7 +142,7 @@ public:
         const uint32_t terms = ColumnChunkAt(tiling, 0).terms;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
             columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), positions * terms);
-            own += (static_cast<uint64_t>(positions) * terms * sizeof(T) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+            own += tiling.columnBytes;
         }
         for (uint32_t buffer = 0; buffer < 2 && tiling.finished != 0; ++buffer) {
             sumGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ RESULT*>(own), positions * tiling.tileOut);
@@ -333,7 +333,7 @@ public:
         const uint32_t elements = tiling.tileRows * tiling.tileCols * ColumnChunkAt(tiling, 0).terms;
         for (uint32_t buffer = 0; buffer < 2 && tiling.direct == 0; ++buffer) {
             columnGm_[buffer].SetGlobalBuffer(reinterpret_cast<__gm__ T*>(own), elements);
-            own += (static_cast<uint64_t>(elements) * sizeof(T) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+            own += tiling.columnBytes;
         }
     }
 

@@ -21,6 +21,7 @@ struct Conv2dTilingData {
     uint64_t tasks;
     uint64_t samples;
     uint64_t workspacePerCore;
+    uint64_t columnBytes;    // of a buffer of columns; a core has two
     uint64_t partialSize;    // of the gradient: elements of a partial sum of dweight
     uint64_t partialStride;  // and from one to the next
     uint32_t height;         // of x
@@ -212,8 +213,8 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     TensorDesc none;
     none.rank = -1;
     Describe(params, none, platform, tiling);
-    tiling.tileOut = static_cast<uint32_t>(
-        std::min<uint64_t>(tiling.groupOut, tiling.channelsLast != 0 ? MOST_OUT_LAST : MOST_OUT));
+    tiling.tileOut =
+        static_cast<uint32_t>(std::min<uint64_t>(tiling.groupOut, tiling.channelsLast != 0 ? MOST_OUT_LAST : MOST_OUT));
     const uint64_t enough = host ? HOST_TASKS : TASKS;
     const auto tasks = [&] { return PositionTiles(tiling) * tiling.groups * CeilDiv(tiling.groupOut, tiling.tileOut); };
     for (;;) {
@@ -260,7 +261,8 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
         1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
     tiling.cores = config.blockDim;
-    tiling.workspacePerCore = 2 * ColumnBytes(tiling, bytes);
+    tiling.columnBytes = ColumnBytes(tiling, bytes);
+    tiling.workspacePerCore = 2 * tiling.columnBytes;
     if (tiling.finished != 0) {
         // A row of a chunk: the product in two buffers, the result in two, and what the vector unit works with.
         const uint64_t stride = RoundUp(cols, CUBE_SIDE);
@@ -308,7 +310,8 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
         1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
     tiling.cores = config.blockDim;
-    tiling.workspacePerCore = 2 * ColumnBytes(tiling, bytes);
+    tiling.columnBytes = ColumnBytes(tiling, bytes);
+    tiling.workspacePerCore = 2 * tiling.columnBytes;
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
     tiling.partialStride = RoundUp(tiling.partialSize, LINE_BYTES / sizeof(float));
     tiling.partials = tiles == 0 ? 0 : tiling.splits;
