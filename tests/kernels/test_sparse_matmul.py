@@ -86,7 +86,9 @@ def test_special_values_stay_in_their_rows(dtype):
     indices[:4], indices[6:] = [0, 1, 2, 3], [4, 5, 7]
     indices[4:6] = [1, 2]
     (y,), _ = multiply([ends, indices, values, dense], dtype)
-    assert np.isfinite(y[0]).all() and np.isnan(y[1]).all() and np.isinf(y[2]).all()
+    assert np.isfinite(y[0]).all()
+    assert np.isnan(y[1]).all()
+    assert np.isinf(y[2]).all()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@
 
 #include "ir/instruction.h"
 #include "simd/arithmetic.h"
+#include "simd/few_rows_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -20,8 +21,8 @@ namespace HOST_ISA {
 
 // Vectors of a stretch: 64 columns, or 32 where vectors have 4 floats.
 constexpr uint32_t ROW_SUM_VECTORS = W == 16 ? 4 : 8;
-// Of packed rows: twice the L2 cache of many CPUs, as the L3 cache gives what it does not hold fast enough.
-constexpr uint64_t PACKED_BYTES = uint64_t{1} << 20;
+// Of packed rows, if it can be: the L2 cache of many CPUs.
+constexpr uint64_t PACKED_BYTES = uint64_t{512} << 10;
 
 // A term of a packed row.
 struct PackedTerm {
@@ -149,9 +150,12 @@ void SumRows(const RowSumsWork& work)
     while (vectors > 2 && work.rows * vectors * W * sizeof(float) > PACKED_BYTES) {
         vectors /= 2;
     }
-    packed.resize(std::max<uint64_t>(packed.size(), work.rows * vectors * W));
-    ByAllStretches(work.cols, vectors, [&work](auto n, uint32_t col, uint32_t lanes) {
-        SumPacked<T, decltype(n)::value>(work, terms.data(), packed.data(), col, lanes);
+    packed.resize(std::max<uint64_t>(packed.size(), work.rows * vectors * W + CACHE_LINE / sizeof(float)));
+    // A vector that lies in two lines takes twice as long.
+    const uint64_t behind = reinterpret_cast<uint64_t>(packed.data()) % CACHE_LINE / sizeof(float);
+    float* const aligned = packed.data() + (behind == 0 ? 0 : CACHE_LINE / sizeof(float) - behind);
+    ByAllStretches(work.cols, vectors, [&work, aligned](auto n, uint32_t col, uint32_t lanes) {
+        SumPacked<T, decltype(n)::value>(work, terms.data(), aligned, col, lanes);
     });
 }
 
