@@ -70,7 +70,8 @@ inline LaunchConfig SparseMatmulTiling(const SparseMatmulParams& params, const P
     tiling.cols = Size32(static_cast<uint64_t>(params.dense.dims[1]), "the columns of the dense matrix");
     tiling.rowBuffers = sparse_matmul::ROW_BUFFERS;
     // Rows and a part of one as they come, a row in float; sums, which leave in two buffers.
-    const uint32_t perCol = tiling.rowBuffers * bytes + 3 * static_cast<uint32_t>(sizeof(float)) + (bytes == sizeof(float) ? 0 : 8);
+    const uint32_t perCol =
+        tiling.rowBuffers * bytes + 3 * static_cast<uint32_t>(sizeof(float)) + (bytes == sizeof(float) ? 0 : 8);
     tiling.tileCols = sparse_matmul::TileCols(tiling.cols, perCol, 0, platform);
     const uint64_t steps = tiling.rows + tiling.entries;
     const uint64_t work = steps * tiling.cols;
@@ -97,10 +98,10 @@ inline LaunchConfig SparseMatmulGradTiling(const SparseMatmulGradParams& params,
     tiling.cols = Size32(static_cast<uint64_t>(params.dense.dims[1]), "the columns of the dense matrix");
     tiling.rowBuffers = sparse_matmul::ROW_BUFFERS;
     const uint64_t work = tiling.entries * std::max<uint64_t>(1, tiling.cols);
-    const uint64_t wanted = std::max<uint64_t>(
-        1, std::min<uint64_t>(sparse_matmul::MOST_TASKS, CeilDiv(work, sparse_matmul::LEAST_WORK)));
-    tiling.perTask = std::max<uint64_t>(
-        sparse_matmul::SHARE_ENTRIES, RoundUp(CeilDiv(tiling.entries, wanted), sparse_matmul::SHARE_ENTRIES));
+    const uint64_t wanted =
+        std::max<uint64_t>(1, std::min<uint64_t>(sparse_matmul::MOST_TASKS, CeilDiv(work, sparse_matmul::LEAST_WORK)));
+    tiling.perTask = std::max<uint64_t>(sparse_matmul::SHARE_ENTRIES,
+                                        RoundUp(CeilDiv(tiling.entries, wanted), sparse_matmul::SHARE_ENTRIES));
     tiling.tasks = CeilDiv(tiling.entries, tiling.perTask);
     const uint64_t cores = CoresFor(tiling.tasks, work * bytes, platform);
     tiling.tasksPerCore = std::max<uint64_t>(1, CeilDiv(tiling.tasks, cores));

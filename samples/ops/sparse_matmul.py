@@ -10,10 +10,11 @@ from ms_ascend_ops import ops as fused
 
 # Rows of the result, of the dense factor, its columns; in a hundred elements so many values.
 SHAPES = (
+    (64, 64, 64, 10),
     (1024, 1024, 1024, 5),
     (1024, 1024, 1024, 10),
     (4096, 4096, 64, 5),  # a pruned weight and some tokens
-    (777, 1029, 333, 2),
+    (777, 1029, 333, 3),
 )
 SMALL_SHAPES = ((7, 5, 6, 40), (4, 6, 9, 50))
 TOLERANCES = {"float32": 1e-4}

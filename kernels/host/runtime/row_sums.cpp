@@ -212,9 +212,8 @@ bool RowSums::OverwritesRows() const
     }
     end += rowBytes_;
     const uint32_t bytes = count_ * static_cast<uint32_t>(sizeof(float));
-    return std::any_of(sums_.begin(), sums_.end(), [&](const Sum& sum) {
-        return sum.dst != nullptr && sum.dst < end && sum.dst + bytes > begin;
-    });
+    return std::any_of(sums_.begin(), sums_.end(),
+                       [&](const Sum& sum) { return sum.dst != nullptr && sum.dst < end && sum.dst + bytes > begin; });
 }
 
 size_t RowSums::FirstToReplay(bool needsBuffers) const
