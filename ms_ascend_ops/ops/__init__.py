@@ -29,6 +29,7 @@ from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embe
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
 from ms_ascend_ops.ops.silu_mul import silu_mul
 from ms_ascend_ops.ops.softmax import softmax
+from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
 from ms_ascend_ops.ops.swiglu import swiglu
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
 from ms_ascend_ops.ops.weight_quant_swiglu import weight_quant_swiglu
@@ -65,6 +66,7 @@ __all__ = [
     "scaled_masked_softmax",
     "silu_mul",
     "softmax",
+    "sparse_matmul",
     "swiglu",
     "weight_quant_matmul",
     "weight_quant_swiglu",

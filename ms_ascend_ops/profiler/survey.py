@@ -49,6 +49,7 @@ SKIPPED = (
     "moe_token_unpermute",
     "paged_attention",
     "quant_matmul",
+    "sparse_matmul",
     "weight_quant_matmul",
     "weight_quant_swiglu",
 )

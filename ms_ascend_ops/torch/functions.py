@@ -50,6 +50,7 @@ __all__ = [
     "scaled_masked_softmax",
     "silu_mul",
     "softmax",
+    "sparse_matmul",
     "swiglu",
     "weight_quant_matmul",
     "weight_quant_swiglu",
@@ -101,6 +102,7 @@ rms_norm = _function("rms_norm")
 scaled_masked_softmax = _function("scaled_masked_softmax")
 silu_mul = _function("silu_mul")
 softmax = _function("softmax")
+sparse_matmul = _function("sparse_matmul")
 swiglu = _function("swiglu")
 weight_quant_matmul = _function("weight_quant_matmul")
 weight_quant_swiglu = _function("weight_quant_swiglu")

@@ -168,6 +168,21 @@ def _moe_token_unpermute(call: Call) -> Gradients:
     return {"permuted": dpermuted} | ({} if probs is None else {"probs": dprobs.to(probs.dtype)})
 
 
+def _sparse_matmul(call: Call) -> Gradients:
+    ends, indices, values, dense = call["row_ends"], call["indices"], call["values"], call["dense"]
+    dy, found = call.douts["y"], {}
+    if call.needs("values"):
+        found["values"] = _kernel("sparse_matmul_grad")(dy, ends, indices, dense)
+    if call.needs("dense"):  # the product with the transposed matrix
+        columns, order = torch.sort(indices, stable=True)
+        positions = torch.arange(len(indices), device=indices.device)
+        rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
+        bounds = torch.arange(len(dense), device=indices.device)
+        column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
+        found["dense"] = _kernel("sparse_matmul")(column_ends, rows[order], values[order], dy)
+    return found
+
+
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
 
@@ -348,6 +363,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "rotary_embedding": _rotary_embedding,
     "scaled_masked_softmax": _scaled_masked_softmax,
+    "sparse_matmul": _sparse_matmul,
 }
 
 # What these keep, where it is not what the gradient kernel takes.
@@ -364,4 +380,5 @@ _KEPT: dict[str, list[str]] = {
     "qkv_rotary_embedding": ["qkv", "cos", "sin"],
     "rotary_embedding": ["x", "cos", "sin"],
     "scaled_masked_softmax": ["mask", "y"],
+    "sparse_matmul": ["row_ends", "indices", "values", "dense"],
 }

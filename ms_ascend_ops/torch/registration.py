@@ -43,6 +43,7 @@ _LOWERED = frozenset(
         "linear_gelu_mul",
         "linear_silu_mul",
         "matmul",
+        "sparse_matmul",
     }
 )
 

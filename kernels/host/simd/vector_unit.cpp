@@ -23,6 +23,7 @@
 #include "simd/fused_sequence_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/packed_integers_unit.h"
+#include "simd/row_sums_unit.h"
 #include "simd/simd.h"
 
 namespace AscendC {
@@ -958,6 +959,9 @@ const VectorUnit& Table(const char* name)
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
         unit.multiplyIntegers = MultiplyIntegers;
+        unit.sumRows[static_cast<uint32_t>(ElementType::FLOAT)] = SumRows<float>;
+        unit.sumRows[static_cast<uint32_t>(ElementType::HALF)] = SumRows<half>;
+        unit.sumRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = SumRows<bfloat16_t>;
         return unit;
     }();
     return table;
