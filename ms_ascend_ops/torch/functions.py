@@ -22,6 +22,7 @@ __all__ = [
     "add",
     "add_layer_norm",
     "add_rms_norm",
+    "block_sparse_matmul",
     "apply_rotary_pos_emb",
     "conv2d",
     "cross_entropy",
@@ -89,6 +90,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 add = _function("add")
 add_rms_norm = _function("add_rms_norm")
+block_sparse_matmul = _function("block_sparse_matmul")
 geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")

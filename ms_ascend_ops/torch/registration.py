@@ -37,6 +37,7 @@ _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 _LOWERED = frozenset(
     {
         "conv2d",
+        "block_sparse_matmul",
         "flash_attention",
         "flash_attention_varlen",
         "grouped_matmul",
