@@ -11,6 +11,7 @@ from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.cells.quant_dense import QuantDense
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
+from ms_ascend_ops.cells.sparse_dense import SparseDense
 from ms_ascend_ops.cells.swiglu import SwiGLU
 from ms_ascend_ops.cells.weight_quant_dense import WeightQuantDense
 
@@ -26,6 +27,7 @@ __all__ = [
     "QuantDense",
     "RMSNorm",
     "RotaryEmbedding",
+    "SparseDense",
     "SwiGLU",
     "WeightQuantDense",
 ]

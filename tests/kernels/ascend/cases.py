@@ -126,8 +126,19 @@ def _experts(rng, shapes, attributes):
     return shapes
 
 
+def _sparse(rng, shapes, attributes):
+    """A row at least, and so few values that products do not take long."""
+    most = 1 + (1_000_000 if len(shapes[2]) == 1 else 10_000) // max(1, shapes[-1][1])
+    first, second = shapes[1:3]
+    rows = max(1, shapes[0][0])
+    if len(shapes[0]) == 2:  # the gradient: dy comes first
+        return [(rows, shapes[0][1]), (rows,), (min(second[0], most),), shapes[3]]
+    return [(rows,), (min(first[0], most),), (min(first[0], most), *second[1:]), shapes[3]]
+
+
 ARRANGED = {
     "conv2d": _convolution,
+    "block_sparse_matmul": _sparse,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,
@@ -135,6 +146,7 @@ ARRANGED = {
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
+    "sparse_matmul": _sparse,
     "weight_quant_matmul": _quantised,
     "weight_quant_swiglu": _quantised,
 }
@@ -238,11 +250,15 @@ def arrays(rng, signature, shapes, dtypes):
     found = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
     by_name = dict(zip((tensor.name for tensor in signature.inputs), found, strict=True))
     # Added up: where each sequence or group ends.
-    for name, rows, dims in (("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1)):
+    for name, rows, dims in (
+        ("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1), ("row_ends", "indices", 1),
+    ):  # fmt: skip
         if name in by_name:
             ends, count = by_name[name], int(np.prod(by_name[rows].shape[:dims]))
             ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
             ends[-1] = count
+    if "row_ends" in by_name:  # of values, whose columns are rows of the dense factor
+        by_name["indices"] %= max(1, by_name["dense"].shape[0] // (16 if "block" in signature.name else 1))
     if "sorted_indices" in by_name:  # each row once
         by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
     if "experts" in by_name:
