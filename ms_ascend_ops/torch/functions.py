@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.convolution import numbers
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "block_sparse_matmul",
+    "conv2d",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",
@@ -48,6 +51,7 @@ __all__ = [
     "scaled_masked_softmax",
     "silu_mul",
     "softmax",
+    "sparse_matmul",
     "swiglu",
     "weight_quant_matmul",
     "weight_quant_swiglu",
@@ -86,6 +90,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 add = _function("add")
 add_rms_norm = _function("add_rms_norm")
+block_sparse_matmul = _function("block_sparse_matmul")
 geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")
@@ -99,6 +104,7 @@ rms_norm = _function("rms_norm")
 scaled_masked_softmax = _function("scaled_masked_softmax")
 silu_mul = _function("silu_mul")
 softmax = _function("softmax")
+sparse_matmul = _function("sparse_matmul")
 swiglu = _function("swiglu")
 weight_quant_matmul = _function("weight_quant_matmul")
 weight_quant_swiglu = _function("weight_quant_swiglu")
@@ -106,6 +112,7 @@ dynamic_quant = _function("dynamic_quant")
 quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
+_conv2d = _function("conv2d")
 _cross_entropy = _function("cross_entropy")
 _flash_attention = _function("flash_attention")
 _flash_attention_varlen = _function("flash_attention_varlen")
@@ -166,6 +173,28 @@ def moe_token_permute(tokens: Tensor, indices: Tensor, num_experts: int) -> tupl
     See `ms_ascend_ops.ops.moe_token_permute`, which takes and returns the same.
     """
     return _moe_token_permute(tokens, indices, num_experts)  # type: ignore[no-any-return]
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, ...] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> Tensor:
+    """Convolution in two dims, with bias and activation, of channels first or last.
+
+    See `ms_ascend_ops.ops.conv2d`, which takes and returns the same.
+    """
+    strides, dilations = numbers("stride", stride, (2,), 1), numbers("dilation", dilation, (2,), 1)
+    pads = numbers("padding", padding, (2, 4), 0)
+    pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
+    attributes = *strides, *pads, *dilations, groups, activation, data_format, False
+    return _conv2d(x, weight, bias, *attributes)  # type: ignore[no-any-return]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

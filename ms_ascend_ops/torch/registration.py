@@ -35,7 +35,17 @@ _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 # Under autocast, tensors of these go to its dtype, as those of torch.matmul and scaled_dot_product_attention do. All
 # others take what comes, in the widest dtype of the tensors that must have the same.
 _LOWERED = frozenset(
-    {"flash_attention", "flash_attention_varlen", "grouped_matmul", "linear_gelu_mul", "linear_silu_mul", "matmul"}
+    {
+        "block_sparse_matmul",
+        "conv2d",
+        "flash_attention",
+        "flash_attention_varlen",
+        "grouped_matmul",
+        "linear_gelu_mul",
+        "linear_silu_mul",
+        "matmul",
+        "sparse_matmul",
+    }
 )
 
 # Where tensors may be that no kernel of this library can read.
