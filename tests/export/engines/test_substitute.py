@@ -356,6 +356,17 @@ def test_group_norm_as_a_formula(cell):
     np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
+def test_a_norm_with_two_readers(shortcut, pattern):
+    """An activation is part of it where nobody else takes what comes before."""
+    net = Holder(spellings.PreActivation(shortcut))
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    report = optimize(net, verify=[image], gradients=True)
+    assert [(entry.pattern, entry.engine) for entry in report.replaced] == [(pattern, "cell")]
+    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
 def test_sub_cells_that_hand_their_input_on(keep, x):
     """As vision transformers have them, around layers and norms."""
