@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,8 @@ def losses(npu: bool, folder: Path) -> list[float]:
         seed=0,
     )
     data = GeneratorDataset(Text(), ["input_ids"], shuffle=False).batch(BATCH, drop_remainder=True)
-    Trainer(args=settings, model=net, train_dataset=data, callbacks=[watched]).train()
+    with redirect_stdout(sys.stderr):  # it prints its whole configuration
+        Trainer(args=settings, model=net, train_dataset=data, callbacks=[watched]).train()
     return watched.values
 
 
