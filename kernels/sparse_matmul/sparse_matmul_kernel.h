@@ -27,6 +27,7 @@ public:
     {
         tiling_ = tiling;
         pattern_.Init(rowEnds, indices, tiling.rows, tiling.entries, tiling.inner);
+        path_.Init(tiling.perTask);
         values_.Init(values, tiling.entries);
         denseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(dense), tiling.inner * tiling.cols);
         yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y), tiling.rows * tiling.cols);
@@ -49,9 +50,9 @@ public:
             col_ = col;
             cols_ =
                 static_cast<uint32_t>(tiling_.cols - col < tiling_.tileCols ? tiling_.cols - col : tiling_.tileCols);
-            uint64_t row = pattern_.RowAt(StepsBefore(tasks.begin));
+            uint64_t row = path_.FirstRow(pattern_, tasks.begin);
             for (uint64_t task = tasks.begin; task < tasks.end; ++task) {
-                row = AddUp(task, row);
+                row = path_.AddUp(pattern_, task, row, *this);
             }
         }
         if (tiling_.tasks <= 1) {
@@ -63,49 +64,52 @@ public:
             WaitForStores(pipe);
         }
         for (uint64_t task = tasks.begin; task < tasks.end; ++task) {
-            Combine(task);
+            path_.Combine(pattern_, task, *this);
+        }
+    }
+
+    __aicore__ inline void StorePart(uint64_t part, uint64_t entry, uint64_t end)
+    {
+        AscendC::LocalTensor<float> sum = outQueue_.template AllocTensor<float>();
+        AddRows(sum, entry, end);
+        StoreQueued(outQueue_, PartAt(part), sum, {1, cols_, cols_, cols_});
+    }
+
+    __aicore__ inline void StoreRow(uint64_t row, uint64_t entry, uint64_t end)
+    {
+        AscendC::LocalTensor<T> out = outQueue_.template AllocTensor<T>();
+        const AscendC::LocalTensor<float> sum = FloatTarget(out, sum_);
+        AddRows(sum, entry, end);
+        FromFloat(out, sum, cols_);
+        StoreQueued(outQueue_, yGm_[row * tiling_.cols + col_], out, {1, cols_, cols_, cols_});
+    }
+
+    __aicore__ inline void Combine(uint64_t row, uint64_t first, uint64_t task)
+    {
+        for (col_ = 0; col_ < tiling_.cols; col_ += tiling_.tileCols) {
+            cols_ =
+                static_cast<uint32_t>(tiling_.cols - col_ < tiling_.tileCols ? tiling_.cols - col_ : tiling_.tileCols);
+            AscendC::LocalTensor<T> out = outQueue_.template AllocTensor<T>();
+            const AscendC::LocalTensor<float> sum = FloatTarget(out, sum_);
+            AscendC::Duplicate(sum, 0.0f, static_cast<int32_t>(cols_));
+            for (uint64_t part = first; part <= task; ++part) {
+                AscendC::LocalTensor<float> local = partQueue_.template AllocTensor<float>();
+                LoadRows(local, PartAt(part < task ? 2 * part + 1 : 2 * part), {1, cols_, cols_, cols_});
+                partQueue_.EnQue(local);
+                local = partQueue_.template DeQue<float>();
+                AscendC::Add(sum, sum, local, static_cast<int32_t>(cols_));
+                partQueue_.FreeTensor(local);
+            }
+            FromFloat(out, sum, cols_);
+            StoreQueued(outQueue_, yGm_[row * tiling_.cols + col_], out, {1, cols_, cols_, cols_});
         }
     }
 
 private:
-    __aicore__ inline uint64_t StepsBefore(uint64_t task) const
+    // Of each task the row that ends in it, and the one that goes on.
+    __aicore__ inline AscendC::GlobalTensor<float> PartAt(uint64_t part)
     {
-        const uint64_t steps = task * tiling_.perTask;
-        return steps < pattern_.Steps() ? steps : pattern_.Steps();
-    }
-
-    // Where the part of a row goes that ends, or goes on, behind a task.
-    __aicore__ inline AscendC::GlobalTensor<float> EndingPart(uint64_t task)
-    {
-        return partGm_[2 * task * tiling_.partialStride + col_];
-    }
-    __aicore__ inline AscendC::GlobalTensor<float> OpenPart(uint64_t task)
-    {
-        return partGm_[(2 * task + 1) * tiling_.partialStride + col_];
-    }
-
-    // The rows of a task that begins in `first`. Returns the row in which the next one begins.
-    __aicore__ inline uint64_t AddUp(uint64_t task, uint64_t first)
-    {
-        const uint64_t last = pattern_.RowAt(StepsBefore(task + 1));
-        uint64_t entry = StepsBefore(task) - first;
-        const uint64_t end = StepsBefore(task + 1) - last;
-        uint64_t row = first;
-        bool shared = first < pattern_.Rows() && entry > pattern_.BeginOf(first);
-        for (; row < last; ++row) {
-            const uint64_t rowEnd = pattern_.EndOf(row, entry);
-            if (shared) {
-                StorePart(EndingPart(task), entry, rowEnd);
-            } else {
-                StoreRow(row, entry, rowEnd);
-            }
-            entry = rowEnd;
-            shared = false;
-        }
-        if (entry < end) {
-            StorePart(OpenPart(task), entry, end);
-        }
-        return row;
+        return partGm_[part * tiling_.partialStride + col_];
     }
 
     __aicore__ inline void AddRows(const AscendC::LocalTensor<float>& sum, uint64_t entry, uint64_t end)
@@ -123,61 +127,15 @@ private:
         }
     }
 
-    __aicore__ inline void StorePart(const AscendC::GlobalTensor<float>& dst, uint64_t entry, uint64_t end)
-    {
-        AscendC::LocalTensor<float> sum = outQueue_.template AllocTensor<float>();
-        AddRows(sum, entry, end);
-        StoreQueued(outQueue_, dst, sum, {1, cols_, cols_, cols_});
-    }
-
-    __aicore__ inline void StoreRow(uint64_t row, uint64_t entry, uint64_t end)
-    {
-        AscendC::LocalTensor<T> out = outQueue_.template AllocTensor<T>();
-        const AscendC::LocalTensor<float> sum = FloatTarget(out, sum_);
-        AddRows(sum, entry, end);
-        FromFloat(out, sum, cols_);
-        StoreQueued(outQueue_, yGm_[row * tiling_.cols + col_], out, {1, cols_, cols_, cols_});
-    }
-
-    // The row that ends in this task and began before it.
-    __aicore__ inline void Combine(uint64_t task)
-    {
-        const uint64_t row = pattern_.RowAt(StepsBefore(task));
-        if (row >= pattern_.RowAt(StepsBefore(task + 1))) {
-            return;
-        }
-        const uint64_t begin = pattern_.BeginOf(row);
-        if (StepsBefore(task) - row <= begin) {
-            return;
-        }
-        const uint64_t first = (row + begin) / tiling_.perTask;
-        for (col_ = 0; col_ < tiling_.cols; col_ += tiling_.tileCols) {
-            cols_ =
-                static_cast<uint32_t>(tiling_.cols - col_ < tiling_.tileCols ? tiling_.cols - col_ : tiling_.tileCols);
-            AscendC::LocalTensor<T> out = outQueue_.template AllocTensor<T>();
-            const AscendC::LocalTensor<float> sum = FloatTarget(out, sum_);
-            AscendC::Duplicate(sum, 0.0f, static_cast<int32_t>(cols_));
-            for (uint64_t part = first; part <= task; ++part) {
-                AscendC::LocalTensor<float> local = partQueue_.template AllocTensor<float>();
-                LoadRows(local, part < task ? OpenPart(part) : EndingPart(part), {1, cols_, cols_, cols_});
-                partQueue_.EnQue(local);
-                local = partQueue_.template DeQue<float>();
-                AscendC::Add(sum, sum, local, static_cast<int32_t>(cols_));
-                partQueue_.FreeTensor(local);
-            }
-            FromFloat(out, sum, cols_);
-            StoreQueued(outQueue_, yGm_[row * tiling_.cols + col_], out, {1, cols_, cols_, cols_});
-        }
-    }
-
     SparseMatmulTilingData tiling_;
     uint64_t col_ = 0;
     uint32_t cols_ = 0;
     CsrRows pattern_;
+    MergePath path_;
     ScalarValues<T> values_;
     AscendC::GlobalTensor<T> denseGm_;
     AscendC::GlobalTensor<T> yGm_;
-    AscendC::GlobalTensor<float> partGm_;  // of each task the row that ends in it, and the one that goes on
+    AscendC::GlobalTensor<float> partGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueRow_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> partQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;

@@ -23,6 +23,7 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "block_sparse_matmul",
     "conv2d",
     "cross_entropy",
     "dynamic_quant",
@@ -89,6 +90,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 add = _function("add")
 add_rms_norm = _function("add_rms_norm")
+block_sparse_matmul = _function("block_sparse_matmul")
 geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")

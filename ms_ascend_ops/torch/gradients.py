@@ -168,19 +168,26 @@ def _moe_token_unpermute(call: Call) -> Gradients:
     return {"permuted": dpermuted} | ({} if probs is None else {"probs": dprobs.to(probs.dtype)})
 
 
-def _sparse_matmul(call: Call) -> Gradients:
-    ends, indices, values, dense = call["row_ends"], call["indices"], call["values"], call["dense"]
-    dy, found = call.douts["y"], {}
-    if call.needs("values"):
-        found["values"] = _kernel("sparse_matmul_grad")(dy, ends, indices, dense)
-    if call.needs("dense"):  # the product with the transposed matrix
-        columns, order = torch.sort(indices, stable=True)
-        positions = torch.arange(len(indices), device=indices.device)
-        rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
-        bounds = torch.arange(len(dense), device=indices.device)
-        column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
-        found["dense"] = _kernel("sparse_matmul")(column_ends, rows[order], values[order], dy)
-    return found
+def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
+    """Of values, or of blocks of side x side, and the dense factor."""
+
+    def compose(call: Call) -> Gradients:
+        name = "sparse_matmul" if side == 1 else "block_sparse_matmul"
+        ends, indices, sparse, dense = call["row_ends"], call["indices"], call[values], call["dense"]
+        dy, found = call.douts["y"], {}
+        if call.needs(values):
+            found[values] = _kernel(f"{name}_grad")(dy, ends, indices, dense)
+        if call.needs("dense"):  # the product with the transposed matrix
+            columns, order = torch.sort(indices, stable=True)
+            positions = torch.arange(len(indices), dtype=torch.int32)
+            rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
+            bounds = torch.arange(len(dense) // side, dtype=torch.int32)
+            column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
+            turned = sparse[order] if side == 1 else sparse[order].transpose(1, 2).contiguous()
+            found["dense"] = _kernel(name)(column_ends, rows[order], turned, dy)
+        return found
+
+    return compose
 
 
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
@@ -352,6 +359,7 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
 _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
     "conv2d": _conv2d,
+    "block_sparse_matmul": _sparse_product("blocks", 16),
     "flash_attention": _flash_attention,
     "flash_attention_varlen": _flash_attention_varlen,
     "grouped_matmul": _grouped_matmul,
@@ -363,12 +371,13 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "rotary_embedding": _rotary_embedding,
     "scaled_masked_softmax": _scaled_masked_softmax,
-    "sparse_matmul": _sparse_matmul,
+    "sparse_matmul": _sparse_product("values", 1),
 }
 
 # What these keep, where it is not what the gradient kernel takes.
 _KEPT: dict[str, list[str]] = {
     "conv2d": ["x", "weight", "bias", "y"],
+    "block_sparse_matmul": ["row_ends", "indices", "blocks", "dense"],
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
     "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],
     "grouped_matmul": ["x", "weight", "group_list"],

@@ -36,6 +36,7 @@ _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 # others take what comes, in the widest dtype of the tensors that must have the same.
 _LOWERED = frozenset(
     {
+        "block_sparse_matmul",
         "conv2d",
         "flash_attention",
         "flash_attention_varlen",

@@ -36,6 +36,15 @@ def stock(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation=
     return {"none": lambda y: y, "silu": ops.silu}[activation](y)
 
 
+def conv2d(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
+    """Bias and activation are operators of their own there."""
+    return stock(x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation)
+
+
+CANN = {"Conv2D": conv2d}
+CANN_SHAPE = (1, 256, 256, 32)
+
+
 def pytorch(torch, x, weight, bias, pad_top, pad_bottom, pad_left, pad_right, activation="none"):
     y = torch.nn.functional.conv2d(x, weight, bias, 1, (pad_top, pad_left))
     return {"none": lambda y: y, "silu": torch.nn.functional.silu}[activation](y)

@@ -156,7 +156,7 @@ def test_threads():
 
 
 def test_kernels_run_on_the_threads_of_the_session():
-    """Those whose cores wait for each other (softmax of one long row) get threads of the library; results are the same."""
+    """Those whose cores wait for each other (softmax of one long row) get threads of the library."""
     code = """if True:
         import os, sys
         import numpy as np, onnxruntime

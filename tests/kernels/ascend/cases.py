@@ -128,16 +128,17 @@ def _experts(rng, shapes, attributes):
 
 def _sparse(rng, shapes, attributes):
     """A row at least, and so few values that products do not take long."""
-    most = 1 + 1_000_000 // max(1, shapes[-1][1])
+    most = 1 + (1_000_000 if len(shapes[2]) == 1 else 10_000) // max(1, shapes[-1][1])
     first, second = shapes[1:3]
     rows = max(1, shapes[0][0])
     if len(shapes[0]) == 2:  # the gradient: dy comes first
         return [(rows, shapes[0][1]), (rows,), (min(second[0], most),), shapes[3]]
-    return [(rows,), *[(min(first[0], most),)] * 2, shapes[3]]
+    return [(rows,), (min(first[0], most),), (min(first[0], most), *second[1:]), shapes[3]]
 
 
 ARRANGED = {
     "conv2d": _convolution,
+    "block_sparse_matmul": _sparse,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,
@@ -257,7 +258,7 @@ def arrays(rng, signature, shapes, dtypes):
             ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
             ends[-1] = count
     if "row_ends" in by_name:  # of values, whose columns are rows of the dense factor
-        by_name["indices"] %= max(1, by_name["dense"].shape[0])
+        by_name["indices"] %= max(1, by_name["dense"].shape[0] // (16 if "block" in signature.name else 1))
     if "sorted_indices" in by_name:  # each row once
         by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
     if "experts" in by_name:
