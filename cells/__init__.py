@@ -1,6 +1,7 @@
 """The operators as layers."""
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
+from ms_ascend_ops.cells.conv2d import Conv2d
 from ms_ascend_ops.cells.geglu import GEGLU
 from ms_ascend_ops.cells.gelu import GELU
 from ms_ascend_ops.cells.group_norm import GroupNorm
@@ -10,6 +11,7 @@ from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.cells.quant_dense import QuantDense
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
+from ms_ascend_ops.cells.sparse_dense import SparseDense
 from ms_ascend_ops.cells.swiglu import SwiGLU
 from ms_ascend_ops.cells.weight_quant_dense import WeightQuantDense
 
@@ -17,6 +19,7 @@ __all__ = [
     "GEGLU",
     "GELU",
     "AddRMSNorm",
+    "Conv2d",
     "GroupNorm",
     "KVCache",
     "LayerNorm",
@@ -24,6 +27,7 @@ __all__ = [
     "QuantDense",
     "RMSNorm",
     "RotaryEmbedding",
+    "SparseDense",
     "SwiGLU",
     "WeightQuantDense",
 ]

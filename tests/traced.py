@@ -6,8 +6,8 @@ from unittest.mock import patch
 from ms_ascend_ops.profiler import record
 
 OPERATORS = (
-    "add_rms_norm", "flash_attention", "kv_cache_update", "matmul", "paged_attention", "qkv_rotary_embedding", "rms_norm",
-    "silu_mul", "swiglu",
+    "add_rms_norm", "flash_attention", "kv_cache_update", "matmul", "paged_attention", "qkv_rotary_embedding",
+    "rms_norm", "silu_mul", "swiglu",
 )  # fmt: skip
 
 

@@ -67,8 +67,7 @@ def _group_norm(
     across = (1, -1) + (1,) * (x.ndim - 2)
     y = (centred * rstd).reshape(values.shape)
     y = y * gamma.astype(ms.float32).reshape(across) + beta.astype(ms.float32).reshape(across)
-    if activation == "silu":
-        y = y * ops.sigmoid(y)
+    y = _activated(y, activation)
     if last:
         y = y.swapaxes(1, -1)
     return y.astype(x.dtype), mean.reshape(x.shape[0], num_groups), rstd.reshape(x.shape[0], num_groups)

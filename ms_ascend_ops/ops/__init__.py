@@ -3,6 +3,8 @@
 from ms_ascend_ops.ops.add import add
 from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
+from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
+from ms_ascend_ops.ops.conv2d import conv2d
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.flash_attention import flash_attention
@@ -28,6 +30,7 @@ from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embe
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
 from ms_ascend_ops.ops.silu_mul import silu_mul
 from ms_ascend_ops.ops.softmax import softmax
+from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
 from ms_ascend_ops.ops.swiglu import swiglu
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
 from ms_ascend_ops.ops.weight_quant_swiglu import weight_quant_swiglu
@@ -37,6 +40,8 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
+    "block_sparse_matmul",
+    "conv2d",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",
@@ -63,6 +68,7 @@ __all__ = [
     "scaled_masked_softmax",
     "silu_mul",
     "softmax",
+    "sparse_matmul",
     "swiglu",
     "weight_quant_matmul",
     "weight_quant_swiglu",

@@ -36,6 +36,8 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 # The bound of a kernel that touches a part of its tensors does not follow from their shapes, and that of products is
 # the cube; docs/kernel_tools.md has some of them beside published times.
 SKIPPED = (
+    "conv2d",
+    "block_sparse_matmul",
     "kv_cache_update",
     "flash_attention",
     "flash_attention_varlen",
@@ -48,6 +50,7 @@ SKIPPED = (
     "moe_token_unpermute",
     "paged_attention",
     "quant_matmul",
+    "sparse_matmul",
     "weight_quant_matmul",
     "weight_quant_swiglu",
 )

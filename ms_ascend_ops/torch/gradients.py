@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.convolution import gradient_of_x
 from ms_ascend_ops.registry import Signature
 
 __all__ = ["formula"]
@@ -167,6 +168,28 @@ def _moe_token_unpermute(call: Call) -> Gradients:
     return {"permuted": dpermuted} | ({} if probs is None else {"probs": dprobs.to(probs.dtype)})
 
 
+def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
+    """Of values, or of blocks of side x side, and the dense factor."""
+
+    def compose(call: Call) -> Gradients:
+        name = "sparse_matmul" if side == 1 else "block_sparse_matmul"
+        ends, indices, sparse, dense = call["row_ends"], call["indices"], call[values], call["dense"]
+        dy, found = call.douts["y"], {}
+        if call.needs(values):
+            found[values] = _kernel(f"{name}_grad")(dy, ends, indices, dense)
+        if call.needs("dense"):  # the product with the transposed matrix
+            columns, order = torch.sort(indices, stable=True)
+            positions = torch.arange(len(indices), dtype=torch.int32)
+            rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
+            bounds = torch.arange(len(dense) // side, dtype=torch.int32)
+            column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
+            turned = sparse[order] if side == 1 else sparse[order].transpose(1, 2).contiguous()
+            found["dense"] = _kernel(name)(column_ends, rows[order], turned, dy)
+        return found
+
+    return compose
+
+
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
 
@@ -188,19 +211,77 @@ def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     return compose
 
 
+def _through_activation(call: Call, before: Callable[[], Tensor]) -> Tensor:
+    """The gradient of what the activation was applied to, which `before` calculates again where the output does not
+    tell: keeping it would take as much memory as the output.
+    """
+    dy, activation = call.douts["y"], call.attributes["activation"]
+    if activation == "none":
+        return dy
+    if activation == "relu":
+        return torch.where(call["y"] > 0, dy, torch.zeros_like(dy))
+    z = before()
+    if activation == "silu":
+        return _kernel("silu_mul_grad")(dy, z, torch.ones_like(z))[0]  # type: ignore[no-any-return]
+    return _kernel("gelu_grad")(dy, z, "tanh" if activation == "gelu_tanh" else "none")  # type: ignore[no-any-return]
+
+
+def _conv2d(call: Call) -> Gradients:
+    attributes, conv2d = call.attributes, _kernel("conv2d")
+    x, weight, bias = call["x"], call["weight"], call["bias"]
+
+    def convolution(*tensors: Any, **changed: Any) -> Any:
+        return conv2d(*tensors, *{**attributes, **changed}.values())
+
+    dz = _through_activation(call, lambda: convolution(x, weight, bias, activation="none"))
+    found = {}
+    if call.needs("x"):
+        found["x"] = _of_x(dz, x, weight, attributes, convolution)
+    if call.needs("weight"):
+        found["weight"] = _kernel("conv2d_grad")(dz, x, weight, *attributes.values())
+    if bias is not None and call.needs("bias"):
+        axes = (0, 1, 2) if attributes["data_format"] == "NHWC" else (0, 2, 3)
+        found["bias"] = dz.float().sum(axes).to(bias.dtype)
+    return found
+
+
+def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], convolution: Callable[..., Any]) -> Tensor:
+    """Convolutions of dy with the taps of the kernel that reach every stride-th place of x, put together."""
+    last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
+    dim = 1 if last else 2  # of rows
+    turned = weight.unflatten(0, (groups, -1)).transpose(1, 4 if last else 2).flatten(0, 1)
+    parts = gradient_of_x(attributes, lambda **changed: changed)(*weight.shape[dim : dim + 2])
+    strides = attributes["stride_h"], attributes["stride_w"]
+    dx: Tensor | None = None
+    for index, part in enumerate(parts):
+        if part is None:
+            continue
+        row, row_step, col, col_step, changed = part
+        taps = turned[:, row::row_step, col::col_step] if last else turned[:, :, row::row_step, col::col_step]
+        found = convolution(
+            dy, taps.contiguous(), None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"}
+        )
+        if strides == (1, 1):
+            return found  # type: ignore[no-any-return]
+        if dx is None:
+            sizes = [count * stride for count, stride in zip(found.shape[dim : dim + 2], strides, strict=True)]
+            shape = list(found.shape)
+            shape[dim : dim + 2] = sizes
+            dx = found.new_zeros(shape)
+        i, j = divmod(index, strides[1])
+        if last:
+            dx[:, i :: strides[0], j :: strides[1]] = found
+        else:
+            dx[:, :, i :: strides[0], j :: strides[1]] = found
+    assert dx is not None
+    return dx.narrow(dim, 0, x.shape[dim]).narrow(dim + 1, 0, x.shape[dim + 1]).contiguous()
+
+
 def _matmul(call: Call) -> Gradients:
     matmul, attributes = _kernel("matmul"), call.attributes
-    x, weight, bias, dz = call["x"], call["weight"], call["bias"], call.douts["y"]
+    x, weight, bias = call["x"], call["weight"], call["bias"]
     transpose_x, transpose_weight = attributes["transpose_x"], attributes["transpose_weight"]
-    activation = attributes["activation"]
-    if activation == "relu":
-        dz = torch.where(call["y"] > 0, dz, torch.zeros_like(dz))
-    elif activation != "none":  # of the product again: keeping it would take as much memory as the output
-        z = matmul(x, weight, bias, transpose_x, transpose_weight)
-        if activation == "silu":
-            dz = _kernel("silu_mul_grad")(dz, z, torch.ones_like(z))[0]
-        else:
-            dz = _kernel("gelu_grad")(dz, z, "tanh" if activation == "gelu_tanh" else "none")
+    dz = _through_activation(call, lambda: matmul(x, weight, bias, transpose_x, transpose_weight))
     found = {}
     if call.needs("x"):
         dx = matmul(dz, weight, None, False, not transpose_weight)
@@ -277,6 +358,8 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
 
 _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
+    "conv2d": _conv2d,
+    "block_sparse_matmul": _sparse_product("blocks", 16),
     "flash_attention": _flash_attention,
     "flash_attention_varlen": _flash_attention_varlen,
     "grouped_matmul": _grouped_matmul,
@@ -288,10 +371,13 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "rotary_embedding": _rotary_embedding,
     "scaled_masked_softmax": _scaled_masked_softmax,
+    "sparse_matmul": _sparse_product("values", 1),
 }
 
 # What these keep, where it is not what the gradient kernel takes.
 _KEPT: dict[str, list[str]] = {
+    "conv2d": ["x", "weight", "bias", "y"],
+    "block_sparse_matmul": ["row_ends", "indices", "blocks", "dense"],
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
     "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],
     "grouped_matmul": ["x", "weight", "group_list"],
@@ -303,4 +389,5 @@ _KEPT: dict[str, list[str]] = {
     "qkv_rotary_embedding": ["qkv", "cos", "sin"],
     "rotary_embedding": ["x", "cos", "sin"],
     "scaled_masked_softmax": ["mask", "y"],
+    "sparse_matmul": ["row_ends", "indices", "values", "dense"],
 }

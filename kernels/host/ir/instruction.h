@@ -190,6 +190,32 @@ struct FewRowsProduct {
     int64_t cStride;
 };
 
+// A row of numbers in memory, and what it is multiplied by.
+struct RowTerm {
+    const char* row;
+    float factor;
+};
+
+// One of several sums of rows: of the terms from that of the one before on.
+struct RowSum {
+    char* dst;
+    uint64_t endTerm;
+    bool isRounded;  // to the type of the rows, or in float
+};
+
+// Sums of rows (runtime/row_sums.h), each in the order of its terms.
+struct RowSumsWork {
+    const RowTerm* terms;
+    const RowSum* sums;
+    uint64_t sumCount;
+    uint32_t cols;
+    // All rows are among so many, equally distant ones, of which some columns are packed at a time; 0: they are read
+    // where they are.
+    uint64_t rows;
+    const char* first;
+    uint64_t stride;  // bytes
+};
+
 // Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
 struct IntegerProduct {
     uint32_t m;
@@ -239,6 +265,7 @@ struct VectorUnit {
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
+    void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
 };
 
 // The best vector unit of this library for this CPU.

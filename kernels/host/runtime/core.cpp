@@ -63,6 +63,8 @@ void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopVariant v
     waiting_ = nullptr;
     wrote_ = false;
     goesOn_ = false;
+    rowSums_.Reset();
+    collectsSums_ = false;
     traceCache_.Drop();
 }
 
@@ -206,6 +208,24 @@ void Core::Leave()
 void Core::Take()
 {
     HOST_OBSERVED(if (!Executes()) { return; })
+    if (collectsSums_) {
+        if (rowSums_.Takes(incoming_)) {
+            return;
+        }
+        if (rowSums_.Holds()) {
+            const Instruction instruction = incoming_;
+            CarryOutSums(true);
+            incoming_ = instruction;
+            if (rowSums_.Takes(incoming_)) {
+                return;
+            }
+        }
+    }
+    Record();
+}
+
+void Core::Record()
+{
     if (count_ == MAX_INSTRUCTIONS) {
         EndProgram(NOBODY);
         goesOn_ = true;
@@ -218,7 +238,7 @@ void Core::Take()
     } else if (count_ == known_->instructions.size() || !SameInstruction(known_->instructions[count_], incoming_)) {
         Leave();
         if (!Rejoin(&incoming_)) {
-            Take();
+            Record();
             return;
         }
     }
@@ -250,7 +270,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
     copy.operands[0] = {ub, shape.dstStride, shape.rowBytes};
     copy.operands[1] = {const_cast<char*>(gm), shape.srcStride, shape.rowBytes};
     Take();
-    if (stream != nullptr && large_) {
+    if (stream != nullptr && large_ && !rowSums_.Holds()) {
         prefetcher_.LookAhead(gm, {shape.rows, shape.rowBytes, shape.srcStride}, *stream);
     }
 }
@@ -404,8 +424,28 @@ void Core::RunWaiting(uint64_t number, const Program* follower)
     schedule->Run(waitingGm_, waitingPrefetcher_, variant_);
 }
 
+// Behind everything recorded before, which is carried out first.
+void Core::CarryOutSums(bool needsBuffers)
+{
+    if (!rowSums_.Holds()) {
+        return;
+    }
+    RunRecorded();
+    rowSums_.CarryOut(needsBuffers, [this](const Instruction& instruction) {
+        wrote_ = wrote_ || instruction.kind == InstructionKind::COPY_OUT;
+        incoming_ = instruction;
+        Record();
+    });
+}
+
 // Carries out everything recorded.
 void Core::Complete()
+{
+    CarryOutSums(true);
+    RunRecorded();
+}
+
+void Core::RunRecorded()
 {
     EndProgram(NOBODY);
     RunWaiting(NOBODY, nullptr);
@@ -419,8 +459,23 @@ void Core::Flush()
     Complete();
 }
 
+void Core::FlushFor(const void* gm)
+{
+    HOST_OBSERVED(Flush(); return;)
+    collectsSums_ = true;
+    if (!rowSums_.Holds() || rowSums_.IsFull() || rowSums_.Writes(static_cast<const char*>(gm))) {
+        Flush();
+        return;
+    }
+    if (RecordedLaunch* recording = traceCache_.Current()) {
+        recording->Spoil();
+    }
+    RunRecorded();
+}
+
 void Core::Finish()
 {
+    CarryOutSums(false);
     EndProgram(END);
     RunWaiting(END, nullptr);
     traceCache_.Keep();

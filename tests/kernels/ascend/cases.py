@@ -3,6 +3,7 @@
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.inference import given_types, infer_shapes
 
@@ -105,13 +106,39 @@ def _quantised(rng, shapes, attributes):
     return [(*shapes[0][:-1], columns), (rows, columns // per_byte), factors, factors, (rows,)]
 
 
+def _convolution(rng, shapes, attributes):
+    """Of the sizes that were drawn: a kernel that fits, groups, and places of y."""
+    attributes.update({name: int(rng.integers(-1, 4)) for name in attributes if name.startswith("pad_")})
+    groups, last = attributes["groups"], attributes["data_format"] == "NHWC"
+    x, weight = (shapes[0], shapes[1]) if len(shapes[2]) == 1 else (shapes[1], shapes[2])
+    ins, outs = min(x[3 if last else 1] // groups, 3000), weight[0]
+    h, w = x[1:3] if last else x[2:]
+    kernel = tuple(int(size) for size in rng.integers(1, 6, 2))
+    weight = (outs, *kernel, ins) if last else (outs, ins, *kernel)
+    x = (min(x[0], 3), h, w, ins * groups) if last else (min(x[0], 3), ins * groups, h, w)
+    y = infer_shapes(registry.signature("conv2d"), [x, weight, None], attributes)[0]
+    return [x, weight, (outs,)] if len(shapes[2]) == 1 else [y, x, weight]
+
+
 def _experts(rng, shapes, attributes):
     """Two experts at least: indices are 0 and 1."""
     attributes["num_experts"] = int(rng.integers(2, 300))
     return shapes
 
 
+def _sparse(rng, shapes, attributes):
+    """A row at least, and so few values that products do not take long."""
+    most = 1 + (1_000_000 if len(shapes[2]) == 1 else 10_000) // max(1, shapes[-1][1])
+    first, second = shapes[1:3]
+    rows = max(1, shapes[0][0])
+    if len(shapes[0]) == 2:  # the gradient: dy comes first
+        return [(rows, shapes[0][1]), (rows,), (min(second[0], most),), shapes[3]]
+    return [(rows,), (min(first[0], most),), (min(first[0], most), *second[1:]), shapes[3]]
+
+
 ARRANGED = {
+    "conv2d": _convolution,
+    "block_sparse_matmul": _sparse,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,
@@ -119,6 +146,7 @@ ARRANGED = {
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
+    "sparse_matmul": _sparse,
     "weight_quant_matmul": _quantised,
     "weight_quant_swiglu": _quantised,
 }
@@ -222,11 +250,15 @@ def arrays(rng, signature, shapes, dtypes):
     found = [None if s is None else values(rng, s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
     by_name = dict(zip((tensor.name for tensor in signature.inputs), found, strict=True))
     # Added up: where each sequence or group ends.
-    for name, rows, dims in (("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1)):
+    for name, rows, dims in (
+        ("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1), ("row_ends", "indices", 1),
+    ):  # fmt: skip
         if name in by_name:
             ends, count = by_name[name], int(np.prod(by_name[rows].shape[:dims]))
             ends[...] = np.sort(rng.integers(0, count + 1, ends.shape))
             ends[-1] = count
+    if "row_ends" in by_name:  # of values, whose columns are rows of the dense factor
+        by_name["indices"] %= max(1, by_name["dense"].shape[0] // (16 if "block" in signature.name else 1))
     if "sorted_indices" in by_name:  # each row once
         by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
     if "experts" in by_name:

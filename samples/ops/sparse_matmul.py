@@ -1,0 +1,52 @@
+"""sparse_matmul of a pattern by chance; stock operators make the dense matrix, PyTorch has one by rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from mindspore import ops
+from ms_ascend_ops.samples.operators import Call
+
+from ms_ascend_ops import ops as fused
+
+# Rows of the result, of the dense factor, its columns; in a hundred elements so many values.
+SHAPES = (
+    (64, 64, 64, 10),
+    (1024, 1024, 1024, 5),
+    (1024, 1024, 1024, 10),
+    (4096, 4096, 64, 5),  # a pruned weight and some tokens
+    (777, 1029, 333, 3),
+)
+SMALL_SHAPES = ((7, 5, 6, 40), (4, 6, 9, 50))
+TOLERANCES = {"float32": 1e-4}
+# That of the dense factor is the product with the transposed matrix.
+GRADIENT = (Call("sparse_matmul_grad"),)
+
+
+def inputs(draw, rows, inner, cols, percent):
+    counts = draw.random.binomial(inner, percent / 100, rows) if rows else np.zeros(0, int)
+    columns = [np.sort(draw.random.choice(inner, count, replace=False)) for count in counts]
+    indices = np.concatenate([np.zeros(0, int), *columns]).astype(np.int32)
+    scale = (inner * percent / 100) ** 0.5
+    values = draw.normal(len(indices))
+    dense = draw.normal(inner, cols)
+    return [np.cumsum(counts).astype(np.int32), indices, (values / scale).astype(values.dtype), dense]
+
+
+def ours(row_ends, indices, values, dense):
+    return fused.sparse_matmul(row_ends, indices, values, dense)
+
+
+def stock(row_ends, indices, values, dense):
+    """Places of the values in the dense matrix, which is multiplied as a whole."""
+    position = ops.cumsum(ops.ones_like(indices), 0) - 1
+    row = ops.searchsorted(row_ends, position, right=True)
+    columns = ops.zeros_like(dense[:, 0])
+    matrix = ops.zeros_like(ops.expand_dims(row_ends.astype(values.dtype), 1) * ops.expand_dims(columns, 0))
+    places = ops.stack((row.astype("int32"), indices), -1)
+    return ops.matmul(ops.TensorScatterAdd()(matrix, places, values), dense)
+
+
+def pytorch(torch, row_ends, indices, values, dense):
+    pointers = torch.cat((row_ends.new_zeros(1), row_ends))
+    matrix = torch.sparse_csr_tensor(pointers, indices, values, (len(row_ends), len(dense)))
+    return matrix @ dense
