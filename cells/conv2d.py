@@ -141,7 +141,7 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
     def replace(cls, network: nn.Cell) -> list[str]:
         """Put the layer in the place of all `nn.Conv2d` and `mint.nn.Conv2d` of a network that pad with zeros.
 
-        It takes those that it is told to: `optimize` asks which is faster on this machine.
+        For inference: on a CPU training takes as long as with stock layers, or longer (docs/convolution.md).
 
         Args:
             network: a cell, changed in place. Parameters keep their names.

@@ -312,7 +312,7 @@ def _rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
 
 
 # As kernels/primitives/weight_quant_tiling.h has it.
-_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 8, (32, 64, 96, 128, 192, 256), 255
+_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 4, (32, 64, 96, 128, 192, 256), 255
 
 
 def _weight_quant_matmul(

@@ -27,7 +27,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     of_weight = kernel("conv2d_grad", **own)
     parts_of_x = ms.constexpr(gradient_of_x(attributes, lambda **a: kernel("conv2d", **a, has_bias=False)))
 
-    def with_inputs_first(weight):  # type: ignore[no-untyped-def]
+    def with_inputs_first(weight: Tensor) -> Tensor:
         # Input channels first, group by group.
         if groups == 1:
             return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
@@ -38,7 +38,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
         return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
 
-    def of_x(dy, x, weight):  # type: ignore[no-untyped-def]
+    def of_x(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         dtype = weight.dtype
         # Stock operators that move elements have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
@@ -71,7 +71,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dx = interleaved(lines, dim)
         return (dx[:, : x.shape[1], : x.shape[2]] if last else dx[:, :, : x.shape[2], : x.shape[3]]).astype(x.dtype)
 
-    def interleaved(tensors, axis):  # type: ignore[no-untyped-def]
+    def interleaved(tensors: list[Tensor], axis: int) -> Tensor:
         wide = [tensor.astype(ms.float32) if tensor.dtype == ms.bfloat16 else tensor for tensor in tensors]
         if len(wide) == 1:
             return wide[0]
@@ -100,9 +100,9 @@ def conv2d(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: int | tuple[int, int] = 1,
+    stride: int | tuple[int, ...] = 1,
     padding: int | tuple[int, ...] = 0,
-    dilation: int | tuple[int, int] = 1,
+    dilation: int | tuple[int, ...] = 1,
     groups: int = 1,
     activation: str = "none",
     data_format: str = "NCHW",
