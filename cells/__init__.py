@@ -1,6 +1,7 @@
 """The operators as layers."""
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
+from ms_ascend_ops.cells.conv2d import Conv2d
 from ms_ascend_ops.cells.geglu import GEGLU
 from ms_ascend_ops.cells.gelu import GELU
 from ms_ascend_ops.cells.group_norm import GroupNorm
@@ -18,6 +19,7 @@ __all__ = [
     "GEGLU",
     "GELU",
     "AddRMSNorm",
+    "Conv2d",
     "GroupNorm",
     "KVCache",
     "LayerNorm",

@@ -31,6 +31,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         group_size: columns with one scale: a multiple of 32 that divides in_channels, or 0: a whole row.
         symmetric: without offsets.
         activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
+        quantize_x: "int8" rounds few rows of x to 8 bits, see `weight_quant_matmul`; or "none".
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., in_channels).
@@ -39,7 +40,7 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         Tensor[dtype of x], shape (..., out_channels).
 
     Raises:
-        ValueError: sizes below 1, other bits, groups that do not divide, another activation.
+        ValueError: sizes below 1, other bits, groups that do not divide, another activation or quantize_x.
 
     Parameters `weight` (int8), `scale` and `offset` (float16) and `bias` (float32); none of them is trained.
     `WeightQuantDense.from_dense(dense)` rounds the weight of an `nn.Dense` to them. Accumulated in float32.
@@ -54,8 +55,10 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         group_size: int = 32,
         symmetric: bool = False,
         activation: str = "none",
+        quantize_x: str = "none",
     ):
         super().__init__()
+        self.quantize_x = _SIGNATURE.attribute("quantize_x").check("WeightQuantDense", quantize_x)
         self.activation = _SIGNATURE.attribute("activation").check("WeightQuantDense", activation)
         for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
             if not isinstance(size, int) or size < 1:
@@ -72,7 +75,12 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def from_dense(
-        cls, dense: nn.Dense, bits: int = 4, group_size: int = 32, symmetric: bool = False
+        cls,
+        dense: nn.Dense,
+        bits: int = 4,
+        group_size: int = 32,
+        symmetric: bool = False,
+        quantize_x: str = "none",
     ) -> WeightQuantDense:
         """A layer with the weight of `dense` rounded to `bits`, its bias, and its activation.
 
@@ -84,19 +92,21 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
             raise TypeError(f"WeightQuantDense.from_dense: dense must be an nn.Dense, got {type(dense).__name__}")
         weight = dense.weight.astype(ms.float32).asnumpy()
         activation = _activation_of(dense)
-        layer = cls(weight.shape[1], weight.shape[0], dense.has_bias, bits, group_size, symmetric, activation)
+        rows, columns = weight.shape
+        layer = cls(columns, rows, dense.has_bias, bits, group_size, symmetric, activation, quantize_x)
         layer._set(weight)
         if dense.has_bias:
             layer.bias.set_data(dense.bias.astype(ms.float32))
         return layer
 
     def construct(self, x: Tensor) -> Tensor:
-        return weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, self.activation)
+        return weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, self.activation, self.quantize_x)
 
     def extend_repr(self) -> str:
         return (
             f"in_channels={self.in_channels}, out_channels={self.out_channels}, has_bias={self.has_bias},"
-            f" bits={self.bits}, group_size={self.group_size}, activation='{self.activation}'"
+            f" bits={self.bits}, group_size={self.group_size}, activation='{self.activation}',"
+            f" quantize_x='{self.quantize_x}'"
         )
 
 

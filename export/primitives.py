@@ -518,7 +518,7 @@ class DynamicQuantExt(StandIn):
         values = x.astype(ms.float32)
         if smooth_scales is not None:
             values = values * smooth_scales.astype(ms.float32)
-        scale = ms_ops.abs(values).max(-1) / 127.0
+        scale = ms_ops.amax(ms_ops.abs(values), -1) / 127.0  # Tensor.max gives indices, too, in PyNative mode
         step = ms_ops.select(scale > 0, scale, ms_ops.ones_like(scale))
         return ms_ops.round(values / step.expand_dims(-1)).astype(ms.int8), scale
 

@@ -126,7 +126,7 @@ def cpu_builtins() -> Iterator[None]:
     if ms.get_context("device_target") != "CPU":
         yield
         return
-    with _CellsOfPrimitives(), _functions():
+    with _StandIns():
         try:
             yield
         except RuntimeError as error:
@@ -183,21 +183,15 @@ def device_is_cpu() -> Iterator[None]:
         _rename({id(set_device): real_device, id(set_context): real_context})
 
 
-@contextmanager
-def _functions() -> Iterator[None]:
-    """Within the block, the functions are ours wherever a module has them."""
-    stock = {id(function): ours for _, function, ours, _, _ in _PRESENT}
-    back = {id(ours): function for _, function, ours, _, _ in _PRESENT}
-    _rename(stock)
-    try:
-        yield
-    finally:
-        _rename(back)
+def _rename(
+    instead: dict[int, Any], kinds: tuple[type, ...] = (), made: Callable[[Any], Any] | None = None
+) -> list[tuple[dict[str, Any], str, Any]]:
+    """Let every module have other objects for some, by their id; and for those of some classes what is `made` of them.
 
-
-def _rename(instead: dict[int, Any]) -> list[tuple[dict[str, Any], str, Any]]:
-    """Let every module have other objects for some, by their id. Returns what was where."""
+    Returns what was where. One pass: there are several hundred thousand names.
+    """
     changed = []
+    of_kinds: dict[type, bool] = {}
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("ms_ascend_ops"):
@@ -206,14 +200,23 @@ def _rename(instead: dict[int, Any]) -> list[tuple[dict[str, Any], str, Any]]:
             if id(value) in instead:
                 names[name] = instead[id(value)]
                 changed.append((names, name, value))
+            elif kinds and made is not None:
+                kind = type(value)
+                if kind not in of_kinds:
+                    of_kinds[kind] = issubclass(kind, kinds)
+                if of_kinds[kind] and (ours := made(value)) is not None:
+                    names[name] = ours
+                    changed.append((names, name, value))
     return changed
 
 
 _HOMES = (gen_ops_prim, math_ops, other_ops, _infer_ops, ms_ops)  # where MindSpore defines primitives
 
 
-class _CellsOfPrimitives:
-    """Within the block, primitives that a CPU has not are cells: classes, objects in modules, and those in cells."""
+class _StandIns:
+    """Within the block, functions of MindSpore's are ours wherever a module has them, and primitives that a CPU has not
+    are cells: classes, objects in modules, and those in cells.
+    """
 
     def __init__(self) -> None:
         self.kinds = {vars(m)[name]: ours for name, ours in STAND_INS.items() for m in _HOMES if name in vars(m)}
@@ -223,13 +226,9 @@ class _CellsOfPrimitives:
 
     def __enter__(self) -> None:
         kinds = tuple(self.kinds)
-        for value in _in_modules():
-            # MindSpore's own functions use the product of matrices in ways that a CPU has.
-            known = isinstance(value, kinds) and not isinstance(value, ms_ops.BatchMatMul)
-            if known and (made := _stand_in(value)) is not None:
-                self.objects[id(value)] = value, made
+        functions = {id(function): ours for _, function, ours, _, _ in _PRESENT}
         classes = {id(kind): ours for kind, ours in self.kinds.items()}
-        self.names = _rename(classes | {key: ours for key, (_, ours) in self.objects.items()})
+        self.names = _rename(functions | classes, kinds, self._made)
         for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell) and not issubclass(type(o), StandIn)]:
             for name, value in list(cell.__dict__.items()):
                 if isinstance(value, kinds) and (made := _stand_in(value)) is not None:
@@ -245,8 +244,17 @@ class _CellsOfPrimitives:
         for names, name, value in self.names:
             names[name] = value
         # A module that was imported within the block has ours, too.
+        functions = {id(ours): function for _, function, ours, _, _ in _PRESENT}
         classes = {id(ours): kind for kind, ours in self.kinds.items()}
-        _rename(classes | {id(ours): stock for stock, ours in self.objects.values()})
+        _rename(functions | classes | {id(ours): stock for stock, ours in self.objects.values()})
+
+    def _made(self, value: Any) -> StandIn | None:
+        """For an object in a module. MindSpore's own functions use the product of matrices in ways that a CPU has."""
+        if isinstance(value, ms_ops.BatchMatMul):
+            return None
+        if id(value) not in self.objects and (made := _stand_in(value)) is not None:
+            self.objects[id(value)] = value, made
+        return self.objects[id(value)][1] if id(value) in self.objects else None
 
 
 def _stand_in(primitive: Any) -> StandIn | None:
@@ -255,10 +263,3 @@ def _stand_in(primitive: Any) -> StandIn | None:
         return stand_in_for(primitive)
     except ValueError:
         return None
-
-
-def _in_modules() -> Iterator[Any]:
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if isinstance(names, dict):
-            yield from list(names.values())

@@ -16,6 +16,17 @@ __all__ = ["CHECKS"]
 ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 
+def _conv2d(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    axis = -1 if attributes["data_format"] == "NHWC" else 1
+    x, weight, groups = shapes[0], shapes[1], attributes["groups"]
+    if len(x) != 4 or len(weight) != 4 or -1 in (x[axis], weight[axis]):
+        return
+    if weight[axis] * groups != x[axis]:
+        raise ValueError(
+            f"conv2d: weight.shape[{axis}] must be x.shape[{axis}] / groups ({x[axis] // groups}), got {weight}"
+        )
+
+
 def _cross_entropy(shapes: list[Any], attributes: dict[str, Any]) -> None:
     if not -(2**31) < attributes["ignore_index"] < 2**31:
         raise ValueError(f"cross_entropy: ignore_index must fit in 32 bits, got {attributes['ignore_index']}")
@@ -189,6 +200,7 @@ def _packed_weight(op: str, x: tuple[int, ...], weight: tuple[int, ...], scale: 
 
 
 CHECKS: dict[str, ShapeCheck] = {
+    "conv2d": _conv2d,
     "cross_entropy": _cross_entropy,
     "flash_attention": _attention("flash_attention"),
     "flash_attention_varlen": _attention("flash_attention_varlen"),

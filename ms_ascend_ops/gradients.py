@@ -6,12 +6,15 @@ are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-__all__ = ["as_rows", "needs_gradient", "reshaped", "sum_to_shape_of"]
+from ms_ascend_ops.custom import kernel
+
+__all__ = ["as_rows", "gradient_of_activation", "needs_gradient", "reshaped", "sum_to_shape_of"]
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
@@ -60,3 +63,39 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 def as_rows(tensor: Tensor) -> Tensor:
     """As one matrix."""
     return tensor if tensor.ndim == 2 else reshaped(tensor, (-1, tensor.shape[-1]))
+
+
+def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Callable[..., Any]:
+    """(x, weight, bias, out, dout) -> the gradient of what `activation` was applied to.
+
+    `before(x, weight, bias)` computes that again where the output does not tell: keeping it would take as much memory
+    as the output.
+    """
+    if activation == "none":
+        return _same
+    if activation == "relu":
+        return _of_relu
+    if activation == "silu":
+        of_silu = kernel("silu_mul_grad")
+
+        def through_silu(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
+            z = before(x, weight, bias)
+            return of_silu(dout, z, ops.ones_like(z.astype(ms.float32)).astype(z.dtype))[0]
+
+        return through_silu
+    of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")
+
+    def through_gelu(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
+        return of_gelu(dout, before(x, weight, bias))
+
+    return through_gelu
+
+
+def _same(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: Tensor) -> Tensor:
+    return dout
+
+
+def _of_relu(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: Tensor) -> Tensor:
+    # In float32: stock operators have no bfloat16 here.
+    passes = ops.select(out.astype(ms.float32) > 0, 1.0, 0.0)
+    return (dout.astype(ms.float32) * passes).astype(dout.dtype)

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from ms_ascend_ops.shapes import ShapeRule
+from ms_ascend_ops.shapes import ShapeRule, Token
 
 __all__ = [
     "DTYPES",
@@ -428,6 +428,8 @@ def _check_signature(signature: Signature) -> None:
                     f"{signature.name}: '{mark}{token.symbol}' of {tensor.name} needs an earlier input's "
                     f"{needed}'{token.symbol}'"
                 )
+            if token.window:
+                _check_window(signature, tensor, token, always - stars)
             if token.symbol and token.symbol not in bound:
                 raise ValueError(f"{signature.name}: '{token.symbol}' of {tensor.name} stands in no input")
             if token.symbol and tensor in signature.outputs and token.symbol not in always:
@@ -448,6 +450,19 @@ def _check_signature(signature: Signature) -> None:
     free = {t.dtype for t in signature.outputs if t.dtype in signature.variables} - {t.dtype for t in required}
     if free:
         raise ValueError(f"{signature.name}: dtype variables {sorted(free)} of outputs stand in optional inputs only")
+
+
+def _check_window(signature: Signature, tensor: TensorSpec, token: Token, dims: set[str]) -> None:
+    """`dims`: symbols that an input always tells."""
+    integers = {attribute.name for attribute in signature.attributes if attribute.type == "int"}
+    if tensor in signature.inputs or set(token.window[1:]) - integers:
+        raise ValueError(
+            f"{signature.name}: a window of {tensor.name} must be of an output, and name four int attributes"
+        )
+    if not {token.symbol, token.window[0]} <= dims:
+        raise ValueError(
+            f"{signature.name}: '{token.symbol}' and '{token.window[0]}' of {tensor.name} must be dims of inputs"
+        )
 
 
 def _check_place(signature: Signature, tensor: TensorSpec) -> None:

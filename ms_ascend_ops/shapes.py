@@ -7,6 +7,9 @@ A rule is a blank-separated list of tokens, one definition of which serves Pytho
     2*d       one dim, twice the size of d           =groups  one dim, whose size is the integer attribute `groups`
     ones(b)   as many dims of size 1 as *b has dims  =a+b     one dim, whose size is the sum of these attributes
     ?d        one dim that broadcasts to d: 1, or the size of d
+    window(h,kh,dilation,before,after,stride)
+              of an output: the places of a window of kh elements, `dilation` apart, along h with `before` and `after`
+              added to its ends, `stride` apart; the latter four are integer attributes
     2*d@axis  the dim that the attribute `axis` names: an integer (negative counts from the end), or a string or bool
               whose values the definition gives an axis each. The single dims at the end of a rule, which are all of
               one without * or ~, stand around it in their order: `*b m k@transpose` is `*b k m` where it is at -2
@@ -30,12 +33,16 @@ __all__ = ["ShapeRule", "Token"]
 _TOKEN = re.compile(
     r"(?:(?P<kind>[*~?])|(?P<factor>[1-9]\d*)\*)?(?P<symbol>[a-z]\w*)(?:@(?P<attribute>[a-z]\w*))?"
     r"|(?P<literal>\d+)|=(?P<sizes>[a-z]\w*(?:\+[a-z]\w*)*)|ones\((?P<ones>[a-z]\w*)\)"
+    r"|window\((?P<window>[a-z]\w*(?:,[a-z]\w*){5})\)"
 )
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither."""
+    """One token of a rule. A literal has no symbol, and its size as factor; `=a+b` has neither.
+
+    A window has the symbol of what it moves along, and the other five names in `window`.
+    """
 
     symbol: str
     factor: int = 1
@@ -44,11 +51,12 @@ class Token:
     ones: bool = False  # with star: dims of size 1
     sizes: tuple[str, ...] = ()  # attributes whose sum is the size
     broadcasts: bool = False
+    window: tuple[str, ...] = ()  # symbol of its length; attributes: dilation, before, after, stride
 
     @property
     def binds(self) -> bool:
         """Whether a tensor's shape tells what the symbol stands for."""
-        return bool(self.symbol) and not self.ones and not self.broadcasts
+        return bool(self.symbol) and not self.ones and not self.broadcasts and not self.window
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,9 @@ class ShapeRule:
             )
             attribute, broadcasts = match["attribute"] or "", match["kind"] in ("~", "?")
             sizes = tuple(match["sizes"].split("+")) if match["sizes"] else ()
-            tokens.append(Token(symbol, factor, star or ones, attribute, ones, sizes, broadcasts))
+            window = tuple(match["window"].split(",")) if match["window"] else ()
+            symbol = window[0] if window else symbol
+            tokens.append(Token(symbol, factor, star or ones, attribute, ones, sizes, broadcasts, window[1:]))
         anchors = [i for i, token in enumerate(tokens) if token.attribute]
         if len(anchors) > 1:
             raise ValueError(f"shape rule '{text}': at most one token may stand at an attribute")

@@ -90,6 +90,10 @@ def _sizes(rule: ShapeRule, axes: Mapping[str, int], bound: Bound) -> Sizes:
                 yield from (1 for _ in bound[token.symbol])
             elif token.star:
                 yield from bound[token.symbol]
+            elif token.window:
+                dilation, before, after, stride = (axes[name] for name in token.window[1:])
+                length = (bound[token.window[0]][0] - 1) * dilation + 1
+                yield (bound[token.symbol][0] + before + after - length) // stride + 1
             elif token.symbol:
                 yield bound[token.symbol][0] * token.factor
             else:

@@ -82,7 +82,8 @@ def needless_graphs(items):
     """Those cases of tests with a `mode` that another one stands for.
 
     A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others: every
-    combination of the other parameters runs in PyNative, and in one of the modes that compile, in turn.
+    combination of the other parameters runs in PyNative; every value of each of them in one of the modes that compile,
+    in turn.
     """
     tests = {}
     for item in items:
@@ -92,9 +93,19 @@ def needless_graphs(items):
             tests.setdefault((item.path, item.originalname), {}).setdefault(others, {})[mode] = item
     needless = set()
     for combinations in tests.values():
-        for at, of_mode in enumerate(combinations.values()):
-            if len(combinations) > 1 and len(of_mode) > 1:
-                needless.add(of_mode[COMPILED[at % 2]])
+        met, turn = set(), 0
+        for of_mode in combinations.values():
+            if len(combinations) == 1:
+                continue
+            (first, *_) = of_mode.values()
+            values = {(name, str(value)) for name, value in first.callspec.params.items() if name != "mode"}
+            if values <= met:
+                needless.update(of_mode.values())
+                continue
+            met |= values
+            if len(of_mode) > 1:
+                needless.add(of_mode[COMPILED[turn % 2]])
+            turn += 1
     return needless
 
 

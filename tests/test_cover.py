@@ -51,3 +51,13 @@ def test_each_combination_is_compiled_in_one_mode():
     items.append(Case(path="test_x.py", originalname="plain"))
     left = {(item.originalname, item.callspec.id) for item in needless_graphs(items)}
     assert left == {("many", "a-graph"), ("many", "b-jit"), ("many", "c-graph")}
+
+
+def test_values_that_were_compiled_are_not_compiled_again():
+    items = with_modes("values", "ab")
+    for case in items[:]:  # a and b once more
+        specs = vars(case.callspec)
+        again = SimpleNamespace(**{**specs, "id": f"again-{specs['id']}"})
+        items.append(Case(path=case.path, originalname=case.originalname, callspec=again))
+    left = {item.callspec.id for item in needless_graphs(items)}
+    assert left == {"a-graph", "b-jit", *(f"again-{value}-{mode}" for value in "ab" for mode in ("graph", "jit"))}

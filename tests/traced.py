@@ -5,7 +5,10 @@ from unittest.mock import patch
 
 from ms_ascend_ops.profiler import record
 
-OPERATORS = ("flash_attention", "matmul", "paged_attention", "rms_norm", "silu_mul", "swiglu")
+OPERATORS = (
+    "add_rms_norm", "flash_attention", "kv_cache_update", "matmul", "paged_attention", "qkv_rotary_embedding",
+    "rms_norm", "silu_mul", "swiglu",
+)  # fmt: skip
 
 
 def build(target="ms_ascend_ops"):

@@ -232,6 +232,11 @@ void MsAscendOpsSetThreadNum(uint32_t threads)
     AscendC::host::SetThreadNum(threads);
 }
 
+void MsAscendOpsSetParallelForOfCaller(MsAscendParallelFor parallelFor, void* context)
+{
+    AscendC::host::SetParallelForOfCaller(parallelFor, context);
+}
+
 void MsAscendOpsSetThreadNumOfCaller(uint32_t threads)
 {
     AscendC::host::SetThreadNumOfCaller(threads);

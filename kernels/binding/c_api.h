@@ -60,6 +60,10 @@ uint32_t MsAscendOpsGetThreadNum(void);
 void MsAscendOpsSetThreadNum(uint32_t threads);
 // For runs in the calling thread; 0: as for all others.
 void MsAscendOpsSetThreadNumOfCaller(uint32_t threads);
+// For runs in the calling thread: who calls `task(data, i)` for every i below `count`, on threads of its own, in place
+// of the library's threads. Null: none. Kernels whose cores wait for each other do not take it.
+typedef void (*MsAscendParallelFor)(void* context, void (*task)(void* data, size_t index), void* data, size_t count);
+void MsAscendOpsSetParallelForOfCaller(MsAscendParallelFor parallelFor, void* context);
 // How much of a core's Unified Buffer tilings may use. Setting 0: all.
 uint32_t MsAscendOpsGetUbBytes(void);
 void MsAscendOpsSetUbBytes(uint32_t bytes);

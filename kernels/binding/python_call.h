@@ -153,6 +153,7 @@ void BindArrayLaunch(py::module_& module);
 void BindKernelLibrary(py::module_& module);
 void BindSignature(py::module_& module);
 void BindTensorFunction(py::module_& module);
+void BindTorchCall(py::module_& module);
 
 }  // namespace ms_ascend_ops::binding
 

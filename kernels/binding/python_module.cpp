@@ -119,4 +119,5 @@ PYBIND11_MODULE(_C, module)
     BindKernelLibrary(module);
     BindSignature(module);
     BindTensorFunction(module);
+    BindTorchCall(module);
 }

@@ -29,10 +29,10 @@ std::vector<TensorDef> ReadTensors(const py::object& tensors)
     for (const py::handle tensor : tensors) {
         std::vector<Token> tokens;
         for (const py::handle token : tensor.attr("rule").attr("tokens")) {
-            tokens.push_back({Get<std::string>(token, "symbol"), Get<int64_t>(token, "factor"),
-                              Get<bool>(token, "star"), Get<bool>(token, "broadcasts"),
-                              Get<std::string>(token, "attribute"), Get<bool>(token, "ones"),
-                              Get<std::vector<std::string>>(token, "sizes")});
+            tokens.push_back(
+                {Get<std::string>(token, "symbol"), Get<int64_t>(token, "factor"), Get<bool>(token, "star"),
+                 Get<bool>(token, "broadcasts"), Get<std::string>(token, "attribute"), Get<bool>(token, "ones"),
+                 Get<std::vector<std::string>>(token, "sizes"), Get<std::vector<std::string>>(token, "window")});
         }
         defs.push_back({Get<std::string>(tensor, "name"), Get<std::string>(tensor, "dtype"), std::move(tokens),
                         Get<bool>(tensor, "optional")});

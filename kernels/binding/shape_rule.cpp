@@ -209,6 +209,38 @@ int64_t ShapeMatcher::Times(int64_t size, int64_t factor) const
     return product;
 }
 
+// How many places a window has.
+int64_t ShapeMatcher::Windows(const Token& token) const
+{
+    const auto along = bindings_.find(token.symbol);
+    const auto window = bindings_.find(token.window[0]);
+    if (along == bindings_.end() || window == bindings_.end() || along->second.dims[0] == UNKNOWN_DIM ||
+        window->second.dims[0] == UNKNOWN_DIM) {
+        return UNKNOWN_DIM;
+    }
+    int64_t numbers[4];  // dilation, before, after, stride
+    for (size_t i = 0; i < 4; ++i) {
+        const std::string& name = token.window[i + 1];
+        numbers[i] = attributes_.at(name);
+        const bool positive = i == 0 || i == 3;
+        if (numbers[i] > INT32_MAX || numbers[i] < (positive ? 1 : INT32_MIN)) {
+            Fail(name + " must " + (positive ? "be at least 1 and " : "") + "fit in 32 bits, got " +
+                 std::to_string(numbers[i]));
+        }
+    }
+    int64_t padded = along->second.dims[0];
+    if (__builtin_add_overflow(padded, numbers[1] + numbers[2], &padded)) {
+        Fail("a dim with its padding does not fit in 64 bits");
+    }
+    const int64_t length = Times(window->second.dims[0] - 1, numbers[0]) + 1;
+    if (length > padded) {
+        Fail(window->second.place + " (" + std::to_string(window->second.dims[0]) + ", with " + token.window[1] + " " +
+             std::to_string(length) + ") must be at most " + along->second.place + " with its padding (" +
+             std::to_string(padded) + ")");
+    }
+    return (padded - length) / numbers[3] + 1;
+}
+
 void ShapeMatcher::MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index)
 {
     const int64_t size = subject.shape[position];
@@ -345,6 +377,10 @@ Shape ShapeMatcher::ShapeOf(const ShapeRule& rule) const
     for (const Token& token : order) {
         if (token.symbol.empty()) {
             shape.push_back(SizeOf(token));
+            continue;
+        }
+        if (!token.window.empty()) {
+            shape.push_back(Windows(token));
             continue;
         }
         const auto known = bindings_.find(token.symbol);

@@ -28,6 +28,8 @@ struct Token {
     std::string attribute = {};
     bool ones = false;                    // with star: dims of size 1
     std::vector<std::string> sizes = {};  // attributes whose sum is the dim's size
+    // Of a window along `symbol`: the symbol of its length; attributes: dilation, before, after, stride.
+    std::vector<std::string> window = {};
 };
 
 struct ShapeRule {
@@ -82,6 +84,7 @@ private:
     void MatchDim(const Subject& subject, const Token& token, int64_t position, int64_t index);
     int64_t SizeOf(const Token& token) const;
     int64_t Times(int64_t size, int64_t factor) const;
+    int64_t Windows(const Token& token) const;
     void MatchStar(const Subject& subject, const Token& token, int64_t begin, int64_t end);
 
     std::string op_;

@@ -34,6 +34,7 @@ Signature::Signature(SignatureDef def) : def_(std::move(def))
             for (const Token& token : tensor.rule.tokens) {
                 named.insert(token.attribute);
                 named.insert(token.sizes.begin(), token.sizes.end());
+                named.insert(token.window.begin(), token.window.end());
             }
         }
     }

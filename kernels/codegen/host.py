@@ -202,8 +202,9 @@ def _token(token: Token) -> str:
     flags = [token.star, token.broadcasts, token.ones]
     star, broadcasts, ones = ("true" if flag else "false" for flag in flags)
     sizes = ", ".join(map(cpp.quote, token.sizes))
+    window = ", ".join(map(cpp.quote, token.window))
     texts = f"{cpp.quote(token.symbol)}, {token.factor}, {star}, {broadcasts}, {cpp.quote(token.attribute)}"
-    return f"binding::Token{{{texts}, {ones}, {{{sizes}}}}}"
+    return f"binding::Token{{{texts}, {ones}, {{{sizes}}}, {{{window}}}}}"
 
 
 def _attribute(attribute: AttributeSpec) -> str:

@@ -3,10 +3,11 @@
  * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
  * loss its bits.
  *
- * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Long rows
- * go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is loaded by
- * itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are shared by
- * the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
+ * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Most of
+ * those of less than 64 classes are transposed there: maxima and sums go down columns, where every lane has its own
+ * row. Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
+ * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
+ * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
  */
 #ifndef MS_ASCEND_OPS_CROSS_ENTROPY_KERNEL_H
@@ -15,6 +16,7 @@
 #include "cross_entropy_tiling.h"
 #include "kernel_operator.h"
 #include "label_rows.h"
+#include "primitives/columns.h"
 #include "primitives/row_pieces.h"
 #include "primitives/row_values.h"
 #include "primitives/tile.h"
@@ -36,21 +38,25 @@ public:
         lseGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(lse), tiling.rows);
         const uint32_t rows8 = LabelRows::RoundUp8(tiling.batchRows);
         const uint32_t elements = tiling.packed != 0 ? tiling.batchRows * tiling.stride : tiling.tileCols;
-        pipe.InitBuffer(inQueue_, 2, elements * sizeof(T));
-        pipe.InitBuffer(workBuf_, elements * sizeof(float));
         pipe.InitBuffer(outQueueLoss_, 1, rows8 * sizeof(float));
         pipe.InitBuffer(outQueueLse_, 1, rows8 * sizeof(float));
+        labels_.Init(labels, tiling, pipe);
+        if (tiling.columnRows != 0) {
+            InitColumns(pipe);
+            return;
+        }
+        pipe.InitBuffer(inQueue_, 2, elements * sizeof(T));
+        pipe.InitBuffer(workBuf_, elements * sizeof(float));
         work_ = workBuf_.template Get<float>();
         if constexpr (!IS_FLOAT<T>) {
             pipe.InitBuffer(floatBuf_, elements * sizeof(float));
             float_ = floatBuf_.template Get<float>();
         }
         rows_.Init(tiling.batchRows, pipe);
-        labels_.Init(labels, tiling, pipe);
         if (tiling.packed != 0) {
             narrow_ = tiling.cols <= FLOAT_LANES;
             workStride_ = narrow_ ? LabelRows::RoundUp8(tiling.cols) : tiling.stride;
-            labels_.InitChoice(tiling.batchRows, workStride_, pipe);
+            labels_.InitChoice(tiling.batchRows, workStride_ * sizeof(float), pipe);
             if (narrow_) {  // Exp goes over the gaps between rows
                 AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(elements));
             }
@@ -78,7 +84,9 @@ public:
             labels_.Load(row, rows);
             AscendC::LocalTensor<float> loss = outQueueLoss_.template AllocTensor<float>();
             AscendC::LocalTensor<float> lse = outQueueLse_.template AllocTensor<float>();
-            if (tiling_.packed != 0) {
+            if (tiling_.columnRows != 0) {
+                TransposedRows(loss, lse, row, rows);
+            } else if (tiling_.packed != 0) {
                 PackedRows(loss, lse, row, rows);
             } else {
                 LongRows(loss, lse, row, rows);
@@ -135,6 +143,85 @@ private:
                            static_cast<uint8_t>(tiling_.stride / PER_BLOCK)});
             return float_;
         }
+    }
+
+    __aicore__ inline void InitColumns(AscendC::TPipe& pipe)
+    {
+        const uint32_t rows16 = WholeGroups(tiling_.batchRows);
+        const uint32_t elements = tiling_.stride * tiling_.columnRows;
+        pipe.InitBuffer(inQueue_, 2, rows16 * tiling_.stride * sizeof(T));
+        pipe.InitBuffer(columnBuf_, elements * sizeof(T));
+        pipe.InitBuffer(maximaBuf_, 2 * rows16 * sizeof(float));
+        columns_ = columnBuf_.template Get<T>();
+        if constexpr (!IS_FLOAT<T>) {
+            pipe.InitBuffer(workBuf_, elements * sizeof(float));
+            work_ = workBuf_.template Get<float>();
+        }
+        maxima_ = maximaBuf_.template Get<float>();
+        labels_.InitChoice(tiling_.batchRows, tiling_.stride * sizeof(T), pipe);
+    }
+
+    static __aicore__ inline uint32_t WholeGroups(uint32_t rows)
+    {
+        return (rows + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS;
+    }
+
+    // Column c of the transposed rows in float: x, then exp(x - max).
+    __aicore__ inline AscendC::LocalTensor<float> Column(uint32_t c) const
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return columns_[c * tiling_.columnRows];
+        } else {
+            return work_[c * tiling_.columnRows];
+        }
+    }
+
+    __aicore__ inline void TransposedRows(const AscendC::LocalTensor<float>& loss,
+                                          const AscendC::LocalTensor<float>& lse, uint64_t row, uint32_t rows)
+    {
+        const int32_t count = static_cast<int32_t>(rows);
+        const uint32_t rows16 = WholeGroups(rows);
+        const AscendC::LocalTensor<float> sums = maxima_[WholeGroups(tiling_.batchRows)];
+        AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
+        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, true);
+        inQueue_.EnQue(local);
+        local = inQueue_.template DeQue<T>();
+        if (rows < rows16) {  // as many rows as are transposed together
+            AscendC::Duplicate(local[rows * tiling_.stride], T{},
+                               static_cast<int32_t>((rows16 - rows) * tiling_.stride));
+        }
+        TransposeRows(columns_, local, rows16, cols_, tiling_.stride, tiling_.columnRows);
+        if constexpr (IS_FLOAT<T>) {
+            labels_.Choose(loss, local, rows);
+        } else {
+            const AscendC::LocalTensor<T> chosen = sums.template ReinterpretCast<T>();
+            labels_.Choose(chosen, local, rows);
+            AscendC::Cast(loss, chosen, AscendC::RoundMode::CAST_NONE, rows);
+        }
+        inQueue_.FreeTensor(local);
+        for (uint32_t c = 0; c < cols_; ++c) {
+            if constexpr (!IS_FLOAT<T>) {
+                AscendC::Cast(Column(c), columns_[c * tiling_.columnRows], AscendC::RoundMode::CAST_NONE, rows);
+            }
+            if (c == 0) {
+                AscendC::Maxs(maxima_, Column(c), LOWEST_FLOAT, count);
+            } else {
+                AscendC::Max(maxima_, maxima_, Column(c), count);
+            }
+        }
+        for (uint32_t c = 0; c < cols_; ++c) {
+            AscendC::Sub(Column(c), Column(c), maxima_, count);
+            AscendC::Exp(Column(c), Column(c), count);
+            if (c == 0) {
+                AscendC::Muls(sums, Column(c), 1.0f, count);
+            } else {
+                AscendC::Add(sums, sums, Column(c), count);
+            }
+        }
+        AscendC::Ln(sums, sums, count);
+        AscendC::Sub(loss, loss, maxima_, count);
+        AscendC::Sub(loss, sums, loss, count);
+        AscendC::Add(lse, sums, maxima_, count);
     }
 
     __aicore__ inline void LongRows(const AscendC::LocalTensor<float>& loss, const AscendC::LocalTensor<float>& lse,
@@ -269,6 +356,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueChosen_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueLoss_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueLse_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> columnBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> chosenBuf_;
@@ -276,9 +364,11 @@ private:
     RowValues rows_;
     PieceValues<2> pieces_;
     LabelRows labels_;
+    AscendC::LocalTensor<T> columns_;  // of transposed rows
     AscendC::LocalTensor<float> work_;
-    AscendC::LocalTensor<float> float_;   // logits in float, for 16-bit T
-    AscendC::LocalTensor<float> maxima_;  // of long rows, a block each; then scratch
+    AscendC::LocalTensor<float> float_;  // logits in float, for 16-bit T
+    // Of long rows, a block each, then scratch; of transposed rows, then their sums.
+    AscendC::LocalTensor<float> maxima_;
 };
 
 template <typename T>

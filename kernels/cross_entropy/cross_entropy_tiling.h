@@ -1,7 +1,8 @@
 /*!
  * Tiling of cross_entropy and its gradient. Plain C++.
  *
- * Rows are split over cores. Short rows are packed several to a tile; longer ones are walked through in tiles of
+ * Rows are split over cores. Short rows are packed several to a tile, where the forward transposes those of few
+ * columns; longer ones are walked through in tiles of
  * columns, and the values of a row are held for a batch of rows. As a core owns its rows' values in whole blocks, few
  * rows would keep few cores busy: those that are long are cut into pieces (row_pieces_tiling.h).
  */
@@ -25,6 +26,7 @@ struct CrossEntropyTilingData {
     uint64_t piecesPerCore;
     uint32_t pieces;  // of a row that cores share (row_pieces_tiling.h), or 0
     uint32_t pieceCols;
+    uint32_t columnRows;  // from a column to the next where rows are transposed, or 0
 };
 
 using CrossEntropyGradTilingData = CrossEntropyTilingData;
@@ -33,6 +35,11 @@ namespace cross_entropy {
 
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
+constexpr uint32_t NARROW_COLS = 63;            // up to here rows are transposed; 64 are a repeat
+constexpr uint32_t WHOLE_COLS = 32;             // of those that are whole blocks, with twice their padding
+constexpr uint32_t ROW_GROUP = 16;              // that are transposed together
+constexpr uint32_t COLUMN_ROWS = 16 * 17;       // that a CPU's loops over columns are worth it
+constexpr uint32_t NARROW_STATE_BYTES = 8 * 4;  // a row's maximum, sum, results, label and what is made of it
 constexpr uint32_t BLOCK_ROWS = BLOCK_BYTES / sizeof(float);    // whose values are a block
 constexpr uint32_t MAX_TILE_COLS = 16384;                       // of a long row; as many as fit
 constexpr uint32_t LONG_ROW_BYTES = 32 * 1024;                  // what a batch of long rows takes besides its tiles
@@ -82,6 +89,30 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
     return config;
 }
 
+// Rows that are transposed: as many as are worth it, and only what that needs. Columns begin in an odd number of groups
+// of rows, which are a line of a CPU's cache each: in a power of two, few of its sets would have them all.
+inline void PlanColumns(const TensorDesc& logits, const Platform& platform, CrossEntropyTilingData& tiling)
+{
+    if (tiling.cols > NARROW_COLS) {
+        return;
+    }
+    // Whole blocks of floats are reduced row by row as fast, or faster: more so, the more padding there is.
+    if (tiling.cols % BLOCK_ROWS == 0 && 2 * tiling.stride - tiling.cols > WHOLE_COLS) {
+        return;
+    }
+    const uint32_t bytes = SizeOf(logits.dtype);
+    const uint32_t rowBytes = tiling.stride * bytes;
+    // Two buffers and the columns; those in float, too.
+    const uint64_t perRow = 3 * rowBytes + (bytes == 4 ? 0 : tiling.stride * 4) + NARROW_STATE_BYTES;
+    const uint64_t cached = std::max<uint64_t>(platform.tileBytes / perRow, COLUMN_ROWS);
+    const uint64_t wanted = platform.tileBytes > 0 ? cached : TILE_BYTES / rowBytes;
+    const uint64_t fit = (platform.ubBytes - FIXED_BYTES) / perRow;
+    const uint64_t most = std::min<uint64_t>({fit, wanted, MAX_REPEAT_TIMES * ROW_GROUP}) / ROW_GROUP;
+    const uint64_t groups = std::min<uint64_t>((most - 1) | 1, CeilDiv(tiling.rows, ROW_GROUP) | 1);
+    tiling.columnRows = static_cast<uint32_t>(groups * ROW_GROUP);
+    tiling.batchRows = static_cast<uint32_t>(std::min<uint64_t>(tiling.rows, tiling.columnRows));
+}
+
 }  // namespace cross_entropy
 
 inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const Platform& platform,
@@ -89,8 +120,10 @@ inline LaunchConfig CrossEntropyTiling(const CrossEntropyParams& params, const P
 {
     // logits in two buffers, a float copy unless they are float, one temporary.
     const uint32_t bytes = SizeOf(params.logits.dtype);
-    return cross_entropy::Plan(params.logits, params.ignore_index, 2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform,
-                               tiling);
+    const LaunchConfig config = cross_entropy::Plan(params.logits, params.ignore_index,
+                                                    2 * bytes + (bytes == 4 ? 4 : 8), bytes, 2, platform, tiling);
+    cross_entropy::PlanColumns(params.logits, platform, tiling);
+    return config;
 }
 
 inline LaunchConfig CrossEntropyGradTiling(const CrossEntropyGradParams& params, const Platform& platform,

@@ -30,13 +30,13 @@ public:
         ints_ = intBuf_.Get<int32_t>();
     }
 
-    // For Choose, from rows `stride` floats apart.
-    __aicore__ inline void InitChoice(uint32_t rows, uint32_t stride, AscendC::TPipe& pipe)
+    // For Choose, from rows so many bytes apart.
+    __aicore__ inline void InitChoice(uint32_t rows, uint32_t rowBytes, AscendC::TPipe& pipe)
     {
         const uint32_t rows8 = RoundUp8(rows);
         pipe.InitBuffer(rowBuf_, rows8 * sizeof(int32_t));
         rowStarts_ = rowBuf_.Get<int32_t>();
-        FillRamp(rowStarts_, static_cast<int32_t>(stride * sizeof(float)), rows8, pipe);
+        FillRamp(rowStarts_, static_cast<int32_t>(rowBytes), rows8, pipe);
     }
 
     // For Elsewhere.
@@ -98,12 +98,12 @@ public:
 
     // dst = the label's element of each row of a tile, or some element of the row where the label is no column. An
     // element a row is what Gather is fast enough for.
-    __aicore__ inline void Choose(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,
-                                  uint32_t rows)
+    template <typename V>
+    __aicore__ inline void Choose(const AscendC::LocalTensor<V>& dst, const AscendC::LocalTensor<V>& src, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
         Columns(count);
-        AscendC::Muls(ints_, ints_, static_cast<int32_t>(sizeof(float)), count);
+        AscendC::Muls(ints_, ints_, static_cast<int32_t>(sizeof(V)), count);
         AscendC::Add(ints_, ints_, rowStarts_, count);
         AscendC::Gather(dst, src, ints_.ReinterpretCast<uint32_t>(), 0, rows);
     }

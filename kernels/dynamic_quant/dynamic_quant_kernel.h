@@ -12,6 +12,7 @@
 
 #include "dynamic_quant_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/rounding.h"
 #include "primitives/row_norm.h"
 #include "primitives/row_values.h"
 #include "primitives/rows.h"
@@ -19,10 +20,8 @@
 
 namespace ms_ascend_ops {
 
-constexpr float ROUNDING = 12582912.0f;             // 1.5 * 2^23: a float of this size has no fraction
 constexpr float SMALLEST_FLOAT = 1.401298464e-45f;  // in the place of 0, so that a row of zeros becomes zeros
 constexpr float ROOT_OF_127 = 11.2694276696f;
-constexpr float INVERSE_OF_127 = 1.0f / 127.0f;
 
 template <typename T>
 class DynamicQuant {
@@ -186,14 +185,10 @@ private:
                                  uint32_t r, const RowBlock& block)
     {
         const uint32_t at = r * tiling_.stride;
-        const int32_t count = static_cast<int32_t>(block.Elements());
         const AscendC::LocalTensor<float> scaled = float_[at];
         MultiplyRows(scaled, values, rows_.blocks[r * FLOATS_PER_BLOCK], block);
         MultiplyRows(scaled, scaled, rows_.blocks[r * FLOATS_PER_BLOCK], block);
-        AscendC::Adds(scaled, scaled, ROUNDING, count);
-        AscendC::Adds(scaled, scaled, -ROUNDING, count);
-        AscendC::Cast(half_[at], scaled, AscendC::RoundMode::CAST_NONE, block.Elements());
-        AscendC::Cast(y[at], half_[at], AscendC::RoundMode::CAST_RINT, block.Elements());
+        RoundToBytes(y[at], scaled, half_[at], block.Elements());
     }
 
     DynamicQuantTilingData tiling_;

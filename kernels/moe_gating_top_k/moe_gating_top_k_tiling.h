@@ -59,11 +59,11 @@ LaunchConfig Plan(const PARAMS& params, uint64_t groups, bool hasBias, const Pla
     using Limits = MoeGatingTopKLimits;
     const uint64_t experts = static_cast<uint64_t>(params.x.LastDim());
     Check(experts <= Limits::EXPERTS, "there must be at most 1024 experts", static_cast<int64_t>(experts));
-    Check(params.group_count <= Limits::GROUPS, "group_count must be at most 32", params.group_count);
+    Check(params.group_count <= int64_t{Limits::GROUPS}, "group_count must be at most 32", params.group_count);
     Check(experts % static_cast<uint64_t>(params.group_count) == 0, "group_count must divide the experts",
           params.group_count);
     Check(params.k_group <= params.group_count, "k_group must be at most group_count", params.k_group);
-    Check(params.k <= Limits::EXPERTS_OF_A_TOKEN, "k must be at most 64", params.k);
+    Check(params.k <= int64_t{Limits::EXPERTS_OF_A_TOKEN}, "k must be at most 64", params.k);
     const uint64_t seen = experts / static_cast<uint64_t>(params.group_count) * static_cast<uint64_t>(params.k_group);
     Check(static_cast<uint64_t>(params.k) <= seen, "k must be at most the experts of k_group groups", params.k);
     const uint32_t bytes = SizeOf(params.x.dtype);

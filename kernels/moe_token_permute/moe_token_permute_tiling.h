@@ -43,7 +43,7 @@ inline LaunchConfig MoeTokenPermuteTiling(const MoeTokenPermuteParams& params, c
     const uint64_t tokens = static_cast<uint64_t>(params.tokens.dims[0]);
     const uint64_t hidden = static_cast<uint64_t>(params.tokens.dims[1]);
     const uint64_t chosen = static_cast<uint64_t>(params.indices.dims[1]);
-    if (params.num_experts > MoeTokenPermuteLimits::EXPERTS) {
+    if (params.num_experts > int64_t{MoeTokenPermuteLimits::EXPERTS}) {
         throw std::invalid_argument("num_experts must be at most " + std::to_string(MoeTokenPermuteLimits::EXPERTS) +
                                     ", got " + std::to_string(params.num_experts));
     }

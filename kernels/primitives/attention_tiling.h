@@ -14,9 +14,9 @@ namespace ms_ascend_ops {
 namespace attention {
 
 constexpr uint32_t TILE_ROWS = 128;
-constexpr uint32_t TILE_COLS = 256;
-constexpr uint32_t CHIP_COLS = 512;   // there each request to the cube core costs time
-constexpr uint32_t MOST_COLS = 1024;  // of few rows
+constexpr uint32_t TILE_COLS = 512;      // a cube core takes time for each request, a library packs operands for each
+constexpr uint32_t GRADIENT_COLS = 256;  // five products a tile go through the cache
+constexpr uint32_t MOST_COLS = 1024;     // of few rows
 constexpr uint32_t FEW_ROWS = 32;
 constexpr uint32_t CHUNK_STEP = 8;  // a chunk's values fill whole blocks
 constexpr uint32_t MOST_CHUNK = 32;
@@ -79,7 +79,7 @@ inline Tiles PlanTiles(uint64_t rows, uint64_t keys, uint64_t valueSize, uint32_
     while (tileRows > CHUNK_STEP && tileRows * outRowBytes > half) {
         tileRows = RoundUp(tileRows / 2, CHUNK_STEP);
     }
-    uint64_t tileCols = tileRows <= FEW_ROWS ? MOST_COLS : (platform.tileBytes != 0 ? TILE_COLS : CHIP_COLS);
+    uint64_t tileCols = tileRows <= FEW_ROWS ? MOST_COLS : TILE_COLS;
     const uint64_t left = platform.ubBytes - FIXED_BYTES - std::min<uint64_t>(tileRows * outRowBytes, half);
     const auto chunkRow = [&](uint64_t cols) {
         return ChunkRowBytes(std::max<uint64_t>(cols, valueSize), bytes, moreBytes) + rowBytes;

@@ -218,7 +218,7 @@ inline LaunchConfig PlanGrad(const Sizes& sizes, const Work& work, const Platfor
     while (tileRows > CHUNK_STEP && tileRows * sumRow > half) {
         tileRows /= 2;
     }
-    uint64_t tileCols = TILE_COLS;
+    uint64_t tileCols = GRADIENT_COLS;
     const auto chunkRow = [&](uint64_t cols) {
         return (4 * sizeof(float) + 4 * uint64_t{bytes} + work.maskBytes) * std::max(cols, widest) + 2 * BLOCK_BYTES;
     };

@@ -46,6 +46,9 @@ constexpr uint64_t HOST_FINISHED_COLS = 512;  // of all products of a tile toget
 constexpr uint64_t ENOUGH_TASKS = 16;         // to share out; smaller tiles beyond that only cost
 constexpr uint64_t LEAST_ROWS = 64;
 constexpr uint64_t LEAST_COLS = 128;
+// Few rows are bound by reading the weight, which takes all cores of a chip: two tasks for each cube core.
+constexpr uint64_t TASKS_OF_CHIP = 48;
+constexpr uint64_t LEAST_COLS_OF_CHIP = 64;
 constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 
@@ -94,6 +97,11 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
         } else {
             rows = RoundUp(rows / 2, CUBE_SIDE);
         }
+    }
+    const uint64_t lines = std::max<uint64_t>(1, work.batches * CeilDiv(work.m, rows));
+    if (!host && lines * CeilDiv(work.n, cols) < TASKS_OF_CHIP) {
+        const uint64_t even = RoundUp(CeilDiv(std::max<uint64_t>(1, work.n), CeilDiv(TASKS_OF_CHIP, lines)), CUBE_SIDE);
+        cols = std::min(cols, std::max(even, LEAST_COLS_OF_CHIP));
     }
     tiling.tileRows = static_cast<uint32_t>(rows);
     tiling.tileCols = static_cast<uint32_t>(cols);

@@ -170,6 +170,25 @@ __aicore__ inline void WithRows(const AscendC::LocalTensor<float>& dst, const As
     }
 }
 
+// dst[row] = a[row] OP b[row], without what lies between the rows.
+template <class OP>
+__aicore__ inline void InRows(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& a,
+                              const AscendC::LocalTensor<float>& b, const RowBlock& block)
+{
+    if (block.RowByRow()) {
+        for (uint32_t row = 0; row < block.rows; ++row) {
+            const uint32_t at = row * block.stride;
+            OP::Apply(dst[at], a[at], b[at], block.cols);
+        }
+        return;
+    }
+    const uint8_t rowStride = static_cast<uint8_t>(block.stride / FLOATS_PER_BLOCK);
+    for (uint32_t column = 0; column < block.cols; column += FLOAT_LANES) {
+        OP::Repeat(dst[column], a[column], b[column], LanesAt(column, block.cols), block.rows,
+                   {1, 1, 1, rowStride, rowStride, rowStride});
+    }
+}
+
 // dst[row] = src[row] OP vector, column by column.
 template <class OP>
 __aicore__ inline void WithColumns(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& src,

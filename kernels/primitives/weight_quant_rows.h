@@ -5,6 +5,9 @@
  *
  *     y = bias + sum over g of (sum of weight x + offset[g] (sum of x)) scale[g]
  *
+ * With quantize_x, x is first rounded to integers of 8 bits, group by group: x = integers * xScale[g]. A sum of their
+ * products is exact, and comes before both scales. A host adds these up as integers: that is what it is for.
+ *
  * Plan: every core takes some rows of the weight, block by block. For each row of x and of the weight a product and its
  * sums by groups; then offsets and scales for all groups of the block at once, and the activation. Of a gated pair the
  * gate's rows come first, block by block.
@@ -15,12 +18,15 @@
 #include "kernel_operator.h"
 #include "primitives/activations.h"
 #include "primitives/ones.h"
+#include "primitives/rounding.h"
 #include "primitives/row_values.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 #include "primitives/weight_quant_tiling.h"
 
 namespace ms_ascend_ops {
+
+constexpr float LEAST_OF_GROUP = 1e-30f;  // a group of smaller numbers has the scale of this one; its inverse is finite
 
 template <typename T, typename S>
 class WeightQuantRows {
@@ -40,6 +46,14 @@ public:
         pipe.InitBuffer(xQueue_, 1, tiling.m * tiling.k * sizeof(T));
         pipe.InitBuffer(xBuf_, tiling.m * tiling.k * sizeof(float));
         pipe.InitBuffer(xSumBuf_, tiling.m * tiling.groupStride * sizeof(float));
+        if (tiling.quantizeX != 0) {
+            pipe.InitBuffer(xScaleBuf_, tiling.m * tiling.groupStride * sizeof(float));
+            pipe.InitBuffer(integerBuf_, tiling.m * tiling.k * sizeof(int8_t));
+            pipe.InitBuffer(xHalfBuf_, tiling.k * sizeof(half));
+            xScales_ = xScaleBuf_.template Get<float>();
+            integers_ = integerBuf_.template Get<int8_t>();
+            xHalf_ = xHalfBuf_.template Get<half>();
+        }
         pipe.InitBuffer(weightQueue_, 2, elements / tiling.perByte);
         pipe.InitBuffer(scaleQueue_, 2, groups * sizeof(S));
         pipe.InitBuffer(offsetQueue_, 2, groups * sizeof(S));
@@ -105,9 +119,49 @@ private:
             AscendC::Cast(x_, x, AscendC::RoundMode::CAST_NONE, count);
         }
         xQueue_.FreeTensor(x);
-        for (uint32_t i = 0; i < tiling_.m && tiling_.hasOffset != 0; ++i) {
-            SumGroups(xSums_[i * tiling_.groupStride], x_[i * tiling_.k]);
+        for (uint32_t i = 0; i < tiling_.m; ++i) {
+            if (tiling_.quantizeX != 0) {
+                RoundX(i);
+            }
+            if (tiling_.hasOffset != 0) {
+                const AscendC::LocalTensor<float> sums = xSums_[i * tiling_.groupStride];
+                SumGroups(sums, x_[i * tiling_.k]);
+                if (tiling_.quantizeX != 0) {
+                    AscendC::Mul(sums, sums, xScales_[i * tiling_.groupStride], static_cast<int32_t>(tiling_.groups));
+                }
+            }
         }
+    }
+
+    // A row of x as integers and their scales. What is not finite makes the scale of its group NaN.
+    __aicore__ inline void RoundX(uint32_t i)
+    {
+        const AscendC::LocalTensor<float> x = x_[i * tiling_.k];
+        const AscendC::LocalTensor<float> scale = xScales_[i * tiling_.groupStride];
+        const AscendC::LocalTensor<float>& largest = sums_;
+        const AscendC::LocalTensor<float>& other = pieceSums_;
+        const int32_t count = static_cast<int32_t>(tiling_.k);
+        const int32_t groups = static_cast<int32_t>(tiling_.groups);
+        const uint32_t cols = tiling_.pieces * tiling_.pieceCols;
+        AscendC::Muls(product_, x, 0.0f, count);
+        SumGroups(scale, product_);
+        AscendC::Abs(product_, x, count);
+        const int32_t lanes = static_cast<int32_t>(tiling_.pieceCols);
+        const int32_t stride = static_cast<int32_t>(cols / FLOATS_PER_BLOCK);
+        AscendC::WholeReduceMax(largest, product_, lanes, groups, 1, 1, stride, AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+        for (uint32_t piece = 1; piece < tiling_.pieces; ++piece) {
+            AscendC::WholeReduceMax(other, product_[piece * tiling_.pieceCols], lanes, groups, 1, 1, stride,
+                                    AscendC::ReduceOrder::ORDER_ONLY_VALUE);
+            AscendC::Max(largest, largest, other, groups);
+        }
+        AscendC::Maxs(largest, largest, LEAST_OF_GROUP, groups);
+        AscendC::Muls(other, largest, INVERSE_OF_127, groups);
+        AscendC::Add(scale, scale, other, groups);
+        AscendC::Duplicate(other, 127.0f, groups);
+        AscendC::Div(largest, other, largest, groups);
+        BroadcastRows(float_, largest, tiling_.groups);
+        MultiplyRows(x, x, float_, {tiling_.groups, cols, cols});
+        RoundToBytes(integers_[i * tiling_.k], x, half_, tiling_.k);
     }
 
     // A sum of each group of a row of products. A sum of several pieces adds them in order.
@@ -124,31 +178,35 @@ private:
         }
     }
 
-    // Scales or offsets of a block, as float.
-    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
-                                       const AscendC::GlobalTensor<S>& from, const AscendC::LocalTensor<float>& to,
-                                       uint32_t row, uint32_t rows)
+    // Scales or offsets of a block.
+    __aicore__ inline void LoadFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                       const AscendC::GlobalTensor<S>& from, uint32_t row, uint32_t rows)
     {
         AscendC::LocalTensor<S> factors = queue.template AllocTensor<S>();
         LoadRows(factors, from[static_cast<uint64_t>(row) * tiling_.groups],
                  {rows, tiling_.groups, tiling_.groupStride, tiling_.groups}, true);
         queue.EnQue(factors);
-        factors = queue.template DeQue<S>();
-        const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
-        if constexpr (IS_FLOAT<S>) {
-            CopyGroups(to, factors, block);
-        } else {
-            AscendC::Cast(to, factors, AscendC::RoundMode::CAST_NONE, block.Elements());
-        }
-        queue.FreeTensor(factors);
     }
 
-    __aicore__ inline void CopyGroups(const AscendC::LocalTensor<float>& to, const AscendC::LocalTensor<float>& from,
-                                      const RowBlock& block)
+    // As float.
+    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                       const AscendC::LocalTensor<float>& to, uint32_t rows)
     {
-        for (uint32_t row = 0; row < block.rows; ++row) {
-            AscendC::Muls(to[row * block.stride], from[row * block.stride], 1.0f, static_cast<int32_t>(block.cols));
+        AscendC::LocalTensor<S> factors = queue.template DeQue<S>();
+        const uint8_t toStride = static_cast<uint8_t>(tiling_.groupStride / FLOATS_PER_BLOCK);
+        const uint8_t fromStride = static_cast<uint8_t>(tiling_.groupStride * sizeof(S) / AscendC::ONE_BLK_SIZE);
+        const AscendC::UnaryRepeatParams strides(1, 1, toStride, fromStride);
+        for (uint32_t group = 0; group < tiling_.groups; group += FLOAT_LANES) {
+            const uint32_t lanes = LanesAt(group, tiling_.groups);
+            if constexpr (IS_FLOAT<S>) {  // a copy
+                AscendC::Muls(to[group], factors[group], 1.0f, static_cast<uint64_t>(lanes), static_cast<uint8_t>(rows),
+                              strides);
+            } else {
+                AscendC::Cast(to[group], factors[group], AscendC::RoundMode::CAST_NONE, static_cast<uint64_t>(lanes),
+                              static_cast<uint8_t>(rows), strides);
+            }
         }
+        queue.FreeTensor(factors);
     }
 
     // `column`: of the output, which the rows give.
@@ -160,6 +218,10 @@ private:
         AscendC::LocalTensor<int8_t> weight = weightQueue_.template AllocTensor<int8_t>();
         LoadRows(weight, weightGm_[static_cast<uint64_t>(row) * tiling_.k / tiling_.perByte], {1, bytes, bytes, bytes});
         weightQueue_.EnQue(weight);
+        LoadFactors(scaleQueue_, scaleGm_, row, rows);
+        if (tiling_.hasOffset != 0) {
+            LoadFactors(offsetQueue_, offsetGm_, row, rows);
+        }
         weight = weightQueue_.template DeQue<int8_t>();
         if (tiling_.perByte == 2) {
             AscendC::Cast(half_, weight.template ReinterpretCast<AscendC::int4b_t>(), AscendC::RoundMode::CAST_NONE,
@@ -168,14 +230,21 @@ private:
             AscendC::Cast(half_, weight, AscendC::RoundMode::CAST_NONE, elements);
         }
         AscendC::Cast(float_, half_, AscendC::RoundMode::CAST_NONE, elements);
-        TakeFactors(scaleQueue_, scaleGm_, scale_, row, rows);
-        if (tiling_.hasOffset != 0) {
-            TakeFactors(offsetQueue_, offsetGm_, offset_, row, rows);
-        }
         for (uint32_t i = 0; i < tiling_.m; ++i) {
+            if (tiling_.quantizeX != 0) {
+                // Their floats are in x_ already. A host finds the integers where it sees the casts.
+                AscendC::Cast(xHalf_, integers_[i * tiling_.k], AscendC::RoundMode::CAST_NONE, tiling_.k);
+                AscendC::Cast(x_[i * tiling_.k], xHalf_, AscendC::RoundMode::CAST_NONE, tiling_.k);
+            }
             for (uint32_t r = 0; r < rows; ++r) {
                 AscendC::Mul(product_, float_[r * tiling_.k], x_[i * tiling_.k], static_cast<int32_t>(tiling_.k));
                 SumGroups(sums_[r * tiling_.groupStride], product_);
+            }
+            if (i == 0) {  // next to their use, so that a host need not keep them in memory
+                TakeFactors(scaleQueue_, scale_, rows);
+                if (tiling_.hasOffset != 0) {
+                    TakeFactors(offsetQueue_, offset_, rows);
+                }
             }
             Finish(i, part, column, rows);
         }
@@ -185,12 +254,14 @@ private:
     __aicore__ inline void Finish(uint32_t i, uint32_t part, uint32_t column, uint32_t rows)
     {
         const RowBlock block{rows, tiling_.groups, tiling_.groupStride};
-        const int32_t count = static_cast<int32_t>(block.Elements());
+        if (tiling_.quantizeX != 0) {
+            MultiplyColumns(sums_, sums_, xScales_[i * tiling_.groupStride], block);
+        }
         if (tiling_.hasOffset != 0) {
             MultiplyColumns(shifts_, offset_, xSums_[i * tiling_.groupStride], block);
-            AscendC::Add(sums_, sums_, shifts_, count);
+            InRows<AddOf>(sums_, sums_, shifts_, block);
         }
-        AscendC::Mul(sums_, sums_, scale_, count);
+        InRows<MulOf>(sums_, sums_, scale_, block);
         // With the zeros behind a row's groups, so that rows are whole vectors.
         const RowBlock padded{rows, tiling_.groupStride, tiling_.groupStride};
         rows_.template Start<AddOf>(rows, padded.cols);
@@ -249,6 +320,9 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> xBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> xSumBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> xScaleBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> integerBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> xHalfBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> halfBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> productBuf_;
@@ -256,8 +330,11 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> activationBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> gateBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
-    AscendC::LocalTensor<float> x_;
+    AscendC::LocalTensor<float> x_;  // or its integers
     AscendC::LocalTensor<float> xSums_;
+    AscendC::LocalTensor<float> xScales_;
+    AscendC::LocalTensor<int8_t> integers_;
+    AscendC::LocalTensor<half> xHalf_;
     AscendC::LocalTensor<half> half_;
     AscendC::LocalTensor<float> float_;
     AscendC::LocalTensor<float> product_;

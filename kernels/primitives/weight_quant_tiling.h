@@ -43,6 +43,7 @@ struct WeightQuantTilingData {
     uint32_t stretchRows;
     // Few rows of x: the vector unit multiplies, and there is no tile.
     uint32_t fewRows;
+    uint32_t quantizeX;
     uint32_t pieces;  // of a group: a sum takes 64 products at most
     uint32_t pieceCols;
     uint32_t groupStride;  // floats from a row of groups to the next, in the Unified Buffer
@@ -56,6 +57,8 @@ constexpr uint64_t LEAST_ROWS = 16;   // a block of the cube
 constexpr uint64_t MOST_ROWS = 256;
 constexpr uint64_t UNPACKED_BYTES = 192 * 1024;  // unpacked; a host keeps it in its L2 cache
 constexpr uint64_t ENOUGH_TASKS = 16;
+constexpr uint64_t UNPACKED_BYTES_OF_CHIP = 1024 * 1024;  // twice, for each core, in an L2 cache of 192 MiB
+constexpr uint64_t TASKS_OF_CHIP = 48;
 constexpr uint64_t HOST_ELEMENTS = 4096;   // unpacked at a time, for the L1 data cache
 constexpr uint64_t MOST_BLOCK_ROWS = 248;  // repeats, in whole blocks of floats
 constexpr uint64_t FIXED_BYTES = 4096;
@@ -67,29 +70,36 @@ constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
 constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
 constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
+constexpr uint64_t MOST_SUMS = 64;       // of rows of both; of more a host does not see that they are of packed numbers
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
 // Of few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
 // each row of x and of the weight: worth it where rows are long, as beginning an instruction takes its time, and few,
 // as unpacking takes as long as some sums.
-inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, const Platform& platform, WeightQuantTilingData& tiling,
-                        LaunchConfig& config)
+inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, const Platform& platform,
+                        WeightQuantTilingData& tiling, LaunchConfig& config)
 {
     const uint64_t k = tiling.k;
     const uint64_t group = k / tiling.groups;
     const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
-    const bool chip = platform.tileBytes == 0;
-    if (tiling.m == 0 || tiling.m > (chip ? FEW_ROWS_OF_CHIP : FEW_ROWS) || (chip && k < LEAST_COLS_OF_CHIP) ||
-        group % piece != 0 || group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
+    // With quantize_x results depend on it, so that it is the same everywhere.
+    const bool restricted = platform.tileBytes == 0 && !quantizeX;
+    if (tiling.m == 0 || tiling.m > (restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS) ||
+        (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 || group / piece > MOST_PIECES ||
+        tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t stride = RoundUp(tiling.groups, 16);
     tiling.pieces = static_cast<uint32_t>(group / piece);
     tiling.pieceCols = static_cast<uint32_t>(piece);
     tiling.groupStride = static_cast<uint32_t>(stride);
+    tiling.quantizeX = quantizeX ? 1 : 0;
     // x as it comes and as float, the products of a row, and sums of x.
-    const uint64_t fixed =
+    uint64_t fixed =
         FIXED_BYTES + tiling.m * (k * (bytes + sizeof(float)) + stride * sizeof(float)) + k * sizeof(float);
+    if (quantizeX) {  // the integers, their scales, and a row of them as half
+        fixed += tiling.m * (k + stride * sizeof(float)) + k * 2;
+    }
     // A row of the weight: twice as it comes, as half and as float; scales and offsets of its groups, twice as they
     // come and as float, sums, and their lanes; and the results.
     const uint64_t groupBytes = 2 * 2 * scaleBytes + 5 * sizeof(float);
@@ -100,13 +110,19 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, const Platform& pla
         return false;
     }
     const uint64_t rows = std::min({(platform.ubBytes - fixed) / perRow / 8 * 8, MOST_BLOCK_ROWS,
-                                    std::max<uint64_t>(8, MOST_FEW_ELEMENTS / k / 8 * 8)});
-    tiling.blockRows = static_cast<uint32_t>(rows);
+                                    std::max<uint64_t>(8, MOST_FEW_ELEMENTS / k / 8 * 8),
+                                    std::max<uint64_t>(8, MOST_SUMS / tiling.m / 8 * 8)});
     tiling.blockCols = tiling.k;
     tiling.blockStride = tiling.k;
     const uint64_t aligned = CORE_ALIGNMENT / bytes;
     const uint64_t cores = CoresFor(CeilDiv(tiling.n, aligned), tiling.parts * tiling.n * k / 2, platform);
     tiling.tileRows = static_cast<uint32_t>(RoundUp(CeilDiv(tiling.n, std::max<uint64_t>(1, cores)), aligned));
+    // Even blocks where some a little smaller are: a host unpacks the one before a shorter one into its memory.
+    uint64_t even = rows;
+    while (even > rows / 2 && tiling.tileRows % even != 0) {
+        even -= 8;
+    }
+    tiling.blockRows = static_cast<uint32_t>(even > rows / 2 ? even : rows);
     tiling.tasks = CeilDiv(tiling.n, tiling.tileRows);
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(1, tiling.tasks));
     tiling.cores = config.blockDim;
@@ -124,6 +140,7 @@ struct Work {
     uint32_t activation;  // 0: none
     uint32_t scratch;     // float tensors that it needs
     uint64_t mostGroup;
+    bool quantizeX;
 };
 
 inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQuantTilingData& tiling)
@@ -165,13 +182,18 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
 
     LaunchConfig config;
     tiling.product = PlanCube(std::max<uint64_t>(m, 1), LEAST_ROWS, k, x.dtype, x.dtype, false, true);
-    tiling.fewRows = PlanFewRows(bytes, scaleBytes, platform, tiling, config) ? 1 : 0;
+    tiling.fewRows = PlanFewRows(bytes, scaleBytes, params.quantizeX, platform, tiling, config) ? 1 : 0;
     if (tiling.fewRows != 0) {
         return config;
     }
-    uint64_t rows =
-        std::min(std::max(UNPACKED_BYTES / (parts * k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
-    while (CeilDiv(n, rows) < ENOUGH_TASKS && rows > LEAST_ROWS) {
+    // A cube core takes long to load blocks of few columns: on a chip a tile is as large as leaves work for all cores.
+    const bool chip = platform.tileBytes == 0;
+    const uint64_t unpacked = chip ? UNPACKED_BYTES_OF_CHIP : UNPACKED_BYTES;
+    uint64_t rows = std::min(std::max(unpacked / (parts * k * bytes) / LEAST_ROWS * LEAST_ROWS, LEAST_ROWS), MOST_ROWS);
+    if (chip) {
+        rows = std::min(rows, RoundUp(CeilDiv(std::max<uint64_t>(1, n), TASKS_OF_CHIP), LEAST_ROWS));
+    }
+    while (!chip && CeilDiv(n, rows) < ENOUGH_TASKS && rows > LEAST_ROWS) {
         rows = RoundUp(rows / 2, LEAST_ROWS);
     }
     rows = std::min(rows, std::max<uint64_t>(1, n));

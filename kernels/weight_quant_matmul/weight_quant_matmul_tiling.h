@@ -19,7 +19,7 @@ inline LaunchConfig WeightQuantMatmulTiling(const WeightQuantMatmulParams& param
     return weight_quant::Plan(
         {params.x, params.weight, params.scale, params.offset.IsGiven(), params.bias.IsGiven(), 1,
          static_cast<uint32_t>(params.activation), (erf ? GeluScratch(false, bytes) : SILU_SCRATCH).forward,
-         WeightQuantMatmulLimits::GROUP_SIZE},
+         WeightQuantMatmulLimits::GROUP_SIZE, params.quantize_x == WeightQuantMatmulQuantizeX::INT8},
         platform, tiling);
 }
 

@@ -16,7 +16,8 @@ inline LaunchConfig WeightQuantSwigluTiling(const WeightQuantSwigluParams& param
 {
     constexpr uint32_t SILU = 4;  // of primitives/activations.h
     return weight_quant::Plan({params.x, params.weight, params.scale, params.offset.IsGiven(), params.bias.IsGiven(), 2,
-                               SILU, SILU_SCRATCH.forward, WeightQuantSwigluLimits::GROUP_SIZE},
+                               SILU, SILU_SCRATCH.forward, WeightQuantSwigluLimits::GROUP_SIZE,
+                               params.quantize_x == WeightQuantSwigluQuantizeX::INT8},
                               platform, tiling);
 }
 

@@ -7,6 +7,7 @@ that write in place, work on packed or paged sequences, or on tokens sorted by e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -66,8 +67,7 @@ def _group_norm(
     across = (1, -1) + (1,) * (x.ndim - 2)
     y = (centred * rstd).reshape(values.shape)
     y = y * gamma.astype(ms.float32).reshape(across) + beta.astype(ms.float32).reshape(across)
-    if activation == "silu":
-        y = y * ops.sigmoid(y)
+    y = _activated(y, activation)
     if last:
         y = y.swapaxes(1, -1)
     return y.astype(x.dtype), mean.reshape(x.shape[0], num_groups), rstd.reshape(x.shape[0], num_groups)
@@ -301,16 +301,33 @@ def _unpacked_product(x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor |
     return y if bias is None else y + bias
 
 
+def _rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
+    """Few rows as integers of 8 bits by groups, in float32; x itself where the kernel rounds none."""
+    rows, size = math.prod(x.shape[:-1]), x.shape[-1] // groups
+    if quantize_x == "none" or rows > _ROUNDED_ROWS or size not in _ROUNDED_GROUPS or groups > _MOST_REPEATS:
+        return x
+    grouped = x.astype(ms.float32).reshape(*x.shape[:-1], groups, size)
+    largest = ops.maximum(grouped.abs().amax(-1, True), ms.Tensor(1e-30, ms.float32))
+    return (ops.round(grouped * (127.0 / largest)) * (largest * (1 / 127))).reshape(x.shape)
+
+
+# As kernels/primitives/weight_quant_tiling.h has it.
+_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 4, (32, 64, 96, 128, 192, 256), 255
+
+
 def _weight_quant_matmul(
-    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, activation: str
-) -> Tensor:
-    return _activated(_unpacked_product(x, weight, scale, offset, bias), activation).astype(x.dtype)
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, activation: str,
+    quantize_x: str,
+) -> Tensor:  # fmt: skip
+    product = _unpacked_product(_rounded(x, scale.shape[1], quantize_x), weight, scale, offset, bias)
+    return _activated(product, activation).astype(x.dtype)
 
 
 def _weight_quant_swiglu(
-    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None
+    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None, bias: Tensor | None, quantize_x: str
 ) -> Tensor:
-    gate, up = ops.chunk(_unpacked_product(x, weight, scale, offset, bias), 2, -1)
+    product = _unpacked_product(_rounded(x, scale.shape[1], quantize_x), weight, scale, offset, bias)
+    gate, up = ops.chunk(product, 2, -1)
     return (gate * ops.sigmoid(gate) * up).astype(x.dtype)
 
 

@@ -33,7 +33,7 @@ _CHUNK = 256
 
 def write_bundle(
     checkpoint: Checkpoint, target: Path, dtype: Any, quantized: bool, context: int, cache_tokens: int,
-    chip: str | None = None,
+    chip: str | None = None, activations: str = "int8",
 ) -> Path:  # fmt: skip
     """Export a model. Returns the path of the bundle.
 
@@ -45,6 +45,7 @@ def write_bundle(
         context: positions of a sequence at most.
         cache_tokens: positions of all sequences. The empty cache is a part of the file.
         chip: the only chip it may run on; None: any.
+        activations: "int8" or "float": what single tokens are where they meet quantized weights.
 
     Raises:
         ValueError: an argument is not allowed, or the checkpoint cannot be read; bfloat16 for a CPU.
@@ -53,7 +54,7 @@ def write_bundle(
     from ms_ascend_ops.export.files.bundle import bundle  # noqa: PLC0415
     from ms_ascend_ops.export.files.mindir import export_mindir  # noqa: PLC0415
     from ms_ascend_ops.llm.graph import Decoder  # noqa: PLC0415
-    from ms_ascend_ops.llm.model import load_template, load_tokenizer  # noqa: PLC0415
+    from ms_ascend_ops.llm.model import load_template, load_tokenizer, rounding_of  # noqa: PLC0415
 
     if target.exists():
         raise FileExistsError(f"{target}: it is there already; delete it, or name another file")
@@ -67,10 +68,11 @@ def write_bundle(
             f"{checkpoint.path}: a bundle in bfloat16 needs the chip of an NPU (--chip): in graphs on a CPU, MindSpore "
             "reshapes and gathers none"
         )
+    quantize_x = rounding_of(activations)
     tokenizer = load_tokenizer(checkpoint)
     load_template(checkpoint, tokenizer)  # one that cannot be used is found now
     blocks = -(-max(context, cache_tokens) // BLOCK)
-    decoder = Decoder(load_network(checkpoint, dtype, quantized), blocks, context)
+    decoder = Decoder(load_network(checkpoint, dtype, quantized, quantize_x), blocks, context)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as name:
         folder = Path(name)
@@ -81,7 +83,7 @@ def write_bundle(
         mindir = export_mindir(decoder, *inputs, path=folder / "model", dynamic=open_sizes)
         about = {
             "format": _FORMAT, "config": asdict(checkpoint.config), "context": context, "blocks": blocks,
-            "begin_token": tokenizer.begin_token,
+            "begin_token": tokenizer.begin_token, "activations": activations,
         }  # fmt: skip
         (folder / "config.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         tokenizer.backend.save(str(folder / "tokenizer.json"))

@@ -56,14 +56,15 @@ class _Quantized(nn.Cell):  # type: ignore[misc]
         weight, scale, offset, bias = linear.arrays
         self.weight, self.scale = _parameter(weight, f"{name}.weight"), _parameter(scale, f"{name}.scale")
         self.offset, self.bias = _optional(offset, f"{name}.offset"), _optional(bias, f"{name}.bias")
+        self.quantize_x = linear.quantize_x
 
     def construct(self, x: Any) -> Any:
-        return ops.weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias)
+        return ops.weight_quant_matmul(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
 
 
 class _GatedQuantized(_Quantized):
     def construct(self, x: Any) -> Any:
-        return ops.weight_quant_swiglu(x, self.weight, self.scale, self.offset, self.bias)
+        return ops.weight_quant_swiglu(x, self.weight, self.scale, self.offset, self.bias, quantize_x=self.quantize_x)
 
 
 def _linear(linear: Linear, name: str, gated: bool = False) -> nn.Cell:

@@ -48,27 +48,34 @@ class FloatLinear:
 
 
 class QuantizedLinear:
-    """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row."""
+    """A weight of 4 or 8 bits with a scale, and an offset, for each group of a row.
 
-    def __init__(self, numbers: Any, scale: Any, offset: Any, bias: Any = None):
+    quantize_x: of the operators: "int8" rounds few rows of x to 8 bits.
+    """
+
+    def __init__(self, numbers: Any, scale: Any, offset: Any, bias: Any = None, quantize_x: str = "none"):
         self.arrays = (numbers, scale, offset, bias)
+        self.quantize_x = quantize_x
 
     def __call__(self, ops: Any, x: Any) -> Any:
-        return ops.weight_quant_matmul(x, *self.arrays)
+        return ops.weight_quant_matmul(x, *self.arrays, quantize_x=self.quantize_x)
 
     def gated(self, ops: Any, x: Any) -> Any:
         """SiLU of the first half of the product's columns times the second."""
-        return ops.weight_quant_swiglu(x, *self.arrays)
+        return ops.weight_quant_swiglu(x, *self.arrays, quantize_x=self.quantize_x)
 
     def converted(self, convert: Callable[[Array], Any]) -> QuantizedLinear:
         """The same layer with its arrays as tensors of another library."""
-        return QuantizedLinear(*(None if array is None else convert(array) for array in self.arrays))
+        numbers, scale, offset, bias = (None if array is None else convert(array) for array in self.arrays)
+        return QuantizedLinear(numbers, scale, offset, bias, self.quantize_x)
 
 
-def load_linear(checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False) -> Linear:
+def load_linear(
+    checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False, quantize_x: str = "none"
+) -> Linear:
     """One layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
 
-    With `quantized`, weights that are quantized alike in the file stay so.
+    With `quantized`, weights that are quantized alike in the file stay so; `quantize_x` is for those.
     """
     bias_dtype = np.float32 if quantized else dtype
     biases = [checkpoint.array(f"{name}.bias", bias_dtype) for name in names if f"{name}.bias" in checkpoint]
@@ -77,7 +84,7 @@ def load_linear(checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quanti
         parts = [checkpoint.weight(f"{name}.weight") for name in names]
         matrices = [part for part in parts if isinstance(part, QuantizedMatrix) and part.fits_product]
         if len(matrices) == len(parts) and len({(matrix.bits, matrix.group) for matrix in matrices}) == 1:
-            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), bias)
+            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), bias, quantize_x)
     shapes = [checkpoint.shapes[f"{name}.weight"] for name in names]
     weight = np.empty((sum(rows for rows, _ in shapes), shapes[0][1]), dtype)
     first = 0

@@ -52,7 +52,7 @@ class LanguageModel:
     @classmethod
     def from_file(
         cls, path: str | Path, dtype: str = "float32", weights: str = "quantized", context: int | None = None,
-        batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels",
+        batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels", activations: str = "int8",
     ) -> LanguageModel:  # fmt: skip
         """Open a GGUF file, a directory of Hugging Face's, or a bundle of `llm convert`.
 
@@ -64,6 +64,8 @@ class LanguageModel:
             batch: sequences that are worked on at once.
             cache_tokens: positions of all sequences; without it one full context, or 512 for each of the batch.
             engine: "kernels": on a CPU, without MindSpore; "mindspore": by its PyNative mode.
+            activations: "int8": single tokens meet matrices that stay quantized as integers of 8 bits, by groups;
+                "float": they stay `dtype`.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -71,7 +73,7 @@ class LanguageModel:
         """
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-        quantized = _quantized(weights)
+        quantized, quantize_x = _quantized(weights), rounding_of(activations)
         if is_bundle(path):
             return cls._from_bundle(Path(path), context, batch, cache_tokens)
         checkpoint = open_checkpoint(path)
@@ -81,7 +83,7 @@ class LanguageModel:
             raise ValueError(f"{path}: context must be 2 to {most}, which the model was made for, got {context}")
         tokenizer = load_tokenizer(checkpoint)
         template = load_template(checkpoint, tokenizer)
-        network = load_network(checkpoint, DTYPES[dtype], quantized)
+        network = load_network(checkpoint, DTYPES[dtype], quantized, quantize_x)
         blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
         executor: Executor
         if engine == "mindspore":
@@ -208,6 +210,17 @@ def _quantized(weights: str) -> bool:
     if weights not in ("float", "quantized"):
         raise ValueError(f"weights must be float or quantized, got {weights!r}")
     return weights == "quantized"
+
+
+def rounding_of(activations: str) -> str:
+    """The attribute `quantize_x` of the operators.
+
+    Raises:
+        ValueError: it is neither "int8" nor "float".
+    """
+    if activations not in ("float", "int8"):
+        raise ValueError(f"activations must be int8 or float, got {activations!r}")
+    return "int8" if activations == "int8" else "none"
 
 
 def _stop_tokens(tokenizer: Tokenizer, ends: Sequence[int]) -> tuple[int, ...]:

@@ -120,13 +120,16 @@ class Network:
         return query, key, value
 
 
-def load_network(checkpoint: Checkpoint, dtype: Any = np.float32, quantized: bool = False) -> Network:
+def load_network(
+    checkpoint: Checkpoint, dtype: Any = np.float32, quantized: bool = False, quantize_x: str = "none"
+) -> Network:
     """Read all weights.
 
     Args:
         checkpoint: where from.
         dtype: float32, float16 or bfloat16: of what the network calculates with.
         quantized: keep quantized weights as they are.
+        quantize_x: "none" or "int8": round activations of few rows to 8 bits where they meet such weights.
     """
     config = checkpoint.config
 
@@ -134,7 +137,7 @@ def load_network(checkpoint: Checkpoint, dtype: Any = np.float32, quantized: boo
         return np.array(checkpoint.array(f"{name}.weight", np.float32))
 
     def linear(*names: str) -> Linear:
-        return load_linear(checkpoint, names, dtype, quantized)
+        return load_linear(checkpoint, names, dtype, quantized, quantize_x)
 
     layers = []
     for index in range(config.layers):

@@ -73,7 +73,7 @@ class Perplexity:
 
 
 def perplexity(
-    executor: Predictor, tokens: Sequence[int], window: int, begin: int | None = None
+    executor: Predictor, tokens: Sequence[int], window: int, begin: int | None = None, step: int | None = None
 ) -> Iterator[Perplexity]:
     """The perplexity of a text so far, after each window of it.
 
@@ -86,6 +86,7 @@ def perplexity(
         tokens: of the text.
         window: tokens of a window.
         begin: the token in the place of each window's first, if the model wants one.
+        step: tokens that are calculated at once, at most. Few are calculated as those of answers are.
 
     Raises:
         ValueError: fewer than 2 tokens, or a window that the context or the cache has no room for.
@@ -104,20 +105,20 @@ def perplexity(
         targets = ids[first:]
         if begin is not None and not whole:
             ids[0] = begin
-        losses += _losses(executor, ids[:-1], first - 1, targets)
+        losses += _losses(executor, ids[:-1], first - 1, targets, step or executor.chunk)
         mean = math.fsum(losses) / len(losses)
         spread = float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else math.inf
         yield Perplexity(math.exp(mean), math.exp(mean) * spread, len(losses))
 
 
-def _losses(executor: Predictor, ids: Sequence[int], first: int, targets: Sequence[int]) -> list[float]:
+def _losses(executor: Predictor, ids: Sequence[int], first: int, targets: Sequence[int], step: int) -> list[float]:
     """Negative log probabilities of the targets behind the tokens from `first` on."""
     blocks = list(range(-(-len(ids) // BLOCK)))
     losses: list[float] = []
     place = 0
     while place < len(ids):
         wanted = place >= first
-        count = min(_ROWS if wanted else executor.chunk, (len(ids) if wanted else first) - place)
+        count = min(_ROWS if wanted else executor.chunk, step, (len(ids) if wanted else first) - place)
         logits = executor.step([Chunk(ids[place : place + count], place, blocks)], every_row=wanted)
         if wanted:
             losses += _negative_log(logits, targets[place - first :][:count])

@@ -19,7 +19,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
 
-__all__ = ["Arena", "Program", "Recorder", "Symbol"]
+__all__ = ["Arena", "Launch", "Program", "Recorder", "Symbol"]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +65,9 @@ class Arena:
 
 
 @dataclass
-class _Launch:
+class Launch:
+    """A kernel that is called. An input that is not given is None."""
+
     operator: str
     inputs: list[Symbol | Array | None]
     outputs: list[Symbol]
@@ -89,10 +91,13 @@ class Program:
 
 
 class Recorder:
-    """Stands for `ms_ascend_ops.ops` while a network is recorded: the functions that networks here call."""
+    """Stands for `ms_ascend_ops.ops` while a network is recorded: the functions that networks here call.
+
+    launches: what was called so far.
+    """
 
     def __init__(self) -> None:
-        self._launches: list[_Launch] = []
+        self.launches: list[Launch] = []
         self._sizes: list[int] = []
 
     def matmul(
@@ -103,13 +108,17 @@ class Recorder:
         attributes = {"transpose_x": transpose_x, "transpose_weight": transpose_weight, "activation": activation}
         return self._call("matmul", (x, weight, bias), **attributes)[0]
 
-    def weight_quant_matmul(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
+    def weight_quant_matmul(
+        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
+    ) -> Symbol:
         """`ops.weight_quant_matmul`."""
-        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias))[0]
+        return self._call("weight_quant_matmul", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
 
-    def weight_quant_swiglu(self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None) -> Symbol:
+    def weight_quant_swiglu(
+        self, x: Any, weight: Any, scale: Any, offset: Any = None, bias: Any = None, quantize_x: str = "none"
+    ) -> Symbol:
         """`ops.weight_quant_swiglu`."""
-        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias))[0]
+        return self._call("weight_quant_swiglu", (x, weight, scale, offset, bias), quantize_x=quantize_x)[0]
 
     def rms_norm(self, x: Any, gamma: Any, epsilon: float = 1e-6) -> list[Symbol]:
         """`ops.rms_norm`."""
@@ -155,18 +164,18 @@ class Recorder:
             dtype = floats.get(name) or np.dtype(name)
             outputs.append(Symbol(len(self._sizes), tuple(shape), dtype))
             self._sizes.append(math.prod(shape) * dtype.itemsize)
-        self._launches.append(_Launch(operator, list(inputs), outputs, values))
+        self.launches.append(Launch(operator, list(inputs), outputs, values))
         return outputs
 
     def program(self, results: Sequence[Symbol], arena: Arena) -> Program:
         """What was recorded, with these results to be read after each run: until the next program of the arena runs."""
         last = [0] * len(self._sizes)
-        for index, launch in enumerate(self._launches):
+        for index, launch in enumerate(self.launches):
             for symbol in [*launch.inputs, *launch.outputs]:
                 if isinstance(symbol, Symbol):
                     last[symbol.buffer] = index
         for symbol in results:
-            last[symbol.buffer] = len(self._launches)
+            last[symbol.buffer] = len(self.launches)
         offsets, size = self._places(last)
         memory = arena.take(size)
 
@@ -181,7 +190,7 @@ class Recorder:
         launches = [
             prepare(launch.operator, [array(i) for i in launch.inputs], [array(o) for o in launch.outputs],
                     dict(launch.attributes))
-            for launch in self._launches
+            for launch in self.launches
         ]  # fmt: skip
         return Program(launches, [array(symbol) for symbol in results])  # type: ignore[misc]
 
@@ -189,7 +198,7 @@ class Recorder:
         """Where each buffer lies, in the order in which they come to life: the first gap that is large enough."""
         offsets, end = [0] * len(self._sizes), 0
         alive: list[tuple[int, int, int]] = []  # offset, end, last launch
-        for index, launch in enumerate(self._launches):
+        for index, launch in enumerate(self.launches):
             alive = [one for one in alive if one[2] >= index]
             for symbol in launch.outputs:
                 size = max(1, -(-self._sizes[symbol.buffer] // _ALIGNMENT)) * _ALIGNMENT

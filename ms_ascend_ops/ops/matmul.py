@@ -7,11 +7,10 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, kernel
-from ms_ascend_ops.gradients import as_rows
+from ms_ascend_ops.gradients import as_rows, gradient_of_activation
 
 __all__ = ["matmul"]
 
@@ -24,21 +23,10 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     )
     of_x = kernel("matmul", transpose_weight=not transpose_weight, has_bias=False)
     of_weight = kernel("matmul", transpose_x=True, has_bias=False)
-    of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")
-    of_silu = kernel("silu_mul_grad")
+    through_activation = gradient_of_activation(activation, before)
 
     def bprop(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
-        dz = dout
-        if activation == "relu":
-            # In float32: stock operators have no bfloat16 here.
-            passes = stock.select(out.astype(ms.float32) > 0, 1.0, 0.0)
-            dz = (dout.astype(ms.float32) * passes).astype(dout.dtype)
-        elif activation != "none":  # of the product again: keeping it would take as much memory as the output
-            z = before(x, weight, bias)
-            if activation == "silu":
-                dz = of_silu(dout, z, stock.ones_like(z.astype(ms.float32)).astype(z.dtype))[0]
-            else:
-                dz = of_gelu(dout, z)
+        dz = through_activation(x, weight, bias, out, dout)
         dx = of_x(dz, weight, None)
         rows = x.swapaxes(-1, -2) if transpose_x else x
         if transpose_x:

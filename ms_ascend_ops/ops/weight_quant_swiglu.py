@@ -26,7 +26,12 @@ _select = Selector("weight_quant_swiglu", _bprop, CHECKS["weight_quant_swiglu"])
 
 
 def weight_quant_swiglu(
-    x: Tensor, weight: Tensor, scale: Tensor, offset: Tensor | None = None, bias: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    offset: Tensor | None = None,
+    bias: Tensor | None = None,
+    quantize_x: str = "none",
 ) -> Tensor:
     r"""Gated linear layer with both weights in 8 or 4 bits, which are unpacked tile by tile; for inference.
 
@@ -44,13 +49,15 @@ def weight_quant_swiglu(
             multiple of 32 elements, at most 1024.
         offset: Tensor[dtype of scale], shape of scale. Without it 0.
         bias: Tensor[float32], shape (2 n,).
+        quantize_x: "none" or "int8": round few rows of x to integers of 8 bits, as `weight_quant_matmul` does.
 
     Returns:
         Tensor[dtype of x], shape (..., n).
 
     Raises:
         TypeError: an input is no tensor, or has another dtype.
-        ValueError: shapes that do not fit each other, groups of another size, an odd number of rows of the weight.
+        ValueError: shapes that do not fit each other, groups of another size, an odd number of rows of the weight,
+            another quantize_x.
 
     NaN in a row of x gives NaN for that row, NaN in a scale, an offset or a bias in its column. An empty x gives an
     empty y.
@@ -58,5 +65,5 @@ def weight_quant_swiglu(
     Products are accumulated in float32 and stay float32 until the result, which is rounded once. Up to four rows of x
     are multiplied with the numbers as they are; for more the weight is rounded to the dtype of x.
     """
-    select = _select(x, weight, scale, offset, bias)
+    select = _select(x, weight, scale, offset, bias, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]

@@ -36,6 +36,7 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 # The bound of a kernel that touches a part of its tensors does not follow from their shapes, and that of products is
 # the cube; docs/kernel_tools.md has some of them beside published times.
 SKIPPED = (
+    "conv2d",
     "block_sparse_matmul",
     "kv_cache_update",
     "flash_attention",

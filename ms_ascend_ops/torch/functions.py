@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.convolution import numbers
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_pos_emb",
     "block_sparse_matmul",
+    "conv2d",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",
@@ -56,41 +57,6 @@ __all__ = [
     "weight_quant_swiglu",
 ]
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-_STRIDED = torch.strided
-
-_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
-_transform, _trace = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-_casts, _records = torch._C._is_any_autocast_enabled, torch.is_grad_enabled
-
-
-def _direct(*tensors: Any) -> bool:
-    """Whether nobody but the kernel has to see a call with these tensors.
-
-    That is where no mode, transform, trace, autocast or forward differentiation is active, and nothing is recorded for
-    a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
-    """
-    if (
-        _dispatch_modes()
-        or _function_modes()
-        or _casts()
-        or forward_ad._current_level >= 0
-        or _transform() is not None
-        or _trace() is not None
-    ):
-        return False
-    records = _records()
-    for tensor in tensors:
-        if tensor is not None and (
-            type(tensor) not in _PLAIN
-            or (records and tensor.requires_grad)
-            or not tensor.is_cpu
-            or tensor.layout is not _STRIDED
-            or tensor.is_neg()
-        ):
-            return False
-    return True
-
 
 def _function(name: str) -> Callable[..., Any]:
     """The function of an operator: its parameters are the inputs and attributes of the definition."""
@@ -102,20 +68,13 @@ def _function(name: str) -> Callable[..., Any]:
     parameters += [f"{a.name}={a.default!r}" for a in signature.attributes]
     values = ", ".join(inputs + attributes)
     # In a closure: what the compiler sees of it is not looked up in this module.
-    call = f"            return run({values})\n"
-    if not any(tensor.optional for tensor in signature.inputs):
-        call = (
-            "            try:\n"
-            f"                function = functions.get(({''.join(f'{name}, ' for name in attributes)}))\n"
-            "            except TypeError:\n"  # a value of a wrong type, which `run` names
-            "                function = None\n"
-            f"            return run({values}) if function is None else function({', '.join(inputs)})\n"
-        )
     source = (
-        "def make(compiling, direct, run, functions, operator):\n"
+        "def make(compiling, direct, operator):\n"
         f"    def {name}({', '.join(parameters)}):\n"
-        f"        if not compiling() and direct({', '.join(inputs)}):\n"
-        f"{call}"
+        "        if not compiling():\n"
+        f"            result = direct({values})\n"
+        "            if result is not NotImplemented:\n"
+        "                return result\n"
         f"        return operator({values})\n"
         f"    return {name}\n"
     )
@@ -123,9 +82,8 @@ def _function(name: str) -> Callable[..., Any]:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, file, "exec"), scope)
-    operator, overload = operators()[name], getattr(getattr(torch.ops, NAMESPACE), name).default
-    paths = _direct, operator.run, operator.functions, overload
-    function: Callable[..., Any] = scope["make"](torch.compiler.is_compiling, *paths)
+    overload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    function: Callable[..., Any] = scope["make"](torch.compiler.is_dynamo_compiling, operators()[name].direct, overload)
     function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
     return function
 
@@ -154,6 +112,7 @@ dynamic_quant = _function("dynamic_quant")
 quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
+_conv2d = _function("conv2d")
 _cross_entropy = _function("cross_entropy")
 _flash_attention = _function("flash_attention")
 _flash_attention_varlen = _function("flash_attention_varlen")
@@ -201,7 +160,7 @@ def group_norm(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalization, with or without SiLU, of channels first or last.
+    """Group normalization, with or without SiLU or ReLU, of channels first or last.
 
     See `ms_ascend_ops.ops.group_norm`, which takes and returns the same.
     """
@@ -214,6 +173,28 @@ def moe_token_permute(tokens: Tensor, indices: Tensor, num_experts: int) -> tupl
     See `ms_ascend_ops.ops.moe_token_permute`, which takes and returns the same.
     """
     return _moe_token_permute(tokens, indices, num_experts)  # type: ignore[no-any-return]
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, ...] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> Tensor:
+    """Convolution in two dims, with bias and activation, of channels first or last.
+
+    See `ms_ascend_ops.ops.conv2d`, which takes and returns the same.
+    """
+    strides, dilations = numbers("stride", stride, (2,), 1), numbers("dilation", dilation, (2,), 1)
+    pads = numbers("padding", padding, (2, 4), 0)
+    pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
+    attributes = *strides, *pads, *dilations, groups, activation, data_format, False
+    return _conv2d(x, weight, bias, *attributes)  # type: ignore[no-any-return]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

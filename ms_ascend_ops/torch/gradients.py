@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.convolution import gradient_of_x
 from ms_ascend_ops.registry import Signature
 
 __all__ = ["formula"]
@@ -210,19 +211,77 @@ def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     return compose
 
 
+def _through_activation(call: Call, before: Callable[[], Tensor]) -> Tensor:
+    """The gradient of what the activation was applied to, which `before` calculates again where the output does not
+    tell: keeping it would take as much memory as the output.
+    """
+    dy, activation = call.douts["y"], call.attributes["activation"]
+    if activation == "none":
+        return dy
+    if activation == "relu":
+        return torch.where(call["y"] > 0, dy, torch.zeros_like(dy))
+    z = before()
+    if activation == "silu":
+        return _kernel("silu_mul_grad")(dy, z, torch.ones_like(z))[0]  # type: ignore[no-any-return]
+    return _kernel("gelu_grad")(dy, z, "tanh" if activation == "gelu_tanh" else "none")  # type: ignore[no-any-return]
+
+
+def _conv2d(call: Call) -> Gradients:
+    attributes, conv2d = call.attributes, _kernel("conv2d")
+    x, weight, bias = call["x"], call["weight"], call["bias"]
+
+    def convolution(*tensors: Any, **changed: Any) -> Any:
+        return conv2d(*tensors, *{**attributes, **changed}.values())
+
+    dz = _through_activation(call, lambda: convolution(x, weight, bias, activation="none"))
+    found = {}
+    if call.needs("x"):
+        found["x"] = _of_x(dz, x, weight, attributes, convolution)
+    if call.needs("weight"):
+        found["weight"] = _kernel("conv2d_grad")(dz, x, weight, *attributes.values())
+    if bias is not None and call.needs("bias"):
+        axes = (0, 1, 2) if attributes["data_format"] == "NHWC" else (0, 2, 3)
+        found["bias"] = dz.float().sum(axes).to(bias.dtype)
+    return found
+
+
+def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], convolution: Callable[..., Any]) -> Tensor:
+    """Convolutions of dy with the taps of the kernel that reach every stride-th place of x, put together."""
+    last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
+    dim = 1 if last else 2  # of rows
+    turned = weight.unflatten(0, (groups, -1)).transpose(1, 4 if last else 2).flatten(0, 1)
+    parts = gradient_of_x(attributes, lambda **changed: changed)(*weight.shape[dim : dim + 2])
+    strides = attributes["stride_h"], attributes["stride_w"]
+    dx: Tensor | None = None
+    for index, part in enumerate(parts):
+        if part is None:
+            continue
+        row, row_step, col, col_step, changed = part
+        taps = turned[:, row::row_step, col::col_step] if last else turned[:, :, row::row_step, col::col_step]
+        found = convolution(
+            dy, taps.contiguous(), None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"}
+        )
+        if strides == (1, 1):
+            return found  # type: ignore[no-any-return]
+        if dx is None:
+            sizes = [count * stride for count, stride in zip(found.shape[dim : dim + 2], strides, strict=True)]
+            shape = list(found.shape)
+            shape[dim : dim + 2] = sizes
+            dx = found.new_zeros(shape)
+        i, j = divmod(index, strides[1])
+        if last:
+            dx[:, i :: strides[0], j :: strides[1]] = found
+        else:
+            dx[:, :, i :: strides[0], j :: strides[1]] = found
+    assert dx is not None
+    return dx.narrow(dim, 0, x.shape[dim]).narrow(dim + 1, 0, x.shape[dim + 1]).contiguous()
+
+
 def _matmul(call: Call) -> Gradients:
     matmul, attributes = _kernel("matmul"), call.attributes
-    x, weight, bias, dz = call["x"], call["weight"], call["bias"], call.douts["y"]
+    x, weight, bias = call["x"], call["weight"], call["bias"]
     transpose_x, transpose_weight = attributes["transpose_x"], attributes["transpose_weight"]
-    activation = attributes["activation"]
-    if activation == "relu":
-        dz = torch.where(call["y"] > 0, dz, torch.zeros_like(dz))
-    elif activation != "none":  # of the product again: keeping it would take as much memory as the output
-        z = matmul(x, weight, bias, transpose_x, transpose_weight)
-        if activation == "silu":
-            dz = _kernel("silu_mul_grad")(dz, z, torch.ones_like(z))[0]
-        else:
-            dz = _kernel("gelu_grad")(dz, z, "tanh" if activation == "gelu_tanh" else "none")
+    dz = _through_activation(call, lambda: matmul(x, weight, bias, transpose_x, transpose_weight))
     found = {}
     if call.needs("x"):
         dx = matmul(dz, weight, None, False, not transpose_weight)
@@ -299,6 +358,7 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
 
 _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
+    "conv2d": _conv2d,
     "block_sparse_matmul": _sparse_product("blocks", 16),
     "flash_attention": _flash_attention,
     "flash_attention_varlen": _flash_attention_varlen,
@@ -316,6 +376,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
 
 # What these keep, where it is not what the gradient kernel takes.
 _KEPT: dict[str, list[str]] = {
+    "conv2d": ["x", "weight", "bias", "y"],
     "block_sparse_matmul": ["row_ends", "indices", "blocks", "dense"],
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
     "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],

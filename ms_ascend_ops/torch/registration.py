@@ -9,10 +9,11 @@ A kernel runs on the memory of the tensors. PyTorch allocates the results, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
@@ -36,6 +37,7 @@ _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 _LOWERED = frozenset(
     {
         "block_sparse_matmul",
+        "conv2d",
         "flash_attention",
         "flash_attention_varlen",
         "grouped_matmul",
@@ -49,7 +51,18 @@ _LOWERED = frozenset(
 # Where tensors may be that no kernel of this library can read.
 _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "PrivateUse1", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
 
-_library = torch.library.Library(NAMESPACE, "DEF")
+
+class _Library(torch.library.Library):  # type: ignore[misc]
+    """One in which gradients cost no more than a look where none is asked for."""
+
+    def impl(self, name: Any, function: Any, key: str = "", **options: Any) -> None:
+        operator = operators()[name.rpartition("::")[2]] if key == "Autograd" else None
+        if operator is not None and not operator.signature.writes:
+            function = _directly(operator, function)
+        super().impl(name, function, key, **options)
+
+
+_library = _Library(NAMESPACE, "DEF")
 
 
 class Operator:
@@ -89,6 +102,24 @@ class Operator:
             function = self.functions[values] = self._make(*values)
         results = function(*tensors)
         return results if results is not None else self._refuse_views(*tensors)
+
+    @cached_property
+    def direct(self) -> Callable[..., Any]:
+        """The kernel where nobody but it has to see the call, past PyTorch's dispatcher; otherwise NotImplemented.
+
+        That is where no mode, transform, trace, autocast or forward differentiation is active, and nothing is recorded
+        for a gradient; and the tensors are nothing but memory: not wrapped, sparse or negated ones.
+        """
+        name = self.signature.name
+        function: Callable[..., Any] = native().direct_call(
+            _torch(), name, self.count, name in _LOWERED, self.run, self.attributes
+        )
+        return function
+
+    def kernel(self, *arguments: Any) -> Any:
+        """What the dispatcher calls for tensors on a CPU."""
+        result = self.direct(*arguments)
+        return self.run(*arguments) if result is NotImplemented else result
 
     def fake(self, *arguments: Any) -> Any:
         """Empty results, for tensors without memory."""
@@ -165,7 +196,7 @@ def register() -> None:
     """Register every operator with PyTorch."""
     for name, operator in operators().items():
         _library.define(operator.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        _library.impl(name, operator.run, "CPU")
+        _library.impl(name, operator.run if operator.signature.writes else operator.kernel, "CPU")
         torch.library.register_fake(f"{NAMESPACE}::{name}", operator.fake, lib=_library)
         _library.impl(name, _autocast(operator), "AutocastCPU")
         for key in _REFUSED:
@@ -174,8 +205,49 @@ def register() -> None:
             _library.impl(name, _without_gradient(operator), "Autograd", with_keyset=True)
             _library.impl(name, _counting_changes(operator), "ADInplaceOrView", with_keyset=True)
         else:
+            torch.library.register_vmap(f"{NAMESPACE}::{name}", _batching(operator), lib=_library)
             backward, setup_context = formula(operator.signature)
             torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
+
+
+def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[..., Any]:
+    direct = operator.direct
+
+    def kernel(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
+        result = direct(*arguments) if not keywords else NotImplemented
+        return autograd(keyset, *arguments, **keywords) if result is NotImplemented else result
+
+    return kernel
+
+
+def _batching(operator: Operator) -> Callable[..., Any]:
+    """The rule of `torch.vmap`: one call where a batch is one more of any number of dims, otherwise a call each."""
+    signature = operator.signature
+    leads = [
+        tensor.rule.tokens[0].symbol if tensor.rule.tokens and tensor.rule.tokens[0].star else ""
+        for tensor in (*signature.inputs, *signature.outputs)
+    ]
+    takes_any, symbols = [bool(symbol) for symbol in leads[: operator.count]], set(leads)
+    in_all_results = all(leads[operator.count :])  # otherwise one is a sum over the batch
+    names_axes = any(attribute.axes or "axis" in attribute.name for attribute in signature.attributes)
+    broadcasts = any(token.broadcasts or token.ones for tensor in signature.inputs for token in tensor.rule.tokens)
+    is_one_call = len(symbols - {""}) == 1 and in_all_results and not names_axes and not broadcasts
+    is_one_call = is_one_call and signature.name not in CHECKS
+
+    def batched(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        run, dims = _overload(operator), in_dims[: operator.count]
+        if is_one_call and all((dim is not None) == takes for dim, takes in zip(dims, takes_any, strict=False)):
+            results = run(*(a if dim is None else a.movedim(dim, 0) for a, dim in zip(arguments, in_dims, strict=True)))
+        else:
+            each = [
+                run(*(a if dim is None else a.select(dim, i) for a, dim in zip(arguments, in_dims, strict=True)))
+                for i in range(info.batch_size)
+            ]
+            is_one = isinstance(each[0], torch.Tensor)
+            results = torch.stack(each) if is_one else tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+        return results, 0 if isinstance(results, torch.Tensor) else (0,) * len(results)
+
+    return batched
 
 
 def _overload(operator: Operator) -> Any:
@@ -230,6 +302,26 @@ def _refuse(operator: Operator, key: str) -> Callable[..., Any]:
         raise RuntimeError(f"{operator.signature.name}: there is no kernel for {key} tensors")
 
     return refuse
+
+
+@cache
+def _torch() -> Any:
+    return native().Torch(
+        types=(torch.Tensor, torch.nn.Parameter),
+        idle=[
+            (torch._C._len_torch_dispatch_stack, 0),
+            (torch._C._is_torch_function_mode_enabled, False),
+            (torch._C._are_functorch_transforms_active, False),
+            (torch._C._is_tracing, False),
+        ],
+        casts=torch._C._is_any_autocast_enabled,
+        plain=[("is_cpu", True), ("layout", torch.strided)],
+        levels=vars(forward_ad),
+        is_negative=torch.Tensor.is_neg,
+        is_recording=torch.is_grad_enabled,
+        requires_gradient=torch.Tensor.requires_grad,
+        library="libtorch_cpu.so",
+    )
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -26,7 +27,7 @@ def ours(x, smooth_scales):
 
 def stock(x, smooth_scales):
     values = x.astype("float32") * smooth_scales.astype("float32")
-    scale = ops.abs(values).max(-1) / 127
+    scale = ops.amax(ops.abs(values), -1) / 127
     return ops.round(values / scale.expand_dims(-1)).astype("int8"), scale
 
 
@@ -34,3 +35,11 @@ def pytorch(torch, x, smooth_scales):
     values = x.float() * smooth_scales.float()
     scale = values.abs().amax(-1) / 127
     return (values / scale[..., None]).round().to(torch.int8), scale
+
+
+def dynamic_quant_ext(x, smooth_scales):
+    return auto_generate.DynamicQuantExt()(x, smooth_scales)
+
+
+CANN = {"DynamicQuantV2": dynamic_quant_ext}
+CANN_SHAPE = (2048, 4096)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -37,3 +39,15 @@ def stock(x, weight, scale, pertoken_scale, bias):
 def pytorch(torch, x, weight, scale, pertoken_scale, bias):
     product = torch.nn.functional.linear(x.float(), weight.float())
     return (product * scale.float() * pertoken_scale[:, None] + bias).to(scale.dtype)
+
+
+def quant_batch_matmul(x, weight, scale, pertoken_scale, bias):
+    """Its scale is float32 or bfloat16, and its bias of the scale's type."""
+    y = ms.bfloat16 if scale.dtype == ms.bfloat16 else ms.float16
+    factors = scale if scale.dtype == ms.bfloat16 else scale.astype(ms.float32)
+    product = auto_generate.QuantBatchMatmul(transpose_x1=False, transpose_x2=True, dtype=y)
+    return product(x, weight, factors, None, bias.astype(factors.dtype), pertoken_scale)
+
+
+CANN = {"QuantBatchMatmulV3": quant_batch_matmul}
+CANN_SHAPE = (128, 4096, 4096)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -58,3 +60,15 @@ def pytorch(torch, x, weight, scale, offset, bias, activation):
     w = (groups + offset.float()[..., None]) * scale.float()[..., None]
     y = torch.nn.functional.linear(x, w.reshape(-1, columns).to(x.dtype), bias.to(x.dtype))
     return torch.nn.functional.silu(y) if activation == "silu" else y
+
+
+def weight_quant_batch_matmul(x, weight, scale, offset, bias, activation):
+    """Of 8 bits: those of 4 are a type of their own there. Scale and offset have the type of x."""
+    product = auto_generate.WeightQuantBatchMatmul(transpose_weight=True, antiquant_group_size=GROUP)
+    bias = bias if x.dtype == ms.bfloat16 else bias.astype(x.dtype)
+    y = product(x, weight, scale.astype(x.dtype), offset.astype(x.dtype), None, None, bias)
+    return ops.silu(y) if activation == "silu" else y
+
+
+CANN = {"WeightQuantBatchMatmulV2": weight_quant_batch_matmul}
+CANN_SHAPE = (128, 4096, 4096, 8)

@@ -8,6 +8,7 @@ from mindspore import nn
 from ms_ascend_ops import WeightQuantDense
 from ms_ascend_ops.quantization import dequantize_weight
 from tests.modes import MODES, run
+from tests.reference.weight_quant_matmul import rounded
 from tests.tensors import numpy, tensor
 
 
@@ -55,6 +56,20 @@ def test_activations(mode, activation):
     for parameter, value in zip(named.get_parameters(), layer.get_parameters(), strict=True):
         parameter.set_data(value)
     np.testing.assert_array_equal(named(x).asnumpy(), layer(x).asnumpy())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_activations_are_rounded(mode):
+    rng = np.random.default_rng(0)
+    dense = nn.Dense(128, 24, has_bias=False)
+    dense.weight.set_data(tensor(rng.normal(size=(24, 128)), "float32"))
+    layer = WeightQuantDense.from_dense(dense, symmetric=True, quantize_x="int8")
+    x = tensor(rng.normal(size=(3, 128)), "float32")
+    weight = dequantize_weight(layer.weight.asnumpy(), layer.scale.asnumpy(), None, 128)
+    expected = rounded(numpy(x), 4) @ weight.T.astype(np.float64)
+    np.testing.assert_allclose(numpy(run(mode, layer, (x,))), expected, rtol=1e-5, atol=1e-4)
+    with pytest.raises(ValueError, match="WeightQuantDense: quantize_x must be"):
+        WeightQuantDense(64, 24, quantize_x="int4")
 
 
 def test_nothing_is_trained():

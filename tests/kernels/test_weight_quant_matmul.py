@@ -101,6 +101,55 @@ def test_products(case, types, bits, has_offset, has_bias):
     check(arrays(np.random.default_rng(sum(case[1:])), case, bits, has_offset, has_bias), types)
 
 
+INTEGERS = [  # those of few rows
+    ((1,), 70, 64, 32),
+    ((3,), 33, 576, 32),  # two groups behind the last eight
+    ((4,), 16, 1024, 32),  # as many rows as are rounded
+    ((2,), 16, 1024, 128),  # groups of two sums
+    ((1,), 20, 192, 64),
+    ((2,), 6, 1024, 256),
+    ((2,), 9, 96, 96),
+]
+
+
+@cover("case", INTEGERS, types=TYPES, bits=[4, 8], has_offset=[1, 0], gated=[0, 1])
+def test_rounded_activations(case, types, bits, has_offset, gated):
+    rows, n, k, group = case
+    rng = np.random.default_rng(sum(case[1:]))
+    inputs = arrays(rng, (rows, n * (1 + gated), k, group), bits, has_offset, 1)
+    inputs[0][..., :32] *= 1e-3  # groups of different sizes
+    inputs[0][..., -32:] = 0
+    dtypes = [types[0], "int8", types[1], types[1], "float32"]
+    name, module = ("weight_quant_swiglu", weight_quant_swiglu) if gated else ("weight_quant_matmul", reference)
+    (y,), exact = launch(name, inputs, dtypes, quantize_x="int8")
+    x = reference.rounded(exact[0], k // group)
+    # What rounding takes away is half a step of each element at most, times its weight.
+    step = np.repeat(np.abs(exact[0]).reshape(*rows, -1, group).max(-1) / 127, group, -1)
+    assert (np.abs(x - exact[0]) <= 0.5001 * step).all()
+    weight = np.abs(reference.dequantised(exact[1], exact[2], exact[3], k))
+    terms = np.abs(x) @ weight.T
+    if gated:
+        gate, up = np.split(reference.product(x, *exact[1:]), 2, axis=-1)
+        gate_terms, up_terms = np.split(terms, 2, axis=-1)
+        terms = 1.1 * gate_terms * np.abs(up) + np.abs(gate) * up_terms
+    assert_accurate(y, module.forward(*exact, quantize_x="int8"), types[0], 8 * terms)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("size", [1.0, 1e-38, 1e34])
+def test_rounded_activations_that_are_not_finite_or_extreme(value, size):
+    """A row is NaN if an element is not finite; one of very small or large numbers is what it is."""
+    inputs = arrays(np.random.default_rng(0), ((2,), 9, 64, 32), 4, 1, 0)
+    inputs[0] *= size
+    inputs[0][1, 40] = value
+    (y,), exact = launch("weight_quant_matmul", inputs, ["float32", "int8", "float32", "float32", "float32"],
+                         quantize_x="int8")  # fmt: skip
+    golden = reference.forward(*exact, quantize_x="int8")
+    assert np.isnan(y[1]).all()
+    terms = np.abs(exact[0][0]) @ np.abs(reference.dequantised(*exact[1:4], 64)).T
+    assert_accurate(y[0], golden[0], "float32", 8 * terms)
+
+
 @pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])
 @pytest.mark.parametrize("case", [((1,), 70, 576, 32), ((40,), 70, 576, 32)])
 def test_results_do_not_depend_on_the_number_of_threads(case, name):

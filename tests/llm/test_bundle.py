@@ -15,7 +15,8 @@ from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.llm import LanguageModel
 from ms_ascend_ops.llm.bundle import open_bundle, write_bundle
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
-from ms_ascend_ops.llm.executor import Chunk
+from ms_ascend_ops.llm.executor import Chunk, ProgramExecutor
+from ms_ascend_ops.llm.network import load_network
 from tests.llm import reference, tiny
 from tests.llm.test_network import DTYPES, close, ids, rounded
 
@@ -102,6 +103,14 @@ def test_weights_that_stay_quantized(tmp_path):
     expected = reference.logits(tiny.CONFIG, weights, tokens)[-1:]
     for path in (tmp_path / "m.msbundle", floats):
         close(open_bundle(path).executor.step([Chunk(tokens, 0, [1])]), expected)
+    # Single tokens are rounded, as the kernels round them.
+    runs = open_bundle(tmp_path / "m.msbundle").executor
+    kernels = ProgramExecutor(load_network(checkpoint, quantized=True, quantize_x="int8"), 2, 64)
+    for executor in (runs, kernels):
+        executor.step([Chunk(tokens[:19], 0, [1])])
+    ours, theirs = (executor.step([Chunk(tokens[19:], 19, [1])]) for executor in (runs, kernels))
+    # A sum that is rounded otherwise may be a step of an activation, 1/127 of the largest.
+    assert np.abs(ours - theirs).max() < 0.02 * np.abs(theirs).max()
 
 
 def test_bfloat16_is_for_npus(tmp_path):
@@ -217,14 +226,16 @@ def test_commands(tmp_path):
     target = tmp_path / "out.msbundle"
     done = run("convert", model, target, "--context", 64, "--cache-tokens", 100, "--dtype", "float32")
     assert done.exit_code == 0, done.output
-    assert about(target)["blocks"] == 4
+    assert (about(target)["blocks"], about(target)["activations"]) == (4, "int8")
     text = run("generate", model, "-p", "hello", "-n", 5).stdout
     assert run("generate", target, "-p", "hello", "-n", 5).stdout == text
     again = run("convert", model, target)
     assert (again.exit_code, again.stderr) == (
         1, f"Error: {target}: it is there already; delete it, or name another file\n"
     )  # fmt: skip
-    for option, value in (("--dtype", "float16"), ("--weights", "float"), ("--engine", "kernels")):
+    for option, value in (
+        ("--dtype", "float16"), ("--weights", "float"), ("--engine", "kernels"), ("--activations", "float")
+    ):  # fmt: skip
         done = run("generate", target, "-p", "hello", option, value)
         assert done.exit_code == 2
         assert f"{option} is not for a bundle: it is as it was exported" in done.stderr

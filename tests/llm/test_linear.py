@@ -17,7 +17,8 @@ class Definition:
     """y = x ((q + offset) * scale)^T + bias in float64; of 4 bits a byte holds two, the first in its low half."""
 
     @staticmethod
-    def weight_quant_matmul(x, weight, scale, offset=None, bias=None):
+    def weight_quant_matmul(x, weight, scale, offset=None, bias=None, quantize_x="none"):
+        assert quantize_x == "none"
         assert weight.dtype == np.int8
         if weight.shape[1] < x.shape[1]:
             low, high = weight << 4 >> 4, weight >> 4  # arithmetic shifts: with the sign

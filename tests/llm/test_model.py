@@ -92,6 +92,7 @@ def test_no_mindspore_and_no_extra_for_the_core(file):
     [
         ({"dtype": "int8"}, "dtype must be one of float32, float16, bfloat16, got 'int8'"),
         ({"weights": "none"}, "weights must be float or quantized, got 'none'"),
+        ({"activations": "int4"}, "activations must be int8 or float, got 'int4'"),
         ({"engine": "cuda"}, "engine must be kernels or mindspore, got 'cuda'"),
         ({"context": 999}, "context must be 2 to 256, which the model was made for, got 999"),
     ],

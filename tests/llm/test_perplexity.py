@@ -14,10 +14,11 @@ def loss(weights, tokens, targets):
     return [chances[i] - rows[i, targets[i]] for i in range(len(tokens))]
 
 
-def test_windows(tmp_path):
+@pytest.mark.parametrize("step", [None, 4])
+def test_windows(tmp_path, step):
     runs, weights = executor(tmp_path)
     tokens = ids(210)
-    results = list(perplexity(runs, tokens, 100))
+    results = list(perplexity(runs, tokens, 100, step=step))
     losses = [
         value for first in (0, 100) for value in loss(weights, tokens[first : first + 99], tokens[first + 1 :])[49:]
     ]

@@ -228,6 +228,60 @@ def test_sums_and_places(parts, shapes, attributes, outcome):
     assert str(error.value) == f"parts: {outcome}"
 
 
+WINDOWS = """
+name: windows
+summary: Places of windows.
+attributes:
+  apart: {type: int, default: 2, exclusive_minimum: 0}
+  before: {type: int, default: 1}
+  after: {type: int, default: 0}
+  stride: {type: int, default: 3, exclusive_minimum: 0}
+types: [{T: float32}]
+forward:
+  inputs: {x: "T[*b h]", weight: "T[k]"}
+  outputs: {y: "T[*b window(h,k,apart,before,after,stride)]"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "outcome"),
+    [
+        ([(2, 10), (3,)], {}, (2, 3)),  # 11 places with the padding, a window spans 5
+        ([(10,), (3,)], {"stride": 1, "after": -4}, (3,)),
+        ([(2, -1), (3,)], {}, (2, -1)),
+        ([(2, 10), (-1,)], {}, (2, -1)),
+        ([(-2,), (3,)], {}, (-2,)),
+        ([(2, 3), (3,)], {}, "weight.shape[0] (3, with apart 5) must be at most x.shape[-1] with its padding (4)"),
+        ([(2, 3), (3,)], {"before": 2**40}, "before must fit in 32 bits, got 1099511627776"),
+    ],
+)
+def test_windows(shapes, attributes, outcome, tmp_path):
+    path = tmp_path / "windows.yaml"
+    path.write_text(WINDOWS)
+    signature = registry.load(path).forward
+    values = signature.check_attributes(attributes)
+    if isinstance(outcome, tuple):
+        assert infer_shapes(signature, shapes, values) == [outcome]
+        return
+    with pytest.raises(ValueError, match=f"^windows: {re.escape(outcome)}$"):
+        infer_shapes(signature, shapes, values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("apart,before", "apart,nothing", "must be of an output, and name four int attributes"),
+        ("(h,k,", "(h,z,", "'h' and 'z' of y must be dims of inputs"),
+        ('"T[k]"', '"T[k window(h,k,apart,before,after,stride)]"', "must be of an output"),
+    ],
+)
+def test_wrong_windows(old, new, message, tmp_path):
+    path = tmp_path / "windows.yaml"
+    path.write_text(WINDOWS.replace(old, new))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        registry.load(path)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "attribute"), [("axes: [-2, 0]", "axes: [-2, 4]", "layout"), ("s@layout", "s@axis", "axis")]
 )
@@ -241,7 +295,23 @@ def test_an_output_has_room_for_every_choice(old, new, attribute, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["~b@axis", "2*", "*b@axis", "b@x c@y", "D", "-1", "0*b", "=", "=2", "ones(2)", "ones(D)", "=a+", "=a+2", "=+a"],
+    [
+        "~b@axis",
+        "2*",
+        "*b@axis",
+        "b@x c@y",
+        "D",
+        "-1",
+        "0*b",
+        "=",
+        "=2",
+        "ones(2)",
+        "ones(D)",
+        "=a+",
+        "=a+2",
+        "=+a",
+        "window(h,k)",
+    ],
 )
 def test_malformed_rules(text):
     with pytest.raises(ValueError, match=r"^shape rule "):

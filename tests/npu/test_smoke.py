@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from ms_ascend_ops import registry
+from ms_ascend_ops import cpu_builtins, registry
 from tests.npu import smoke
 from tests.npu.__main__ import main
 
@@ -64,3 +64,13 @@ def test_what_cann_has_is_timed_and_compared(monkeypatch):
     assert right.status.endswith(" us")
     assert other.status == "FAILED"
     assert "the results differ by" in other.detail
+
+
+@pytest.mark.parametrize(("name", "shape"), [("dynamic_quant", (5, 64)), ("quant_matmul", (3, 5, 64))])
+def test_quantized_operators_of_cann_get_their_arguments(name, shape):
+    """Of those that `cpu_builtins` has."""
+    table = smoke.operator(name)
+    tensors = [smoke._tensor(array) for array in table.inputs(smoke.Draw("float16"), *shape)]
+    (function,) = table.cann.values()
+    with cpu_builtins():
+        smoke._assert_alike(function(*tensors), table.ours(*tensors), 1 / 127)

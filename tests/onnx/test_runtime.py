@@ -1,6 +1,9 @@
 """Every operator in ONNX Runtime: the same bits as the kernel, errors, threads, memory."""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -150,6 +153,40 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_kernels_run_on_the_threads_of_the_session():
+    """Those whose cores wait for each other (softmax of one long row) get threads of the library."""
+    code = """if True:
+        import os, sys
+        import numpy as np, onnxruntime
+        from ms_ascend_ops import set_num_threads
+        from ms_ascend_ops.library import native
+        from tests.onnx.models import DOMAIN, helper, model
+        from tests.onnx.test_runtime import session_of
+        set_num_threads(3)
+        x = np.random.default_rng(0).standard_normal((64, 1 << 14)).astype(np.float32)
+        found = []
+        for name, array in (("gelu", x), ("softmax", x.reshape(1, -1))):
+            made = model([helper.make_node(name, ["x"], ["y"], domain=DOMAIN)],
+                         {"x": ("float32", array.shape)}, {"y": ("float32", array.shape)})
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 3
+            session = session_of(made, options)
+            before = len(os.listdir("/proc/self/task"))
+            for _ in range(3):
+                results = session.run(None, {"x": array})
+            found.append((name, array, results[0]))
+            print(len(os.listdir("/proc/self/task")) - before)
+        for name, array, result in found:
+            expected = np.zeros_like(array)
+            native().launch(name, [array], [expected], {})
+            print(result.tobytes() == expected.tobytes())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["0", "2", "True", "True"], done
 
 
 def test_two_sessions_share_the_library():

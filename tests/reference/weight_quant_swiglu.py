@@ -6,6 +6,8 @@ from tests.reference import weight_quant_matmul
 from tests.reference.matmul import ACTIVATIONS
 
 
-def forward(x, weight, scale, offset=None, bias=None):
+def forward(x, weight, scale, offset=None, bias=None, quantize_x="none"):
+    if quantize_x == "int8":
+        x = weight_quant_matmul.rounded(x, scale.shape[1])
     gate, up = np.split(weight_quant_matmul.product(x, weight, scale, offset, bias), 2, axis=-1)
     return ACTIVATIONS["silu"](gate) * up

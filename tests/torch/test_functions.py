@@ -1,10 +1,12 @@
 """The functions: the two paths of a call, errors, casts, threads, memory."""
 
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ pytestmark = pytest.mark.clients
 
 import ms_ascend_ops.torch as fused
 from ms_ascend_ops.library import get_num_threads
-from ms_ascend_ops.torch import functions
+from ms_ascend_ops.torch.registration import _torch, operators
 
 
 def random(*shape, dtype=torch.float32, seed=0):
@@ -33,32 +35,65 @@ def test_without_pytorch_the_message_says_what_to_install():
     assert "pip install 'ms_ascend_ops[torch]'" in done.stderr
 
 
+def passes_by(*tensors):
+    """Whether a call goes past PyTorch's dispatcher."""
+    return operators()["gelu"].direct(*tensors) is not NotImplemented
+
+
 class TestPaths:
     def test_a_plain_call_goes_past_the_dispatcher(self):
-        assert functions._direct(random(2, 3), None)
-        with torch.inference_mode():
-            assert functions._direct(random(2, 3))
-        with torch.no_grad():
-            assert functions._direct(random(2, 3).requires_grad_())
+        for _ in range(2):  # the first prepares the launch
+            assert passes_by(random(2, 3))
+            with torch.inference_mode():
+                assert passes_by(random(2, 3))
+            with torch.no_grad():
+                assert passes_by(random(2, 3).requires_grad_())
+        assert operators()["flash_attention"].direct(*[random(1, 1, 2, 3)] * 3, None) is not NotImplemented
 
     def test_what_others_have_to_see_does_not(self):
         x = random(2, 3)
-        assert not functions._direct(x.clone().requires_grad_())
-        assert not functions._direct(x.to("meta"))
-        assert not functions._direct(x.to_sparse())
-        assert not functions._direct(torch.view_as_complex(random(2, 3, 2)).conj().imag)
+        assert passes_by(x)
+        assert not passes_by(x.clone().requires_grad_())
+        assert not passes_by(x.to("meta"))
+        assert not passes_by(x.to_sparse())
+        assert not passes_by(torch._neg_view(x))
+        assert not passes_by(torch._efficientzerotensor((2, 3)))
         with torch.autocast("cpu"):
-            assert not functions._direct(x)
+            assert not passes_by(random(2, 3).double())
+            assert operators()["matmul"].direct(x, x.t().contiguous()) is NotImplemented
         with torch.autograd.forward_ad.dual_level():
-            assert not functions._direct(x)
+            assert not passes_by(x)
         with torch.overrides.BaseTorchFunctionMode():
-            assert not functions._direct(x)
+            assert not passes_by(x)
         with torch._subclasses.FakeTensorMode() as mode:
-            assert not functions._direct(x)
-            assert not functions._direct(mode.from_tensor(x))
+            assert not passes_by(x)
+            assert not passes_by(mode.from_tensor(x))
         seen = []
-        torch.func.grad(lambda y: (seen.append(functions._direct(x)), y.sum())[1])(x)
+        torch.func.grad(lambda y: (seen.append(passes_by(x)), y.sum())[1])(x)
         assert seen == [False]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.trace(lambda y: (seen.append(passes_by(x)), y + 1)[1], x, check_trace=False)
+        assert seen == [False, False]
+
+    def test_calls_that_are_alike_but_for_one_thing(self):
+        """What was prepared is taken for the same sizes, dtypes and values of attributes alone."""
+        x, gamma = random(4, 6), torch.ones(6)
+        for tensor, epsilon in ((x, 1e-6), (x, 1.0), (x.bfloat16(), 1.0), (x[:2], 1.0), (x.reshape(2, 2, 6), 1)) * 2:
+            found = fused.rms_norm(tensor, gamma.to(tensor.dtype), epsilon)[0]
+            assert (found.shape, found.dtype) == (tensor.shape, tensor.dtype)
+            expected = torch.nn.functional.rms_norm(tensor.float(), (6,), gamma, epsilon)
+            torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-5)
+
+    def test_pytorchs_functions_are_what_is_declared(self):
+        """Without them, as before PyTorch 2.14, a call costs more; with them, they are those of PyTorch's headers."""
+        has_abi = _torch().has_abi
+        assert has_abi == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14))
+        compiler, source = shutil.which("g++"), Path(__file__).parents[2] / "kernels/binding/torch_abi_check.cpp"
+        if has_abi and compiler is not None:
+            headers = Path(torch.__file__).parent / "include"
+            options = ["-std=c++20", "-fsyntax-only", f"-I{source.parents[1]}", f"-I{headers}"]
+            subprocess.run([compiler, *options, str(source)], check=True)
 
     def test_both_give_the_same_bits(self):
         x, gamma = random(5, 17), random(17, seed=1)

@@ -1,4 +1,7 @@
-"""Every operator in PyTorch: registration, values, gradients, compilation, export."""
+"""Every operator in PyTorch: registration, values, gradients, compilation, export.
+
+That bits are those of MindSpore: tests/onnx/test_three_clients.py.
+"""
 
 import inspect
 from importlib import import_module
@@ -9,16 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.clients
 
-from ms_ascend_ops.samples.network import flat
-from ms_ascend_ops.samples.network import tensor as mindspore_tensor
 from ms_ascend_ops.samples.operators import operator
 
 import ms_ascend_ops.torch as fused
 from ms_ascend_ops import registry
-from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
 from tests.dtypes import EPSILON, FLOATS
-from tests.torch.examples import array, every_operator, tensor
+from tests.torch.examples import every_operator
 
 # Gradients of the rotation tables, say, are float32 sums: of the largest magnitude.
 SHARE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 3e-3}
@@ -57,30 +57,6 @@ def test_opcheck_of_the_gradient_kernel(example):
     arguments[0] = arguments[0].clone().requires_grad_()
     with pytest.raises(RuntimeError, match=f"{gradient.name}: it has no gradient"):
         results(operator(*arguments))[0].sum().backward()
-
-
-@every_operator
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_same_bits_as_the_kernel_and_mindspore(example, dtype, monkeypatch):
-    case = example.case(dtype)
-    arguments = example.arguments(dtype)
-    found = [array(value) for value in results(example.operator(*arguments))]
-    launch = case.launches[0]
-    native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
-    for ours, theirs in zip(found, launch.outputs, strict=True):
-        assert np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
-
-    ours = operator(example.name).ours
-    expected = flat(ours(*(mindspore_tensor(value) for value in case.own_inputs()), **case.attributes))
-    module = import_module(f"ms_ascend_ops.samples.ops.{example.name}")
-    if hasattr(module, "fused"):
-        monkeypatch.setattr(module, "fused", fused)
-    of_torch = ours if ours.__module__ == module.__name__ else getattr(fused, ours.__name__)
-    given = [tensor(value) for value in case.own_inputs()]
-    found = results(of_torch(*given, **case.attributes))
-    for a, b in zip(found, expected, strict=True):
-        values = b.astype("float32").asnumpy() if dtype == "bfloat16" else b.asnumpy()
-        assert np.array_equal(a.float().numpy() if dtype == "bfloat16" else a.numpy(), values)
 
 
 def golden(example, inputs):
@@ -194,6 +170,28 @@ def test_exported(example):
     copies = [value.clone() for value in tensors]
     for a, b in zip(results(program.module()(*tensors)), results(Network()(*copies)), strict=True):
         assert torch.equal(a, b)
+
+
+@every_operator
+def test_vmap(example):
+    """The same bits as of calls one by one: of all tensors, and of the first alone."""
+    if example.signature.writes:
+        pytest.skip("it changes its inputs")
+    tensors = [value for value in example.tensors() if value is not None]
+    absent = [None] * (example.kernel.count - len(tensors))
+
+    def call(*tensors):
+        return example.operator(*tensors, *absent, *example.attributes)
+
+    # Of numbers of experts, lengths and slots not every order is allowed.
+    pairs = [torch.stack([value, value.flip(0) if value.is_floating_point() else value], 1) for value in tensors]
+    expected = [results(call(*(pair[:, i] for pair in pairs))) for i in range(2)]
+    for a, b, found in zip(*expected, results(torch.vmap(call, 1)(*pairs)), strict=True):
+        assert torch.equal(found, torch.stack([a, b]))
+    expected = [results(call(pairs[0][:, i], *tensors[1:])) for i in range(2)]
+    dims = (1, *[None] * (len(tensors) - 1))
+    for a, b, found in zip(*expected, results(torch.vmap(call, dims)(pairs[0], *tensors[1:])), strict=True):
+        assert torch.equal(found, torch.stack([a, b]))
 
 
 @every_operator

@@ -84,6 +84,45 @@ def test_networks_of_transformers(kind, expected, attention):
     assert report.replaced == []
 
 
+def others(kind):
+    """A network of another kind, its inputs, and what is replaced in it."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    words = {**sizes, "num_key_value_heads": 2, "vocab_size": 50}
+    ids = torch.arange(6)[None]
+    if kind == "gemma":
+        config = transformers.GemmaConfig(head_dim=8, **words)
+        return transformers.GemmaForCausalLM(config), (ids,), {"RMSNorm": 5, "rotary embedding": 4, "GeGLU": 2}
+    if kind == "phi3":
+        config = transformers.Phi3Config(bos_token_id=0, eos_token_id=1, pad_token_id=0, **words)
+        return transformers.Phi3ForCausalLM(config), (ids,), LLAMA
+    if kind == "vit":
+        model = transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **sizes))
+        return model, (torch.randn(2, 3, 32, 32),), {"LayerNorm": 5, "GELU": 2}
+    diffusers = pytest.importorskip("diffusers")
+    model = diffusers.UNet2DModel(
+        sample_size=16, layers_per_block=1, block_out_channels=(32, 64), norm_num_groups=8,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    )  # fmt: skip
+    return model, (torch.randn(1, 3, 16, 16), torch.tensor([5])), {"GroupNorm + SiLU": 17, "GroupNorm": 4}
+
+
+@pytest.mark.parametrize("kind", ["gemma", "phi3", "vit", "unet"])
+def test_other_networks(kind):
+    model, inputs, expected = others(kind)
+    model.eval()
+    with torch.no_grad():
+        wanted = model(*inputs)[0]
+    report = optimize(model, inputs)
+    assert counts(report) == expected
+    assert report.outputs.relative < 2e-6
+    launched = fused_calls(model, *inputs)
+    assert sum(launched.values()) == len(report.replaced)
+    report.restore()
+    with torch.no_grad():
+        assert torch.equal(model(*inputs)[0], wanted)
+
+
 def test_generation_and_training():
     """With a cache, and with gradients: graphs that are taken later have the operators, too."""
     model = network("llama", "sdpa")
@@ -165,6 +204,28 @@ def test_what_must_stay(function, reason):
     assert reason in [entry.text for entry in report.skipped]
     assert model._compiled_call_impl is None  # nothing to do: it runs as before
     assert torch.equal(model(x), expected)
+
+
+class PreActivation(nn.Module):
+    """A residual block whose norm and activation come first: the sum takes the normalized input, or the activated."""
+
+    def __init__(self, shortcut):
+        super().__init__()
+        self.norm, self.layer = nn.GroupNorm(2, 6), nn.Conv2d(6, 6, 1)
+        self.shortcut = shortcut
+
+    def forward(self, x):
+        normed = self.norm(x)
+        y = functional.relu(normed)
+        return self.layer(y) + (normed if self.shortcut == "normed" else y)
+
+
+@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
+def test_a_norm_with_two_readers(shortcut, pattern):
+    model, x = PreActivation(shortcut), torch.randn(2, 6, 3, 4)
+    expected = model(x).detach()
+    assert counts(optimize(model, (x,), level="O1")) == {pattern: 1}
+    torch.testing.assert_close(model(x), expected)
 
 
 class Residual(nn.Module):

@@ -327,10 +327,37 @@ public:
             data.push_back(memory != nullptr ? memory : Unwanted(i, output.bytes));
         }
         char error[ERROR_BYTES] = "";
+        const SessionThreads threads(api_, context);
         Throw(MsAscendOpsRun(prepared->launch.get(), data.data(), error, sizeof(error)), error);
     }
 
 private:
+    // While it lives, the cores of a kernel run on the threads of the session.
+    class SessionThreads {
+    public:
+        SessionThreads(const ort::Api& api, const ort::KernelContext* context) : api_(api), context_(context)
+        {
+            const auto parallelFor = [](void* self, void (*task)(void*, size_t), void* data, size_t count) {
+                const auto& threads = *static_cast<SessionThreads*>(self);
+                if (ort::Status* status =
+                        threads.api_.KernelContextParallelFor(threads.context_, task, count, 0, data)) {
+                    threads.api_.ReleaseStatus(status);  // it has done nothing
+                    for (size_t i = 0; i < count; ++i) {
+                        task(data, i);
+                    }
+                }
+            };
+            MsAscendOpsSetParallelForOfCaller(parallelFor, this);
+        }
+        SessionThreads(const SessionThreads&) = delete;
+        SessionThreads& operator=(const SessionThreads&) = delete;
+        ~SessionThreads() { MsAscendOpsSetParallelForOfCaller(nullptr, nullptr); }
+
+    private:
+        const ort::Api& api_;
+        const ort::KernelContext* context_;
+    };
+
     static void AppendTo(std::string& key, const Description& description)
     {
         const auto append = [&key](int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };

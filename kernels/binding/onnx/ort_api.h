@@ -86,6 +86,9 @@ struct Api {
     Status* (*SetSymbolicDimensions)(TensorTypeAndShapeInfo* info, const char** names, size_t count);  // 271
     Status* (*ReadOpAttr)(const OpAttr* attribute, AttributeType type, void* data, size_t size,
                           size_t* written);  // 272
+    Unused unused10[1];
+    Status* (*KernelContextParallelFor)(const KernelContext* context, void (*task)(void* data, size_t index),
+                                        size_t count, size_t batches, void* data);  // 274
 };
 
 #define MS_ASCEND_OPS_ORT_AT(NAME, POSITION) \
@@ -104,6 +107,7 @@ MS_ASCEND_OPS_ORT_AT(ReleaseStatus, 93);
 MS_ASCEND_OPS_ORT_AT(ReleaseTensorTypeAndShapeInfo, 99);
 MS_ASCEND_OPS_ORT_AT(ShapeInferContextGetInputCount, 267);
 MS_ASCEND_OPS_ORT_AT(ReadOpAttr, 272);
+MS_ASCEND_OPS_ORT_AT(KernelContextParallelFor, 274);
 #undef MS_ASCEND_OPS_ORT_AT
 
 struct ApiBase {

@@ -41,6 +41,7 @@ SAME_FUNCTION(ShapeInferContextGetAttribute, ShapeInferContext_GetAttribute);
 SAME_FUNCTION(ShapeInferContextSetOutputTypeShape, ShapeInferContext_SetOutputTypeShape);
 SAME_FUNCTION(SetSymbolicDimensions, SetSymbolicDimensions);
 SAME_FUNCTION(ReadOpAttr, ReadOpAttr);
+SAME_FUNCTION(KernelContextParallelFor, KernelContext_ParallelFor);
 
 #define SAME_FIELD(FIELD) static_assert(offsetof(CustomOp, FIELD) == offsetof(OrtCustomOp, FIELD), #FIELD)
 SAME_FIELD(version);

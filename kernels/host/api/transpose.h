@@ -25,14 +25,14 @@ struct TransDataTo5HDParams {
 
 namespace host {
 
-// Blocks from an address of a list to the next.
+// Blocks from an address of a list to the `every`-th behind it.
 template <typename T>
-uint32_t ListStep(const LocalTensor<T> (&list)[NCHW_CONV_ADDR_LIST_SIZE])
+uint32_t ListStep(const LocalTensor<T> (&list)[NCHW_CONV_ADDR_LIST_SIZE], int32_t every)
 {
-    const int64_t step = list[1].Address() - list[0].Address();
-    for (int32_t i = 2; i < NCHW_CONV_ADDR_LIST_SIZE; ++i) {
-        if (list[i].Address() - list[i - 1].Address() != step) {
-            Fail("TransDataTo5HD: the host layer has lists of equally distant blocks, number %d is not", i);
+    const int64_t step = list[every].Address() - list[0].Address();
+    for (int32_t i = every; i < NCHW_CONV_ADDR_LIST_SIZE; ++i) {
+        if (list[i].Address() - list[i - every].Address() != step) {
+            Fail("TransDataTo5HD: the host layer has lists of equally distant blocks, or pairs, number %d is not", i);
         }
     }
     if (step <= 0 || step % ONE_BLK_SIZE != 0 || step / ONE_BLK_SIZE > UINT16_MAX) {
@@ -53,9 +53,11 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TransDataTo5HD: 16- and 32-bit types only");
     constexpr uint32_t LANES = NCHW_CONV_ADDR_LIST_SIZE * ONE_BLK_SIZE / sizeof(T);
     constexpr uint32_t LAST = NCHW_CONV_ADDR_LIST_SIZE - 1;
+    constexpr int32_t EVERY = sizeof(T) / 2;  // blocks of dst that take an element
     const uint32_t repeats = nchwconvParams.repeatTimes;
-    const uint32_t dstStep = host::ListStep(dstList);
-    const uint32_t srcStep = host::ListStep(srcList);
+    const uint32_t dstStep = host::ListStep(dstList, EVERY);
+    const uint32_t srcStep = host::ListStep(srcList, 1);
+    const uint32_t dstLast = static_cast<uint32_t>((dstList[LAST].Address() - dstList[0].Address()) / ONE_BLK_SIZE);
     const int64_t dstStride = nchwconvParams.dstRepStride * int64_t{ONE_BLK_SIZE};
     const int64_t srcStride = nchwconvParams.srcRepStride * int64_t{ONE_BLK_SIZE};
     const uint32_t perBlock = ONE_BLK_SIZE / sizeof(T);
@@ -63,7 +65,8 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     const LocalTensor<T> src = srcList[0][repeats == 1 ? nchwconvParams.srcRepStride * perBlock : 0];
     HOST_OBSERVED(host::ObserveVector(where, "TransDataTo5HD",
                                       host::Repeats(true, ONE_REPEAT_BYTE_SIZE / sizeof(T), repeats),
-                                      host::PerRepeat(dst, LANES, dstStride, nchwconvParams.dstRepStride, dstStep),
+                                      host::PairsPerRepeat(dst, LANES, dstStride, nchwconvParams.dstRepStride, dstStep,
+                                                           EVERY == 2 ? dstLast - dstStep * (LAST / 2) : dstStep),
                                       host::PerRepeat(src, LANES, srcStride, nchwconvParams.srcRepStride, srcStep)));
     if (repeats == 0) {
         return;
@@ -74,7 +77,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
     instruction.lanes = LANES;
     instruction.operandCount = 2;
     instruction.option = dstStep << 16 | srcStep;
-    instruction.operands[0] = {dst.Address(), dstStride, (LAST * dstStep + 1) * ONE_BLK_SIZE};
+    instruction.operands[0] = {dst.Address(), dstStride, (dstLast + 1) * ONE_BLK_SIZE};
     instruction.operands[1] = {src.Address(), srcStride, (LAST * srcStep + 1) * ONE_BLK_SIZE};
     host::Core::Current().Issue();
 }

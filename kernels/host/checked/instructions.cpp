@@ -211,7 +211,7 @@ void CheckAlignment(const VectorEvent& event, const InstructionRule& instruction
 bool Same(const Access& a, const Access& b)
 {
     return a.offset == b.offset && a.repeatStride == b.repeatStride && a.blockStride == b.blockStride &&
-           a.lanes == b.lanes && a.lastLanes == b.lastLanes && a.dtype == b.dtype;
+           a.pairStride == b.pairStride && a.lanes == b.lanes && a.lastLanes == b.lastLanes && a.dtype == b.dtype;
 }
 
 int64_t EndOf(const Access& access)
@@ -239,7 +239,7 @@ void CheckOverlap(const VectorEvent& event, const InstructionRule& instruction, 
     }
     const bool same = Same(dst, src);
     const bool gapless = dst.repeatStride >= int64_t{dst.lanes} * SizeOf(dst.dtype) || dst.repeats == 1;
-    if (same && gapless && instruction.overlap != Overlap::NONE && dst.blockStride == ONE_BLK_SIZE) {
+    if (same && gapless && instruction.overlap != Overlap::NONE && dst.BlocksAdjoin()) {
         return;
     }
     const bool accumulates = instruction.overlap == Overlap::ACCUMULATE && index == 2 && dst.offset == src.offset &&

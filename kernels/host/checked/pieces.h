@@ -17,7 +17,7 @@ void ForPiecesByRepeat(const Access& access, BODY&& body)
     for (uint32_t repeat = 0; repeat < access.repeats; ++repeat) {
         const uint32_t bytes = (repeat + 1 == access.repeats ? access.lastLanes : access.lanes) * size;
         const int64_t start = access.offset + repeat * access.repeatStride;
-        if (access.blockStride == ONE_BLK_SIZE || bytes <= ONE_BLK_SIZE) {
+        if (access.BlocksAdjoin() || bytes <= ONE_BLK_SIZE) {
             if (bytes > 0) {
                 body(repeat, start, bytes);
             }
@@ -25,7 +25,7 @@ void ForPiecesByRepeat(const Access& access, BODY&& body)
         }
         for (uint32_t done = 0; done < bytes; done += ONE_BLK_SIZE) {
             const uint32_t now = bytes - done < ONE_BLK_SIZE ? bytes - done : ONE_BLK_SIZE;
-            body(repeat, start + done / ONE_BLK_SIZE * access.blockStride, now);
+            body(repeat, start + access.BlockAt(done / ONE_BLK_SIZE), now);
             if (access.blockStride == 0) {
                 break;  // the same block again
             }
@@ -39,7 +39,7 @@ void ForPieces(const Access& access, BODY&& body)
 {
     const uint32_t size = SizeOf(access.dtype);
     const int64_t full = int64_t{access.lanes} * size;
-    if (access.repeats > 1 && access.blockStride == ONE_BLK_SIZE && access.repeatStride == full) {
+    if (access.repeats > 1 && access.BlocksAdjoin() && access.repeatStride == full) {
         body(int64_t{access.offset}, static_cast<uint32_t>(full * (access.repeats - 1) + access.lastLanes * size));
         return;
     }
@@ -56,7 +56,7 @@ void ForElements(const Access& access, BODY&& body)
         const int64_t start = access.offset + repeat * access.repeatStride;
         for (uint32_t lane = 0; lane < lanes; ++lane) {
             const uint32_t byte = lane * size;
-            body(static_cast<uint32_t>(start + byte / ONE_BLK_SIZE * access.blockStride + byte % ONE_BLK_SIZE));
+            body(static_cast<uint32_t>(start + access.BlockAt(byte / ONE_BLK_SIZE) + byte % ONE_BLK_SIZE));
         }
     }
 }

@@ -249,6 +249,7 @@ struct VectorUnit {
     RunFn castInt4;               // to half; unit = byte of two
     RunFn reduceSum;              // unit = repeat of float
     RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
+    RunFn packedIntegers[2];      // the same with factors of 8 bits, which packedDots has as floats
     RunFn reduceMax;
     RunFn reduceMin;
     // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd

@@ -92,6 +92,19 @@ Access PerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideByt
     return access;
 }
 
+// As PerRepeat; every other block lies `pairStep` blocks behind the one before it, and those lie `blkStride` apart.
+template <typename T>
+Access PairsPerRepeat(const LocalTensor<T>& tensor, uint32_t lanes, int64_t strideBytes, uint32_t repStride,
+                      uint32_t blkStride, uint32_t pairStep)
+{
+    if (blkStride == pairStep || blkStride == 2 * pairStep) {
+        return PerRepeat(tensor, lanes, strideBytes, repStride, pairStep);
+    }
+    Access access = PerRepeat(tensor, lanes, strideBytes, repStride, blkStride);
+    access.pairStride = int64_t{pairStep} * ONE_BLK_SIZE;
+    return access;
+}
+
 // `count` elements in a row, whatever the request says; 0: some bytes of the tensor, anywhere.
 template <typename T>
 Access Elements(const LocalTensor<T>& tensor, uint32_t count)

@@ -214,6 +214,7 @@ void SetThreadNum(uint32_t count)
     g_threadNum = count > MAX_CORES ? MAX_CORES : count;
 }
 
+void SetParallelForOfCaller(ParallelFor, void*) {}
 void SetThreadNumOfCaller(uint32_t) {}  // an observed launch has the cores that were asked for
 
 void SetUbBytes(uint32_t bytes)

@@ -101,7 +101,8 @@ struct GlobalOperand {
 };
 
 // A UB operand of a vector instruction, and the bytes it touches: `repeats` times `lanes` elements (`lastLanes` the
-// last time); repeats begin `repeatStride` bytes apart, the 32-byte blocks of a repeat `blockStride` bytes apart.
+// last time); repeats begin `repeatStride` bytes apart, the 32-byte blocks of a repeat `blockStride` bytes apart, or
+// pairs of them, with `pairStride` bytes from the first to the second of a pair.
 constexpr uint32_t ALL_LANES = ~0u;  // while a call is being reported: as many as the request says
 
 struct Access : LocalOperand {
@@ -111,11 +112,19 @@ struct Access : LocalOperand {
     uint32_t lastLanes = ALL_LANES;
     int64_t repeatStride = 0;
     int64_t blockStride = ONE_BLK_SIZE;
+    int64_t pairStride = 0;  // 0: there are no pairs
     // As the call gave them, in its own units (blocks of 32 bytes, elements); 0 for instructions on the first n
     // elements
     uint32_t blkStride = 0;
     uint32_t repStride = 0;
     bool indirect = false;  // Gather's source: any bytes of the tensor may be read; then lanes is 0
+
+    bool BlocksAdjoin() const { return blockStride == ONE_BLK_SIZE && pairStride == 0; }
+    // Of a repeat, from its beginning.
+    int64_t BlockAt(uint32_t block) const
+    {
+        return pairStride == 0 ? block * blockStride : block / 2 * blockStride + block % 2 * pairStride;
+    }
 };
 
 // ---- events

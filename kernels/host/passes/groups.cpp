@@ -22,6 +22,13 @@ bool IsTiny(const Instruction& instruction)
     return instruction.units * instruction.lanes <= (columns ? TINY_COLUMNS : TINY_ELEMENTS);
 }
 
+// Strip by strip, each time it is begun, sums of packed integers would bring their factors into order.
+bool StaysAlone(const Instruction& instruction)
+{
+    const RunFn* const runs = g_vectorUnit->packedIntegers;
+    return instruction.run == runs[0] || instruction.run == runs[1];
+}
+
 bool Overlap(const Operand& a, const Operand& b)
 {
     return a.base < b.end && b.base < a.end;
@@ -167,9 +174,10 @@ void Groups::Append(const Instruction& instruction)
 {
     const uint32_t index = static_cast<uint32_t>(instructions_.size());
     instructions_.push_back(instruction);
-    if (!groups_.empty() && !IsTiny(instruction)) {
+    if (!groups_.empty() && !IsTiny(instruction) && !StaysAlone(instruction)) {
         const Group& group = groups_.back();
-        if (!IsTiny(instructions_[group.members.front()]) && (Joins(group, instruction) || SplitsFor(instruction))) {
+        const Instruction& first = instructions_[group.members.front()];
+        if (!IsTiny(first) && !StaysAlone(first) && (Joins(group, instruction) || SplitsFor(instruction))) {
             AddTo(groups_.back(), index);
             return;
         }

@@ -76,52 +76,76 @@ private:
         return whole ? maker : NONE;
     }
 
-    // Whether operand `packed` of the product was cast from packed numbers, which are still there.
+    // Numbers that were cast to the floats of an operand.
+    struct Packed {
+        char* base = nullptr;
+        int64_t bytes = 0;
+        uint32_t cast = 0;     // the first instruction of the two
+        uint32_t perByte = 0;  // 0: there are none
+    };
+
+    // Those behind some floats that instruction `before` reads.
+    Packed NumbersOf(char* floats, int64_t bytes, uint32_t before) const
+    {
+        const uint32_t widened =
+            MakerOf({floats, floats + bytes}, before, CastOf(ElementType::HALF, ElementType::FLOAT));
+        if (widened == NONE) {
+            return {};
+        }
+        const int64_t first = (floats - instructions_[widened].operands[0].base) / int64_t{sizeof(float)};
+        char* const halves = instructions_[widened].operands[1].base + first * sizeof(uint16_t);
+        for (const uint32_t perByte : {1u, 2u}) {
+            const RunFn run = perByte == 1 ? CastOf(ElementType::INT8, ElementType::HALF) : g_vectorUnit->castInt4;
+            const uint32_t cast = MakerOf({halves, halves + bytes / 2}, widened, run);
+            if (cast != NONE) {
+                const int64_t element = (halves - instructions_[cast].operands[0].base) / int64_t{sizeof(uint16_t)};
+                const bool whole = element % perByte == 0;
+                return {instructions_[cast].operands[1].base + element / perByte,
+                        bytes / int64_t{sizeof(float)} / perByte, cast, whole ? perByte : 0};
+            }
+        }
+        return {};
+    }
+
+    // Are the numbers still there when the sum reads them, and none of its results among them?
+    bool Last(const Packed& packed, uint32_t sum, const Span& written) const
+    {
+        const Span span{packed.base, packed.base + packed.bytes};
+        return WriterOf(span, int64_t{packed.cast} - 1, sum) == NONE && !written.Overlaps(span);
+    }
+
+    // Whether operand `packed` of the product was cast from packed numbers, which are still there. If the other one was
+    // cast from bytes, too, these are read in its place.
     bool FromPacked(const Instruction& reduction, uint32_t sum, uint32_t packed, Dot& dot) const
     {
         const Operand& from = reduction.operands[1];
         const Instruction& multiplied = instructions_[dot.product];
         const int64_t at = from.base - multiplied.operands[0].base;
         const int64_t bytes = SpanOfUnits(from, reduction.units).end - from.base;
-        char* const numbers = multiplied.operands[packed].base + at;
+        const Span written = SpanOfUnits(reduction.operands[0], reduction.units);
         char* const factors = multiplied.operands[3 - packed].base + at;
-        const uint32_t widened =
-            MakerOf({numbers, numbers + bytes}, dot.product, CastOf(ElementType::HALF, ElementType::FLOAT));
-        if (widened == NONE || WriterOf({factors, factors + bytes}, int64_t{dot.product} - 1, sum) != NONE) {
+        const Packed numbers = NumbersOf(multiplied.operands[packed].base + at, bytes, dot.product);
+        // Sums are written before all numbers are read.
+        if (numbers.perByte == 0 || !Last(numbers, sum, written) || written.Overlaps({factors, factors + bytes}) ||
+            WriterOf({factors, factors + bytes}, int64_t{dot.product} - 1, sum) != NONE) {
             return false;
         }
-        const int64_t first = (numbers - instructions_[widened].operands[0].base) / int64_t{sizeof(float)};
-        char* const halves = instructions_[widened].operands[1].base + first * sizeof(uint16_t);
-        for (const uint32_t perByte : {1u, 2u}) {
-            const RunFn run = perByte == 1 ? CastOf(ElementType::INT8, ElementType::HALF) : g_vectorUnit->castInt4;
-            const uint32_t cast = MakerOf({halves, halves + bytes / 2}, widened, run);
-            if (cast == NONE) {
-                continue;
-            }
-            const int64_t element = (halves - instructions_[cast].operands[0].base) / int64_t{sizeof(uint16_t)};
-            char* const source = instructions_[cast].operands[1].base + element / perByte;
-            const int64_t sourceBytes = bytes / int64_t{sizeof(float)} / perByte;
-            const Span written = SpanOfUnits(reduction.operands[0], reduction.units);
-            // Sums are written before all numbers are read.
-            if (element % perByte != 0 || WriterOf({source, source + sourceBytes}, int64_t{cast} - 1, sum) != NONE ||
-                written.Overlaps({source, source + sourceBytes}) || written.Overlaps({factors, factors + bytes})) {
-                return false;
-            }
-            Instruction& instruction = dot.instruction;
-            instruction = reduction;
-            instruction.run = g_vectorUnit->packedDots[perByte - 1];
-            instruction.units = 1;
-            instruction.lanes = reduction.units;
-            instruction.operandCount = 3;
-            // How many numbers make up a group, and how many lie from one to the next.
-            instruction.option = reduction.lanes | static_cast<uint32_t>(from.stride / int64_t{sizeof(float)}) << 8;
-            const uint32_t results = reduction.units * sizeof(float);
-            instruction.operands[0] = {reduction.operands[0].base, results, results};
-            instruction.operands[1] = {source, sourceBytes, static_cast<uint32_t>(sourceBytes)};
-            instruction.operands[2] = {factors, 0, static_cast<uint32_t>(bytes)};
-            return true;
-        }
-        return false;
+        const Packed others = NumbersOf(factors, bytes, dot.product);
+        const bool integers = others.perByte == 1 && Last(others, sum, written);
+        Instruction& instruction = dot.instruction;
+        instruction = reduction;
+        instruction.run = (integers ? g_vectorUnit->packedIntegers : g_vectorUnit->packedDots)[numbers.perByte - 1];
+        instruction.units = 1;
+        instruction.lanes = reduction.units;
+        instruction.operandCount = 3;
+        // How many numbers make up a group, and how many lie from one to the next.
+        instruction.option = reduction.lanes | static_cast<uint32_t>(from.stride / int64_t{sizeof(float)}) << 8;
+        const uint32_t results = reduction.units * sizeof(float);
+        instruction.operands[0] = {reduction.operands[0].base, results, results};
+        instruction.operands[1] = {numbers.base, numbers.bytes, static_cast<uint32_t>(numbers.bytes)};
+        instruction.operands[2] = integers ? Operand{others.base, 0, static_cast<uint32_t>(others.bytes)}
+                                           : Operand{factors, 0, static_cast<uint32_t>(bytes)};
+        return true;
     }
 
     const Instruction* instructions_;

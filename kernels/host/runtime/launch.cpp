@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "passes/lookups.h"
@@ -80,7 +81,9 @@ struct Job {
     std::atomic<uint32_t> arrived{0};  // at the barrier
     std::atomic<uint32_t> phase{0};
     std::atomic<bool> trapped{false};
-    std::string reason;  // of the first core that trapped
+    std::string reason;              // of the first core that trapped
+    bool areCoresAtOnce = true;      // all of them run
+    std::atomic<bool> waits{false};  // a core wanted to wait for the others, and could not
 };
 
 thread_local Job* t_job = nullptr;
@@ -198,6 +201,60 @@ Pool& ThePool()
     return *g_pool;
 }
 
+struct CallersThreads {
+    ParallelFor parallelFor = nullptr;
+    void* context = nullptr;
+};
+thread_local CallersThreads t_callersThreads;
+
+// Which launches wait for all cores, by the hashes of their forms. The calling thread's own.
+class WaitingLaunches {
+public:
+    static WaitingLaunches& OfCaller()
+    {
+        static thread_local WaitingLaunches launches;
+        return launches;
+    }
+    bool Has(size_t form) const { return forms_.count(form) > 0; }
+    void Add(size_t form)
+    {
+        if (forms_.size() >= MOST) {
+            forms_.clear();
+        }
+        forms_.insert(form);
+    }
+
+private:
+    static constexpr size_t MOST = 4096;
+    std::unordered_set<size_t> forms_;
+};
+
+// Returns whether the launch has run. Where a core comes to a barrier, nothing was done for good: a launch writes all
+// of its outputs, and runs again.
+bool RunOnCallersThreads(Job& job, size_t form)
+{
+    const CallersThreads& threads = t_callersThreads;
+    if (WaitingLaunches::OfCaller().Has(form)) {
+        return false;
+    }
+    job.areCoresAtOnce = false;
+    const auto task = [](void* data, size_t index) {
+        Job& shared = *static_cast<Job*>(data);
+        if (!shared.waits.load(std::memory_order_relaxed)) {
+            RunBlock(shared, static_cast<uint32_t>(index));
+        }
+    };
+    threads.parallelFor(threads.context, task, &job, job.blockDim);
+    if (!job.waits.load(std::memory_order_acquire)) {
+        return true;
+    }
+    WaitingLaunches::OfCaller().Add(form);
+    job.areCoresAtOnce = true;
+    job.trapped.store(false, std::memory_order_relaxed);
+    job.reason.clear();
+    return false;
+}
+
 // The form of a launch, and the data that it points to.
 class FormedLaunch {
 public:
@@ -220,6 +277,7 @@ public:
         spans_[count] = {workspace, workspace + workspaceBytes};
         form_ = {key_, spans_, count + 1, job.variant};
     }
+    size_t Hash() const { return std::hash<std::string>()(key_); }
     const LaunchForm* Form() const { return isReplayable_ && !form_.TensorsOverlap() ? &form_ : nullptr; }
 
 private:
@@ -298,6 +356,11 @@ void SetThreadNumOfCaller(uint32_t count)
     t_threadNum = count > MAX_THREADS ? MAX_THREADS : count;
 }
 
+void SetParallelForOfCaller(ParallelFor parallelFor, void* context)
+{
+    t_callersThreads = {parallelFor, context};
+}
+
 void SetUbBytes(uint32_t bytes)
 {
     g_ubBytes.store(bytes >= UB_BYTES ? 0 : bytes, std::memory_order_relaxed);  // 0: all of it
@@ -333,7 +396,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     job.form = formed.Form();
     if (job.blockDim == 1) {
         RunBlock(job, 0);
-    } else {
+    } else if (t_callersThreads.parallelFor == nullptr || !RunOnCallersThreads(job, formed.Hash())) {
         ThePool().Run(job);
     }
     if (job.trapped.load(std::memory_order_acquire)) {
@@ -344,6 +407,10 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
 void WaitForAllBlocks()
 {
     Job& job = *t_job;
+    if (!job.areCoresAtOnce) {
+        job.waits.store(true, std::memory_order_release);
+        throw Trapped("");
+    }
     if (job.variant.nonTemporal) {
         FenceNonTemporalStores();
     }

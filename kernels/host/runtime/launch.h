@@ -4,6 +4,7 @@
 #ifndef ASCENDC_HOST_RUNTIME_LAUNCH_H
 #define ASCENDC_HOST_RUNTIME_LAUNCH_H
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string_view>
@@ -29,6 +30,11 @@ uint32_t GetThreadNum();
 void SetThreadNum(uint32_t count);
 // For launches of the calling thread; 0: as for all others.
 void SetThreadNumOfCaller(uint32_t count);
+// Who has threads of its own runs the cores of the calling thread's launches: it calls `task(data, i)` for every i
+// below `count`, in any order, on any threads, maybe one after the other. Cores that wait for each other (SyncAll)
+// still get threads of this library, as they must run at once. Null: all do.
+using ParallelFor = void (*)(void* context, void (*task)(void* data, size_t index), void* data, size_t count);
+void SetParallelForOfCaller(ParallelFor parallelFor, void* context);
 
 // The vector unit of this library that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
 const char* VectorUnitName();

@@ -78,8 +78,7 @@ std::pair<uint32_t, uint32_t> RangeOf(const Access& access)
     const uint32_t blockLanes = ONE_BLK_SIZE / size;
     const uint32_t blocks = (access.lanes + blockLanes - 1) / blockLanes;
     const int64_t gapless = static_cast<int64_t>(access.lanes) * size;
-    const int64_t repeat =
-        access.blockStride == ONE_BLK_SIZE ? gapless : (blocks - 1) * access.blockStride + ONE_BLK_SIZE;
+    const int64_t repeat = access.BlocksAdjoin() ? gapless : access.BlockAt(blocks - 1) + ONE_BLK_SIZE;
     const int64_t stride = access.repeatStride < 0 ? gapless : access.repeatStride;
     return {access.offset, static_cast<uint32_t>(access.offset + (access.repeats - 1) * stride + repeat)};
 }

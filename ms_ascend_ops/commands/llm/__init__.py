@@ -14,6 +14,7 @@ COMMANDS = {
     "convert": "Write a model as a directory of safetensors, or as a bundle.",
     "generate": "Continue a text.",
     "quantize": "Write a model with smaller weights.",
+    "predict": "Predict tokens a second on an Ascend chip, stock and fused.",
     "perplexity": "Say how well a model predicts a text.",
 }
 

@@ -23,10 +23,16 @@ _MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is 
 )  # fmt: skip
 @click.option("--context", type=click.IntRange(2), help="Of a bundle: most tokens of a sequence; default: to 2048.")
 @click.option("--cache-tokens", type=click.IntRange(1), help="Of a bundle: most tokens of all; default: one context.")
+@click.option(
+    "--activations", type=click.Choice(["int8", "float"]),
+    help="Of a bundle: what single tokens are where they meet quantized matrices; default: int8, with --chip of an NPU "
+    "float.",
+)  # fmt: skip
 @click.option("--chip", help="Of a bundle: the only chip it may run on, e.g. ascend910b; default: any.")
 def convert(
-    model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None, chip: str | None
-) -> None:
+    model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None, activations: str | None,
+    chip: str | None,
+) -> None:  # fmt: skip
     """Write MODEL as TARGET: a bundle if that ends with .msbundle, else a directory.
 
     The directory has config.json, model.safetensors, tokenizer.json, tokenizer_config.json. With a float --dtype other
@@ -39,7 +45,8 @@ def convert(
     """
     need_extra("llm")
     packed = target.suffix == ".msbundle"
-    for name, value in (("--context", context), ("--cache-tokens", cache_tokens), ("--chip", chip)):
+    given = {"--context": context, "--cache-tokens": cache_tokens, "--activations": activations, "--chip": chip}
+    for name, value in given.items():
         if value is not None and not packed:
             raise click.UsageError(f"{name} is for a bundle, whose name ends with .msbundle")
     with reported():
@@ -55,7 +62,10 @@ def convert(
             from ms_ascend_ops.llm.bundle import write_bundle
 
             context = context or min(checkpoint.config.context, _MOST_CONTEXT)
-            write_bundle(checkpoint, target, kind or np.dtype(np.float32), True, context, cache_tokens or context, chip)
+            rounding = activations or ("int8" if chip is None or chip.lower() == "cpu" else "float")
+            write_bundle(
+                checkpoint, target, kind or np.dtype(np.float32), True, context, cache_tokens or context, chip, rounding
+            )
             click.echo(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
         else:
             size = write_directory(checkpoint, target, kind)

@@ -29,6 +29,11 @@ _MODEL = (
         help="Keep the matrices that the file has quantized, or make floats of them.",
     ),
     click.option(
+        "--activations", type=click.Choice(["int8", "float"]), default="int8",
+        help="Of single tokens where they meet quantized matrices: integers of 8 bits, or what the network calculates "
+        "in.",
+    ),
+    click.option(
         "--engine", type=click.Choice(["kernels", "mindspore"]), default="kernels",
         help="Call the kernels directly (on a CPU), or through MindSpore.",
     ),
@@ -89,12 +94,13 @@ def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: i
 
     if is_bundle(model):
         context = click.get_current_context()
-        for name in ("dtype", "weights", "engine"):
+        for name in ("dtype", "weights", "activations", "engine"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--{name} is not for a bundle: it is as it was exported")
 
     if options["threads"] is not None:
         set_num_threads(options["threads"])
     return LanguageModel.from_file(
-        model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"]
-    )
+        model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"],
+        options["activations"],
+    )  # fmt: skip

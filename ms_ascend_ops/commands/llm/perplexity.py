@@ -21,9 +21,16 @@ __all__ = ["perplexity"]
 @click.argument("text", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--window", type=click.IntRange(2), default=512, help="Tokens that are predicted together.")
 @click.option("--most", type=click.IntRange(1), help="Windows at most; default: all of the text.")
+@click.option(
+    "--step", type=click.IntRange(1),
+    help="Tokens to calculate at once, at most; default: as many as fit. Up to 4 are calculated as answers are, see "
+    "--activations.",
+)  # fmt: skip
 @click.option("--peers", is_flag=True, help="llama.cpp on the same tokens, too, if llama-cpp-python is installed.")
 @model_options
-def perplexity(model: Path, text: Path, window: int, most: int | None, peers: bool, **options: Any) -> None:
+def perplexity(
+    model: Path, text: Path, window: int, most: int | None, step: int | None, peers: bool, **options: Any
+) -> None:
     """Print the perplexity of MODEL on the file TEXT.
 
     The text is cut into windows. In each the second half is predicted, from all before it in the window, as llama.cpp
@@ -38,7 +45,7 @@ def perplexity(model: Path, text: Path, window: int, most: int | None, peers: bo
         tokenizer = language_model.tokenizer
         content = text.read_text("utf-8")
         tokens = tokenizer.encode(content)
-        ours = _measured("", language_model.executor, tokens, window, most, tokenizer.begin_token)
+        ours = _measured("", language_model.executor, tokens, window, most, tokenizer.begin_token, step)
         if peers:
             try:
                 peer = LlamaCpp(model, window, get_num_threads())
@@ -51,13 +58,16 @@ def perplexity(model: Path, text: Path, window: int, most: int | None, peers: bo
             click.echo(f"difference {100 * (ours / theirs - 1):+.3f} % of llama.cpp's perplexity")
 
 
-def _measured(label: str, predictor: Any, tokens: list[int], window: int, most: int | None, begin: int | None) -> float:
+def _measured(
+    label: str, predictor: Any, tokens: list[int], window: int, most: int | None, begin: int | None,
+    step: int | None = None,
+) -> float:  # fmt: skip
     from ms_ascend_ops.llm.perplexity import Perplexity
     from ms_ascend_ops.llm.perplexity import perplexity as measured
 
     start = time.perf_counter()
     result: Perplexity | None = None
-    for result in islice(measured(predictor, tokens, window, begin), most):
+    for result in islice(measured(predictor, tokens, window, begin, step), most):
         if sys.stderr.isatty():
             click.echo(f"\r{label}{result.value:.4f} after {result.tokens} tokens", nl=False, err=True)
     assert result is not None

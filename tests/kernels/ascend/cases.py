@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.inference import given_types, infer_shapes
 
@@ -107,6 +108,20 @@ def _quantised(rng, shapes, attributes):
     return [(*shapes[0][:-1], columns), (rows, columns // per_byte), factors, factors, (rows,)]
 
 
+def _convolution(rng, shapes, attributes):
+    """Of the sizes that were drawn: a kernel that fits, groups, and places of y."""
+    attributes.update({name: int(rng.integers(-1, 4)) for name in attributes if name.startswith("pad_")})
+    groups, last = attributes["groups"], attributes["data_format"] == "NHWC"
+    x, weight = (shapes[0], shapes[1]) if len(shapes[2]) == 1 else (shapes[1], shapes[2])
+    ins, outs = min(x[3 if last else 1] // groups, 3000), weight[0]
+    h, w = x[1:3] if last else x[2:]
+    kernel = tuple(int(size) for size in rng.integers(1, 6, 2))
+    weight = (outs, *kernel, ins) if last else (outs, ins, *kernel)
+    x = (min(x[0], 3), h, w, ins * groups) if last else (min(x[0], 3), ins * groups, h, w)
+    y = infer_shapes(registry.signature("conv2d"), [x, weight, None], attributes)[0]
+    return [x, weight, (outs,)] if len(shapes[2]) == 1 else [y, x, weight]
+
+
 def _experts(rng, shapes, attributes):
     """Two experts at least: indices are 0 and 1."""
     attributes["num_experts"] = int(rng.integers(2, 300))
@@ -126,6 +141,7 @@ def _sparse(rng, shapes, attributes, side=1):
 
 ARRANGED = {
     "block_sparse_matmul": partial(_sparse, side=16),
+    "conv2d": _convolution,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,

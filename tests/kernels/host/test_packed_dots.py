@@ -1,4 +1,7 @@
-"""Numbers of 8 and 4 bits become half, and sums over products with them are those of the instructions, bit for bit."""
+"""Numbers of 8 and 4 bits become half, and sums over products with them are those of the instructions, bit for bit.
+
+So they are where the factors were bytes, too, and are added up as integers.
+"""
 
 import itertools
 
@@ -8,7 +11,8 @@ import pytest
 from tests.kernels.host.memory import Memory
 
 HALVES, FLOATS, PRODUCTS, SUMS, FACTORS, NUMBERS = 0, 16384, 49152, 53248, 57344, 61440
-UB_BYTES = 65536
+BYTES, FACTOR_HALVES = 65536, 66560  # factors that are bytes first
+UB_BYTES = 68608
 LEFT = {"float": (FLOATS, 4096, "uint32"), "product": (PRODUCTS, 1024, "uint32"), "sums": (SUMS, 1024, "uint32")}
 
 
@@ -77,6 +81,53 @@ def test_sums_may_go_anywhere(places):
     calls = list(dots(4, 4, 96, 32, places=places))
     deferred, serial = (run(calls, numbers, factors, way) for way in ("deferred", "serial"))
     np.testing.assert_array_equal(deferred.get(SUMS, 512, "uint32"), serial.get(SUMS, 512, "uint32"))
+
+
+def integer_dots(bits, rows, columns, *layout):
+    yield ("cast_numbers", 8, FACTOR_HALVES, BYTES, columns)
+    yield ("cast", "float32", "float16", FACTORS, FACTOR_HALVES, 0, columns)
+    yield from dots(bits, rows, columns, *layout)
+
+
+def both(calls, numbers, factors):
+    memories = []
+    for way in ("deferred", "serial"):
+        memory = Memory(UB_BYTES).put(NUMBERS, numbers).put(BYTES, factors)
+        memory.run(*calls, execution=way)
+        memories.append(memory.ub.view(np.uint32))
+    np.testing.assert_array_equal(*memories)
+
+
+INTEGERS = [  # rows, columns, group, from a group to the next
+    (1, 32, 32),
+    (9, 576, 32),  # eight groups at a time; the last two of four rows together, those of the ninth alone
+    (5, 544, 32),  # one is left
+    (6, 96, 32),  # three
+    (3, 1024, 64),
+    (5, 576, 64),
+    (2, 512, 64, 128),  # half of each group
+    (4, 864, 32, 96),  # a third of each
+]
+
+
+@pytest.mark.parametrize(("bits", "case"), list(itertools.product([8, 4], INTEGERS)))
+@pytest.mark.parametrize("lowest", [-127, -128])  # -128 has no opposite of 8 bits
+def test_integers(bits, case, lowest):
+    numbers, _ = draw(bits, *case[:2])
+    numbers[: min(64, len(numbers))] = -128 if bits == 8 else -0x78  # the largest sums
+    factors = np.random.default_rng(0).integers(lowest, 128, case[1]).astype(np.int8)
+    factors[:32] = lowest
+    both(list(integer_dots(bits, *case)), numbers, factors)
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("offset", [BYTES, FACTOR_HALVES, FACTORS, NUMBERS])
+def test_what_changes_of_integers_is_seen(place, offset):
+    numbers, _ = draw(4, 2, 64)
+    factors = np.arange(-32, 32).astype(np.int8)
+    calls = list(integer_dots(4, 2, 64, 32))
+    calls.insert(place, ("fill", "int32", offset, 0x3C003C00, 8))
+    both(calls, numbers, factors)
 
 
 CHANGES = {  # between the casts and the sum

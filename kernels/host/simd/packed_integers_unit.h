@@ -1,0 +1,359 @@
+/*!
+ * Sums of products of two rows of small integers, by groups, for vector_unit.cpp only: what Mul and WholeReduceSum of
+ * floats that were cast from them give (passes/packed_dots.h). All sums are exact, in floats as in integers, so that
+ * their order is free.
+ *
+ * The second row, the factors, is the same for all rows of numbers: it is brought into the order that the numbers need
+ * once. A byte holds two numbers of 4 bits, of which a mask and a shift give those at even and at odd places: so
+ * factors at even and at odd places become vectors of their own. Bytes are multiplied without sign by bytes with sign:
+ * numbers of 4 bits as number + 8, of which 8 times the sum of the factors is taken away again; numbers of 8 bits as
+ * magnitudes, their sign goes over to the factor.
+ */
+#ifndef ASCENDC_HOST_SIMD_PACKED_INTEGERS_UNIT_H
+#define ASCENDC_HOST_SIMD_PACKED_INTEGERS_UNIT_H
+
+#include <algorithm>
+#include <type_traits>
+
+#include "ir/instruction.h"
+#include "simd/simd.h"
+
+namespace AscendC {
+namespace host {
+namespace HOST_ISA {
+
+// Number `i` of those that begin at p.
+template <uint32_t PER_BYTE>
+HOST_INLINE int32_t PackedNumber(const uint8_t* p, uint32_t i)
+{
+    if constexpr (PER_BYTE == 1) {
+        return static_cast<int8_t>(p[i]);
+    } else {
+        return static_cast<int8_t>((p[i / 2] >> (i % 2 * 4) & 15) ^ 8) - 8;
+    }
+}
+
+// One sum.
+template <uint32_t PER_BYTE, uint32_t GROUP>
+HOST_INLINE int32_t PackedIntegerSum(const uint8_t* numbers, const int8_t* factors)
+{
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < GROUP; ++i) {
+        sum += PackedNumber<PER_BYTE>(numbers, i) * factors[i];
+    }
+    return sum;
+}
+
+// Row after row, sum after sum.
+template <uint32_t PER_BYTE, uint32_t GROUP>
+void PackedIntegerSums(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    const uint32_t stride = self.option >> 8;
+    const auto* const factors = reinterpret_cast<const int8_t*>(self.operands[2].base);
+    for (uint32_t unit = begin; unit < end; ++unit) {
+        auto* const results = reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * unit);
+        const auto* const numbers =
+            reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * unit);
+        for (uint32_t group = 0; group < self.lanes; ++group) {
+            results[group] = static_cast<float>(
+                PackedIntegerSum<PER_BYTE, GROUP>(numbers + group * stride / PER_BYTE, factors + group * stride));
+        }
+    }
+}
+
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+
+constexpr uint32_t MOST_PACKED_GROUPS = 256;  // a repeat each
+constexpr uint32_t SUMS_AT_ONCE = 8;          // of a vector
+
+constexpr int8_t LOWEST_BYTE = -128;
+
+// Products of bytes without sign and of bytes with it, four to a lane. Where there is no instruction for that, two come
+// to 16 bits first, which saturates: none of these is so large.
+HOST_INLINE __m256i DotBytes(__m256i a, __m256i b)
+{
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), a, b);
+#else
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1));
+#endif
+}
+
+// Eight vectors of eight lanes, each as one lane.
+HOST_INLINE __m256i FoldedIntegers(const __m256i (&v)[8])
+{
+    const __m256i lower = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    const __m256i upper = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+    return _mm256_add_epi32(_mm256_permute2x128_si256(lower, upper, 0x20),
+                            _mm256_permute2x128_si256(lower, upper, 0x31));
+}
+
+// ---- the sums of eight groups at once, its slots
+
+// Groups that follow each other in a row.
+struct NextGroups {
+    const uint8_t* numbers;
+    uint32_t step;  // bytes from a group to the next
+    uint32_t group;
+    static constexpr bool WHOLE = true;  // no slot is empty
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
+    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot; }
+    HOST_INLINE __m256i Of(const int32_t* values) const { return LoadRaw<__m256i>(values + group); }
+};
+
+// The last groups of a row, fewer than eight.
+struct LastGroups : NextGroups {
+    uint32_t count;
+    static constexpr bool WHOLE = false;
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
+};
+
+// The last one or two groups of four rows.
+struct PairsOfGroups {
+    const uint8_t* numbers;  // of the first row
+    int64_t rowStep;
+    uint32_t step;
+    uint32_t group;
+    uint32_t count;
+    static constexpr bool WHOLE = false;
+
+    HOST_INLINE const uint8_t* Place(uint32_t slot) const
+    {
+        return slot % 2 < count ? numbers + slot / 2 * rowStep + slot % 2 * step : nullptr;
+    }
+    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot % 2; }
+    HOST_INLINE __m256i Of(const int32_t* values) const
+    {
+        int64_t both;
+        memcpy(&both, values + group, sizeof(both));
+        return _mm256_set1_epi64x(both);
+    }
+};
+
+// Of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see RunPackedIntegers.
+template <uint32_t GROUP>
+struct ByteSums {
+    const int8_t* factors = nullptr;
+    uint32_t stride = 0;
+
+    bool Take(const int8_t* from, uint32_t groups, uint32_t groupStride)
+    {
+        factors = from;
+        stride = groupStride;
+        bool opposites = true;
+        for (uint32_t group = 0; group < groups; ++group) {
+            for (uint32_t i = 0; i < GROUP; ++i) {
+                opposites &= from[group * stride + i] != LOWEST_BYTE;
+            }
+        }
+        return opposites;
+    }
+    template <class SLOTS>
+    HOST_INLINE __m256i Of(const SLOTS& slots) const
+    {
+        __m256i products[SUMS_AT_ONCE];
+#pragma GCC unroll 8
+        for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
+            const uint8_t* const numbers = slots.Place(slot);
+            const int8_t* const other = factors + slots.Index(slot) * stride;
+            const bool empty = !SLOTS::WHOLE && numbers == nullptr;
+            products[slot] = empty ? _mm256_setzero_si256() : Products(numbers, other);
+            if (GROUP == 64 && !empty) {
+                products[slot] = _mm256_add_epi32(products[slot], Products(numbers + 32, other + 32));
+            }
+        }
+        return FoldedIntegers(products);
+    }
+
+private:
+    static HOST_INLINE __m256i Products(const uint8_t* numbers, const int8_t* other)
+    {
+        const __m256i values = LoadRaw<__m256i>(numbers);
+        return DotBytes(_mm256_abs_epi8(values), _mm256_sign_epi8(LoadRaw<__m256i>(other), values));
+    }
+};
+
+// Of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart; their factors are those at even
+// places, and then those at odd ones.
+template <uint32_t GROUP>
+struct NibbleSums {
+    static constexpr uint32_t PER_VECTOR = 64 / GROUP;
+    static constexpr uint32_t VECTORS = MOST_PACKED_GROUPS / PER_VECTOR;
+
+    __m256i even[VECTORS];
+    __m256i odd[VECTORS];
+    int32_t shifts[MOST_PACKED_GROUPS + SUMS_AT_ONCE];  // 8 times the sum of a group's factors
+
+    bool Take(const int8_t* factors, uint32_t groups, uint32_t stride)
+    {
+        const __m256i order =
+            _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+        // The 32 factors of a half of a vector: those at even places are its lower half.
+        const auto load = [&](uint32_t group, uint32_t at) {
+            return group < groups
+                       ? _mm256_permute4x64_epi64(
+                             _mm256_shuffle_epi8(LoadRaw<__m256i>(factors + group * stride + at), order), 0xd8)
+                       : _mm256_setzero_si256();
+        };
+        for (uint32_t vector = 0; vector * PER_VECTOR < groups + SUMS_AT_ONCE - 1 && vector < VECTORS; ++vector) {
+            const __m256i first = load(vector * PER_VECTOR, 0);
+            const __m256i second = GROUP == 32 ? load(vector * PER_VECTOR + 1, 0) : load(vector, 32);
+            even[vector] = _mm256_permute2x128_si256(first, second, 0x20);
+            odd[vector] = _mm256_permute2x128_si256(first, second, 0x31);
+        }
+        for (uint32_t group = 0; group < groups; ++group) {
+            __m256i sums = EightTimes(LoadRaw<__m256i>(factors + group * stride));
+            if (GROUP == 64) {
+                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(factors + group * stride + 32)));
+            }
+            shifts[group] = SumOf(sums);
+        }
+        std::fill_n(shifts + groups, SUMS_AT_ONCE, 0);
+        return true;
+    }
+    template <class SLOTS>
+    HOST_INLINE __m256i Of(const SLOTS& slots) const
+    {
+        __m256i sums;
+        if constexpr (GROUP == 32) {
+            __m256i products[4];
+#pragma GCC unroll 4
+            for (uint32_t k = 0; k < 4; ++k) {
+                products[k] = Products(TwoGroups(slots, 2 * k), slots.Index(2 * k) / 2);
+            }
+            // Of each half of it: groups of products 0, 1, 2 and 3.
+            const __m256i folded =
+                _mm256_hadd_epi32(Quarters(products[0], products[1]), Quarters(products[2], products[3]));
+            sums = _mm256_permutevar8x32_epi32(folded, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        } else {
+            __m256i products[SUMS_AT_ONCE];
+#pragma GCC unroll 8
+            for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
+                const uint8_t* const numbers = slots.Place(slot);
+                const bool empty = !SLOTS::WHOLE && numbers == nullptr;
+                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), slots.Index(slot));
+            }
+            sums = FoldedIntegers(products);
+        }
+        return _mm256_sub_epi32(sums, slots.Of(shifts));
+    }
+
+private:
+    static HOST_INLINE __m256i EightTimes(__m256i factors)
+    {
+        return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(8), factors), _mm256_set1_epi16(1));
+    }
+    static HOST_INLINE int32_t SumOf(__m256i v)
+    {
+        const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+        const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+        return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    }
+    template <class SLOTS>
+    static HOST_INLINE __m256i TwoGroups(const SLOTS& slots, uint32_t slot)
+    {
+        const uint8_t* const first = slots.Place(slot);
+        const uint8_t* const second = slots.Place(slot + 1);
+        if (second == first + 16) {
+            return LoadRaw<__m256i>(first);
+        }
+        const bool empty = !SLOTS::WHOLE && first == nullptr;
+        const __m256i low = empty ? _mm256_setzero_si256() : _mm256_zextsi128_si256(LoadRaw<__m128i>(first));
+        return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
+    }
+    // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
+    HOST_INLINE __m256i Products(__m256i packed, uint32_t vector) const
+    {
+        const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));
+        const __m256i mask = _mm256_set1_epi8(15);
+        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), even[vector]),
+                                _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), odd[vector]));
+    }
+    HOST_INLINE __m256i Widened(__m256i packed, uint32_t vector) const
+    {
+        return _mm256_madd_epi16(Products(packed, vector), _mm256_set1_epi16(1));
+    }
+    // Two lanes of 32 bits of each half of a, and of b behind them.
+    static HOST_INLINE __m256i Quarters(__m256i a, __m256i b)
+    {
+        const __m256i sums = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+        return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+    }
+};
+#endif
+
+// What an instruction on packed numbers and floats does (RunPackedDots), with factors of 8 bits.
+template <uint32_t PER_BYTE, uint32_t GROUP>
+void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t end)
+{
+#if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
+    constexpr uint32_t ROWS = 4;  // whose last group or two are taken together
+    constexpr uint32_t AHEAD = 2048;
+    const uint32_t stride = self.option >> 8;
+    const uint32_t groups = self.lanes;
+    const uint32_t whole = groups / SUMS_AT_ONCE * SUMS_AT_ONCE;
+    const uint32_t rest = groups - whole;
+    std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
+    if (groups > MOST_PACKED_GROUPS ||
+        !sums.Take(reinterpret_cast<const int8_t*>(self.operands[2].base), groups, stride)) {
+        PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
+        return;
+    }
+    const uint32_t step = stride / PER_BYTE;
+    const bool together = stride == GROUP;
+    const auto numbersOf = [&self](uint32_t row) {
+        return reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
+    };
+    const auto resultsOf = [&self](uint32_t row) {
+        return reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * row);
+    };
+    const uint32_t inPairs = rest > 0 && rest <= 2 ? (end - begin) / ROWS * ROWS : 0;  // rows
+    for (uint32_t row = begin; row < end; ++row) {
+        const uint8_t* const numbers = numbersOf(row);
+        for (uint32_t group = 0; group < whole; group += SUMS_AT_ONCE) {
+            const uint8_t* const first = numbers + group * step;
+            for (uint32_t line = 0; line < SUMS_AT_ONCE * GROUP / PER_BYTE; line += 64) {
+                __builtin_prefetch(first + AHEAD + line);
+            }
+            const __m256i found = together ? sums.Of(NextGroups{first, GROUP / PER_BYTE, group})
+                                           : sums.Of(NextGroups{first, step, group});
+            _mm256_storeu_ps(resultsOf(row) + group, _mm256_cvtepi32_ps(found));
+        }
+        if (row - begin >= inPairs && rest > 0) {
+            float some[SUMS_AT_ONCE];
+            _mm256_storeu_ps(some,
+                             _mm256_cvtepi32_ps(sums.Of(LastGroups{{numbers + whole * step, step, whole}, rest})));
+            memcpy(resultsOf(row) + whole, some, rest * sizeof(float));
+        }
+    }
+    for (uint32_t row = begin; row < begin + inPairs; row += ROWS) {
+        float some[SUMS_AT_ONCE];
+        const PairsOfGroups slots{numbersOf(row) + whole * step, self.operands[1].stride, step, whole, rest};
+        _mm256_storeu_ps(some, _mm256_cvtepi32_ps(sums.Of(slots)));
+        for (uint32_t k = 0; k < ROWS; ++k) {
+            memcpy(resultsOf(row + k) + whole, some + 2 * k, rest * sizeof(float));
+        }
+    }
+#else
+    PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
+#endif
+}
+
+// option: numbers of a group, and, 8 bits further up, from a group to the next.
+template <uint32_t PER_BYTE>
+void RunPackedIntegers(const Instruction& self, uint32_t begin, uint32_t end)
+{
+    if ((self.option & 0xff) == 32) {
+        RunPackedIntegerGroups<PER_BYTE, 32>(self, begin, end);
+    } else {
+        RunPackedIntegerGroups<PER_BYTE, 64>(self, begin, end);
+    }
+}
+
+}  // namespace HOST_ISA
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_SIMD_PACKED_INTEGERS_UNIT_H

@@ -1,0 +1,76 @@
+"""What functions of convolutions share, for MindSpore and for PyTorch: their arguments, and how the gradient of x is
+made of convolutions of dy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+__all__ = ["gradient_of_x", "numbers", "phases"]
+
+# Of the taps that reach every stride-th place of x: the first and how far apart they are; and the padding before and
+# behind of their convolution of dy.
+Phase = tuple[int, int, int, int]
+
+
+def phases(size: int, stride: int, dilation: int, before: int, after: int) -> list[Phase | None]:
+    """How the gradient of x comes about along one dim, for a kernel of this size: a phase for each place i modulo
+    stride, None where no tap reaches it. Each convolution has the same number of places, with `stride` times that at
+    least as many as x has.
+
+    Place i of x is reached from place o of y by tap k where o * stride + k * dilation = i + before.
+    """
+    more = -((after + before - dilation * (size - 1)) // stride)  # places than dy has
+    step, spread = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
+    found: list[Phase | None] = []
+    for i in range(stride):
+        rest = (i + before) % stride
+        first = next((k for k in range(min(step, size)) if k * dilation % stride == rest), None)
+        if first is None:
+            found.append(None)
+            continue
+        span = (len(range(first, size, step)) - 1) * spread
+        low = (first * dilation - rest) // stride + span - (i + before - rest) // stride
+        found.append((first, step, low, more - low + span))
+    return found
+
+
+def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes, of the rows and columns of a kernel, the parts of the gradient of x: of each phase the first row and
+    column of the kernel, the distances of those that follow, and `convolution(**attributes)`.
+    """
+    a = attributes
+    fixed = {"groups": a["groups"], "data_format": a["data_format"], "flip_weight": True}
+    for name in ("h", "w"):
+        fixed[f"dilation_{name}"] = a[f"dilation_{name}"] // gcd(a[f"stride_{name}"], a[f"dilation_{name}"])
+
+    def parts(rows: int, cols: int) -> tuple[Any, ...]:
+        if not rows or not cols or min(rows, cols) < 1:
+            raise ValueError("conv2d: the gradient needs a weight whose shape is known when the graph is compiled")
+        h = phases(rows, a["stride_h"], a["dilation_h"], a["pad_top"], a["pad_bottom"])
+        w = phases(cols, a["stride_w"], a["dilation_w"], a["pad_left"], a["pad_right"])
+        found: list[Any] = []
+        for row in h:
+            for col in w:
+                if row is None or col is None:
+                    found.append(None)
+                    continue
+                pads = {"pad_top": row[2], "pad_bottom": row[3], "pad_left": col[2], "pad_right": col[3]}
+                found.append((*row[:2], *col[:2], convolution(**fixed, **pads)))
+        return tuple(found)
+
+    return parts
+
+
+def numbers(name: str, value: Any, counts: tuple[int, ...], least: int) -> tuple[int, ...]:
+    """Two integers, or as many as one of `counts`."""
+    found = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else (None,)
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in found) or isinstance(value, bool):
+        raise TypeError(f"conv2d: {name} must be an int or a tuple of ints, got {value!r}")
+    if len(found) not in counts:
+        raise ValueError(f"conv2d: {name} must be an int or {' or '.join(map(str, counts))} of them, got {value!r}")
+    if min(found) < least:
+        raise ValueError(f"conv2d: {name} must be at least {least}, got {value!r}")
+    return found

@@ -1,0 +1,278 @@
+"""How long a step of a network takes on an Ascend chip, predicted: the sum of its launches.
+
+The network is recorded as for a CPU (program.py), with weights of which only the shapes exist. Each different launch
+goes through the timing model of the chip (ms_ascend_ops/profiler). Layers are alike: two networks of one and two
+layers are recorded, and what the second adds is a layer.
+
+The stock network is what a user of MindSpore writes, one operator of CANN after the other. Products take what ours
+take; of anything else the least that it may: a launch, and its bytes at the full bandwidth of HBM. So the gain that is
+predicted is a lower bound, as far as the model of the chip is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.executor import BLOCK
+from ms_ascend_ops.llm.linear import FloatLinear, Linear, QuantizedLinear
+from ms_ascend_ops.llm.network import Layer, Network, StepInputs
+from ms_ascend_ops.llm.program import Launch
+from ms_ascend_ops.llm.program import Recorder as NetworkRecorder
+from ms_ascend_ops.profiler.chip import Chip
+from ms_ascend_ops.profiler.prediction import Prediction, predict
+from ms_ascend_ops.profiler.record import Recorder, request
+
+__all__ = ["PRESETS", "TYPES", "StepPrediction", "predict_step"]
+
+Array = np.ndarray[Any, Any]
+
+# Sizes of published models, by name, where there is no file at hand.
+PRESETS: Mapping[str, ModelConfig] = {
+    "llama-2-7b": ModelConfig(
+        architecture="llama", layers=32, hidden=4096, feed_forward=11008, heads=32, key_heads=32, head_size=128,
+        vocabulary=32000, context=4096, epsilon=1e-5, rope_base=10000.0, tied_embedding=False,
+    ),
+    "smollm2-135m": ModelConfig(
+        architecture="llama", layers=30, hidden=576, feed_forward=1536, heads=9, key_heads=3, head_size=64,
+        vocabulary=49152, context=8192, epsilon=1e-5, rope_base=100000.0,
+    ),
+}  # fmt: skip
+
+# What the network calculates in, and the bits of its weights; 0: as floats.
+TYPES: Mapping[str, tuple[Any, int]] = {
+    "float16": (np.float16, 0),
+    "bfloat16": (ml_dtypes.bfloat16, 0),
+    "int8": (np.float16, 8),
+    "int4": (np.float16, 4),
+}
+_GROUP = 32  # of columns of weights in 8 and 4 bits
+
+
+@dataclass(frozen=True)
+class StepPrediction:
+    """A predicted step. Nothing here was measured.
+
+    us: of all launches. launches: how many. parts: the time by operator, largest first. bound_us: every tensor of
+    every launch once through HBM. bound_by: what bounds the operator that takes longest.
+    """
+
+    us: float
+    launches: int
+    parts: Mapping[str, float]
+    bound_us: float
+    bound_by: str
+    stock_us: float
+    stock_launches: int
+    stock_parts: Mapping[str, float]
+
+
+def predict_step(
+    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip, recorder: Recorder,
+    tell: Callable[[str], None] = lambda operator: None,
+) -> StepPrediction:  # fmt: skip
+    """Predict a step.
+
+    Args:
+        config: sizes of the network.
+        kind: one of `TYPES`.
+        batch: sequences.
+        tokens: new tokens of each: those of a prompt, or one.
+        context: tokens of each in the cache, the new ones among them.
+        chip: the chip.
+        recorder: of the traced library.
+        tell: is called with the operator before each different launch.
+
+    Raises:
+        ChipError, RecordError, ProgramError, ValueError, TypeError: see `ms_ascend_ops.profiler`.
+    """
+    known: dict[Any, Prediction] = {}
+
+    def predicted(launches: Iterable[Launch]) -> list[tuple[str, Prediction]]:
+        found = []
+        for launch in launches:
+            key = _key(launch)
+            if key not in known:
+                tell(launch.operator)
+                known[key] = _predict(launch, context, chip, recorder)
+            found.append((launch.operator, known[key]))
+        return found
+
+    one, two = (predicted(_launches(replace(config, layers=layers), kind, batch, tokens, context)) for layers in (1, 2))
+    more = config.layers - 1
+    us, bound = (
+        _sum(one, value) + more * (_sum(two, value) - _sum(one, value))
+        for value in (lambda p: p.us, lambda p: p.bound_us)
+    )
+    parts = {
+        name: _time(one, name) + more * (_time(two, name) - _time(one, name))
+        for name in dict.fromkeys(n for n, _ in two)
+    }
+    parts = dict(sorted(parts.items(), key=lambda part: -part[1]))
+    longest = max((p for name, p in two if name == next(iter(parts))), key=lambda p: p.us)
+    stock = _stock(config, kind, batch, tokens, context, chip, predicted)
+    return StepPrediction(
+        us=us,
+        launches=len(one) + more * (len(two) - len(one)),
+        parts=parts,
+        bound_us=bound,
+        bound_by=longest.bound_by,
+        stock_us=sum(stock[0].values()),
+        stock_launches=stock[1],
+        stock_parts=stock[0],
+    )
+
+
+def _sum(launches: Iterable[tuple[str, Prediction]], value: Callable[[Prediction], float]) -> float:
+    return sum(value(p) for _, p in launches)
+
+
+def _time(launches: Iterable[tuple[str, Prediction]], operator: str) -> float:
+    return sum(p.us for name, p in launches if name == operator)
+
+
+def _hollow(dtype: Any, *shape: int) -> Array:
+    """An array of that shape, of which one element exists."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _linear(kind: str, rows: int, columns: int, bias: bool = False) -> Linear:
+    dtype, bits = TYPES[kind]
+    if not bits:
+        return FloatLinear(_hollow(dtype, rows, columns), _hollow(dtype, rows) if bias else None)
+    groups = columns // _GROUP if columns % _GROUP == 0 else 1
+    scale = _hollow(np.float16, rows, groups)
+    return QuantizedLinear(
+        _hollow(np.int8, rows, columns * bits // 8), scale, scale if bits == 4 else None,
+        _hollow(np.float32, rows) if bias else None,
+    )  # fmt: skip
+
+
+def _network(config: ModelConfig, kind: str) -> Network:
+    dtype, _ = TYPES[kind]
+    query, keys = config.heads * config.head_size, config.key_heads * config.head_size
+    widths = (query, keys, keys) if config.query_key_norm else (query + 2 * keys,)
+    norm, head = _hollow(np.float32, config.hidden), _hollow(np.float32, config.head_size)
+    layer = Layer(
+        input_norm=norm,
+        products=tuple(_linear(kind, width, config.hidden, config.qkv_bias) for width in widths),
+        head_norms=(head, head) if config.query_key_norm else None,
+        output=_linear(kind, config.hidden, query, config.output_bias),
+        post_norm=norm,
+        gate_up=_linear(kind, 2 * config.feed_forward, config.hidden),
+        down=_linear(kind, config.hidden, config.feed_forward),
+    )
+    embedding = _hollow(dtype, config.vocabulary, config.hidden)
+    last = _linear(kind, config.vocabulary, config.hidden)
+    return Network(config, dtype, embedding, [layer] * config.layers, norm, last)
+
+
+def _launches(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:
+    network = _network(config, kind)
+    recorder = NetworkRecorder()
+    blocks = -(-context // BLOCK)
+    cache = _hollow(network.dtype, batch * blocks, BLOCK, config.key_heads, config.head_size)
+    angles = _hollow(np.float32, batch, tokens, config.head_size // 2)
+    step = StepInputs(
+        x=_hollow(network.dtype, batch, tokens, config.hidden), cos=angles, sin=angles,
+        slots=_hollow(np.int32, batch, tokens), tables=_hollow(np.int32, batch, blocks),
+        lengths=_hollow(np.int32, batch),
+    )  # fmt: skip
+    hidden = network.hidden(recorder, step, [(cache, cache)] * config.layers)
+    rows = hidden.reshape(batch * tokens, -1)
+    network.head(recorder, rows if tokens == 1 else rows.last_row())
+    return recorder.launches
+
+
+def _key(launch: Launch) -> Any:
+    inputs = tuple(None if one is None else (one.shape, one.dtype.name) for one in launch.inputs)
+    return launch.operator, inputs, tuple(sorted(launch.attributes.items()))
+
+
+# Of inputs of integers: each token its own slot, each sequence its own blocks, all of the context in the cache.
+_FILL: Mapping[str, Mapping[int, str]] = {"kv_cache_update": {4: "count"}, "paged_attention": {3: "count"}}
+_LENGTHS = {"paged_attention": 4}
+
+
+def _predict(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:
+    fill = dict(_FILL.get(launch.operator, {}))
+    if launch.operator in _LENGTHS:
+        fill[_LENGTHS[launch.operator]] = str(context)
+    asked = request(
+        launch.operator,
+        [None if one is None else one.shape for one in launch.inputs],
+        ["float32" if one is None else one.dtype.name for one in launch.inputs],
+        launch.attributes,
+        chip.cores,
+        chip.ub_bytes,
+        fill=fill,
+    )
+    return predict(recorder.run(asked), chip)[0]
+
+
+def _stock(
+    config: ModelConfig, kind: str, batch: int, tokens: int, context: int, chip: Chip,
+    predicted: Callable[[Iterable[Launch]], list[tuple[str, Prediction]]],
+) -> tuple[dict[str, float], int]:  # fmt: skip
+    """Time by group of operators, and launches, of the network as one writes it with stock operators."""
+    rows = batch * tokens
+    query, keys = config.heads * config.head_size, config.key_heads * config.head_size
+    hidden, inner = rows * config.hidden, rows * config.feed_forward
+    heads, key_heads = rows * query, rows * keys
+    cached, scores = batch * context * keys, batch * config.heads * tokens * context
+    repeated = batch * context * query
+
+    def product(rows: int, width: int, depth: int) -> float:
+        recorder = NetworkRecorder()
+        dtype, _ = TYPES[kind]
+        _linear(kind, width, depth)(recorder, _hollow(dtype, rows, depth))
+        return _sum(predicted(recorder.launches), lambda p: p.us)
+
+    def batched(width: int, depth: int, transposed: bool) -> float:
+        recorder = NetworkRecorder()
+        dtype, _ = TYPES[kind]
+        left = _hollow(dtype, batch * config.heads, tokens, depth)
+        shape = (width, depth) if transposed else (depth, width)
+        recorder.matmul(left, _hollow(dtype, batch * config.heads, *shape), transpose_weight=transposed)
+        return _sum(predicted(recorder.launches), lambda p: p.us)
+
+    # Elements of 16 bits that an operator reads and writes; the norms and the softmax work in float32.
+    norm = [3 * hidden, 4 * hidden, 2 * hidden, 2 * rows, 2 * rows, 4 * hidden, 3 * hidden, 2 * hidden]
+    rotary = [
+        operand
+        for count in (heads, key_heads)
+        for operand in [count, count, count, 2 * count, *[2 * count] * 2, 3 * count]
+    ]
+    layer: dict[str, list[float]] = {
+        "RMSNorm in 8 operators": [_least(count, chip) for count in norm * 2],
+        "MatMul": [
+            product(rows, query, config.hidden), product(rows, keys, config.hidden), product(rows, keys, config.hidden),
+            product(rows, config.hidden, query), product(rows, config.feed_forward, config.hidden),
+            product(rows, config.feed_forward, config.hidden), product(rows, config.hidden, config.feed_forward),
+        ],
+        "rotary embedding in 7 operators": [_least(count, chip) for count in rotary],
+        "cache": [_least(2 * key_heads, chip)] * 2,
+        "repeated keys and values": [_least(cached + repeated, chip)] * 2 if query != keys else [],
+        "attention: products": [batched(context, config.head_size, True), batched(config.head_size, context, False)],
+        "attention: scale, mask, softmax, casts": [
+            _least(count, chip) for count in (2 * scores, 3 * scores, 3 * scores, 4 * scores, 3 * scores)
+        ],
+        "transposes": [_least(2 * count, chip) for count in (heads, key_heads, key_heads, heads)] if tokens > 1 else [],
+        "SiLU, Mul": [_least(2 * inner, chip), _least(3 * inner, chip)],
+        "residual": [_least(3 * hidden, chip)] * 2,
+    }  # fmt: skip
+    times = {name: config.layers * sum(times) for name, times in layer.items() if times}
+    times["RMSNorm in 8 operators"] += sum(_least(count, chip) for count in norm)
+    times["MatMul"] += product(batch, config.vocabulary, config.hidden)
+    launches = config.layers * sum(map(len, layer.values())) + len(norm) + 1
+    return dict(sorted(times.items(), key=lambda part: -part[1])), launches
+
+
+def _least(elements: float, chip: Chip) -> float:
+    """Microseconds of an operator that moves so many elements of 16 bits: a launch, and HBM at its full bandwidth."""
+    return chip.launch_us + 2 * elements / (chip.hbm_gb_per_s * 1e3)

@@ -1,0 +1,154 @@
+"""Convolution in two dims, with bias and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor
+from mindspore import ops as stock
+
+from ms_ascend_ops.checks import CHECKS
+from ms_ascend_ops.convolution import gradient_of_x, numbers
+from ms_ascend_ops.custom import Selector, kernel
+from ms_ascend_ops.gradients import gradient_of_activation, needs_gradient
+
+__all__ = ["conv2d"]
+
+
+def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
+    own = {name: value for name, value in attributes.items() if name != "has_bias"}
+    last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
+    stride_h, stride_w = attributes["stride_h"], attributes["stride_w"]
+    dim = 1 if last else 2  # of rows
+    before = kernel("conv2d", **{**attributes, "activation": "none"})
+    through_activation = gradient_of_activation(attributes["activation"], before)
+    of_weight = kernel("conv2d_grad", **own)
+    parts_of_x = ms.constexpr(gradient_of_x(attributes, lambda **a: kernel("conv2d", **a, has_bias=False)))
+
+    def with_inputs_first(weight: Tensor) -> Tensor:
+        # Input channels first, group by group.
+        if groups == 1:
+            return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
+        outs, ins = weight.shape[0], weight.shape[3 if last else 1]
+        if outs == groups and ins == 1:
+            return weight
+        split = weight.reshape((groups, outs // groups) + weight.shape[1:])  # noqa: RUF005
+        split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
+        return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
+
+    def of_x(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        dtype = weight.dtype
+        # Stock operators that move elements have no bfloat16 in graphs on a CPU.
+        wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
+        turned = with_inputs_first(wide)
+        found = []
+        parts = parts_of_x(weight.shape[dim], weight.shape[dim + 1])
+        for part in parts:
+            if part is not None:
+                row, row_step, col, col_step, convolution = part
+                taps = turned
+                if stride_h != 1 or stride_w != 1:
+                    taps = (
+                        turned[:, row::row_step, col::col_step] if last else turned[:, :, row::row_step, col::col_step]
+                    )
+                found.append(convolution(dy, taps.astype(dtype), None))
+        if stride_h == 1 and stride_w == 1:
+            return found[0]
+        none = stock.zeros_like(found[0])
+        lines = []
+        index = 0
+        for i in range(stride_h):
+            places = []
+            for j in range(stride_w):
+                if parts[i * stride_w + j] is None:
+                    places.append(none)
+                else:
+                    places.append(found[index])
+                    index += 1
+            lines.append(interleaved(places, dim + 1))
+        dx = interleaved(lines, dim)
+        return (dx[:, : x.shape[1], : x.shape[2]] if last else dx[:, :, : x.shape[2], : x.shape[3]]).astype(x.dtype)
+
+    def interleaved(tensors: list[Tensor], axis: int) -> Tensor:
+        wide = [tensor.astype(ms.float32) if tensor.dtype == ms.bfloat16 else tensor for tensor in tensors]
+        if len(wide) == 1:
+            return wide[0]
+        return stock.flatten(stock.stack(wide, axis + 1), start_dim=axis, end_dim=axis + 1)
+
+    def bprop(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
+        dz = through_activation(x, weight, bias, out, dout)
+        dx = of_x(dz, x, weight) if needs_gradient(x) else stock.zeros_like(x)
+        dweight = of_weight(dz, x, weight) if needs_gradient(weight) else stock.zeros_like(weight)
+        dbias = bias
+        if bias is not None:
+            axes = (0, 1, 2) if last else (0, 2, 3)
+            dbias = dz.astype(ms.float32).sum(axes).astype(bias.dtype)
+        return dx, dweight, dbias
+
+    return bprop
+
+
+_select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
+
+
+_numbers = ms.constexpr(numbers)
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 0,
+    dilation: int | tuple[int, ...] = 1,
+    groups: int = 1,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> Tensor:
+    r"""Convolution in two dims, with bias and activation.
+
+    .. math::
+        y_{n,o,p,q} = activation\Big(b_o + \sum_{i,k,l} w_{o,i,k,l} \;
+        x_{n,\, i,\; p \, stride_h + k \, dilation_h - top,\; q \, stride_w + l \, dilation_w - left}\Big)
+
+    where i goes through the input channels of the group of o, and x is 0 beyond its edges.
+
+    Args:
+        x: Tensor[float16 | bfloat16 | float32], shape (n, c, h, w), or (n, h, w, c) with "NHWC".
+        weight: Tensor[dtype of x], shape (o, c / groups, k, l), or (o, k, l, c / groups) with "NHWC", as nn.Conv2d
+            keeps it.
+        bias: Tensor[dtype of x | float32], shape (o,).
+        stride: distance of two places of the kernel, an int or (rows, columns).
+        padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right).
+        dilation: distance of two elements of the kernel, an int or (rows, columns).
+        groups: groups of channels that have nothing to do with each other; a divisor of c and o.
+        activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
+        data_format: "NCHW": channels are axis 1; "NHWC": the last axis.
+
+    Returns:
+        Tensor[dtype of x], shape (n, o, p, q), or (n, p, q, o), with
+        p = (h + top + bottom - dilation * (k - 1) - 1) // stride + 1, and q alike.
+
+    Raises:
+        TypeError: an input is no tensor, or has another dtype; a number is none.
+        ValueError: shapes that do not fit each other; a kernel that is larger than x with its padding; a stride or
+            dilation below 1, a padding below 0; an unknown activation or data format.
+
+    Differentiable in x, weight and bias. NaN of x reaches the places whose kernel covers it, NaN of the weight its
+    output channel. No samples give an empty y.
+
+    Products are accumulated in float32; bias and activation are calculated in float32, and the result is rounded once.
+    The order of sums follows from the shapes: neither results nor gradients change from run to run, or with the number
+    of cores.
+    """
+    stride_h, stride_w = _numbers("stride", stride, (2,), 1)
+    pads = _numbers("padding", padding, (2, 4), 0)
+    dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1)
+    top, bottom, left, right = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
+    select = _select(
+        x, weight, bias, stride_h, stride_w, top, bottom, left, right, dilation_h, dilation_w, groups, activation,
+        data_format, False,
+    )  # fmt: skip
+    return select(x, weight, bias)  # type: ignore[no-any-return]

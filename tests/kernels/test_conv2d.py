@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from tests.acceptance import assert_accurate
+from tests.cover import cover
+from tests.dtypes import FLOATS
+from tests.inputs import draw
+from tests.native import launch
+from tests.reference import conv2d as reference
+
+# n, channels, h, w, output channels, kernel; stride, padding (top, bottom, left, right), dilation, groups
+CASES = [
+    ((1, 1, 1, 1, 1, (1, 1)), {}),
+    ((2, 5, 6, 7, 3, (3, 3)), {"pad": (1, 1, 1, 1)}),  # tails of blocks
+    ((2, 16, 9, 10, 20, (1, 1)), {}),  # no columns
+    ((1, 9, 8, 12, 33, (1, 1)), {"stride": (2, 2)}),  # every second element
+    ((2, 8, 11, 9, 12, (3, 3)), {"stride": (2, 2), "pad": (0, 1, 0, 1)}),  # rows that end in the padding
+    ((1, 6, 13, 15, 4, (3, 2)), {"stride": (3, 4), "pad": (2, 0, 1, 3), "dilation": (2, 3)}),
+    ((2, 12, 7, 5, 8, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 4}),
+    ((2, 6, 9, 8, 6, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 6}),  # depthwise
+    ((1, 4, 6, 6, 8, (3, 3)), {"stride": (2, 1), "pad": (1, 0, 2, 1), "groups": 4}),  # two of each channel
+    ((1, 3, 4, 4, 5, (5, 4)), {"pad": (3, 2, 4, 3)}),  # taps that see padding alone; a kernel larger than x
+    ((1, 40, 30, 40, 72, (3, 3)), {"pad": (1, 1, 1, 1)}),  # several tiles of positions and of channels
+    ((1, 3, 3, 1100, 2, (3, 3)), {"pad": (1, 1, 1, 1)}),  # pieces of a row
+    ((1, 600, 6, 20, 24, (3, 3)), {"pad": (1, 1, 1, 1)}),  # several chunks of terms
+    ((2, 6, 7, 9, 4, (2, 3)), {"pad": (-1, -2, -1, 1)}),  # rows and columns that are left out
+    ((0, 4, 5, 6, 3, (3, 3)), {}),  # no samples
+]
+TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
+ACTIVATIONS = list(reference.ACTIVATIONS)
+
+
+def arrays(rng, case, data_format):
+    (n, channels, h, w, outs, kernel), options = case
+    groups = options.get("groups", 1)
+    x = draw(rng, (n, channels, h, w))
+    weight = draw(rng, (outs, channels // groups, *kernel)) / (channels // groups * kernel[0] * kernel[1]) ** 0.5
+    return [a if data_format == "NCHW" else np.moveaxis(a, 1, -1) for a in (x, weight)]
+
+
+def check(case, types, data_format, has_bias, activation="none", flip=False):
+    """Forward and gradient of the weight."""
+    rng = np.random.default_rng(sum(case[0][:5]))
+    attributes = reference.attributes(**case[1], data_format=data_format, flip_weight=flip)
+    x, weight = arrays(rng, case, data_format)
+    bias = draw(rng, (case[0][4],)) if has_bias else None
+    (y,), rounded = launch("conv2d", [x, weight, bias], [types[0], *types], **attributes, activation=activation)
+    terms = reference.forward(*(None if values is None else np.abs(values) for values in rounded), **attributes)
+    # The order of a library's sums is its own: some ULP of the terms.
+    assert_accurate(y, reference.forward(*rounded, activation, **attributes), types[0], 8 * terms)
+    if activation != "none":
+        return
+    dy = draw(rng, y.shape)
+    (dweight,), exact = launch("conv2d_grad", [dy, x, weight], [types[0]] * 3, **attributes)
+    terms = reference.backward_weight(*map(np.abs, exact), **attributes)
+    assert_accurate(dweight, reference.backward_weight(*exact, **attributes), types[0], 8 * terms)
+
+
+@cover("case", CASES, types=TYPES, data_format=["NCHW", "NHWC"], has_bias=[0, 1])
+def test_convolution_and_gradient(case, types, data_format, has_bias):
+    check(case, types, data_format, has_bias)
+
+
+@cover("case", [CASES[1], CASES[4]], types=TYPES, activation=ACTIVATIONS[1:], data_format=["NCHW", "NHWC"])
+def test_epilogues(case, types, activation, data_format):
+    check(case, types, data_format, True, activation)
+
+
+def small(low, high):
+    return st.integers(low, high)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.tuples(small(1, 2), small(1, 9), small(1, 12), small(1, 12), small(1, 9), st.tuples(small(1, 4), small(1, 4))),
+    st.tuples(small(1, 3), small(1, 3)), st.tuples(*[small(-1, 4)] * 4), st.tuples(small(1, 3), small(1, 3)),
+    small(1, 3), st.sampled_from(FLOATS), st.sampled_from(["NCHW", "NHWC"]), st.booleans(),
+)  # fmt: skip
+def test_any_geometry(sizes, stride, pad, dilation, groups, dtype, data_format, flip):
+    n, channels, h, w, outs, kernel = sizes
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    # Room for the kernel, also in what is left of x.
+    h, w = (max(size, span + 2) for size, span in zip((h, w), spans, strict=True))
+    case = ((n, channels * groups, h, w, outs * groups, kernel), {
+        "stride": stride, "pad": pad, "dilation": dilation, "groups": groups
+    })  # fmt: skip
+    check(case, (dtype, dtype), data_format, False, flip=flip)
+
+
+def test_references_are_derivatives():
+    rng = np.random.default_rng(0)
+    case = ((2, 4, 6, 7, 4, (3, 2)), {"stride": (2, 1), "pad": (1, 0, -1, 2), "dilation": (1, 2), "groups": 2})
+    for data_format, flip in (("NCHW", False), ("NHWC", True)):
+        a = reference.attributes(**case[1], data_format=data_format, flip_weight=flip)
+        inputs = arrays(rng, case, data_format)
+        dy = rng.normal(size=reference.forward(*inputs, **a).shape)
+        for place, of in enumerate((reference.backward_x, reference.backward_weight)):
+            gradient = of(dy, *inputs, **a)
+            direction = rng.normal(size=gradient.shape)  # linear in each: no step is too large
+            moved = [value + direction if place == i else value for i, value in enumerate(inputs)]
+            change = (reference.forward(*moved, **a) - reference.forward(*inputs, **a)) * dy
+            assert np.isclose((gradient * direction).sum(), change.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_results_do_not_depend_on_the_number_of_threads(dtype, data_format):
+    rng = np.random.default_rng(0)
+    attributes = reference.attributes(pad=(1, 1, 1, 1), data_format=data_format)
+    x, weight = arrays(rng, CASES[10], data_format)
+    results, before = [], get_num_threads()
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            y = launch("conv2d", [x, weight, None], [dtype, dtype, None], **attributes)[0][0]
+            results.append((y, launch("conv2d_grad", [y, x, weight], [dtype] * 3, **attributes)[0][0]))
+    finally:
+        set_num_threads(before)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_shapes_that_the_rules_do_not_know():
+    x, weight, y = (np.zeros(shape, np.float32) for shape in ((1, 4, 5, 5), (6, 3, 3, 3), (1, 6, 3, 3)))
+    with pytest.raises(ValueError, match=r"conv2d.*channels / groups"):
+        native().launch("conv2d", [x, weight, None], [y], {})
+    with pytest.raises(ValueError, match=r"conv2d_grad.*3 x 3 positions, got 2 x 3"):
+        native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight.copy()], {})

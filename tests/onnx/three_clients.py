@@ -1,0 +1,101 @@
+"""Every operator in MindSpore, PyTorch and ONNX Runtime, on the same inputs: the same bits.
+
+    python -m tests.onnx.three_clients docs/clients.md
+
+writes the table of docs/clients.md, which test_three_clients.py compares.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from ms_ascend_ops.samples.network import flat
+from ms_ascend_ops.samples.network import tensor as mindspore_tensor
+from ms_ascend_ops.samples.operators import names, operator
+
+import ms_ascend_ops.torch as fused
+from ms_ascend_ops.library import native
+from ms_ascend_ops.onnx.runtime import run
+from tests.dtypes import FLOATS
+from tests.onnx.models import Example as OnnxExample
+from tests.onnx.test_runtime import given, start
+from tests.torch.examples import Example, array, tensor
+
+CLIENTS = ("kernel", "MindSpore", "PyTorch", "ONNX Runtime")
+
+
+def _list(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _bits(arrays):
+    return [np.ascontiguousarray(value).tobytes() for value in arrays]
+
+
+def _values(mindspore, dtype):
+    """Bits of what a function of MindSpore gives, bfloat16 as float32."""
+    return (mindspore.astype("float32") if dtype == "bfloat16" else mindspore).asnumpy()
+
+
+def agreement(example, dtype):
+    """Which clients have the bits of PyTorch: {client: bool}.
+
+    The kernel and ONNX Runtime as the operator, with all of its outputs and what it writes in place; MindSpore as the
+    function of `ms_ascend_ops.ops`, against that of `ms_ascend_ops.torch`.
+    """
+    arguments = example.arguments(dtype)
+    results = _list(example.operator(*arguments))
+    inputs = [spec.name for spec in example.signature.inputs]
+    written = [arguments[inputs.index(name)] for name in example.signature.writes]
+    expected = _bits(map(array, written + results))
+
+    launch = example.case(dtype).launches[0]
+    native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
+    changed = [launch.inputs[inputs.index(name)] for name in example.signature.writes]
+    found = {"kernel": _bits(changed + list(launch.outputs)) == expected, "PyTorch": True}
+
+    twin = OnnxExample(example.name, example.variant)
+    found["ONNX Runtime"] = _bits(run(start(twin.model(dtype)), given(twin, dtype))) == expected
+
+    case, ours = example.case(dtype), operator(example.name).ours
+    module = import_module(f"ms_ascend_ops.samples.ops.{example.name}")
+    of_mindspore = flat(ours(*(mindspore_tensor(value) for value in case.own_inputs()), **case.attributes))
+    functions, is_composed = getattr(module, "fused", None), ours.__module__ == module.__name__
+    try:
+        if functions is not None:
+            module.fused = fused  # its functions, for tensors of PyTorch
+        of_torch = ours if is_composed else getattr(fused, ours.__name__)
+        values = _list(of_torch(*(tensor(value) for value in case.own_inputs()), **case.attributes))
+    finally:
+        if functions is not None:
+            module.fused = functions
+    values = [(a.float() if dtype == "bfloat16" else a).numpy() for a in values]
+    found["MindSpore"] = _bits(_values(a, dtype) for a in of_mindspore) == _bits(values)
+    return found
+
+
+def examples():
+    """One of every variant of every operator."""
+    return [Example(name, variant) for name in names() for variant in operator(name).variants]
+
+
+def table(agreements):
+    """As Markdown, of {(example, dtype): agreement}."""
+    lines = [f"| Operator | cases | {' | '.join(CLIENTS)} |", "| --- |" + " --- |" * (len(CLIENTS) + 1)]
+    for name in names():
+        mine = [found for (example, _), found in agreements.items() if example.name == name]
+        cells = [f"{sum(found[client] for found in mine)}" for client in CLIENTS]
+        lines.append(f"| `{name}` | {len(mine)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(path):
+    """Write the table into a document, behind its text."""
+    agreements = {(example, dtype): agreement(example, dtype) for example in examples() for dtype in FLOATS}
+    text = Path(path).read_text(encoding="utf-8")
+    Path(path).write_text(text[: text.index("| Operator |")] + table(agreements), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,142 @@
+import re
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from ms_ascend_ops import ops
+from tests.acceptance import assert_accurate
+from tests.inputs import draw
+from tests.modes import MODES, combinations, run
+from tests.reference import conv2d as reference
+from tests.tensors import dtype_name, numpy, tensor
+
+TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
+GEOMETRIES = [  # kernel; stride, padding, dilation, groups
+    ((3, 3), {"pad": (1, 1, 1, 1)}),
+    ((3, 3), {"stride": (2, 2), "pad": (0, 1, 0, 1)}),
+    ((1, 1), {"stride": (2, 3)}),  # most of x reaches nothing
+    ((3, 2), {"stride": (3, 4), "pad": (2, 0, 1, 3), "dilation": (2, 3), "groups": 2}),
+    ((3, 3), {"stride": (2, 1), "pad": (1, 0, 0, 2), "dilation": (4, 2), "groups": 4}),
+    ((1, 1), {"pad": (2, 1, 0, 1)}),  # more padding than kernel
+]
+
+
+def arguments(options, activation="none", data_format="NCHW"):
+    """Those of the function behind the tensors."""
+    options = {"stride": 1, "pad": 0, "dilation": 1, "groups": 1, **options}
+    return (*(options[name] for name in ("stride", "pad", "dilation", "groups")), activation, data_format)
+
+
+def arrays(rng, kernel, options, data_format):
+    x, weight = draw(rng, (2, 4, 9, 11)), draw(rng, (8, 4 // options.get("groups", 1), *kernel)) / 3
+    return [a if data_format == "NCHW" else np.moveaxis(a, 1, -1) for a in (x, weight)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "geometry", "types", "data_format"), combinations(GEOMETRIES, TYPES, ["NCHW", "NHWC"])
+)
+def test_forward_and_gradient(mode, geometry, types, data_format):
+    rng = np.random.default_rng(0)
+    (kernel, options), a = geometry, reference.attributes(**geometry[1], data_format=data_format)
+    x, weight = (tensor(values, types[0]) for values in arrays(rng, kernel, options, data_format))
+    bias = tensor(draw(rng, (8,)), types[1])
+    given = arguments(options, data_format=data_format)
+    y = run(mode, ops.conv2d, (x, weight, bias), *given)
+    exact = [numpy(value) for value in (x, weight, bias)]
+    assert dtype_name(y) == types[0]
+    terms = reference.forward(*map(np.abs, exact), **a)
+    assert_accurate(numpy(y), reference.forward(*exact, **a), types[0], 8 * terms)
+    dy = tensor(draw(rng, y.shape), types[0])
+
+    def weighted(x, weight, bias, dy):
+        y = ops.conv2d(x, weight, bias, *given)
+        return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
+
+    gradients = run(mode, ms.grad(weighted, (0, 1, 2)), (x, weight, bias, dy))
+    seen, channel = numpy(dy), -1 if data_format == "NHWC" else 1
+    for gradient, of, dtype in zip(gradients, ("x", "weight", "bias"), (types[0], *types), strict=True):
+        if of == "bias":
+            golden, magnitude = (np.moveaxis(v, channel, 0).reshape(8, -1).sum(1) for v in (seen, np.abs(seen)))
+        else:
+            backward = reference.backward_x if of == "x" else reference.backward_weight
+            golden = backward(seen, *exact[:2], **a)
+            magnitude = backward(np.abs(seen), *map(np.abs, exact[:2]), **a)
+        assert_accurate(numpy(gradient), golden, dtype, 8 * magnitude)
+
+
+@pytest.mark.parametrize("activation", list(reference.ACTIVATIONS)[1:])
+def test_gradient_through_activations(activation):
+    rng = np.random.default_rng(0)
+    x, weight = arrays(rng, *GEOMETRIES[0], "NCHW")
+    inputs = [tensor(values, "float32") for values in (x[:, :, :4, :5], weight, draw(rng, (8,)))]
+    dy = tensor(draw(rng, (2, 8, 4, 5)), "float32")
+
+    def weighted(x, weight, bias):
+        return (ops.conv2d(x, weight, bias, *arguments(GEOMETRIES[0][1], activation)) * dy).sum()
+
+    exact, a = [numpy(value) for value in inputs], reference.attributes(**GEOMETRIES[0][1])
+    for place, gradient in enumerate(ms.grad(weighted, (0, 1, 2))(*inputs)):
+        direction = rng.normal(size=exact[place].shape)
+        sums = []
+        for step in (1e-5, -1e-5):
+            moved = [value + step * direction if i == place else value for i, value in enumerate(exact)]
+            sums.append((reference.forward(*moved, activation, **a) * numpy(dy)).sum())
+        expected = (sums[0] - sums[1]) / 2e-5
+        assert np.isclose((numpy(gradient) * direction).sum(), expected, rtol=1e-4)
+
+
+def zeros(*shape, dtype=np.float32):
+    return Tensor(np.zeros(shape, dtype))
+
+
+X, WEIGHT = (1, 4, 5, 6), (6, 4, 3, 3)
+BAD = [
+    (lambda: ops.conv2d(zeros(4, 5, 6), zeros(*WEIGHT)), ValueError, "x must have 4 dims, got shape (4, 5, 6)"),
+    (lambda: ops.conv2d(zeros(*X), zeros(6, 4, 3)), ValueError, "weight must have 4 dims"),
+    (lambda: ops.conv2d(zeros(*X), zeros(6, 3, 3, 3)), ValueError, "weight.shape[1] must be x.shape[1] / groups (4)"),
+    (
+        lambda: ops.conv2d(zeros(*X), zeros(6, 4, 3, 3), groups=3),
+        ValueError,
+        "x.shape[-3] must be a multiple of groups",
+    ),
+    (lambda: ops.conv2d(zeros(*X), zeros(6, 1, 3, 3), groups=4), ValueError, "weight.shape[0] must be a multiple of"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), zeros(5)), ValueError, "bias.shape[0] must equal weight.shape[0]"),
+    (
+        lambda: ops.conv2d(zeros(*X), zeros(6, 4, 8, 3), padding=1),
+        ValueError,
+        "weight.shape[2] (8, with dilation_h 8) must be at most x.shape[2] with its padding (7)",
+    ),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), dilation=(1, 3)), ValueError, "weight.shape[3] (3, with dilation_w"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding=-1), ValueError, "padding must be at least 0, got -1"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding=(1, 2, 3)), ValueError, "padding must be an int or 2 or 4"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), stride=0), ValueError, "stride must be at least 1, got 0"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), dilation=(1, 0)), ValueError, "dilation must be at least 1"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), groups=0), ValueError, "groups must be > 0, got 0"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), stride=1.5), TypeError, "stride must be an int or a tuple of ints"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), activation="tanh"), ValueError, "activation must be"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), data_format="NC"), ValueError, "data_format must be"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT, dtype=np.float16)), TypeError, "weight"),
+    (lambda: ops.conv2d(zeros(1, 4, 0, 6), zeros(*WEIGHT), padding=2), ValueError, "x.shape[2] must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=re.escape("conv2d: ") + ".*" + re.escape(message)):
+        call()
+
+
+def test_bad_input_in_a_graph():
+    with pytest.raises(ValueError, match=r"conv2d: weight\.shape"):
+        run(MODES[1], ops.conv2d, (zeros(*X), zeros(6, 3, 3, 3)))
+
+
+def test_gradients_are_the_same_bits_again():
+    rng = np.random.default_rng(0)
+    x, weight = (tensor(values, "float32") for values in arrays(rng, *GEOMETRIES[1], "NCHW"))
+    gradient = ms.grad(lambda x, w: ops.conv2d(x, w, None, *arguments(GEOMETRIES[1][1])).sum(), (0, 1))
+    first = [numpy(value) for value in gradient(x, weight)]
+    for again, value in zip(gradient(x, weight), first, strict=True):
+        np.testing.assert_array_equal(numpy(again), value)

@@ -1,0 +1,98 @@
+"""activation(x * weight + bias), a convolution, in float64: tap by tap of the kernel."""
+
+import numpy as np
+
+from tests.reference.matmul import ACTIVATIONS
+
+
+def attributes(stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), groups=1, data_format="NCHW", **others):
+    """Those of the definition; pad: top, bottom, left, right."""
+    names = ("stride_h", "stride_w", "pad_top", "pad_bottom", "pad_left", "pad_right", "dilation_h", "dilation_w")
+    values = (*stride, *pad, *dilation)
+    return {**dict(zip(names, values, strict=True)), "groups": groups, "data_format": data_format, **others}
+
+
+def _first(tensor, data_format):
+    return tensor if data_format == "NCHW" else np.moveaxis(tensor, -1, 1)
+
+
+def _as_given(tensor, data_format):
+    return tensor if data_format == "NCHW" else np.moveaxis(tensor, 1, -1)
+
+
+def _taps(x, weight, a, visit):
+    """Calls visit(row, col, index) for each tap, which sees padded[index] at the positions; returns the padded x."""
+    pads = [(a["pad_top"], a["pad_bottom"]), (a["pad_left"], a["pad_right"])]
+    cut = [slice(max(0, -low), size - max(0, -high)) for (low, high), size in zip(pads, x.shape[2:], strict=True)]
+    padded = np.pad(x[:, :, cut[0], cut[1]], [(0, 0), (0, 0), *[(max(0, low), max(0, high)) for low, high in pads]])
+    places = []
+    for size, kernel, name in zip(padded.shape[2:], weight.shape[2:], ("h", "w"), strict=True):
+        span = (kernel - 1) * a[f"dilation_{name}"]
+        places.append((size - span - 1) // a[f"stride_{name}"] + 1)
+    for row in range(weight.shape[2]):
+        for col in range(weight.shape[3]):
+            index = []
+            for tap, count, name in zip((row, col), places, ("h", "w"), strict=True):
+                begin, stride = tap * a[f"dilation_{name}"], a[f"stride_{name}"]
+                index.append(slice(begin, begin + (count - 1) * stride + 1, stride))
+            visit(row, col, (slice(None), slice(None), *index), padded)
+    return padded, cut, pads, places
+
+
+def _grouped(x, groups):
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def _prepared(x, weight, given):
+    a = {**attributes(), **given}
+    x, weight = _first(np.asarray(x, np.float64), a["data_format"]), _first(np.asarray(weight), a["data_format"])
+    return x, weight[:, :, ::-1, ::-1] if a.get("flip_weight") else weight, a
+
+
+def forward(x, weight, bias=None, activation="none", **a):
+    x, weight, a = _prepared(x, weight, a)
+    groups = a["groups"]
+    kernels = weight.reshape(groups, -1, *weight.shape[1:])
+    sums = []
+
+    def visit(row, col, index, padded):
+        sums.append(np.einsum("ngihw,goi->ngohw", _grouped(padded[index], groups), kernels[..., row, col]))
+
+    _taps(x, weight, a, visit)
+    z = sum(sums).reshape(x.shape[0], weight.shape[0], *sums[0].shape[3:])
+    z = z if bias is None else z + np.asarray(bias)[:, None, None]
+    with np.errstate(over="ignore"):
+        return _as_given(ACTIVATIONS[activation](z), a["data_format"])
+
+
+def backward_weight(dy, x, weight, **a):
+    x, weight, a = _prepared(x, weight, a)
+    groups, dy = a["groups"], _grouped(_first(np.asarray(dy, np.float64), a["data_format"]), a["groups"])
+    dweight = np.zeros(weight.shape)
+
+    def visit(row, col, index, padded):
+        part = np.einsum("ngohw,ngihw->goi", dy, _grouped(padded[index], groups))
+        dweight[:, :, row, col] = part.reshape(weight.shape[:2])
+
+    _taps(x, weight, a, visit)
+    return _as_given(dweight[:, :, ::-1, ::-1] if a.get("flip_weight") else dweight, a["data_format"])
+
+
+def backward_x(dy, x, weight, **a):
+    x, weight, a = _prepared(x, weight, a)
+    groups, dy = a["groups"], _grouped(_first(np.asarray(dy, np.float64), a["data_format"]), a["groups"])
+    kernels = weight.reshape(groups, -1, *weight.shape[1:])
+    parts = []
+
+    def visit(row, col, index, padded):
+        part = np.einsum("ngohw,goi->ngihw", dy, kernels[..., row, col])
+        parts.append((index, part.reshape(x.shape[0], x.shape[1], *part.shape[3:])))
+
+    padded, cut, pads, _ = _taps(x, weight, a, visit)
+    total = np.zeros(padded.shape)
+    for index, part in parts:
+        total[index] += part
+    inner = [slice(max(0, low), size - max(0, high)) for (low, high), size in zip(pads, total.shape[2:], strict=True)]
+    dx = np.zeros(x.shape)
+    dx[:, :, cut[0], cut[1]] = total[:, :, inner[0], inner[1]]
+    return _as_given(dx, a["data_format"])
