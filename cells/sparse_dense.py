@@ -112,11 +112,17 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     def construct(self, x):  # type: ignore[no-untyped-def]
         rows = x.reshape((-1, self.in_channels))
         y = self._product(
-            self.row_ends, self.indices, self.weight, rows.swapaxes(0, 1), self.column_ends, self.rows, self.order
-        ).swapaxes(0, 1)
+            self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
+        )
+        y = _turned(y)
         if self.has_bias:
             y = y + self.bias
         return y.reshape((*x.shape[:-1], self.out_channels))
+
+
+def _turned(x: Tensor) -> Tensor:
+    """Transposed, in float, which MindSpore's operator for a CPU needs."""
+    return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
 
 
 def _pruned(weight: Tensor, density: float) -> Tensor:

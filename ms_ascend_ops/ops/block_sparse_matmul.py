@@ -10,7 +10,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient
-from ms_ascend_ops.ops.sparse_matmul import reordered, transposed_pattern
+from ms_ascend_ops.ops.sparse_matmul import transposed_pattern
 
 __all__ = ["block_sparse_matmul"]
 
@@ -26,7 +26,9 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
         if needs_gradient(dense):
             columns = dense[::_SIDE, :1].astype("float32").sum(1).astype("int32")
             ends, rows, order = transposed_pattern(row_ends, indices, columns)
-            ddense = product(ends, rows, reordered(blocks, order).swapaxes(1, 2), dout)
+            # In float, which MindSpore's operators for a CPU need.
+            turned = stock.gather(blocks.astype("float32"), order, 0).swapaxes(1, 2).astype(blocks.dtype)
+            ddense = product(ends, rows, turned, dout)
         return stock.zeros_like(row_ends), stock.zeros_like(indices), dblocks, ddense
 
     return bprop
