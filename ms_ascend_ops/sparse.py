@@ -95,7 +95,9 @@ class CSR(NamedTuple):
     def to_scipy(self) -> Any:
         """As a `scipy.sparse.csr_matrix`; values of 16 bits become float32."""
         values = self.values.astype(ms.float32).asnumpy()
-        return import_module("scipy.sparse").csr_matrix((values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape)
+        return import_module("scipy.sparse").csr_matrix(
+            (values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape
+        )
 
 
 def check_pattern(name: str, indptr: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
