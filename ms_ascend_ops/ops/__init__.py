@@ -3,8 +3,8 @@
 from ms_ascend_ops.ops.add import add
 from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
-from ms_ascend_ops.ops.conv2d import conv2d
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
+from ms_ascend_ops.ops.conv2d import conv2d
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.flash_attention import flash_attention
@@ -40,8 +40,8 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "apply_rotary_pos_emb",
-    "conv2d",
     "block_sparse_matmul",
+    "conv2d",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",
