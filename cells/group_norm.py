@@ -27,7 +27,7 @@ class GroupNorm(nn.Cell):  # type: ignore[misc]
             the layer's gamma itself, with its name.
         beta_init: initial beta, as gamma_init.
         dtype: dtype of gamma and beta, unless Parameters are given.
-        activation: "none" or "silu".
+        activation: "none", "silu" or "relu".
         data_format: "NCHW": channels are axis 1; "NHWC": the last axis.
 
     Inputs:

@@ -14,6 +14,9 @@ from ms_ascend_ops.samples.operators import names, operator
 from ms_ascend_ops import registry
 from tests.tensors import numpy
 
+# Sizes that a gradient has to know where nothing else is known.
+KNOWN = {"conv2d": {"weight": (None, None, 3, 3)}}
+
 
 @dataclass(frozen=True)
 class Example:
@@ -43,6 +46,13 @@ class Example:
         """What the network takes."""
         case = self.case(dtype, shape)
         return [network.tensor(array) for array in (case.dys if self.gradient else []) + case.inputs]
+
+    def unknown(self, shape):
+        """The same, of which no size is known: `shape` makes what stands for it of a number of dims."""
+        known = KNOWN.get(self.name, {}) if self.gradient else {}
+        names = ["dy"] * self.operator.outputs * self.gradient + self.case().input_names
+        tensors = zip(names, self.tensors(), strict=True)
+        return [ms.Tensor(shape=known.get(name, shape(tensor.ndim)), dtype=tensor.dtype) for name, tensor in tensors]
 
     def golden(self, tensors):
         """What the network gives, in float64. Gradients are central differences: nothing of ours is in them."""

@@ -30,6 +30,7 @@ def main(folder: Path) -> None:
         step(*on_cpu, "generate.py", name, str(folder / name))
     llama = str(folder / "llama")
     step(*on_cpu, "finetune.py", "npu", llama)
+    step(*on_cpu, "trainer.py", "npu", llama)
     step(*on_cpu, "export.py", llama)
     step("check.py", llama)
     step("substitute.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn
+from mindspore.common.initializer import Initializer
 from ms_ascend_ops.export.engines import rewrite_engine
 from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, analyse
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
@@ -351,6 +353,8 @@ def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
 
 
 _INTERNAL = frozenset(nn.Cell().__dict__)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SEED = re.compile(r"\bSeed[01]=-?\d+")  # of dropout: each has its own
 
 
 def _likeness(cell: nn.Cell) -> Any:
@@ -359,13 +363,15 @@ def _likeness(cell: nn.Cell) -> Any:
     for name, value in cell.__dict__.items():
         if name in _INTERNAL:
             continue
+        if name == "_cell_init_args":  # a text, in which initializers have their addresses
+            value = _ADDRESS.sub("", str(value))  # noqa: PLW2901
         if isinstance(value, (int, float, str, bool, type(None))):
             own.append((name, type(value).__name__, value))
         elif isinstance(value, dict) and all(isinstance(v, (int, float, str, bool)) for v in value.values()):
             own.append((name, "dict", tuple(sorted(value.items()))))
         elif isinstance(value, ms.ops.Primitive):
-            own.append((name, type(value).__name__, str(value)))
-        elif isinstance(value, (nn.Cell, Parameter)):
+            own.append((name, type(value).__name__, _SEED.sub("", str(value))))
+        elif isinstance(value, (nn.Cell, Parameter, Initializer)):  # the last made the parameters, and is done
             continue
         elif isinstance(value, MethodType) and value.__self__ is cell:
             own.append((name, "method", value.__func__.__qualname__))

@@ -227,7 +227,7 @@ def _build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]
         if not isinstance(arguments, dict):
             return arguments
         note = f"{arguments['num_groups']} groups, eps {arguments['epsilon']:g}"
-        inputs, exact = (m["x"], m["gamma"], m["beta"]), "primitive" in m and activation == "none"
+        inputs, exact = (m["x"], m["gamma"], m["beta"]), "primitive" in m and activation != "silu"
         return Fused("group_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)
 
     return build
@@ -519,6 +519,7 @@ def _rows() -> Iterator[Row]:
     yield Row("add + LayerNorm", "add_layer_norm", _layer_norm(_sum()), _build_add_layer_norm, "O3")
     yield Row("LayerNorm", "layer_norm", _layer_norm(Any("x")), _build_layer_norm)
     yield Row("GroupNorm + SiLU", "group_norm", _silu(_GROUP_NORM), _build_group_norm("silu"))
+    yield Row("GroupNorm + ReLU", "group_norm", Op("relu", _GROUP_NORM), _build_group_norm("relu"))
     yield Row("GroupNorm", "group_norm", _GROUP_NORM, _build_group_norm("none"))
     yield Row("SwiGLU", "swiglu", _SILU_MUL, _build_swiglu)
     yield Row("SwiGLU", "swiglu", Op("swiglu", Any("x")), _build_swiglu_primitive)

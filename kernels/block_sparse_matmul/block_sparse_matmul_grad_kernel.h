@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t BLOCK_SIZE = CUBE_SIDE * CUBE_SIDE;
+    static constexpr uint32_t BLOCK_SIZE = BLOCK_SIDE * BLOCK_SIDE;
 
     __aicore__ inline void Multiply(uint64_t row, uint64_t column, const AscendC::GlobalTensor<T>& dst)
     {
@@ -63,11 +63,11 @@ private:
             StoreQueued(zeroQueue_, dst, zeros, {1, BLOCK_SIZE, BLOCK_SIZE, BLOCK_SIZE});
             return;
         }
-        const int side = static_cast<int>(CUBE_SIDE);
+        const int side = static_cast<int>(BLOCK_SIDE);
         product.SetOrgShape(side, side, static_cast<int>(tiling_.cols));
         product.SetSingleShape(side, side, static_cast<int>(tiling_.cols));
-        product.SetTensorA(dyGm_[row * CUBE_SIDE * tiling_.cols]);
-        product.SetTensorB(denseGm_[column * CUBE_SIDE * tiling_.cols], true);
+        product.SetTensorA(dyGm_[row * BLOCK_SIDE * tiling_.cols]);
+        product.SetTensorB(denseGm_[column * BLOCK_SIDE * tiling_.cols], true);
         product.template IterateAll<false>(dst, 0, false, true);
         product.WaitIterateAll();
     }

@@ -69,13 +69,13 @@ public:
 
     __aicore__ inline void StoreRow(uint64_t row, uint64_t entry, uint64_t end)
     {
-        const AscendC::GlobalTensor<T> dst = yGm_[row * CUBE_SIDE * tiling_.cols];
+        const AscendC::GlobalTensor<T> dst = yGm_[row * BLOCK_SIDE * tiling_.cols];
         if (entry == end) {
             Zero(dst);
             return;
         }
         if constexpr (IS_FLOAT<T>) {
-            Multiply(resultGm_[row * CUBE_SIDE * tiling_.cols], entry, end);
+            Multiply(resultGm_[row * BLOCK_SIDE * tiling_.cols], entry, end);
         } else {
             const uint64_t own = 2 * tiling_.tasks + static_cast<uint64_t>(AscendC::GetBlockIdx());
             Multiply(partGm_[own * tiling_.partialStride], entry, end);
@@ -87,22 +87,22 @@ public:
     {
         // The row may end with the last block of the task before: then the last task has no part of it.
         const bool hasLast = pattern_.EndOf(row, 0) > task * tiling_.perTask - row;
-        AddParts(yGm_[row * CUBE_SIDE * tiling_.cols], 2 * first + 1, hasLast ? 2 * task : 2 * task - 1, 2);
+        AddParts(yGm_[row * BLOCK_SIDE * tiling_.cols], 2 * first + 1, hasLast ? 2 * task : 2 * task - 1, 2);
     }
 
 private:
     __aicore__ inline void Multiply(const AscendC::GlobalTensor<float>& dst, uint64_t entry, uint64_t end)
     {
         const int cols = static_cast<int>(tiling_.cols);
-        product.SetOrgShape(static_cast<int>(CUBE_SIDE), cols, static_cast<int>(CUBE_SIDE));
+        product.SetOrgShape(static_cast<int>(BLOCK_SIDE), cols, static_cast<int>(BLOCK_SIDE));
         for (uint64_t at = entry; at < end; ++at) {
-            const uint64_t dense = pattern_.ColumnOf(at) * CUBE_SIDE * tiling_.cols;
+            const uint64_t dense = pattern_.ColumnOf(at) * BLOCK_SIDE * tiling_.cols;
             for (uint64_t col = 0; col < tiling_.cols; col += tiling_.productCols) {
                 const uint64_t left = tiling_.cols - col;
-                product.SetSingleShape(static_cast<int>(CUBE_SIDE),
+                product.SetSingleShape(static_cast<int>(BLOCK_SIDE),
                                        static_cast<int>(left < tiling_.productCols ? left : tiling_.productCols),
-                                       static_cast<int>(CUBE_SIDE));
-                product.SetTensorA(blockGm_[at * CUBE_SIDE * CUBE_SIDE]);
+                                       static_cast<int>(BLOCK_SIDE));
+                product.SetTensorA(blockGm_[at * BLOCK_SIDE * BLOCK_SIDE]);
                 product.SetTensorB(denseGm_[dense + col]);
                 product.template IterateAll<false>(dst[col], at == entry ? 0 : 1, false, true);
                 product.WaitIterateAll();
@@ -118,7 +118,7 @@ private:
     // A row of blocks.
     __aicore__ inline void Zero(const AscendC::GlobalTensor<T>& dst)
     {
-        for (uint64_t row = 0; row < CUBE_SIDE; ++row) {
+        for (uint64_t row = 0; row < BLOCK_SIDE; ++row) {
             for (uint64_t col = 0; col < tiling_.cols; col += tiling_.tileCols) {
                 AscendC::LocalTensor<T> zeros = outQueue_.template AllocTensor<T>();
                 const AscendC::LocalTensor<int32_t> bits = zeros.template ReinterpretCast<int32_t>();
@@ -132,7 +132,7 @@ private:
     // dst = the sum of the parts `first`, first + step ... and `last`, rounded.
     __aicore__ inline void AddParts(const AscendC::GlobalTensor<T>& dst, uint64_t first, uint64_t last, uint64_t step)
     {
-        for (uint64_t row = 0; row < CUBE_SIDE; ++row) {
+        for (uint64_t row = 0; row < BLOCK_SIDE; ++row) {
             for (uint64_t col = 0; col < tiling_.cols; col += tiling_.tileCols) {
                 const uint32_t cols = ColsAt(col);
                 const uint64_t at = row * tiling_.cols + col;

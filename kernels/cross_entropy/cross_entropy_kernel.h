@@ -3,9 +3,9 @@
  * label is ignoreIndex have no loss. The maximum is subtracted before the two meet, so that large logits leave a small
  * loss its bits.
  *
- * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Those of
- * less than 64 classes are transposed there: maxima and sums then go down columns, where every lane has its own row.
- * Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
+ * Plan: short rows are packed several to a tile, and a Gather fetches the labels' x - max, an element a row. Most of
+ * those of less than 64 classes are transposed there: maxima and sums go down columns, where every lane has its own
+ * row. Long rows go by in tiles of columns once: maximum and sum are corrected from tile to tile, the label's logit is
  * loaded by itself, and logarithms are taken for a batch of rows. The softmax is nowhere. Pieces of a few long rows are
  * shared by the cores (row_pieces.h); whoever owns a row combines their maxima and sums.
  * Bound: memory (logits once), as long as 32 Exp a cycle keep up with it.
@@ -54,7 +54,12 @@ public:
         }
         rows_.Init(tiling.batchRows, pipe);
         if (tiling.packed != 0) {
-            labels_.InitChoice(tiling.batchRows, tiling.stride * sizeof(float), pipe);
+            narrow_ = tiling.cols <= FLOAT_LANES;
+            workStride_ = narrow_ ? LabelRows::RoundUp8(tiling.cols) : tiling.stride;
+            labels_.InitChoice(tiling.batchRows, workStride_ * sizeof(float), pipe);
+            if (narrow_) {  // Exp goes over the gaps between rows
+                AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(elements));
+            }
         } else {
             pipe.InitBuffer(inQueueChosen_, 1, tiling.batchRows * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(chosenBuf_, tiling.batchRows * PER_BLOCK * sizeof(float));
@@ -80,7 +85,7 @@ public:
             AscendC::LocalTensor<float> loss = outQueueLoss_.template AllocTensor<float>();
             AscendC::LocalTensor<float> lse = outQueueLse_.template AllocTensor<float>();
             if (tiling_.columnRows != 0) {
-                NarrowRows(loss, lse, row, rows);
+                TransposedRows(loss, lse, row, rows);
             } else if (tiling_.packed != 0) {
                 PackedRows(loss, lse, row, rows);
             } else {
@@ -102,27 +107,42 @@ private:
                                       uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
-        const RowBlock block{rows, cols_, tiling_.stride};
+        const RowBlock block{rows, cols_, workStride_};
         AscendC::LocalTensor<T> local = inQueue_.template AllocTensor<T>();
-        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, true);
+        LoadRows(local, logitsGm_[row * cols_], {rows, cols_, tiling_.stride, cols_}, !narrow_);
         inQueue_.EnQue(local);
         local = inQueue_.template DeQue<T>();
-        const AscendC::LocalTensor<float> x = ToFloat(local, float_, rows * tiling_.stride);
+        const AscendC::LocalTensor<float> x =
+            narrow_ ? NarrowToFloat(local, rows) : ToFloat(local, float_, rows * tiling_.stride);
         rows_.template Start<MaxOf>(rows, cols_);
         rows_.template Fold<MaxOf>(x, 0, block, cols_);
         rows_.Maxima(rows, cols_);
         rows_.Spread(rows);
         AscendC::Muls(lse, rows_.values, 1.0f, count);
-        WithRows<SubOf>(work_, x, rows_.blocks, {rows, tiling_.stride, tiling_.stride});
+        WithRows<SubOf>(work_, x, rows_.blocks, {rows, narrow_ ? cols_ : workStride_, workStride_});
         inQueue_.FreeTensor(local);
         labels_.Choose(loss, work_, rows);
-        AscendC::Exp(work_, work_, static_cast<int32_t>(rows * tiling_.stride));
+        AscendC::Exp(work_, work_, static_cast<int32_t>(rows * workStride_));
         rows_.template Start<AddOf>(rows, cols_);
         rows_.template Fold<AddOf>(work_, 0, block, cols_);
         rows_.Sums(rows, cols_);
         AscendC::Ln(rows_.values, rows_.values, count);
         AscendC::Add(lse, lse, rows_.values, count);
         AscendC::Sub(loss, rows_.values, loss, count);
+    }
+
+    // Rows of one repeat in float, as close as blocks allow.
+    __aicore__ inline AscendC::LocalTensor<float> NarrowToFloat(const AscendC::LocalTensor<T>& local, uint32_t rows)
+    {
+        if constexpr (IS_FLOAT<T>) {
+            return local;
+        } else {
+            AscendC::Cast(float_, local, AscendC::RoundMode::CAST_NONE, static_cast<uint64_t>(cols_),
+                          static_cast<uint8_t>(rows),
+                          {1, 1, static_cast<uint8_t>(workStride_ / FLOATS_PER_BLOCK),
+                           static_cast<uint8_t>(tiling_.stride / PER_BLOCK)});
+            return float_;
+        }
     }
 
     __aicore__ inline void InitColumns(AscendC::TPipe& pipe)
@@ -156,8 +176,8 @@ private:
         }
     }
 
-    __aicore__ inline void NarrowRows(const AscendC::LocalTensor<float>& loss, const AscendC::LocalTensor<float>& lse,
-                                      uint64_t row, uint32_t rows)
+    __aicore__ inline void TransposedRows(const AscendC::LocalTensor<float>& loss,
+                                          const AscendC::LocalTensor<float>& lse, uint64_t row, uint32_t rows)
     {
         const int32_t count = static_cast<int32_t>(rows);
         const uint32_t rows16 = WholeGroups(rows);
@@ -325,6 +345,8 @@ private:
 
     CrossEntropyTilingData tiling_;
     uint32_t cols_ = 0;
+    bool narrow_ = false;      // short rows of one repeat: nothing reads their padding, which needs no number then
+    uint32_t workStride_ = 0;  // from a short row to the next in float
     uint64_t rowBegin_ = 0;
     uint64_t rowEnd_ = 0;
     AscendC::GlobalTensor<T> logitsGm_;
@@ -342,10 +364,10 @@ private:
     RowValues rows_;
     PieceValues<2> pieces_;
     LabelRows labels_;
-    AscendC::LocalTensor<T> columns_;  // of narrow rows
+    AscendC::LocalTensor<T> columns_;  // of transposed rows
     AscendC::LocalTensor<float> work_;
     AscendC::LocalTensor<float> float_;  // logits in float, for 16-bit T
-    // Of long rows, a block each, then scratch; of narrow rows, then their sums.
+    // Of long rows, a block each, then scratch; of transposed rows, then their sums.
     AscendC::LocalTensor<float> maxima_;
 };
 

@@ -36,6 +36,7 @@ namespace cross_entropy {
 constexpr uint32_t PACKED_COLS = 1024;  // up to here several rows share an instruction
 constexpr uint32_t BATCH_ROWS = 64;
 constexpr uint32_t NARROW_COLS = 63;            // up to here rows are transposed; 64 are a repeat
+constexpr uint32_t WHOLE_COLS = 32;             // of those that are whole blocks, with twice their padding
 constexpr uint32_t ROW_GROUP = 16;              // that are transposed together
 constexpr uint32_t COLUMN_ROWS = 16 * 17;       // that a CPU's loops over columns are worth it
 constexpr uint32_t NARROW_STATE_BYTES = 8 * 4;  // a row's maximum, sum, results, label and what is made of it
@@ -93,6 +94,10 @@ inline LaunchConfig Plan(const TensorDesc& logits, int64_t ignoreIndex, uint32_t
 inline void PlanColumns(const TensorDesc& logits, const Platform& platform, CrossEntropyTilingData& tiling)
 {
     if (tiling.cols > NARROW_COLS) {
+        return;
+    }
+    // Whole blocks of floats are reduced row by row as fast, or faster: more so, the more padding there is.
+    if (tiling.cols % BLOCK_ROWS == 0 && 2 * tiling.stride - tiling.cols > WHOLE_COLS) {
         return;
     }
     const uint32_t bytes = SizeOf(logits.dtype);

@@ -1,5 +1,5 @@
 /*!
- * Gradient of GroupNorm. With dz = dy, or dy * silu'(z), z = (x - mean) * rstd * gamma + beta, and n = D * S values in
+ * Gradient of GroupNorm. With dz = dy, or dy * act'(z), z = (x - mean) * rstd * gamma + beta, and n = D * S values in
  * a group:
  *   inner  = (rstd * sum(dz * gamma * (x - mean)) + drstd * rstd) / n
  *   outer  = (rstd * sum(dz * gamma) - dmean) / n
@@ -14,12 +14,12 @@
 #ifndef MS_ASCEND_OPS_GROUP_NORM_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_GROUP_NORM_GRAD_KERNEL_H
 
+#include "group_norm_activation.h"
 #include "group_norm_groups.h"
 #include "group_norm_stages.h"
 #include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
-#include "primitives/silu.h"
 #include "primitives/sum_chunks.h"
 
 namespace ms_ascend_ops {
@@ -54,7 +54,7 @@ public:
         sums_.Init(workspace, tiling.arrayStride, rows, GroupNormGradArrays::SUMS, pipe);
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         const uint32_t stepElements = tiling.stepRows * tiling.stride;
-        const uint32_t works = tiling.silu != 0 ? 6 : 3;
+        const uint32_t works = tiling.activation != 0 ? 6 : 3;
         pipe.InitBuffer(inQueueDy_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(inQueueX_, 2, tileElements * sizeof(T));
         pipe.InitBuffer(outQueueDx_, 2, tileElements * sizeof(T));
@@ -63,7 +63,7 @@ public:
         centered_ = workBuf_.template Get<float>();
         dz_ = centered_[stepElements];
         product_ = centered_[2 * stepElements];
-        if (tiling.silu != 0) {
+        if (tiling.activation != 0) {
             z_ = centered_[3 * stepElements];
             slope_ = centered_[4 * stepElements];
             sigmoid_ = centered_[5 * stepElements];
@@ -80,7 +80,7 @@ public:
         walk_.Begin(begin, end);
         while (walk_.NextUnit()) {
             sums_.Begin();
-            values_.Load(GroupNormGradArrays::MEAN, tiling_.silu != 0 ? 3 : 1, walk_.state, walk_.channels);
+            values_.Load(GroupNormGradArrays::MEAN, tiling_.activation != 0 ? 3 : 1, walk_.state, walk_.channels);
             while (walk_.NextTile()) {
                 CopyIn();
                 for (uint32_t r = 0; r < walk_.shape.rows; r += tiling_.stepRows) {
@@ -141,12 +141,12 @@ private:
         values_.template Apply<SubOf>(centered_, ToFloat(xLocal_[at], centered_, count), GroupNormGradArrays::MEAN, r,
                                       block);
         const AscendC::LocalTensor<float> dy = ToFloat(dyLocal_[at], dz_, count);
-        if (tiling_.silu == 0) {
+        if (tiling_.activation == 0) {
             return dy;
         }
         values_.template Apply<MulOf>(z_, centered_, GroupNormGradArrays::SCALE, r, block);
         values_.template Apply<AddOf>(z_, z_, GroupNormGradArrays::BETA, r, block);
-        Silu::Backward<true>(product_, slope_, sigmoid_, 0, z_, ones_, static_cast<int32_t>(count));
+        SlopeOfNorm(tiling_.activation, slope_, z_, product_, sigmoid_, ones_, count);
         AscendC::Mul(dz_, dy, slope_, static_cast<int32_t>(count));
         return dz_;
     }

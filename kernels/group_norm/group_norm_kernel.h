@@ -1,6 +1,6 @@
 /*!
  * GroupNorm: y = act((x - mean) * rstd * gamma + beta), mean and rstd over the D = C / num_groups channels of a group
- * and all positions; act is nothing or SiLU. Channels first (N, C, ...) or last (N, ..., C), both as they lie.
+ * and all positions; act is nothing, SiLU or ReLU. Channels first (N, C, ...) or last (N, ..., C), both as they lie.
  *
  * Plan, in three stages. (1) Sum: the sums of c = x - K and c^2, where K is the mean of some of the elements, so that
  * nothing cancels (primitives/layer_norm_forward.h). Channels first: of every group, whose D * S elements lie in one
@@ -17,12 +17,12 @@
 #ifndef MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
 #define MS_ASCEND_OPS_GROUP_NORM_KERNEL_H
 
+#include "group_norm_activation.h"
 #include "group_norm_groups.h"
 #include "group_norm_stages.h"
 #include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
-#include "primitives/silu.h"
 
 namespace ms_ascend_ops {
 
@@ -230,16 +230,16 @@ private:
         AscendC::Add(sum, sum, pieceMean_, channels);
     }
 
-    // y = act((x - K) * A + B). SiLU uses neither scratch nor ones on the way forward.
+    // y = act((x - K) * A + B).
     __aicore__ inline void ApplyBlock(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& x, uint32_t r,
                                       const RowBlock& block)
     {
         const uint32_t count = block.Elements();
         const AscendC::LocalTensor<float> xFloat = ToFloat(x, work_, count);
-        if (tiling_.silu != 0) {
+        if (tiling_.activation != 0) {
             Affine(work_, work_, xFloat, r, block);
             const AscendC::LocalTensor<float> result = FloatTarget(y, square_);
-            Silu::Forward(result, work_, 0, work_, work_, static_cast<int32_t>(count));
+            ActivateNorm(tiling_.activation, result, work_, count);
             FromFloat(y, result, count);
             return;
         }
@@ -522,8 +522,8 @@ private:
         if constexpr (DIRECT) {
             AscendC::LocalTensor<T> y = this->outQueue_.template AllocTensor<T>();
             AscendC::LocalTensor<float> result = rest_;
-            if (this->tiling_.silu != 0) {
-                Silu::Forward(square_, rest_, 0, rest_, rest_, count);  // without scratch and ones
+            if (this->tiling_.activation != 0) {
+                ActivateNorm(this->tiling_.activation, square_, rest_, block.Elements());
                 result = square_;
             }
             if constexpr (IS_FLOAT<T>) {

@@ -48,8 +48,8 @@ struct GroupNormTilingData {
     uint32_t tileGroups;    // groups whose channel values are combined at a time
     uint32_t tileChannels;  // their channels: D, or less if a group does not fit
     uint32_t channelsLast;
-    uint32_t silu;
-    uint32_t chunks;  // second stage of dgamma and dbeta: the samples (primitives/sum_chunks.h)
+    uint32_t activation;  // GroupNormActivation
+    uint32_t chunks;      // second stage of dgamma and dbeta: the samples (primitives/sum_chunks.h)
     uint32_t chunkStride;
     uint32_t cols;
     uint32_t reduceCols;
@@ -237,8 +237,9 @@ inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Dema
     tiling.sumStride = tiling.stride;
 }
 
-inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numGroups, bool channelsLast, bool silu,
-                         float epsilon, const Demand& demand, const Platform& platform, GroupNormTilingData& tiling)
+inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numGroups, bool channelsLast,
+                         uint32_t activation, float epsilon, const Demand& demand, const Platform& platform,
+                         GroupNormTilingData& tiling)
 {
     const Shape shape = ShapeOf(x, channelsLast);
     const uint32_t bytes = SizeOf(x.dtype);
@@ -247,7 +248,7 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
     tiling.numGroups = static_cast<uint32_t>(numGroups);
     tiling.groupChannels = static_cast<uint32_t>(shape.channels / numGroups);
     tiling.groups = shape.samples * numGroups;
-    tiling.silu = silu ? 1 : 0;
+    tiling.activation = activation;
     tiling.epsilon = epsilon;
     // Without spatial dims both formats are the same, and a channel is one value: rows of channels suit it better.
     tiling.channelsLast = channelsLast || shape.size == 1 ? 1 : 0;
@@ -321,9 +322,9 @@ inline LaunchConfig Plan(const TensorDesc& x, uint32_t gammaBytes, uint64_t numG
 inline LaunchConfig GroupNormTiling(const GroupNormParams& params, const Platform& platform,
                                     GroupNormTilingData& tiling)
 {
-    return group_norm::Plan(
-        params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
-        params.activation == GroupNormActivation::SILU, params.epsilon, {2, 2, 3, 3, 3, true}, platform, tiling);
+    return group_norm::Plan(params.x, SizeOf(params.gamma.dtype), params.num_groups,
+                            params.data_format == GroupNormDataFormat::NHWC, static_cast<uint32_t>(params.activation),
+                            params.epsilon, {2, 2, 3, 3, 3, true}, platform, tiling);
 }
 
 // dy, x and dx; temporaries; five values of a channel; two sums of each piece; seven arrays.
@@ -332,8 +333,8 @@ inline LaunchConfig GroupNormGradTiling(const GroupNormGradParams& params, const
 {
     return group_norm::Plan(
         params.x, SizeOf(params.gamma.dtype), params.num_groups, params.data_format == GroupNormDataFormat::NHWC,
-        params.activation == GroupNormActivation::SILU, params.epsilon,
-        {3, params.activation == GroupNormActivation::SILU ? 6u : 3u, 5, 2, 7, false}, platform, tiling);
+        static_cast<uint32_t>(params.activation), params.epsilon,
+        {3, params.activation == GroupNormActivation::NONE ? 3u : 6u, 5, 2, 7, false}, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -110,7 +110,7 @@ __aicore__ inline void MatmulKernel(GM_ADDR x, GM_ADDR weight, GM_ADDR bias, GM_
     products[0].Init(x, weight, tiling);
     switch (tiling.activation) {  // in the order of the definition
         case 1:
-            FinishTiles<T, B, ReluActivation>(products, bias, y, workspace, tiling, pipe);
+            FinishTiles<T, B, Relu>(products, bias, y, workspace, tiling, pipe);
             break;
         case 2:
             FinishTiles<T, B, GeluErf<T>>(products, bias, y, workspace, tiling, pipe);

@@ -6,6 +6,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/gelu.h"
+#include "primitives/relu.h"
 #include "primitives/silu.h"
 
 namespace ms_ascend_ops {
@@ -18,13 +19,6 @@ struct NoActivation {
         AscendC::Muls(dst, x, 1.0f, count);  // a copy
     }
 };
-struct ReluActivation {
-    static __aicore__ inline void Forward(const FloatTensor& dst, const FloatTensor&, uint32_t, const FloatTensor& x,
-                                          const FloatTensor&, int32_t count)
-    {
-        AscendC::Relu(dst, x, count);
-    }
-};
 
 // dst = activation(x) for results of T; dst is not x. The rest as for Forward of silu.h.
 template <typename T>
@@ -33,7 +27,7 @@ __aicore__ inline void Activate(uint32_t activation, const FloatTensor& dst, con
 {
     switch (activation) {
         case 1:
-            ReluActivation::Forward(dst, scratch, stride, x, ones, count);
+            Relu::Forward(dst, scratch, stride, x, ones, count);
             break;
         case 2:
             GeluErf<T>::Forward(dst, scratch, stride, x, ones, count);

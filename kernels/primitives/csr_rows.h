@@ -10,6 +10,8 @@
 
 namespace ms_ascend_ops {
 
+constexpr uint32_t BLOCK_SIDE = 16;  // of sparse blocks: the cube multiplies blocks of this size
+
 // Entries are what is not 0: values, or blocks of them.
 class CsrRows {
 public:

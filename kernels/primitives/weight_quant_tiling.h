@@ -66,12 +66,11 @@ constexpr uint64_t MOST_CHUNK_ROWS = 32;     // of a product, for the vector uni
 constexpr uint64_t MOST_STRETCH_ROWS = 256;  // of x, in a product that the vector unit finishes
 
 constexpr uint64_t FEW_ROWS = 4;  // of x: more are multiplied faster with an unpacked tile
-constexpr uint64_t FEW_ROWS_OF_INTEGERS = 8;
 constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
 constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
 constexpr uint64_t MOST_FEW_ELEMENTS = 32 * 1024;
-constexpr uint64_t MOST_SUMS = 96;       // of rows of both; of more a host does not see that they are of packed numbers
+constexpr uint64_t MOST_SUMS = 64;       // of rows of both; of more a host does not see that they are of packed numbers
 constexpr uint64_t CORE_ALIGNMENT = 64;  // bytes of the output: a line of a host's cache
 
 // Of few rows of x the vector unit calculates all sums from the packed weight. On a chip that is two instructions for
@@ -83,10 +82,11 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t k = tiling.k;
     const uint64_t group = k / tiling.groups;
     const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
-    const bool chip = platform.tileBytes == 0;
-    const uint64_t few = chip ? FEW_ROWS_OF_CHIP : (quantizeX ? FEW_ROWS_OF_INTEGERS : FEW_ROWS);
-    if (tiling.m == 0 || tiling.m > few || (chip && k < LEAST_COLS_OF_CHIP) || group % piece != 0 ||
-        group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
+    // With quantize_x results depend on it, so that it is the same everywhere.
+    const bool restricted = platform.tileBytes == 0 && !quantizeX;
+    if (tiling.m == 0 || tiling.m > (restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS) ||
+        (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 || group / piece > MOST_PIECES ||
+        tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t stride = RoundUp(tiling.groups, 16);

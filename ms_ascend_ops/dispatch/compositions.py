@@ -67,8 +67,7 @@ def _group_norm(
     across = (1, -1) + (1,) * (x.ndim - 2)
     y = (centred * rstd).reshape(values.shape)
     y = y * gamma.astype(ms.float32).reshape(across) + beta.astype(ms.float32).reshape(across)
-    if activation == "silu":
-        y = y * ops.sigmoid(y)
+    y = _activated(y, activation)
     if last:
         y = y.swapaxes(1, -1)
     return y.astype(x.dtype), mean.reshape(x.shape[0], num_groups), rstd.reshape(x.shape[0], num_groups)
@@ -313,7 +312,7 @@ def _rounded(x: Tensor, groups: int, quantize_x: str) -> Tensor:
 
 
 # As kernels/primitives/weight_quant_tiling.h has it.
-_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 8, (32, 64, 96, 128, 192, 256), 255
+_ROUNDED_ROWS, _ROUNDED_GROUPS, _MOST_REPEATS = 4, (32, 64, 96, 128, 192, 256), 255
 
 
 def _weight_quant_matmul(

@@ -166,6 +166,14 @@ class _Open:
     def __floordiv__(self, factor: int) -> _Open:
         return self if factor == 1 else _Open()
 
+    def __add__(self, other: int | _Open) -> _Open:
+        return self if other == 0 else _Open()
+
+    __radd__ = __sub__ = __add__
+
+    def __rsub__(self, other: int | _Open) -> _Open:
+        return _Open()
+
 
 def _text(size: Any) -> int | str | None:
     if isinstance(size, _Open):

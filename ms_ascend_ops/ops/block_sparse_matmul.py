@@ -59,8 +59,8 @@ def block_sparse_matmul(row_ends: Tensor, indices: Tensor, blocks: Tensor, dense
         RuntimeError: ends of rows that fall, that are below 0, or whose last is not z; a column that is not below c:
             the kernel stops before it reads anything by them.
 
-    Rows of blocks may be empty, and are 0 then. NaN stays in the rows of blocks that have it, or that name rows of dense
-    that have. Products are accumulated in float32 and rounded once. Work is shared out by blocks, and results do not
-    change from run to run, nor with the number of cores. Differentiable in blocks and dense.
+    Rows of blocks may be empty, and are 0 then. NaN stays in the rows of blocks that have it, or that name rows of
+    dense that have. Products are accumulated in float32 and rounded once. Work is shared out by blocks, and results do
+    not change from run to run, nor with the number of cores. Differentiable in blocks and dense.
     """
     return _select(row_ends, indices, blocks, dense)(row_ends, indices, blocks, dense)  # type: ignore[no-any-return]

@@ -47,7 +47,7 @@ def group_norm(
         beta: Tensor[dtype of gamma], shape (C,).
         num_groups: number of groups, a divisor of C.
         epsilon: added to the variance, inside the root; > 0.
-        activation: "none", or "silu" for z * sigmoid(z).
+        activation: "none", "silu" for z * sigmoid(z), or "relu" for max(z, 0).
         data_format: "NCHW": channels are axis 1; "NHWC": the last axis. Neither is transposed.
 
     Returns:

@@ -160,7 +160,7 @@ def group_norm(
     activation: str = "none",
     data_format: str = "NCHW",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalization, with or without SiLU, of channels first or last.
+    """Group normalization, with or without SiLU or ReLU, of channels first or last.
 
     See `ms_ascend_ops.ops.group_norm`, which takes and returns the same.
     """

@@ -166,6 +166,11 @@ def _silu(reader: _Reader, source: fx.Node) -> Node:
     return Node("SiLU", (reader.value(found["input"]),))
 
 
+def _relu(reader: _Reader, source: fx.Node) -> Node:
+    found = reader.arguments(source, "input", inplace=False)
+    return Node("ReLU", (reader.value(found["input"]),))
+
+
 def _softmax(reader: _Reader, source: fx.Node) -> Node:
     found = reader.arguments(source, "input", "dim", _stacklevel=3, dtype=None)
     x, dtype = reader.value(found["input"]), found["dtype"]
@@ -297,6 +302,7 @@ _READERS: dict[str, _Read] = {
     **dict.fromkeys(("to", "type", "type_as", "float", "half", "bfloat16"), _cast),
     "gelu": _gelu,
     "silu": _silu,
+    "relu": _relu,
     "softmax": _softmax,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,

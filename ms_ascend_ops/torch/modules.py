@@ -115,7 +115,7 @@ class LayerNorm(nn.LayerNorm):  # type: ignore[misc]
 
 
 class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
-    """Group normalization, with the arguments of `torch.nn.GroupNorm`, and SiLU and channels last besides.
+    """Group normalization, with the arguments of `torch.nn.GroupNorm`, and an activation and channels last besides.
 
     Args:
         num_groups: as there.
@@ -124,7 +124,7 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
         affine: as there.
         device: as there.
         dtype: as there.
-        activation: of the result, "none" or "silu".
+        activation: of the result, "none", "silu" or "relu".
         data_format: "NCHW", or "NHWC": channels are the last axis.
 
     Inputs:

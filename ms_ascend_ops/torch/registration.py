@@ -36,8 +36,8 @@ _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 # others take what comes, in the widest dtype of the tensors that must have the same.
 _LOWERED = frozenset(
     {
-        "conv2d",
         "block_sparse_matmul",
+        "conv2d",
         "flash_attention",
         "flash_attention_varlen",
         "grouped_matmul",
@@ -205,6 +205,7 @@ def register() -> None:
             _library.impl(name, _without_gradient(operator), "Autograd", with_keyset=True)
             _library.impl(name, _counting_changes(operator), "ADInplaceOrView", with_keyset=True)
         else:
+            torch.library.register_vmap(f"{NAMESPACE}::{name}", _batching(operator), lib=_library)
             backward, setup_context = formula(operator.signature)
             torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
 
@@ -217,6 +218,36 @@ def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[...,
         return autograd(keyset, *arguments, **keywords) if result is NotImplemented else result
 
     return kernel
+
+
+def _batching(operator: Operator) -> Callable[..., Any]:
+    """The rule of `torch.vmap`: one call where a batch is one more of any number of dims, otherwise a call each."""
+    signature = operator.signature
+    leads = [
+        tensor.rule.tokens[0].symbol if tensor.rule.tokens and tensor.rule.tokens[0].star else ""
+        for tensor in (*signature.inputs, *signature.outputs)
+    ]
+    takes_any, symbols = [bool(symbol) for symbol in leads[: operator.count]], set(leads)
+    in_all_results = all(leads[operator.count :])  # otherwise one is a sum over the batch
+    names_axes = any(attribute.axes or "axis" in attribute.name for attribute in signature.attributes)
+    broadcasts = any(token.broadcasts or token.ones for tensor in signature.inputs for token in tensor.rule.tokens)
+    is_one_call = len(symbols - {""}) == 1 and in_all_results and not names_axes and not broadcasts
+    is_one_call = is_one_call and signature.name not in CHECKS
+
+    def batched(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        run, dims = _overload(operator), in_dims[: operator.count]
+        if is_one_call and all((dim is not None) == takes for dim, takes in zip(dims, takes_any, strict=False)):
+            results = run(*(a if dim is None else a.movedim(dim, 0) for a, dim in zip(arguments, in_dims, strict=True)))
+        else:
+            each = [
+                run(*(a if dim is None else a.select(dim, i) for a, dim in zip(arguments, in_dims, strict=True)))
+                for i in range(info.batch_size)
+            ]
+            is_one = isinstance(each[0], torch.Tensor)
+            results = torch.stack(each) if is_one else tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+        return results, 0 if isinstance(results, torch.Tensor) else (0,) * len(results)
+
+    return batched
 
 
 def _overload(operator: Operator) -> Any:

@@ -395,6 +395,22 @@ class GroupNormFiveAxes(GroupNormFormula):
         return ops.silu(y.reshape(x.shape) * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1))
 
 
+class PreActivation(nn.Cell):
+    """A residual block whose norm and activation come first: the sum takes the normalized input, or the activated."""
+
+    def __init__(self, shortcut):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, HIDDEN)
+        self.relu = nn.ReLU()
+        self.scale = Parameter(Tensor(np.float32(0.5)), name="scale")
+        self.shortcut = shortcut
+
+    def construct(self, x):
+        normed = self.norm(x)
+        y = self.relu(normed)
+        return y * self.scale + (normed if self.shortcut == "normed" else y)
+
+
 class InstanceNormOfGroups(GroupNormFormula):
     """Not over the channels of a group: one mean for each of them."""
 

@@ -12,7 +12,8 @@ SHAPES = [
     (1, 1),  # one class
     (1, 31),
     (7, 2),
-    (300, 21),  # many short rows: the pixels of a segmentation
+    (300, 21),  # many short rows: the pixels of a segmentation; they are transposed
+    (20, 40),  # whole blocks of floats, which are not
     (2, 3, 64),  # one repeat, and around it
     (9, 8),
     (9, 63),

@@ -39,7 +39,7 @@ def put(x, data_format):
     return np.moveaxis(x, 1, -1) if data_format == "NHWC" else x
 
 
-@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu"])
+@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu", "relu"])
 def test_forward(shape, groups, types, data_format, activation):
     rng = np.random.default_rng(sum(shape))
     inputs = [put(draw(rng, shape), data_format), draw(rng, shape[1], 2), draw(rng, shape[1], 2)]
@@ -51,7 +51,7 @@ def test_forward(shape, groups, types, data_format, activation):
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu"])
+@cover("shape, groups", SHAPES, types=TYPES, data_format=FORMATS, activation=["none", "silu", "relu"])
 def test_gradient(shape, groups, types, data_format, activation):
     rng = np.random.default_rng(sum(shape))
     x, dy = (put(draw(rng, shape), data_format) for _ in range(2))
@@ -84,7 +84,7 @@ def test_gradient_again_and_again():
             assert_accurate(got, want, dtype, term)
 
 
-@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("activation", ["none", "silu", "relu"])
 def test_gradient_reference_is_the_derivative(activation):
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(2, 4, 3)), rng.normal(size=4), rng.normal(size=4)]

@@ -4,7 +4,7 @@ import pytest
 from ms_ascend_ops.library import get_num_threads, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
-from tests.dtypes import FLOATS
+from tests.dtypes import FLOATS, STORAGE, decode
 from tests.inputs import draw
 from tests.native import launch
 from tests.reference import sparse_matmul as reference
@@ -76,6 +76,17 @@ def test_repeated_and_unsorted_columns():
     np.testing.assert_array_equal(
         multiply([ends, indices, values, dense], "float32")[0][0], reference.forward(ends, indices, values, dense)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_values_of_16_bits_become_scalars(dtype):
+    """Of every kind: subnormal, normal, infinite, of both signs."""
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        values = decode(np.arange(0, 2**16, 37).astype(np.uint16).view(STORAGE[dtype]), dtype)
+    values = values[~np.isnan(values)]
+    ones = np.ones((1, 1))
+    (y,), _ = multiply([np.arange(1, len(values) + 1), np.zeros(len(values)), values, ones], dtype)
+    np.testing.assert_array_equal(y[:, 0], values)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

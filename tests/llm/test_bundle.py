@@ -94,17 +94,19 @@ def check(executor, config, weights, dtype):
 
 def test_weights_that_stay_quantized(tmp_path):
     checkpoint = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", kind="Q4_0"))
-    write_bundle(checkpoint, tmp_path / "m.msbundle", np.dtype(np.float32), True, 64, 64)
+    packed, rounding = (tmp_path / f"{name}.msbundle" for name in ("packed", "rounding"))
+    write_bundle(checkpoint, packed, np.dtype(np.float32), True, 64, 64, activations="float")
+    write_bundle(checkpoint, rounding, np.dtype(np.float32), True, 64, 64)
     floats = tmp_path / "floats.msbundle"
     write_bundle(checkpoint, floats, np.dtype(np.float32), False, 64, 64)
-    assert (tmp_path / "m.msbundle").stat().st_size < floats.stat().st_size
+    assert packed.stat().st_size < floats.stat().st_size
     weights = tiny.doubles({name: rounded(checkpoint.weight(name)) for name in checkpoint.shapes})
     tokens = ids(20)
     expected = reference.logits(tiny.CONFIG, weights, tokens)[-1:]
-    for path in (tmp_path / "m.msbundle", floats):
+    for path in (packed, floats):
         close(open_bundle(path).executor.step([Chunk(tokens, 0, [1])]), expected)
     # Single tokens are rounded, as the kernels round them.
-    runs = open_bundle(tmp_path / "m.msbundle").executor
+    runs = open_bundle(rounding).executor
     kernels = ProgramExecutor(load_network(checkpoint, quantized=True, quantize_x="int8"), 2, 64)
     for executor in (runs, kernels):
         executor.step([Chunk(tokens[:19], 0, [1])])

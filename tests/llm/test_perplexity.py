@@ -14,7 +14,7 @@ def loss(weights, tokens, targets):
     return [chances[i] - rows[i, targets[i]] for i in range(len(tokens))]
 
 
-@pytest.mark.parametrize("step", [None, 8])
+@pytest.mark.parametrize("step", [None, 4])
 def test_windows(tmp_path, step):
     runs, weights = executor(tmp_path)
     tokens = ids(210)

@@ -47,10 +47,11 @@ def test_generates_what_transformers_does(checkpoint, name, mode):
     assert on_cpu("generate.py", name, checkpoint(name), mode).count("as transformers") == 2
 
 
-def test_trains_as_the_stock_network(checkpoint):
+@pytest.mark.parametrize("script", ["finetune.py", "trainer.py"])
+def test_trains_as_the_stock_network(checkpoint, script):
     curves = []
     for kind in ("npu", "stock"):
-        line = next(t for t in on_cpu("finetune.py", kind, checkpoint("llama")).splitlines() if "losses:" in t)
+        line = next(t for t in on_cpu(script, kind, checkpoint("llama")).splitlines() if "losses:" in t)
         curves.append(json.loads(line.partition("losses:")[2]))
     assert len(curves[0]) == 20
     assert curves[0][-1] < curves[0][3]

@@ -213,7 +213,16 @@ def test_a_mask_that_is_known(mask, causal, inputs, file, tmp_path):
     assert {a.name: a.i for a in fused.attribute}["causal"] == causal
 
 
-def test_a_group_norm_as_exporters_write_it(file, tmp_path):
+@pytest.mark.parametrize(
+    ("ends", "pattern"),
+    [
+        ([node("Sigmoid", ["a"], "s"), node("Mul", ["a", "s"], "y")], "GroupNorm + SiLU"),
+        ([node("Relu", ["a"], "r"), node("Add", ["r", "r"], "y")], "GroupNorm + ReLU"),
+        ([node("Relu", ["a"], "r"), node("Add", ["r", "a"], "y")], "GroupNorm"),  # two readers
+    ],
+    ids=["silu", "relu", "normed"],
+)
+def test_a_group_norm_as_exporters_write_it(file, tmp_path, ends, pattern):
     rng = np.random.default_rng(0)
     gamma, beta = (rng.standard_normal((8, 1, 1)).astype(np.float32) for _ in range(2))
     nodes = [
@@ -222,19 +231,20 @@ def test_a_group_norm_as_exporters_write_it(file, tmp_path):
         node("Reshape", ["i", "whole"], "n"),
         node("Mul", ["n", "gamma"], "m"),
         node("Add", ["m", "beta"], "a"),
-        node("Sigmoid", ["a"], "s"),
-        node("Mul", ["a", "s"], "y"),
+        *ends,
     ]
     constants = {"groups": np.array([0, 4, -1]), "whole": np.array([2, 8, 5, 3]), "ones": np.ones(4, np.float32),
                  "zeros": np.zeros(4, np.float32), "gamma": gamma, "beta": beta}  # fmt: skip
     made = model(nodes, {"x": ("float32", [2, 8, 5, 3])}, {"y": ("float32", [2, 8, 5, 3])}, constants)
     report = optimize(file(made), tmp_path / "fused.onnx")
-    assert replaced(report) == ["GroupNorm + SiLU"]
+    assert replaced(report) == [pattern]
     x = rng.standard_normal((2, 8, 5, 3))
     g = x.astype(np.float32).astype(np.float64).reshape(2, 4, -1)
     n = ((g - g.mean(-1, keepdims=True)) / np.sqrt(g.var(-1, keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
     (y,) = run(session(tmp_path / "fused.onnx"), {"x": x.astype(np.float32)})
-    np.testing.assert_allclose(y, n / (1 + np.exp(-n)), rtol=1e-4, atol=1e-5)
+    positive = np.maximum(n, 0)
+    expected = {"GroupNorm + SiLU": n / (1 + np.exp(-n)), "GroupNorm + ReLU": 2 * positive, "GroupNorm": positive + n}
+    np.testing.assert_allclose(y, expected[pattern], rtol=1e-4, atol=1e-5)
 
 
 def test_tensors_beside_the_file(file, tmp_path):

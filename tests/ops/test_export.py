@@ -74,7 +74,7 @@ def ran(tmp_path_factory, request):
         if form == "static":
             inputs = inputs[:1]
         else:
-            like = [Tensor(shape=(None,) * tensor.ndim, dtype=tensor.dtype) for tensor in like]
+            like = example.unknown(lambda ndim: (None,) * ndim)
         export(example.network(), like, folder / f"{example}.{form}")
         for i, each in enumerate(inputs):
             save(folder / f"{example}.{form}.x{i}.npz", [tensor.asnumpy() for tensor in each])

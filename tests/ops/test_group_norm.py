@@ -103,7 +103,7 @@ def test_dynamic_shapes(x_shape, gamma_shape, data_format):
         ([(2, 0, 4), (0,), (0,)], (2,), ValueError, "x.shape[1] must be at least 1, got (2, 0, 4)"),
         ([(2, 6, 0), (6,), (6,)], (2,), ValueError, "x.shape[2:] must have no dim of size 0, got (2, 6, 0)"),
         ([(2, 6, 4), (6,), (6,)], (2, 0.0), ValueError, "epsilon must be > 0 in float32, got 0.0"),
-        ([(2, 6, 4), (6,), (6,)], (2, 1e-5, "relu"), ValueError, "activation must be 'none' or 'silu', got 'relu'"),
+        ([(2, 6, 4), (6,), (6,)], (2, 1e-5, "elu"), ValueError, "activation must be 'none', 'silu' or 'relu'"),
         ([(2, 6, 4), (6,), (6,)], (2, 1e-5, "none", "NCL"), ValueError, "data_format must be 'NCHW' or 'NHWC'"),
     ],
 )

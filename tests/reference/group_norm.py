@@ -1,4 +1,4 @@
-"""GroupNorm with or without SiLU, and its gradient, in float64."""
+"""GroupNorm with or without SiLU or ReLU, and its gradient, in float64."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def forward(x, gamma, beta, num_groups, epsilon=1e-5, activation="none", data_fo
     mean, rstd = layer_norm.statistics(rows, (2, 3), epsilon)
     with np.errstate(invalid="ignore"):
         z = (rows - mean) * rstd * _factors(gamma, num_groups) + _factors(beta, num_groups)
-        y = z * _sigmoid(z) if activation == "silu" else z
+        y = z * _sigmoid(z) if activation == "silu" else np.maximum(z, 0) if activation == "relu" else z
     return _back(y, x, data_format), mean[:, :, 0, 0], rstd[:, :, 0, 0]
 
 
@@ -48,6 +48,8 @@ def forward_terms(x, gamma, beta, num_groups, epsilon=1e-5, activation="none", d
 def _dz(dy, z, activation):
     if activation == "none":
         return dy
+    if activation == "relu":
+        return dy * (z > 0)
     sigmoid = _sigmoid(z)
     return dy * sigmoid * (1 + z * (1 - sigmoid))
 
@@ -76,7 +78,7 @@ def backward_terms(dy, dmean, drstd, x, gamma, beta, num_groups, epsilon=1e-5, a
     mean, rstd = layer_norm.statistics(rows, (2, 3), epsilon)
     scale = np.abs(_factors(gamma, num_groups))
     h = (np.abs(rows - mean) + np.mean(np.abs(rows), axis=(2, 3), keepdims=True)) * rstd
-    dz = np.abs(dy_rows) * (1 if activation == "none" else 1 + h * scale + np.abs(_factors(beta, num_groups)))
+    dz = np.abs(dy_rows) * (1 if activation != "silu" else 1 + h * scale + np.abs(_factors(beta, num_groups)))
     g, n = dz * scale, rows.shape[2] * rows.shape[3]
     inner, outer = (np.mean(value, axis=(2, 3), keepdims=True) for value in (g * h, g))
     dmean, drstd = np.abs(dmean[:, :, None, None]), np.abs(drstd[:, :, None, None])

@@ -77,8 +77,8 @@ def test_arguments_are_checked():
         fused.RMSNorm((2, 3))
     with pytest.raises(ValueError, match="RMSNorm: eps must be > 0 in float32, got 0"):
         fused.RMSNorm(3, 0.0)
-    with pytest.raises(ValueError, match="GroupNorm: activation must be 'none' or 'silu', got 'relu'"):
-        fused.GroupNorm(1, 2, activation="relu")
+    with pytest.raises(ValueError, match="GroupNorm: activation must be 'none', 'silu' or 'relu', got 'elu'"):
+        fused.GroupNorm(1, 2, activation="elu")
 
 
 @pytest.mark.parametrize("name", layers.__all__)

@@ -173,6 +173,28 @@ def test_exported(example):
 
 
 @every_operator
+def test_vmap(example):
+    """The same bits as of calls one by one: of all tensors, and of the first alone."""
+    if example.signature.writes:
+        pytest.skip("it changes its inputs")
+    tensors = [value for value in example.tensors() if value is not None]
+    absent = [None] * (example.kernel.count - len(tensors))
+
+    def call(*tensors):
+        return example.operator(*tensors, *absent, *example.attributes)
+
+    # Of numbers of experts, lengths and slots not every order is allowed.
+    pairs = [torch.stack([value, value.flip(0) if value.is_floating_point() else value], 1) for value in tensors]
+    expected = [results(call(*(pair[:, i] for pair in pairs))) for i in range(2)]
+    for a, b, found in zip(*expected, results(torch.vmap(call, 1)(*pairs)), strict=True):
+        assert torch.equal(found, torch.stack([a, b]))
+    expected = [results(call(pairs[0][:, i], *tensors[1:])) for i in range(2)]
+    dims = (1, *[None] * (len(tensors) - 1))
+    for a, b, found in zip(*expected, results(torch.vmap(call, dims)(pairs[0], *tensors[1:])), strict=True):
+        assert torch.equal(found, torch.stack([a, b]))
+
+
+@every_operator
 def test_meta_tensors(example):
     expected = results(example.operator(*example.arguments()))
     arguments = [value.to("meta") if isinstance(value, torch.Tensor) else value for value in example.arguments()]

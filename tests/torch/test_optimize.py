@@ -206,6 +206,28 @@ def test_what_must_stay(function, reason):
     assert torch.equal(model(x), expected)
 
 
+class PreActivation(nn.Module):
+    """A residual block whose norm and activation come first: the sum takes the normalized input, or the activated."""
+
+    def __init__(self, shortcut):
+        super().__init__()
+        self.norm, self.layer = nn.GroupNorm(2, 6), nn.Conv2d(6, 6, 1)
+        self.shortcut = shortcut
+
+    def forward(self, x):
+        normed = self.norm(x)
+        y = functional.relu(normed)
+        return self.layer(y) + (normed if self.shortcut == "normed" else y)
+
+
+@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
+def test_a_norm_with_two_readers(shortcut, pattern):
+    model, x = PreActivation(shortcut), torch.randn(2, 6, 3, 4)
+    expected = model(x).detach()
+    assert counts(optimize(model, (x,), level="O1")) == {pattern: 1}
+    torch.testing.assert_close(model(x), expected)
+
+
 class Residual(nn.Module):
     def __init__(self):
         super().__init__()

@@ -234,7 +234,7 @@ private:
 bool RunOnCallersThreads(Job& job, size_t form)
 {
     const CallersThreads& threads = t_callersThreads;
-    if (threads.parallelFor == nullptr || WaitingLaunches::OfCaller().Has(form)) {
+    if (WaitingLaunches::OfCaller().Has(form)) {
         return false;
     }
     job.areCoresAtOnce = false;
@@ -396,7 +396,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     job.form = formed.Form();
     if (job.blockDim == 1) {
         RunBlock(job, 0);
-    } else if (!RunOnCallersThreads(job, formed.Hash())) {
+    } else if (t_callersThreads.parallelFor == nullptr || !RunOnCallersThreads(job, formed.Hash())) {
         ThePool().Run(job);
     }
     if (job.trapped.load(std::memory_order_acquire)) {

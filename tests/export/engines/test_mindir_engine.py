@@ -176,6 +176,17 @@ def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
 
 
+@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
+def test_a_norm_with_two_readers(shortcut, pattern, tmp_path):
+    """An activation is part of it where nobody else takes what comes before."""
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    net = spellings.PreActivation(shortcut)
+    stock = export_mindir(net, image, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir", level="O1").replaced
+    assert entry.pattern == pattern
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("cell", "note"),
     [

@@ -240,3 +240,25 @@ def test_what_has_been_replaced_is_not_computed_as_well():
     assert "self.norm(" not in type(net).fused_source
     for mode in MODES:
         np.testing.assert_allclose(numpy(run(mode, net, [image])), expected, atol=1e-5)
+
+
+class FlatPreActivation(spellings.PreActivation):
+    def construct(self, x):
+        normed = self.norm(x)
+        y = self.relu(normed)
+        y = y * self.scale + (normed if self.shortcut == "normed" else y)
+        return y.reshape(y.shape[0], -1)
+
+
+@pytest.mark.parametrize(
+    ("shortcut", "found"),
+    [("normed", ("GroupNorm", "cell")), ("activated", ("GroupNorm + ReLU", "rewrite"))],
+)
+def test_a_norm_with_two_readers(shortcut, found):
+    """An activation is part of it where nobody else takes what comes before."""
+    net = FlatPreActivation(shortcut)
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    (entry,) = optimize(net, verify=[image]).replaced
+    assert (entry.pattern, entry.engine) == found
+    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)

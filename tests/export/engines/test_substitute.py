@@ -1,10 +1,12 @@
+from collections import Counter
 from dataclasses import replace
 
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn
-from ms_ascend_ops.export.engines import cell_engine
+from mindspore.common.initializer import Normal
+from ms_ascend_ops.export.engines import cell_engine, substitute
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 from ms_ascend_ops.export.reports.measure import Measured
 
@@ -356,6 +358,17 @@ def test_group_norm_as_a_formula(cell):
     np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
+def test_a_norm_with_two_readers(shortcut, pattern):
+    """An activation is part of it where nobody else takes what comes before."""
+    net = Holder(spellings.PreActivation(shortcut))
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    expected = numpy(net(image))
+    report = optimize(net, verify=[image], gradients=True)
+    assert [(entry.pattern, entry.engine) for entry in report.replaced] == [(pattern, "cell")]
+    np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
 def test_sub_cells_that_hand_their_input_on(keep, x):
     """As vision transformers have them, around layers and norms."""
@@ -502,3 +515,28 @@ def test_parameters_that_look_like_norms_but_are_none():
             return self.table[index]
 
     assert optimize(Holder(Table())).entries == []
+
+
+def test_cells_that_differ_in_how_they_were_made_are_judged_once(monkeypatch):
+    """Seeds of dropout, and initializers of parameters, say nothing of what a cell computes."""
+    judged = []
+
+    def counted(subject, calls):
+        judged.append(type(subject.cell).__name__)
+        return cell_engine.analyse(subject, calls)
+
+    monkeypatch.setattr(substitute, "analyse", counted)
+
+    class Block(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Conv2d(HIDDEN, HIDDEN, 1, has_bias=True, weight_init=Normal(0.1), bias_init=Normal(0.1))
+            self.norm, self.drop = nn.GroupNorm(4, HIDDEN), nn.Dropout(p=0.5)
+
+        def construct(self, x):
+            return x + self.drop(self.norm(self.layer(x)))
+
+    image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
+    report = optimize(nn.SequentialCell(Block(), Block(), Block()), verify=[image])
+    assert len(report.replaced) == 3
+    assert Counter(judged) == dict.fromkeys(("SequentialCell", "Block", "Conv2d", "GroupNorm", "Dropout"), 1)

@@ -1,5 +1,7 @@
 """Random inputs for any operator of the registry, drawn from its shape rules."""
 
+from functools import partial
+
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
@@ -126,19 +128,20 @@ def _experts(rng, shapes, attributes):
     return shapes
 
 
-def _sparse(rng, shapes, attributes):
-    """A row at least, and so few values that products do not take long."""
-    most = 1 + (1_000_000 if len(shapes[2]) == 1 else 10_000) // max(1, shapes[-1][1])
-    first, second = shapes[1:3]
-    rows = max(1, shapes[0][0])
+def _sparse(rng, shapes, attributes, side=1):
+    """A row at least, and so few values, or blocks of side x side, that products do not take long."""
+    dense = shapes[3]
+    most = 1 + 1_000_000 // side**2 // max(1, dense[1])
     if len(shapes[0]) == 2:  # the gradient: dy comes first
-        return [(rows, shapes[0][1]), (rows,), (min(second[0], most),), shapes[3]]
-    return [(rows,), (min(first[0], most),), (min(first[0], most), *second[1:]), shapes[3]]
+        rows = max(1, shapes[1][0])
+        return [(rows * side, dense[1]), (rows,), (min(shapes[2][0], most),), dense]
+    values = min(shapes[1][0], most)
+    return [(max(1, shapes[0][0]),), (values,), (values, *shapes[2][1:]), dense]
 
 
 ARRANGED = {
+    "block_sparse_matmul": partial(_sparse, side=16),
     "conv2d": _convolution,
-    "block_sparse_matmul": _sparse,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,

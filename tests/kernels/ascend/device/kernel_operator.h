@@ -32,8 +32,8 @@ inline GM_ADDR GetUserWorkspace(GM_ADDR workspace)
 // A barrier in a kernel of another type hangs on the chip.
 inline void SyncAllOfKernel()
 {
-    if (stand_in::kernelType != KERNEL_TYPE_MIX_AIV_1_0) {
-        host::Fail("SyncAll in a kernel whose type is not KERNEL_TYPE_MIX_AIV_1_0");
+    if (stand_in::kernelType == KERNEL_TYPE_AIV_ONLY) {
+        host::Fail("SyncAll in a kernel whose type is KERNEL_TYPE_AIV_ONLY");
     }
     SyncAll();
 }

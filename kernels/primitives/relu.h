@@ -1,0 +1,33 @@
+/*!
+ * ReLU and its derivative on float tensors. The derivative at 0 is 0.
+ */
+#ifndef MS_ASCEND_OPS_PRIMITIVES_RELU_H
+#define MS_ASCEND_OPS_PRIMITIVES_RELU_H
+
+#include "kernel_operator.h"
+
+namespace ms_ascend_ops {
+
+struct Relu {
+    // As that of silu.h.
+    static __aicore__ inline void Forward(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>&,
+                                          uint32_t, const AscendC::LocalTensor<float>& x,
+                                          const AscendC::LocalTensor<float>&, int32_t count)
+    {
+        AscendC::Relu(dst, x, count);
+    }
+
+    // slope = 1 where x > 0, else 0: the factor takes the least positive normal number beyond 1.
+    static __aicore__ inline void Slope(const AscendC::LocalTensor<float>& slope, const AscendC::LocalTensor<float>& x,
+                                        int32_t count)
+    {
+        constexpr float LARGE = 0x1p127f;
+        AscendC::Relu(slope, x, count);
+        AscendC::Muls(slope, slope, LARGE, count);
+        AscendC::Mins(slope, slope, 1.0f, count);
+    }
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_PRIMITIVES_RELU_H
