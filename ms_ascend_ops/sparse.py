@@ -1,32 +1,67 @@
-"""Sparse matrices by rows, and where they come from: SciPy, MindSpore, dense weights."""
+"""Sparse matrices by rows or blocks, where they come from, and the way to multiply them."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib import import_module
+from math import inf
 from typing import Any, NamedTuple
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
+from ms_ascend_ops.custom import device_target
+from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
+from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
 
-__all__ = ["CSR", "check_pattern"]
+__all__ = ["BSR", "CSR", "THRESHOLDS", "WAYS", "Thresholds", "Way", "check_pattern"]
+
+WAYS = ("direct", "blocks", "dense")
+_SIDE = 16  # of a block
+_AREA = _SIDE * _SIDE
+
+
+class Thresholds(NamedTuple):
+    """Up to where a way is the faster one, for a dense factor of at most so many columns."""
+
+    columns: float
+    blocks: float  # of the blocks have a value, at most this share: blocks instead of the dense product
+    fill: float  # of the elements of those blocks have a value, at least this share: blocks instead of values
+    direct: float  # of all elements have a value, at most this share: values instead of the dense product
+
+
+# docs/sparse.md says where they come from: measured on a host, bounds for a chip.
+THRESHOLDS = {
+    "CPU": (Thresholds(8, 0.2, 0.2, 0.004), Thresholds(256, 0.2, 0.2, 0.02), Thresholds(inf, 0.4, 0.5, 0.24)),
+    "Ascend": (Thresholds(inf, 0.3, 0.06, 0.02),),
+}
+
+
+class Way(NamedTuple):
+    """How to multiply: `name`, one of `WAYS`, and `why`, a sentence."""
+
+    name: str
+    why: str
+
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
 
 
-class CSR(NamedTuple):
+class _CSR(NamedTuple):
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+
+class CSR(_CSR):
     """A sparse matrix by rows: the values of each row one after the other, with their columns.
 
     `indptr`: int32 of rows + 1 numbers, where each row begins, and the end of the last; `indices`: int32, the column of
     each value; `values`: float16, bfloat16 or float32; `shape`: (rows, columns).
     """
-
-    indptr: Tensor
-    indices: Tensor
-    values: Tensor
-    shape: tuple[int, int]
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any = None) -> CSR:
@@ -73,16 +108,80 @@ class CSR(NamedTuple):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def matmul(self, dense: Tensor) -> Tensor:
-        """The product with a dense matrix: `ops.sparse_matmul`."""
+    def way(self, n: int, target: str | None = None) -> Way:
+        """How `matmul` multiplies with n columns, and why.
+
+        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None.
+
+        Raises:
+            ValueError: there is no such row.
+        """
+        target = device_target() if target is None else target
+        if target not in THRESHOLDS:
+            raise ValueError(f"CSR: target must be one of {', '.join(THRESHOLDS)}, got {target}")
+        limits = next(row for row in THRESHOLDS[target] if n <= row.columns)
+        blocks, fill = self._blocks.share, self.values.shape[0] / max(1, self._blocks.indices.shape[0] * _AREA)
+        if blocks <= limits.blocks and fill >= limits.fill:
+            return Way(
+                "blocks",
+                f"{blocks:.1%} of the blocks have values, at most {limits.blocks:.0%}, and {fill:.1%} of their "
+                f"elements, at least {limits.fill:.0%}, on {target} with {n} columns",
+            )
+        name, than = ("direct", "at most") if self.density <= limits.direct else ("dense", "more than")
+        return Way(
+            name,
+            f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, on {target} with {n} columns",
+        )
+
+    def matmul(self, dense: Tensor, way: str | None = None) -> Tensor:
+        """The product with a dense matrix, in the way that `way` says, or the one of `WAYS` that is given.
+
+        direct: `ops.sparse_matmul`; blocks: values are put into those blocks of 16 x 16 that have any, for
+        `ops.block_sparse_matmul`; dense: into a dense matrix, for `ops.matmul`. Both are made once and kept (of a
+        Parameter's values anew for each product), so give changed values to a new matrix, by `_replace`.
+        Differentiable in the values and in `dense` whatever the way.
+
+        Raises:
+            ValueError: dense has another shape; there is no such way.
+        """
         if dense.ndim != 2 or dense.shape[0] != self.shape[1]:
             raise ValueError(f"CSR: dense must have shape ({self.shape[1]}, n), got {dense.shape}")
-        return sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
+        if way is None:
+            way = self.way(dense.shape[1]).name
+        if way not in WAYS:
+            raise ValueError(f"CSR: way must be one of {', '.join(WAYS)}, got {way}")
+        if way == "direct" or not self.values.shape[0]:
+            return sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
+        found = self._placed.get(way)
+        if found is None:
+            found = self._in_blocks() if way == "blocks" else self._in_dense()
+            if not isinstance(self.values, ms.Parameter):
+                self._placed[way] = found
+        return found.matmul(dense) if isinstance(found, BSR) else matmul(found, dense)
+
+    @cached_property
+    def _placed(self) -> dict[str, Any]:
+        return {}
+
+    def _in_blocks(self) -> BSR:
+        return self._blocks.with_values(self.values, self.shape)
+
+    def _in_dense(self) -> Tensor:
+        return placed(self.values, self._dense_places, self.shape[0] * self.shape[1]).reshape(self.shape)
+
+    @cached_property
+    def _blocks(self) -> _Blocks:
+        return _Blocks.of(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape)
+
+    @cached_property
+    def _dense_places(self) -> Tensor:
+        rows = rows_of(self.indptr.asnumpy()).astype(np.int64)
+        return Tensor((rows * self.shape[1] + self.indices.asnumpy())[:, None])
 
     def transposed(self) -> CSR:
         """The transposed matrix; its values are a copy."""
         indptr, indices, order = transposed_arrays(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape[1])
-        values = self.values[Tensor(order)] if len(order) else self.values
+        values = _chosen(self.values, order)
         return CSR(Tensor(indptr), Tensor(indices), values, (self.shape[1], self.shape[0]))
 
     def to_dense(self) -> Tensor:
@@ -98,6 +197,114 @@ class CSR(NamedTuple):
         return import_module("scipy.sparse").csr_matrix(
             (values, self.indices.asnumpy(), self.indptr.asnumpy()), self.shape
         )
+
+
+class _Blocks(NamedTuple):
+    """Which blocks of a matrix by rows have a value, and where in them its values are."""
+
+    indptr: Tensor
+    indices: Tensor
+    places: Tensor
+    share: float  # of all blocks
+
+    @classmethod
+    def of(cls, indptr: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], shape: tuple[int, int]) -> _Blocks:
+        rows, across, down = rows_of(indptr), -(-shape[1] // _SIDE), -(-shape[0] // _SIDE)
+        number = (rows // _SIDE).astype(np.int64) * across + indices // _SIDE
+        found, block = np.unique(number, return_inverse=True)
+        places = block.astype(np.int64) * _AREA + (rows % _SIDE) * _SIDE + indices % _SIDE
+        counts = np.bincount(found // across, minlength=down) if across else np.zeros(down, int)
+        pointers = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        columns = (found % max(1, across)).astype(np.int32)
+        return cls(Tensor(pointers), Tensor(columns), Tensor(places[:, None]), len(found) / max(1, across * down))
+
+    def with_values(self, values: Tensor, shape: tuple[int, int]) -> BSR:
+        count = self.indices.shape[0]
+        blocks = placed(values, self.places, count * _AREA).reshape((count, _SIDE, _SIDE))
+        return BSR(self.indptr, self.indices, blocks, shape)
+
+
+class BSR(NamedTuple):
+    """A sparse matrix by blocks of 16 x 16: the blocks of each row of blocks one after the other, with their columns.
+
+    `indptr`: int32 of rows of blocks + 1 numbers, where each begins, and the end of the last; `indices`: int32, the
+    column of each block, counted in blocks; `values`: float16, bfloat16 or float32, of shape (blocks, 16, 16); `shape`:
+    (rows, columns), which the last blocks may exceed: with zeros.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, matrix: Any, dtype: Any = None) -> BSR:
+        """From a matrix of SciPy by blocks of 16 x 16, or what `CSR.of` takes. `dtype`: of the values.
+
+        A matrix by blocks keeps those it has, also of zeros; from others come the blocks that have a value.
+
+        Raises:
+            TypeError: `matrix` is none of these, or has values of another dtype.
+            ValueError: it has blocks of another size, not two dims, or a pattern that is wrong (`check`).
+        """
+        if isinstance(matrix, BSR):
+            found = matrix
+        elif getattr(matrix, "format", None) == "bsr":
+            if matrix.blocksize != (_SIDE, _SIDE):
+                raise ValueError(f"BSR: blocks must be of 16 x 16, got {matrix.blocksize[0]} x {matrix.blocksize[1]}")
+            data = matrix.data.astype(np.float32) if matrix.data.dtype == np.float64 else matrix.data
+            arrays = (matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), np.ascontiguousarray(data))
+            found = cls(*map(Tensor, arrays), _shape(matrix.shape))
+        else:
+            rows = CSR.of(matrix)
+            pattern = _Blocks.of(rows.indptr.asnumpy(), rows.indices.asnumpy(), rows.shape)
+            if rows.values.shape[0]:
+                found = pattern.with_values(rows.values, rows.shape)
+            else:
+                values = Tensor(np.zeros((0, _SIDE, _SIDE), np.float32)).astype(rows.values.dtype)
+                found = cls(pattern.indptr, pattern.indices, values, rows.shape)
+        if dtype is not None:
+            found = found._replace(values=found.values.astype(dtype))
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raises TypeError or ValueError where the tensors are no sparse matrix. Reads them."""
+        if self.values.dtype not in _FLOATS:
+            raise TypeError(f"BSR: values must be float16, bfloat16 or float32, got {self.values.dtype}")
+        if self.indices.ndim != 1 or self.values.shape != (self.indices.shape[0], _SIDE, _SIDE):
+            raise ValueError(
+                f"BSR: values must have shape (z, 16, 16) for z indices, got {self.values.shape} and "
+                f"{self.indices.shape}"
+            )
+        check_pattern("BSR", self.indptr, self.indices, (-(-self.shape[0] // _SIDE), -(-self.shape[1] // _SIDE)))
+
+    def matmul(self, dense: Tensor) -> Tensor:
+        """The product with a dense matrix: `ops.block_sparse_matmul`, with rows of zeros behind where blocks need them.
+
+        Raises:
+            ValueError: dense has another shape.
+        """
+        if dense.ndim != 2 or dense.shape[0] != self.shape[1]:
+            raise ValueError(f"BSR: dense must have shape ({self.shape[1]}, n), got {dense.shape}")
+        dtype, more = self.values.dtype, -self.shape[1] % _SIDE
+        if more:  # in float, which MindSpore's operators for a CPU need
+            dense = ms.ops.cat((dense.astype(ms.float32), ms.ops.zeros((more, dense.shape[1])))).astype(dense.dtype)
+        y = block_sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
+        return y.astype(ms.float32)[: self.shape[0]].astype(dtype) if self.shape[0] % _SIDE else y
+
+    def to_dense(self) -> Tensor:
+        """The dense matrix."""
+        down, across = -(-self.shape[0] // _SIDE), -(-self.shape[1] // _SIDE)
+        dense = np.zeros((down, across, _SIDE, _SIDE), np.float32)
+        dense[rows_of(self.indptr.asnumpy()), self.indices.asnumpy()] = self.values.astype(ms.float32).asnumpy()
+        dense = dense.swapaxes(1, 2).reshape(down * _SIDE, across * _SIDE)[: self.shape[0], : self.shape[1]]
+        return Tensor(np.ascontiguousarray(dense)).astype(self.values.dtype)
+
+
+def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
+    """Zeros with the values at their places, added up where one comes twice. In float, as MindSpore's CPU needs."""
+    return ms.ops.scatter_nd(places, values.astype(ms.float32), (size,)).astype(values.dtype)
 
 
 def check_pattern(name: str, indptr: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
@@ -147,6 +354,15 @@ def transposed_arrays(
     return np.concatenate(([0], ends)).astype(np.int32), rows_of(indptr)[order], order
 
 
+def _chosen(values: Tensor, order: np.ndarray[Any, Any]) -> Tensor:
+    """Those at these places, in float, which MindSpore's operator for a CPU needs."""
+    if not len(order):
+        return Tensor(np.zeros(0, np.float32)).astype(values.dtype)
+    if values.dtype not in _FLOATS:
+        return values[Tensor(order)]
+    return values.astype(ms.float32)[Tensor(order)].astype(values.dtype)
+
+
 def _shape(shape: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ValueError(f"CSR: a matrix has two dims, got shape {tuple(shape)}")
@@ -176,8 +392,7 @@ def _of_dense(matrix: Any) -> CSR:
     found = tensor.astype(ms.float32).asnumpy() != 0  # NaN is a value
     rows, columns = np.nonzero(found)
     indptr = np.concatenate(([0], np.cumsum(found.sum(axis=1)))).astype(np.int32)
-    flat = Tensor((rows * shape[1] + columns).astype(np.int64))
-    values = tensor.reshape(-1)[flat] if len(rows) else ms.ops.zeros((0,), tensor.dtype)
+    values = _chosen(tensor.reshape(-1), rows * shape[1] + columns)
     return CSR(Tensor(indptr), Tensor(columns.astype(np.int32)), values, shape)
 
 
@@ -188,5 +403,5 @@ def _of_entries(indices: np.ndarray[Any, Any], values: Tensor, shape: tuple[int,
     order = np.lexsort((indices[:, 1], indices[:, 0]))
     counts = np.bincount(indices[:, 0], minlength=shape[0])
     indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    sorted_values = values[Tensor(order)] if len(order) else values
+    sorted_values = _chosen(values, order)
     return CSR(Tensor(indptr), Tensor(indices[order, 1].astype(np.int32)), sorted_values, shape)

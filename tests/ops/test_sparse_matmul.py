@@ -4,7 +4,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from ms_ascend_ops.sparse import CSR
+from ms_ascend_ops.sparse import BSR, CSR, THRESHOLDS, WAYS
 from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -116,3 +116,103 @@ def test_where_matrices_come_from():
     np.testing.assert_allclose(numpy(matrix.matmul(Tensor(other))), dense @ other, rtol=1e-5)
     assert dtype_name(CSR.of(dense, ms.bfloat16).values) == "bfloat16"
     assert matrix.density == 0.3
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_all_ways_agree(dtype):
+    """Also in their gradients, and for sizes that are no multiples of 16."""
+    rng = np.random.default_rng(0)
+    weight = draw(rng, (37, 50)) * (rng.uniform(size=(37, 50)) < 0.2)
+    weight[5:30] = 0
+    matrix = CSR.of(tensor(weight, dtype))
+    dense, dy = tensor(draw(rng, (50, 9)), dtype), tensor(draw(rng, (37, 9)), dtype)
+    exact = numpy(matrix.to_dense())
+    rows, columns = np.nonzero(exact)
+    terms = np.abs(exact) @ np.abs(numpy(dense))
+
+    for way in WAYS:
+
+        def weighted(values, dense, way=way):
+            y = matrix._replace(values=values).matmul(dense, way)
+            return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
+
+        assert_accurate(numpy(matrix.matmul(dense, way)), exact @ numpy(dense), dtype, 8 * terms)
+        dvalues, ddense = ms.grad(weighted, (0, 1))(matrix.values, dense)
+        expected = (numpy(dy) @ numpy(dense).T)[rows, columns]
+        sizes = (np.abs(numpy(dy)) @ np.abs(numpy(dense)).T)[rows, columns]
+        assert_accurate(numpy(dvalues), expected, dtype, 8 * sizes)
+        assert_accurate(numpy(ddense), exact.T @ numpy(dy), dtype, 8 * np.abs(exact).T @ np.abs(numpy(dy)))
+
+
+@pytest.mark.parametrize(
+    ("target", "limits"), [(target, limits) for target, rows in THRESHOLDS.items() for limits in rows]
+)
+def test_the_table_chooses(target, limits):
+    """Each way on its side of a threshold."""
+    rng = np.random.default_rng(0)
+    columns = int(min(limits.columns, 4096))
+
+    def chosen(matrix):
+        return CSR.of(matrix.astype(np.float32)).way(columns, target)
+
+    def in_blocks(count):
+        return np.kron(np.arange(100).reshape(10, 10) < count, np.ones((16, 16)))
+
+    assert chosen(rng.uniform(size=(160, 160)) < limits.direct * 0.8).name == "direct"
+    assert chosen(in_blocks(limits.blocks * 100)).name == "blocks"
+    assert chosen(in_blocks(limits.blocks * 100 + 1)).name == "dense"
+    way = chosen(rng.uniform(size=(160, 160)) < 0.9)
+    assert way.name == "dense"
+    assert f"more than {limits.direct:.1%}, on {target} with {columns} columns" in way.why
+
+
+def test_ways_that_there_are_not():
+    with pytest.raises(ValueError, match="CSR: way must be one of direct, blocks, dense, got best"):
+        csr().matmul(tensor(np.ones((5, 3)), "float32"), "best")
+    with pytest.raises(ValueError, match="CSR: target must be one of CPU, Ascend, got GPU"):
+        csr().way(3, "GPU")
+
+
+def test_matrices_by_blocks():
+    sparse = pytest.importorskip("scipy.sparse")
+    dense = np.zeros((40, 50), np.float32)
+    dense[3, 20], dense[39, 49], dense[17, 0] = 1, 2, 3
+    other = draw(np.random.default_rng(0), (50, 3)).astype(np.float32)
+    padded = np.pad(dense, ((0, 8), (0, 14)))
+    found = BSR.of(sparse.bsr_matrix(padded, blocksize=(16, 16)))
+    np.testing.assert_array_equal(numpy(found.to_dense()), padded)
+    for source in (dense, tensor(dense, "float32"), sparse.coo_matrix(dense), CSR.of(dense), BSR.of(dense)):
+        found = BSR.of(source)
+        assert found.indices.asnumpy().tolist() == [1, 0, 3]
+        np.testing.assert_array_equal(numpy(found.to_dense()), dense)
+        np.testing.assert_allclose(numpy(found.matmul(Tensor(other))), dense @ other, rtol=1e-5)
+    assert BSR.of(np.zeros((20, 20), np.float32)).matmul(Tensor(np.ones((20, 2), np.float32))).asnumpy().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"indices": [1, 0, 2]}, "row 0 are not sorted"),
+        ({"indices": [0, 0, 2]}, "row 0 are repeated"),
+        ({"indices": [0, 1, 3]}, "from 0 to 2, got 3 at 2"),
+        ({"indptr": [0, 2, 1, 3]}, "must not fall"),
+        ({"indptr": [0, 2, 3]}, "one more than rows"),
+        ({"values": np.ones((3, 16, 8))}, r"shape \(z, 16, 16\)"),
+    ],
+)
+def test_blocks_that_are_wrong(changed, says):
+    found = {"indptr": [0, 2, 2, 3], "indices": [0, 1, 2], "values": np.ones((3, 16, 16))} | changed
+    dtypes = {"values": np.float32}
+    tensors = {name: Tensor(np.array(array, dtypes.get(name, np.int32))) for name, array in found.items()}
+    with pytest.raises(ValueError, match=f"BSR: .*{says}"):
+        BSR(**tensors, shape=(40, 48)).check()
+
+
+def test_blocks_of_another_size_and_dtype():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match="BSR: blocks must be of 16 x 16, got 8 x 8"):
+        BSR.of(sparse.bsr_matrix(np.ones((16, 16)), blocksize=(8, 8)))
+    with pytest.raises(TypeError, match="BSR: values must be float16"):
+        BSR.of(sparse.bsr_matrix(np.ones((16, 16), np.int32), blocksize=(16, 16)))
+    with pytest.raises(ValueError, match=r"BSR: dense must have shape \(16, n\)"):
+        BSR.of(np.ones((16, 16), np.float32)).matmul(tensor(np.ones((5, 3)), "float32"))
