@@ -253,8 +253,8 @@ class BSR(NamedTuple):
             if matrix.blocksize != (_SIDE, _SIDE):
                 raise ValueError(f"BSR: blocks must be of 16 x 16, got {matrix.blocksize[0]} x {matrix.blocksize[1]}")
             data = matrix.data.astype(np.float32) if matrix.data.dtype == np.float64 else matrix.data
-            arrays = (matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), np.ascontiguousarray(data))
-            found = cls(*map(Tensor, arrays), _shape(matrix.shape))
+            indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+            found = cls(Tensor(indptr), Tensor(indices), Tensor(np.ascontiguousarray(data)), _shape(matrix.shape))
         else:
             rows = CSR.of(matrix)
             pattern = _Blocks.of(rows.indptr.asnumpy(), rows.indices.asnumpy(), rows.shape)
