@@ -58,4 +58,4 @@ def test_a_network_that_the_example_has_not(tmp_path):
 def test_help():
     done = run("--help")
     assert done.returncode == 0
-    assert "default: 64" in done.stdout
+    assert "default: 48" in done.stdout
