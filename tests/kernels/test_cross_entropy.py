@@ -47,6 +47,17 @@ def test_forward_and_gradient(shape, dtype):
     assert_accurate(dlogits, golden, dtype, terms)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_columns_of_rows_that_are_transposed(dtype):
+    """Of 32 bits a column of 16 rows is two blocks, of 16 bits one."""
+    rng = np.random.default_rng(0)
+    logits = draw(rng, (40, 5))
+    (loss, lse), (logits, labels) = launch("cross_entropy", [logits, np.arange(40) % 5], [dtype, "int32"])
+    golden_loss, golden_lse = reference.forward(logits, labels)
+    assert_accurate(loss, golden_loss, "float32", np.abs(golden_lse) + 5)
+    assert_accurate(lse, golden_lse, "float32")
+
+
 def test_gradient_reference_is_the_derivative():
     rng = np.random.default_rng(0)
     logits, labels, dloss, step = rng.normal(size=(3, 5)), np.array([1, -100, 4]), rng.normal(size=3), 1e-6
