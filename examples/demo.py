@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import mindspore as ms
 import numpy as np
@@ -103,21 +103,19 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
     )
 
 
-class Step:
+class Step(Protocol):
     """A network with a question of `length` tokens, and its cache."""
 
     length: int
 
     def prompt(self) -> np.ndarray:
         """The scores behind the question, whose keys and values go to the cache."""
-        raise NotImplementedError
 
     def token(self, token: int, place: int) -> np.ndarray:
         """The scores behind one more token."""
-        raise NotImplementedError
 
 
-class GraphStep(Step):
+class GraphStep:
     """The network of examples/llama.py as two graphs of MindSpore, of fixed sizes."""
 
     def __init__(self, net: LlamaForCausalLM, prompt: list[int], room: int):
@@ -148,7 +146,7 @@ class GraphStep(Step):
         return scores
 
 
-class KernelStep(Step):
+class KernelStep:
     """What `python -m ms_ascend_ops llm` runs: the kernels of this library, without a graph around them."""
 
     def __init__(self, model: LanguageModel, prompt: list[int], room: int):

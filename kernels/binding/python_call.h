@@ -142,6 +142,39 @@ private:
     std::vector<Tensor> tensors_;
 };
 
+// `FUNCTION::Call` as a plain function of CPython, which owns it: what pybind11 does for a call takes as long as a
+// small kernel.
+template <class FUNCTION>
+PyObject* CallHeld(PyObject* self, PyObject* const* arguments, Py_ssize_t count)
+{
+    auto* function = static_cast<FUNCTION*>(PyCapsule_GetPointer(self, nullptr));
+    try {
+        return function->Call(arguments, static_cast<size_t>(count)).release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const py::builtin_exception& error) {
+        error.set_error();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+// `name` and `text` have to stay where they are: there is one function of a type.
+template <class FUNCTION>
+py::object FunctionOf(std::unique_ptr<FUNCTION> function, const char* name, const char* text)
+{
+    static PyMethodDef method = {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&CallHeld<FUNCTION>)),
+                                 METH_FASTCALL, text};
+    const py::capsule owner(function.get(), [](void* pointer) { delete static_cast<FUNCTION*>(pointer); });
+    function.release();
+    PyObject* made = PyCFunction_New(&method, owner.ptr());
+    if (made == nullptr) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(made);
+}
+
 // Number, name and IR of the next loop to be compiled, or None.
 py::object NextLoop(const KernelLibrary& library, bool wait);
 

@@ -304,39 +304,14 @@ private:
     std::unordered_map<std::string, std::shared_ptr<Prepared>> prepared_;
 };
 
-// A plain function of CPython: what pybind11 does for a call takes as long as a small kernel.
-PyObject* CallTensorFunction(PyObject* self, PyObject* const* tensors, Py_ssize_t count)
-{
-    auto* function = static_cast<TensorFunction*>(PyCapsule_GetPointer(self, nullptr));
-    try {
-        return function->Call(tensors, static_cast<size_t>(count)).release().ptr();
-    } catch (py::error_already_set& error) {
-        error.restore();
-    } catch (const py::builtin_exception& error) {
-        error.set_error();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-    return nullptr;
-}
-
 py::object MakeTensorFunction(std::shared_ptr<Framework> framework, std::string op, py::dict attributes,
                               const std::vector<std::string>& names, const std::set<std::string>& writes,
                               const std::set<std::string>& absent, py::object check,
                               const std::shared_ptr<KernelLibrary>& library)
 {
-    static PyMethodDef method = {"tensor_function",
-                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&CallTensorFunction)),
-                                 METH_FASTCALL, "Run the kernel on tensors."};
     auto function = std::make_unique<TensorFunction>(std::move(framework), std::move(op), std::move(attributes), names,
                                                      writes, absent, std::move(check), library);
-    const py::capsule owner(function.get(), [](void* pointer) { delete static_cast<TensorFunction*>(pointer); });
-    function.release();
-    PyObject* made = PyCFunction_New(&method, owner.ptr());
-    if (made == nullptr) {
-        throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(made);
+    return FunctionOf(std::move(function), "tensor_function", "Run the kernel on tensors.");
 }
 
 }  // namespace

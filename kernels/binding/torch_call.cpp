@@ -495,32 +495,12 @@ private:
     std::vector<int64_t> key_;
 };
 
-PyObject* CallDirectly(PyObject* self, PyObject* const* arguments, Py_ssize_t count)
-{
-    auto* call = static_cast<DirectCall*>(PyCapsule_GetPointer(self, nullptr));
-    try {
-        return call->Call(arguments, static_cast<size_t>(count)).release().ptr();
-    } catch (py::error_already_set& error) {
-        error.restore();
-    } catch (const py::builtin_exception& error) {
-        error.set_error();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-    return nullptr;
-}
-
 py::object MakeDirectCall(std::shared_ptr<Torch> torch, std::string op, size_t count, bool isLowered, py::object run,
                           py::object attributes)
 {
-    static PyMethodDef method = {"direct_call",
-                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&CallDirectly)),
-                                 METH_FASTCALL, "Run the kernel, or return NotImplemented."};
     auto call = std::make_unique<DirectCall>(std::move(torch), std::move(op), count, isLowered, std::move(run),
                                              std::move(attributes));
-    const py::capsule owner(call.get(), [](void* pointer) { delete static_cast<DirectCall*>(pointer); });
-    call.release();
-    return Own(PyCFunction_New(&method, owner.ptr()));
+    return FunctionOf(std::move(call), "direct_call", "Run the kernel, or return NotImplemented.");
 }
 
 }  // namespace

@@ -203,6 +203,20 @@ inline uint64_t ColumnBytes(const Conv2dTilingData& tiling, uint32_t bytes)
         LINE_BYTES);
 }
 
+// Cores for all tasks, each of which has memory for two chunks of columns.
+inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Conv2dTilingData& tiling)
+{
+    LaunchConfig config;
+    const uint64_t operations =
+        static_cast<uint64_t>(x.dims[0]) * tiling.outHeight * tiling.outWidth * tiling.outChannels * tiling.terms;
+    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
+        1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
+    tiling.cores = config.blockDim;
+    tiling.columnBytes = ColumnBytes(tiling, SizeOf(x.dtype));
+    tiling.workspacePerCore = 2 * tiling.columnBytes;
+    return config;
+}
+
 }  // namespace conv2d
 
 inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& platform, Conv2dTilingData& tiling)
@@ -255,14 +269,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     const DataType result = tiling.finished != 0 ? DataType::FLOAT32 : params.x.dtype;
     tiling.product = PlanCube(rows, cols, tiling.terms, params.x.dtype, result, false, last);
 
-    LaunchConfig config;
-    const uint64_t operations = static_cast<uint64_t>(params.x.dims[0]) * tiling.outHeight * tiling.outWidth *
-                                tiling.outChannels * tiling.terms;
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
-        1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
-    tiling.cores = config.blockDim;
-    tiling.columnBytes = ColumnBytes(tiling, bytes);
-    tiling.workspacePerCore = 2 * tiling.columnBytes;
+    LaunchConfig config = Share(params.x, platform, tiling);
     if (tiling.finished != 0) {
         // A row of a chunk: the product in two buffers, the result in two, and what the vector unit works with.
         const uint64_t stride = RoundUp(cols, CUBE_SIDE);
@@ -304,14 +311,7 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
                               DataType::FLOAT32, last, !last);
     // A sum that is float and in one part is dweight itself.
     tiling.finished = tiling.splits > 1 || params.x.dtype != DataType::FLOAT32 || tiles == 0 ? 1 : 0;
-    LaunchConfig config;
-    const uint64_t operations = static_cast<uint64_t>(params.x.dims[0]) * tiling.outHeight * tiling.outWidth *
-                                tiling.outChannels * tiling.terms;
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
-        1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
-    tiling.cores = config.blockDim;
-    tiling.columnBytes = ColumnBytes(tiling, bytes);
-    tiling.workspacePerCore = 2 * tiling.columnBytes;
+    LaunchConfig config = Share(params.x, platform, tiling);
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
     tiling.partialStride = RoundUp(tiling.partialSize, LINE_BYTES / sizeof(float));
     tiling.partials = tiles == 0 ? 0 : tiling.splits;

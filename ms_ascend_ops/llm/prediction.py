@@ -1,7 +1,7 @@
 """How long a step of a network takes on an Ascend chip, predicted: the sum of its launches.
 
-The network is recorded as for a CPU (program.py), with weights of which only the shapes exist. Each different launch
-goes through the timing model of the chip (ms_ascend_ops/profiler). Layers are alike: two networks of one and two
+The network is recorded as for a CPU (program.py), with weights that are broadcast from one element. Each different
+launch goes through the timing model of the chip (ms_ascend_ops/profiler). Layers are alike: two networks of one and two
 layers are recorded, and what the second adds is a layer.
 
 The stock network is what a user of MindSpore writes, one operator of CANN after the other. Products take what ours
@@ -28,7 +28,7 @@ from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.prediction import Prediction, predict
 from ms_ascend_ops.profiler.record import Recorder, request
 
-__all__ = ["PRESETS", "TYPES", "StepPrediction", "predict_step"]
+__all__ = ["PRESETS", "TYPES", "StepPrediction", "launches_of", "predict_launch", "predict_step"]
 
 Array = np.ndarray[Any, Any]
 
@@ -99,11 +99,13 @@ def predict_step(
             key = _key(launch)
             if key not in known:
                 tell(launch.operator)
-                known[key] = _predict(launch, context, chip, recorder)
+                known[key] = predict_launch(launch, context, chip, recorder)
             found.append((launch.operator, known[key]))
         return found
 
-    one, two = (predicted(_launches(replace(config, layers=layers), kind, batch, tokens, context)) for layers in (1, 2))
+    one, two = (
+        predicted(launches_of(replace(config, layers=layers), kind, batch, tokens, context)) for layers in (1, 2)
+    )
     more = config.layers - 1
     us, bound = (
         _sum(one, value) + more * (_sum(two, value) - _sum(one, value))
@@ -137,7 +139,7 @@ def _time(launches: Iterable[tuple[str, Prediction]], operator: str) -> float:
 
 
 def _hollow(dtype: Any, *shape: int) -> Array:
-    """An array of that shape, of which one element exists."""
+    """A read-only array of that shape, broadcast from one element."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -172,7 +174,8 @@ def _network(config: ModelConfig, kind: str) -> Network:
     return Network(config, dtype, embedding, [layer] * config.layers, norm, last)
 
 
-def _launches(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:
+def launches_of(config: ModelConfig, kind: str, batch: int, tokens: int, context: int) -> list[Launch]:
+    """The launches of a step, with the arguments of `predict_step`."""
     network = _network(config, kind)
     recorder = NetworkRecorder()
     blocks = -(-context // BLOCK)
@@ -199,7 +202,8 @@ _FILL: Mapping[str, Mapping[int, str]] = {"kv_cache_update": {4: "count"}, "page
 _LENGTHS = {"paged_attention": 4}
 
 
-def _predict(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:
+def predict_launch(launch: Launch, context: int, chip: Chip, recorder: Recorder) -> Prediction:
+    """Predict one launch, with `context` tokens in the cache of each sequence."""
     fill = dict(_FILL.get(launch.operator, {}))
     if launch.operator in _LENGTHS:
         fill[_LENGTHS[launch.operator]] = str(context)

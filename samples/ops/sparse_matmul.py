@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from mindspore import ops
 from ms_ascend_ops.samples.operators import Call
+from ms_ascend_ops.samples.patterns import by_chance
 
 from ms_ascend_ops import ops as fused
 
@@ -23,13 +23,11 @@ GRADIENT = (Call("sparse_matmul_grad"),)
 
 
 def inputs(draw, rows, inner, cols, percent):
-    counts = draw.random.binomial(inner, percent / 100, rows) if rows else np.zeros(0, int)
-    columns = [np.sort(draw.random.choice(inner, count, replace=False)) for count in counts]
-    indices = np.concatenate([np.zeros(0, int), *columns]).astype(np.int32)
+    row_ends, indices = by_chance(draw, rows, inner, percent)
     scale = (inner * percent / 100) ** 0.5
     values = draw.normal(len(indices))
     dense = draw.normal(inner, cols)
-    return [np.cumsum(counts).astype(np.int32), indices, (values / scale).astype(values.dtype), dense]
+    return [row_ends, indices, (values / scale).astype(values.dtype), dense]
 
 
 def ours(row_ends, indices, values, dense):

@@ -209,8 +209,8 @@ struct RowSumsWork {
     const RowSum* sums;
     uint64_t sumCount;
     uint32_t cols;
-    // All rows are among so many, equally distant ones, of which some columns are packed at a time; 0: they are read
-    // where they are.
+    // Each row is one of the `rows` rows of a matrix that begins at `first`, a tile of whose columns is packed at a
+    // time; 0: rows are read in place.
     uint64_t rows;
     const char* first;
     uint64_t stride;  // bytes

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ms_ascend_ops.__main__ import main
-from ms_ascend_ops.llm.prediction import PRESETS, _launches, _predict, predict_step
+from ms_ascend_ops.llm.prediction import PRESETS, launches_of, predict_launch, predict_step
 from ms_ascend_ops.profiler.chip import load_chip
 from ms_ascend_ops.profiler.launches import Case, profile
 
@@ -18,8 +18,8 @@ SMALL = replace(PRESETS["smollm2-135m"], layers=3, hidden=128, feed_forward=192,
 def test_the_sum_of_all_launches(recorder, tokens, context):
     chip = load_chip("ascend910b2")
     step = predict_step(SMALL, "float16", 2, tokens, context, chip, recorder)
-    launches = _launches(SMALL, "float16", 2, tokens, context)
-    each = [_predict(launch, context, chip, recorder) for launch in launches]
+    launches = launches_of(SMALL, "float16", 2, tokens, context)
+    each = [predict_launch(launch, context, chip, recorder) for launch in launches]
     assert step.launches == len(launches) == 1 + 10 * SMALL.layers + 1  # the first norm, layers, the last product
     assert step.us == pytest.approx(sum(one.us for one in each))
     assert step.bound_us == pytest.approx(sum(one.bound_us for one in each))
