@@ -140,6 +140,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         }
         return _mm256_mul_ps(term, scales);
     };
+    const uint32_t step = SUMS_AT_ONCE % x.period;
     uint32_t at = 0;
     uint32_t s = 0;
     for (; s + SUMS_AT_ONCE <= count; s += SUMS_AT_ONCE) {
@@ -151,7 +152,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         const __m256i sums = x.sums.Of(NextGroups{first, STEP, at});
         const __m256 offsets = OFFSET ? LoadEight(offset + s) : _mm256_setzero_ps();
         _mm256_storeu_ps(terms + s, termsOf(sums, at, LoadEight(scale + s), offsets));
-        at += SUMS_AT_ONCE;
+        at += step;
         at -= at >= x.period ? x.period : 0;
     }
     if (s < count) {
