@@ -126,7 +126,8 @@ private:
 
     __aicore__ inline AscendC::GlobalTensor<float> PartOf(uint64_t tile, uint64_t part) const
     {
-        return partsGm_[(tile * tiling_.parts + part) * OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
+        return partsGm_[(tile * tiling_.parts + part) *
+                        OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
     }
 
     // A tile of queries, and the keys that it sees.

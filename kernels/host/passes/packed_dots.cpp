@@ -289,10 +289,7 @@ public:
     }
 
 private:
-    uint32_t Index(const Instruction* instruction) const
-    {
-        return static_cast<uint32_t>(instruction - found_.data());
-    }
+    uint32_t Index(const Instruction* instruction) const { return static_cast<uint32_t>(instruction - found_.data()); }
 
     static bool Does(const Instruction& instruction, Opcode opcode)
     {
@@ -355,12 +352,12 @@ private:
             !floats.Are(cast.operands[0], cast)) {
             return floats;
         }
-        const Columns halves{cast.operands[1].base,
-                             floats.stride == 0 || cast.units == floats.rows ? cast.operands[1].stride
-                                                                            : floats.stride / 2,
-                             floats.rows, floats.lanes, sizeof(uint16_t)};
-        const bool kept = halves.Are(cast.operands[1], cast) &&
-                          finder_.WriterOf(halves.Hull(), int64_t{maker} - 1, reader) == NONE;
+        const Columns halves{
+            cast.operands[1].base,
+            floats.stride == 0 || cast.units == floats.rows ? cast.operands[1].stride : floats.stride / 2, floats.rows,
+            floats.lanes, sizeof(uint16_t)};
+        const bool kept =
+            halves.Are(cast.operands[1], cast) && finder_.WriterOf(halves.Hull(), int64_t{maker} - 1, reader) == NONE;
         return kept ? halves : floats;
     }
 
@@ -369,9 +366,9 @@ private:
     {
         for (int64_t i = int64_t{before} - 1; i >= 0; --i) {
             const Instruction& dots = found_[i];
-            const bool integers = dots.kind == InstructionKind::VECTOR && dots.units > 0 &&
-                                  (dots.run == g_vectorUnit->packedIntegers[0] ||
-                                   dots.run == g_vectorUnit->packedIntegers[1]);
+            const bool integers =
+                dots.kind == InstructionKind::VECTOR && dots.units > 0 &&
+                (dots.run == g_vectorUnit->packedIntegers[0] || dots.run == g_vectorUnit->packedIntegers[1]);
             if (!integers) {
                 continue;
             }

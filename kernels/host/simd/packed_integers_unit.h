@@ -168,10 +168,9 @@ struct NibbleSums {
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
         // The 32 factors of a half of a vector: those at even places are its lower half.
         const auto load = [&](uint32_t group, uint32_t at) {
-            return group < groups
-                       ? _mm256_permute4x64_epi64(
-                             _mm256_shuffle_epi8(LoadRaw<__m256i>(from + group * stride + at), order), 0xd8)
-                       : _mm256_setzero_si256();
+            return group < groups ? _mm256_permute4x64_epi64(
+                                        _mm256_shuffle_epi8(LoadRaw<__m256i>(from + group * stride + at), order), 0xd8)
+                                  : _mm256_setzero_si256();
         };
         for (uint32_t vector = 0; vector * PER_VECTOR < groups + SUMS_AT_ONCE - 1 && vector < VECTORS; ++vector) {
             const __m256i first = load(vector * PER_VECTOR, 0);
@@ -210,8 +209,7 @@ struct NibbleSums {
             for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
                 const uint8_t* const numbers = slots.Place(slot);
                 const bool empty = !SLOTS::WHOLE && numbers == nullptr;
-                products[slot] =
-                    empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), others + 2 * slot);
+                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), others + 2 * slot);
             }
             sums = FoldedIntegers(products);
         }

@@ -52,8 +52,7 @@ struct PackedRowsOperands {
           xScale(reinterpret_cast<const float*>(instruction.operands[3].base)),
           xSum(instruction.operandCount > 5 ? reinterpret_cast<const float*>(instruction.operands[5].base) : nullptr),
           self(instruction)
-    {
-    }
+    {}
     const uint8_t* Numbers(uint32_t row) const
     {
         return reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
@@ -64,9 +63,8 @@ struct PackedRowsOperands {
     }
     const S* Offset(uint32_t row) const
     {
-        return xSum == nullptr
-                   ? nullptr
-                   : reinterpret_cast<const S*>(self.operands[6].base + self.operands[6].stride * row);
+        return xSum == nullptr ? nullptr
+                               : reinterpret_cast<const S*>(self.operands[6].base + self.operands[6].stride * row);
     }
 };
 
@@ -76,8 +74,7 @@ void RowTerms(const PackedRowsOperands<S>& in, uint32_t row, float* terms)
 {
     const uint8_t* const numbers = in.Numbers(row);
     for (uint32_t g = 0; g < in.groups; ++g) {
-        const int32_t sum =
-            PackedIntegerSum<PER_BYTE, GROUP>(numbers + g * GROUP / PER_BYTE, in.integers + g * GROUP);
+        const int32_t sum = PackedIntegerSum<PER_BYTE, GROUP>(numbers + g * GROUP / PER_BYTE, in.integers + g * GROUP);
         float term = static_cast<float>(sum) * in.xScale[g];
         if (in.xSum != nullptr) {
             term = term + FactorAt(in.Offset(row) + g) * in.xSum[g];
@@ -183,8 +180,7 @@ void RunPackedRowsOf(const Instruction& self, uint32_t begin, uint32_t end)
     const bool known = x.Take(in);
     const int64_t factorBytes = groups * sizeof(S);
     const bool together = self.operands[1].stride == groups * GROUP / PER_BYTE &&
-                          self.operands[4].stride == factorBytes &&
-                          (!OFFSET || self.operands[6].stride == factorBytes);
+                          self.operands[4].stride == factorBytes && (!OFFSET || self.operands[6].stride == factorBytes);
 #endif
     for (uint32_t row = begin; row < end; row += ROWS) {
         const uint32_t rows = std::min(ROWS, end - row);
