@@ -25,7 +25,8 @@ struct Operand {
     char* end = nullptr;         // past the last byte of the last unit
 };
 
-constexpr uint32_t MAX_OPERANDS = 3;
+constexpr uint32_t CALLED_OPERANDS = 3;  // at most, of instructions that a kernel calls
+constexpr uint32_t MAX_OPERANDS = 7;     // and of those that passes make of them
 
 // An instruction of the vector unit, or one of the others, which only have operands,
 // `units` rows of `extent` bytes.
@@ -250,6 +251,7 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
     RunFn packedIntegers[2];      // the same with factors of 8 bits, which packedDots has as floats
+    RunFn packedRows[2];          // these with scales and offsets, added up; unit = row
     RunFn reduceMax;
     RunFn reduceMin;
     // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd

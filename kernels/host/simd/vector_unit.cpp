@@ -23,6 +23,7 @@
 #include "simd/fused_sequence_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/packed_integers_unit.h"
+#include "simd/packed_rows_unit.h"
 #include "simd/row_sums_unit.h"
 #include "simd/simd.h"
 
@@ -487,34 +488,6 @@ HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
     return VI{I...};
 }
 
-// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
-// Inactive lanes count as 0.
-template <uint32_t LANES>
-HOST_INLINE VF TreeSumOf(const float* src, uint32_t lanes)
-{
-    VF part[LANES / W];
-#pragma GCC unroll 16
-    for (uint32_t k = 0; k < LANES / W; ++k) {
-        const uint32_t first = k * W;
-        part[k] =
-            first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
-    }
-#pragma GCC unroll 4
-    for (uint32_t half = LANES / W / 2; half > 0; half /= 2) {
-#pragma GCC unroll 16
-        for (uint32_t k = 0; k < half; ++k) {
-            part[k] += part[k + half];
-        }
-    }
-    return part[0];
-}
-
-HOST_INLINE VF TreeSum(const float* src, uint32_t lanes)
-{
-    // Half of the lanes would meet zeros, of which -0 becomes 0.
-    return lanes <= 32 ? TreeSumOf<32>(src, lanes) + VF{} : TreeSumOf<64>(src, lanes);
-}
-
 void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
 {
     ReduceUnits(
@@ -932,6 +905,8 @@ const VectorUnit& Table(const char* name)
         unit.packedDots[1] = RunPackedDots<2>;
         unit.packedIntegers[0] = RunPackedIntegers<1>;
         unit.packedIntegers[1] = RunPackedIntegers<2>;
+        unit.packedRows[0] = RunPackedRows<1>;
+        unit.packedRows[1] = RunPackedRows<2>;
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
