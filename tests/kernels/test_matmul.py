@@ -52,6 +52,23 @@ def test_products(case, types, transposes, has_bias):
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 
+PANELS = [  # what a host without AVX-512 brings into panels: case, transposes
+    (((16,), (), 200, 261, 270), (True, True)),  # several each way, with tails
+    (((), (), 40, 261, 512), (False, False)),  # rows that fall into few sets of a cache
+    (((), (), 40, 261, 270), (False, True)),  # of 16 bits only
+]
+
+
+@pytest.mark.parametrize(("case", "transposes"), PANELS)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_panels(case, transposes, types):
+    x, weight = arrays(np.random.default_rng(0), case, *transposes)
+    attributes = dict(zip(("transpose_x", "transpose_weight"), transposes, strict=True))
+    (y,), rounded = launch("matmul", [x, weight, None], [types[0], *types], **attributes)
+    terms = reference.forward(*map(np.abs, rounded[:2]), **attributes)
+    assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
+
+
 @cover("case", [CASES[1], CASES[4], CASES[5]], types=TYPES, activation=ACTIVATIONS, has_bias=[0, 1])
 def test_epilogues(case, types, activation, has_bias):
     rng = np.random.default_rng(sum(case[2:]))
