@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from ms_ascend_ops.library import get_num_threads, load_products, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.inputs import draw
@@ -62,6 +62,7 @@ PANELS = [  # what a host without AVX-512 brings into panels: case, transposes
 @pytest.mark.parametrize(("case", "transposes"), PANELS)
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 def test_panels(case, transposes, types):
+    load_products()
     x, weight = arrays(np.random.default_rng(0), case, *transposes)
     attributes = dict(zip(("transpose_x", "transpose_weight"), transposes, strict=True))
     (y,), rounded = launch("matmul", [x, weight, None], [types[0], *types], **attributes)
