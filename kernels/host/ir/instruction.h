@@ -217,6 +217,17 @@ struct RowSumsWork {
     uint64_t stride;  // bytes
 };
 
+// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
+struct Panel {
+    const char* src;
+    float* dst;
+    int64_t srcStride;  // elements from a line to the next
+    int64_t dstStride;
+    uint32_t lines;
+    uint32_t length;
+    bool transposes;
+};
+
 // Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
 struct IntegerProduct {
     uint32_t m;
@@ -267,6 +278,7 @@ struct VectorUnit {
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
+    void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
     void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
 };
 
