@@ -10,7 +10,15 @@ from typing import Any
 import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
-from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, sampling_of, sampling_options
+from ms_ascend_ops.commands.llm.options import (
+    MODEL,
+    model_options,
+    opened,
+    parallel_option,
+    sampling_of,
+    sampling_options,
+)
+from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
 
 __all__ = ["generate"]
 
@@ -26,6 +34,7 @@ __all__ = ["generate"]
 @click.option("--timings", is_flag=True, help="Say on stderr how long it took.")
 @sampling_options
 @model_options
+@parallel_option
 def generate(
     model: Path, prompts: tuple[str, ...], file: Path | None, chat: bool, system: str | None, timings: bool,
     max_tokens: int, stops: tuple[str, ...], **options: Any,
@@ -39,6 +48,12 @@ def generate(
         raise click.UsageError("either --prompt or --file, not both")
     if system is not None and not chat:
         raise click.UsageError("--system is for --chat")
+    processes = options["tensor_parallel"]
+    if processes > 1 and not (prompts or file) and started_by_msrun():
+        raise click.UsageError("under msrun the text must come from --prompt or --file, not from stdin")
+    if processes > 1 and not started_by_msrun():
+        on_processes(processes, None if prompts or file else sys.stdin.read())
+        return
     with reported():
         sampling = sampling_of(options)
         texts = prompts or (file.read_text("utf-8") if file else sys.stdin.read(),)
