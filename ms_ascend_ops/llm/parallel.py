@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def shares(count: int, parts: int, unit: int = 1) -> list[slice]:
     ends = [0]
     for part in range(parts):
         ends.append(ends[-1] + (units // parts + (part < units % parts)) * unit)
-    return [slice(first, end) for first, end in zip(ends, ends[1:], strict=False)]
+    return [slice(first, end) for first, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,10 @@ class Group:
         """The sum of what the processes have, by the operators that the network runs on."""
         if hasattr(ops, "in_place"):  # a Recorder
             return ops.in_place(self.add_up, x)
+        return self.summed_tensor(x)
+
+    def summed_tensor(self, x: Any) -> Any:
+        """The sum of a tensor of MindSpore over all processes."""
         return self._reduce(x.astype(self._float32)).astype(x.dtype)
 
     def add_up(self, array: Array) -> None:

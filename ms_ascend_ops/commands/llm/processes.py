@@ -114,7 +114,7 @@ def _errors(log: Path) -> list[str]:
 def speak_for_all(rank: int) -> None:
     """Let the first process alone print: into the pipes of the command that started msrun, if one did."""
     if rank:
-        sys.stdout = Path(os.devnull).open("w")
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     elif _PIPES in os.environ:
         folder = Path(os.environ[_PIPES])
         sys.stdout, sys.stderr = ((folder / pipe).open("w", buffering=1) for pipe in (_OUT, _ERRORS))
