@@ -49,8 +49,8 @@ __all__ = ["finetune"]
 )  # fmt: skip
 def finetune(
     model: Path, data: Path, output: Path, method: str, rank: int, alpha: float, targets: str, weights: str,
-    length: int, batch: int, micro_batch: int, epochs: float, steps: int | None, learning_rate: float | None, warmup: int,
-    weight_decay: float, clip: float, seed: int, threads: int | None, data_parallel: int,
+    length: int, batch: int, micro_batch: int, epochs: float, steps: int | None, learning_rate: float | None,
+    warmup: int, weight_decay: float, clip: float, seed: int, threads: int | None, data_parallel: int,
 ) -> None:  # fmt: skip
     """Train MODEL further on the examples of DATA, and write an adapter or a model. AdamW, float32.
 

@@ -27,12 +27,10 @@ def _tensor(array: Array) -> Tensor:
 class _Trained(nn.Cell):  # type: ignore[misc]
     """A layer whose weight learns."""
 
-    def __init__(self, checkpoint: Checkpoint, name: str, weight: Parameter | None = None):
+    def __init__(self, network: TrainedNetwork, name: str, weight: Parameter | None = None):
         super().__init__()
-        array = f"{name}.weight"
-        self.weight = weight if weight is not None else Parameter(_tensor(checkpoint.array(array)), name=array)
-        bias = f"{name}.bias"
-        self.bias = Parameter(_tensor(checkpoint.array(bias)), name=bias) if bias in checkpoint else None
+        self.weight = network.parameter(f"{name}.weight") if weight is None else weight
+        self.bias = network.parameter(f"{name}.bias") if network.has(f"{name}.bias") else None
 
     def construct(self, x: Any) -> Any:
         return ops.matmul(x, self.weight, self.bias, transpose_weight=True)
@@ -68,14 +66,15 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
 class _Adapted(nn.Cell):  # type: ignore[misc]
     """y = layer(x) + (alpha / rank) B A x."""
 
-    def __init__(self, layer: nn.Cell, shape: tuple[int, ...], name: str, lora: Lora, rng: np.random.Generator):
+    def __init__(self, network: TrainedNetwork, layer: nn.Cell, shape: tuple[int, ...], name: str, lora: Lora):
         super().__init__()
         self.layer = layer
         rows, columns = shape
         # As PEFT begins: A is uniform, by Kaiming's rule with a = sqrt(5); B is 0, so that nothing changes at first.
         bound = columns**-0.5
-        self.a = Parameter(_tensor(rng.uniform(-bound, bound, (lora.rank, columns))), name=f"{name}.lora_A")
-        self.b = Parameter(_tensor(np.zeros((rows, lora.rank))), name=f"{name}.lora_B")
+        a = network.random.uniform(-bound, bound, (lora.rank, columns))
+        self.a = network.parameter(f"{name}.lora_A", a)
+        self.b = network.parameter(f"{name}.lora_B", np.zeros((rows, lora.rank)))
         self.scale = lora.scale
 
     def construct(self, x: Any) -> Any:
@@ -132,39 +131,50 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
         super().__init__()
         self.config = config = checkpoint.config
         self._checkpoint, self._lora, self._quantized = checkpoint, lora, quantized
-        self._rng = np.random.default_rng(seed)
+        self.random = np.random.default_rng(seed)
+        # What learns, under the names of Hugging Face: cells give names of their own.
+        self._learning: list[tuple[str, Parameter]] = []
         factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
         cos, sin = rope_tables(config, context or config.context, factors)
         self._angles = _tensor(cos), _tensor(sin)
         self.adapted: dict[str, _Adapted] = {}
-        name = "model.embed_tokens.weight"
-        self.embedding = Parameter(_tensor(checkpoint.array(name)), name=name) if lora is None else None
+        self.embedding = self.parameter("model.embed_tokens.weight") if lora is None else None
         self.norms = [self.norm(f"model.layers.{index}.input_layernorm") for index in range(config.layers)]
         self.norms.append(self.norm("model.norm"))
-        self.norm_parameters = ms.ParameterTuple([one for one in self.norms if isinstance(one, Parameter)])
         self.layers = nn.CellList([_Layer(self, index) for index in range(config.layers)])
         head = "model.embed_tokens" if config.tied_embedding else "lm_head"
         if lora is not None:
             self.head = _Frozen(checkpoint, head, quantized)
         else:
-            self.head = _Trained(checkpoint, head, self.embedding if config.tied_embedding else None)
+            self.head = _Trained(self, head, self.embedding if config.tied_embedding else None)
         self._rows = None if lora is None else self._embedding_rows()
 
     def linear(self, name: str) -> nn.Cell:
         """A layer of this name."""
         if self._lora is None:
-            return _Trained(self._checkpoint, name)
+            return _Trained(self, name)
         layer = _Frozen(self._checkpoint, name, self._quantized)
         if name.rpartition(".")[2] not in self._lora.targets:
             return layer
         shape = self._checkpoint.shapes[f"{name}.weight"]
-        self.adapted[name] = _Adapted(layer, shape, name, self._lora, self._rng)
+        self.adapted[name] = _Adapted(self, layer, shape, name, self._lora)
         return self.adapted[name]
 
     def norm(self, name: str) -> Any:
         """The weight of a norm of this name."""
-        array = _tensor(self._checkpoint.array(f"{name}.weight"))
-        return array if self._lora is not None else Parameter(array, name=f"{name}.weight")
+        if self._lora is None:
+            return self.parameter(f"{name}.weight")
+        return _tensor(self._checkpoint.array(f"{name}.weight"))
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint has a weight of this name."""
+        return name in self._checkpoint
+
+    def parameter(self, name: str, values: Array | None = None) -> Parameter:
+        """A parameter that learns, which begins as some values, or as the checkpoint's weight of this name."""
+        made = Parameter(_tensor(self._checkpoint.array(name) if values is None else values), name=name)
+        self._learning.append((name, made))
+        return made
 
     def _embedding_rows(self) -> Any:
         weight = self._checkpoint.weight("model.embed_tokens.weight")
@@ -195,9 +205,8 @@ class TrainedNetwork(nn.Cell):  # type: ignore[misc]
 
     def weights(self) -> dict[str, Array]:
         """Of every parameter that learns, the values."""
-        return {one.name: one.asnumpy() for one in self.learning()}
+        return {name: one.asnumpy() for name, one in self._learning}
 
     def learning(self) -> list[Parameter]:
         """The parameters that learn."""
-        found = {id(one): one for one in [*self.trainable_params(), *self.norm_parameters]}
-        return list(found.values())
+        return [one for _, one in self._learning]

@@ -108,6 +108,9 @@ def train(
         ValueError: the batch is smaller than the number of processes.
         RuntimeError: the loss is not finite.
     """
+    if ms.get_context("device_target") == "CPU":
+        # Threads that pass launches on would wait busily for each other, and for kernels.
+        ms.runtime.launch_blocking()
     rank, size = (0, 1) if group is None else (group.rank, group.size)
     if settings.batch < size:
         raise ValueError(f"training: batch must be at least {size}, the number of processes, got {settings.batch}")
