@@ -191,7 +191,7 @@ def test_adapter(tmp_path):
 
 
 def test_arguments():
-    with pytest.raises(ValueError, match="targets must be of q_proj, .*, got lm_head"):
+    with pytest.raises(ValueError, match=r"targets must be of q_proj, .*, got lm_head"):
         Lora(targets=["lm_head"])
     with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
         Lora(rank=0)
