@@ -161,7 +161,7 @@ def merged(checkpoint: Checkpoint, adapter: str | Path) -> Checkpoint:
         if layer not in factors or not name.endswith(".weight"):
             return checkpoint.weight(name, rows, columns)
         a, b = factors[layer]
-        change = b[rows] @ a[:, columns]
+        change: Array = b[rows] @ a[:, columns]
         change *= np.float32(scale)
         change += checkpoint.array(name, np.float32, rows, columns)
         return change

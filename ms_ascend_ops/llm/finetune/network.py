@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
@@ -42,6 +43,8 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
     def __init__(self, checkpoint: Checkpoint, name: str, quantized: bool):
         super().__init__()
         linear = load_linear(checkpoint, [name], np.float32, quantized)
+        self.arrays: list[Any]
+        self.unpacked: Callable[[], Any]
         if isinstance(linear, QuantizedLinear):
             self.quantized = True
             self.arrays = [None if part is None else Tensor.from_numpy(np.array(part)) for part in linear.arrays]
@@ -56,8 +59,10 @@ class _Frozen(nn.Cell):  # type: ignore[misc]
 
     def construct(self, x: Any) -> Any:
         if self.quantized:
-            return ops.weight_quant_matmul(x, *self.arrays)
-        return ops.matmul(x, *self.arrays, transpose_weight=True)
+            weight, scale, offset, bias = self.arrays
+            return ops.weight_quant_matmul(x, weight, scale, offset, bias)
+        weight, bias = self.arrays
+        return ops.matmul(x, weight, bias, transpose_weight=True)
 
     def bprop(self, x: Any, out: Any, dout: Any) -> tuple[Any]:
         return (ops.matmul(dout, self.unpacked()),)
