@@ -116,7 +116,8 @@ class ProgramExecutor:
         arrays.fill(chunks)
         program.run()
         logits = program.outputs[0]
-        return logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
+        wanted = logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
+        return self.network.all_logits(wanted)
 
     def _program(self, batch: int, tokens: int, every_row: bool) -> tuple[StepArrays, Program]:
         key = (batch, tokens, every_row)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,16 @@ class Arena:
 
 @dataclass
 class Launch:
-    """A kernel that is called. An input that is not given is None."""
+    """A kernel that is called. An input that is not given is None.
+
+    With `function`, that is called instead, with the arrays of the inputs, of which it may change the content.
+    """
 
     operator: str
     inputs: list[Symbol | Array | None]
     outputs: list[Symbol]
     attributes: Mapping[str, Any]
+    function: Callable[..., None] | None = None
 
 
 class Program:
@@ -153,6 +158,11 @@ class Recorder:
         """`ops.swiglu` over the last axis."""
         return self._call("swiglu", (x,))[0]
 
+    def in_place(self, function: Callable[[Array], None], x: Symbol) -> Symbol:
+        """Call a function of Python on the memory of a result."""
+        self.launches.append(Launch("", [x], [], {}, function))
+        return x
+
     def _call(self, operator: str, inputs: Sequence[Any], **attributes: Any) -> list[Symbol]:
         signature = registry.signature(operator)
         values = signature.check_attributes(attributes)
@@ -190,6 +200,8 @@ class Recorder:
         launches = [
             prepare(launch.operator, [array(i) for i in launch.inputs], [array(o) for o in launch.outputs],
                     dict(launch.attributes))
+            if launch.function is None
+            else partial(launch.function, *map(array, launch.inputs))
             for launch in self.launches
         ]  # fmt: skip
         return Program(launches, [array(symbol) for symbol in results])  # type: ignore[misc]
