@@ -341,12 +341,18 @@ class _Grouping:
         renamed: dict[str, str] = {}
         for number, run in enumerate(self.runs):
             made += self._nodes(run, number, demanded, renamed)
-        taken = {node.output[0] for node in made}
-        for proto in [*self.graph.proto.node, *made]:
+        inside = {key for run in self.runs for key in (*run.tensors, *run.states, *run.tuples)}
+        inside |= {key for run in self.runs for key in run.behind if key not in demanded}
+        gone = {name_of(node) for node in self.graph.graph.nodes if id(node) in inside}
+        kept = [proto for proto in self.graph.proto.node if proto.output[0] not in gone]
+        for proto in [*kept, *made]:
             for place, name in enumerate(proto.input):
-                if name in renamed and proto.output[0] != renamed[name]:
+                if name in renamed:
                     proto.input[place] = renamed[name]
-        assert len(taken) == len(made)
+        # The copies are made before the field is emptied.
+        kept = [NodeProto.FromString(proto.SerializeToString()) for proto in kept]
+        del self.graph.proto.node[:]
+        self.graph.proto.node.extend(kept)
         self.graph.put(made)
 
     def _demanded(self) -> set[int]:
@@ -362,8 +368,10 @@ class _Grouping:
             own = of.get(id(node))
             if own is not None and own is run:
                 continue
-            if own is not None:
+            if own is not None and id(node) not in demanded:
                 demanded.add(id(node))
+                if id(node) in own.behind:  # it stays as it is
+                    stack += [(source, None) for source in node.inputs]
             key = id(own) if own is not None else id(node)
             if key in seen:
                 continue
