@@ -246,16 +246,11 @@ void RunSuperKernel(int nparam, void** params, int* ndims, int64_t** shapes, con
         descs.push_back(Describe(ndims[i], shapes[i], dtypes[i]));
     }
     const std::shared_ptr<const SuperKernelPlan> plan = plans.Find(descs);
+    std::vector<TensorDesc> results;
     for (size_t i = inputs; i < count; ++i) {
-        const TensorDesc& expected = plan->Results()[i - inputs];
-        const TensorDesc given = Describe(ndims[i], shapes[i], dtypes[i]);
-        if (given.dtype != expected.dtype || given.Size() != expected.Size()) {
-            throw std::invalid_argument("super_kernel: result " + std::to_string(i - inputs) + " must be " +
-                                        binding::NameOf(expected.dtype) + " of " + std::to_string(expected.Size()) +
-                                        " elements, got " + binding::NameOf(given.dtype) + " of " +
-                                        std::to_string(given.Size()));
-        }
+        results.push_back(Describe(ndims[i], shapes[i], dtypes[i]));
     }
+    plan->CheckResults(results.data());
     plan->Run(params);
 }
 

@@ -7,6 +7,7 @@
 #include <locale>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 #include <unordered_map>
@@ -23,6 +24,9 @@ constexpr int64_t MOST_BYTES = 1LL << 46;     // of a tensor: no machine has mor
 constexpr uint64_t BYTES_A_CORE = 64 * 1024;  // that a copy gives to a core at least
 constexpr size_t MOST_REMEMBERED = 8;         // combinations of shapes
 const std::string NAME = "super_kernel: ";
+
+// Steps that are no kernels, as SuperKernel::Kind has them.
+constexpr std::array<const char*, 3> VIEWS = {"view", "last_row", "transpose"};
 
 std::vector<std::string> Split(const std::string& line)
 {
@@ -280,7 +284,8 @@ SuperKernel::Step SuperKernel::Parse(const std::string& line) const
     for (size_t i = 1; i < words.size(); ++i) {
         step.inputs.push_back(words[i] == "-" ? NONE : ParseCount(words[i], valueCount_));
     }
-    step.kind = words[0] == "view" ? Kind::VIEW : words[0] == "transpose" ? Kind::TRANSPOSE : Kind::KERNEL;
+    const auto named = std::find_if(VIEWS.begin(), VIEWS.end(), [&](const char* name) { return words[0] == name; });
+    step.kind = static_cast<Kind>(named == VIEWS.end() ? 0 : 1 + (named - VIEWS.begin()));
     if (step.kind == Kind::KERNEL) {
         step.op = &FindOp(words[0]);
         ParseKernel(step, texts);
@@ -289,7 +294,8 @@ SuperKernel::Step SuperKernel::Parse(const std::string& line) const
     if (step.inputs.size() != 1 || step.inputs[0] == NONE) {
         throw std::invalid_argument("it takes one value");
     }
-    if (texts.size() > MAX_RANK || (texts.empty() && step.kind == Kind::TRANSPOSE)) {
+    if (texts.size() > MAX_RANK || (texts.empty() && step.kind == Kind::TRANSPOSE) ||
+        (!texts.empty() && step.kind == Kind::LAST_ROW)) {
         throw std::invalid_argument("it has " + std::to_string(texts.size()) + " dims");
     }
     std::vector<bool> seen(texts.size());
@@ -361,9 +367,8 @@ void SuperKernel::ParseKernel(Step& step, const std::vector<std::string>& texts)
 std::string SuperKernel::Place(size_t step) const
 {
     const Step& at = steps_[step];
-    const std::string kind = at.kind == Kind::VIEW ? "view" : at.kind == Kind::TRANSPOSE ? "transpose" : "";
-    return NAME + "step " + std::to_string(step) + " of " + std::to_string(steps_.size()) + ", " +
-           (at.op == nullptr ? kind : at.op->Def().name) + ": ";
+    const std::string name = at.op == nullptr ? VIEWS[static_cast<size_t>(at.kind) - 1] : at.op->Def().name;
+    return NAME + "step " + std::to_string(step) + " of " + std::to_string(steps_.size()) + ", " + name + ": ";
 }
 
 Shape SuperKernel::ViewShape(const Step& step, const std::vector<Shape>& shapes) const
@@ -408,6 +413,37 @@ Shape SuperKernel::ViewShape(const Step& step, const std::vector<Shape>& shapes)
     return made;
 }
 
+std::vector<Shape> SuperKernel::ShapesOf(const Step& step, const std::vector<Shape>& shapes) const
+{
+    if (step.kind == Kind::VIEW) {
+        return {ViewShape(step, shapes)};
+    }
+    if (step.kind == Kind::KERNEL) {
+        std::vector<Shape> given;
+        for (const size_t value : step.inputs) {
+            given.push_back(value == NONE ? Shape{ABSENT} : shapes[value]);
+        }
+        return step.op->InferShapes(given, step.attributes);
+    }
+    const Shape& source = shapes[step.inputs[0]];
+    const bool isRanked = source != Shape{UNKNOWN_RANK};
+    if (step.kind == Kind::LAST_ROW) {
+        if (isRanked && (source.empty() || std::find(source.begin(), source.end() - 1, 0) != source.end() - 1)) {
+            throw std::invalid_argument("a tensor of the shape " + ToString(source) + " has no rows");
+        }
+        return {Shape{1, isRanked ? source.back() : UNKNOWN_DIM}};
+    }
+    if (isRanked && source.size() != step.dims.size()) {
+        throw std::invalid_argument("a tensor of the shape " + ToString(source) + " has not " +
+                                    std::to_string(step.dims.size()) + " axes");
+    }
+    Shape made;
+    for (const Dim& dim : step.dims) {
+        made.push_back(isRanked ? source[dim.number] : UNKNOWN_DIM);
+    }
+    return {made};
+}
+
 std::vector<Shape> SuperKernel::AllShapes(const std::vector<Shape>& inputs) const
 {
     if (inputs.size() != inputCount_) {
@@ -416,34 +452,8 @@ std::vector<Shape> SuperKernel::AllShapes(const std::vector<Shape>& inputs) cons
     }
     std::vector<Shape> shapes = inputs;
     for (size_t i = 0; i < steps_.size(); ++i) {
-        const Step& step = steps_[i];
         try {
-            if (step.kind == Kind::VIEW) {
-                shapes.push_back(ViewShape(step, shapes));
-                continue;
-            }
-            if (step.kind == Kind::TRANSPOSE) {
-                const Shape& source = shapes[step.inputs[0]];
-                if (source == Shape{UNKNOWN_RANK}) {
-                    shapes.emplace_back(step.dims.size(), UNKNOWN_DIM);
-                    continue;
-                }
-                if (source.size() != step.dims.size()) {
-                    throw std::invalid_argument("a tensor of the shape " + ToString(source) + " has not " +
-                                                std::to_string(step.dims.size()) + " axes");
-                }
-                Shape made;
-                for (const Dim& dim : step.dims) {
-                    made.push_back(source[dim.number]);
-                }
-                shapes.push_back(std::move(made));
-                continue;
-            }
-            std::vector<Shape> given;
-            for (const size_t value : step.inputs) {
-                given.push_back(value == NONE ? Shape{ABSENT} : shapes[value]);
-            }
-            for (Shape& shape : step.op->InferShapes(given, step.attributes)) {
+            for (Shape& shape : ShapesOf(steps_[i], shapes)) {
                 shapes.push_back(std::move(shape));
             }
         } catch (const std::invalid_argument& error) {
@@ -537,53 +547,58 @@ SuperKernelPlan::SuperKernelPlan(std::shared_ptr<const SuperKernel> kernel, cons
     const std::vector<std::string> types = kernel_->AllTypes(dtypes);
     const std::vector<Shape> shapes = kernel_->AllShapes(given);
     std::vector<TensorDesc> descs;
-    std::vector<size_t> roots;  // for every value the one whose memory it has
     for (size_t value = 0; value < shapes.size(); ++value) {
         if (!IsKnown(shapes[value])) {
             throw std::invalid_argument(NAME + "every shape must be known");
         }
         descs.push_back(Describe(shapes[value], types[value]));
-        roots.push_back(value);
-    }
-    for (const SuperKernel::Step& step : kernel_->steps_) {
-        if (step.kind == SuperKernel::Kind::VIEW) {
-            roots[step.firstOutput] = roots[step.inputs[0]];
-        }
     }
     std::transform(kernel_->results_.begin(), kernel_->results_.end(), std::back_inserter(results_),
                    [&](size_t value) { return descs[value]; });
-    MakePlaces(descs, roots);
+    MakePlaces(descs);
     MakeLaunches(descs);
 }
 
-void SuperKernelPlan::MakePlaces(const std::vector<TensorDesc>& descs, const std::vector<size_t>& roots)
+void SuperKernelPlan::MakePlaces(const std::vector<TensorDesc>& descs)
 {
-    constexpr size_t NONE = SuperKernel::NONE;
     const size_t inputs = kernel_->inputCount_;
-    places_.resize(descs.size());
-    for (size_t i = 0; i < inputs; ++i) {
-        places_[i].param = i;
-    }
-    for (size_t i = 0; i < kernel_->results_.size(); ++i) {
-        const size_t value = kernel_->results_[i];
-        Place& place = places_[roots[value]];
-        if (place.param == NONE) {
-            place.param = inputs + i;
-        } else {
-            doubles_.emplace_back(inputs + i, value);
-            doubleBytes_.push_back(BytesOf(descs[value]));
-        }
-    }
-    std::vector<size_t> last(descs.size());
-    for (size_t i = 0; i < kernel_->steps_.size(); ++i) {
-        const SuperKernel::Step& step = kernel_->steps_[i];
+    const std::vector<SuperKernel::Step>& steps = kernel_->steps_;
+    // Views have the memory of another value, their root.
+    std::vector<size_t> roots(descs.size());
+    std::iota(roots.begin(), roots.end(), 0);
+    std::vector<uint64_t> offsets(descs.size());
+    std::vector<size_t> last(descs.size());  // step that reads it
+    for (size_t i = 0; i < steps.size(); ++i) {
+        const SuperKernel::Step& step = steps[i];
         for (const size_t value : step.inputs) {
-            if (value != NONE) {
+            if (value != SuperKernel::NONE) {
                 last[roots[value]] = i;
             }
         }
         for (size_t output = 0; output < step.outputCount; ++output) {
             last[step.firstOutput + output] = i;
+        }
+        if (step.kind == SuperKernel::Kind::VIEW || step.kind == SuperKernel::Kind::LAST_ROW) {
+            const size_t source = step.inputs[0];
+            roots[step.firstOutput] = roots[source];
+            offsets[step.firstOutput] = offsets[source];
+            if (step.kind == SuperKernel::Kind::LAST_ROW) {
+                offsets[step.firstOutput] += BytesOf(descs[source]) - BytesOf(descs[step.firstOutput]);
+            }
+        }
+    }
+    places_.resize(descs.size());
+    for (size_t i = 0; i < inputs; ++i) {
+        places_[i].base = i;
+    }
+    for (size_t i = 0; i < kernel_->results_.size(); ++i) {
+        const size_t value = kernel_->results_[i];
+        Place& place = places_[roots[value]];
+        if (place.base == ARENA && BytesOf(descs[value]) == BytesOf(descs[roots[value]])) {
+            place.base = inputs + i;
+        } else {
+            last[roots[value]] = steps.size();
+            doubles_.push_back({inputs + i, value, BytesOf(descs[value])});
         }
     }
     // In the order in which values come to life: the first gap that is large enough.
@@ -592,13 +607,13 @@ void SuperKernelPlan::MakePlaces(const std::vector<TensorDesc>& descs, const std
         size_t last;
     };
     std::vector<Alive> alive;  // by `begin`
-    for (size_t i = 0; i < kernel_->steps_.size(); ++i) {
+    for (size_t i = 0; i < steps.size(); ++i) {
         alive.erase(std::remove_if(alive.begin(), alive.end(), [i](const Alive& one) { return one.last < i; }),
                     alive.end());
-        const SuperKernel::Step& step = kernel_->steps_[i];
+        const SuperKernel::Step& step = steps[i];
         for (size_t output = 0; output < step.outputCount; ++output) {
             const size_t value = step.firstOutput + output;
-            if (places_[value].param != NONE || roots[value] != value) {
+            if (places_[value].base != ARENA || roots[value] != value) {
                 continue;
             }
             const uint64_t bytes =
@@ -615,6 +630,7 @@ void SuperKernelPlan::MakePlaces(const std::vector<TensorDesc>& descs, const std
     }
     for (size_t value = 0; value < descs.size(); ++value) {
         places_[value] = places_[roots[value]];
+        places_[value].offset += offsets[value];
     }
 }
 
@@ -623,7 +639,7 @@ void SuperKernelPlan::MakeLaunches(const std::vector<TensorDesc>& descs)
     using Kind = SuperKernel::Kind;
     for (size_t i = 0; i < kernel_->steps_.size(); ++i) {
         const SuperKernel::Step& step = kernel_->steps_[i];
-        if (step.kind == Kind::VIEW) {
+        if (step.kind == Kind::VIEW || step.kind == Kind::LAST_ROW) {
             continue;
         }
         Launch launch{i, nullptr, {}, {}};
@@ -632,8 +648,7 @@ void SuperKernelPlan::MakeLaunches(const std::vector<TensorDesc>& descs)
             TensorDesc absent;
             absent.rank = -1;
             tensors.push_back(value == SuperKernel::NONE ? absent : descs[value]);
-            // An absent input has a place that no tensor has.
-            launch.places.push_back(value == SuperKernel::NONE ? Place{SuperKernel::NONE, UINT64_MAX} : places_[value]);
+            launch.places.push_back(value == SuperKernel::NONE ? Place{ABSENT_INPUT} : places_[value]);
         };
         std::for_each(step.inputs.begin(), step.inputs.end(), add);
         for (size_t output = 0; output < step.outputCount; ++output) {
@@ -679,14 +694,26 @@ bool SuperKernelPlan::Fits(const std::vector<TensorDesc>& inputs) const
         });
 }
 
+void SuperKernelPlan::CheckResults(const TensorDesc* given) const
+{
+    for (size_t i = 0; i < results_.size(); ++i) {
+        const TensorDesc& result = results_[i];
+        if (given[i].dtype != result.dtype || ShapeOf(given[i]) != ShapeOf(result)) {
+            throw std::invalid_argument(NAME + "result " + std::to_string(i) + " must be " + NameOf(result.dtype) +
+                                        " of the shape " + ToString(ShapeOf(result)) + ", got " +
+                                        NameOf(given[i].dtype) + " " + ToString(ShapeOf(given[i])));
+        }
+    }
+}
+
 void SuperKernelPlan::Run(void* const* params) const
 {
     const ArenaLease arena(arenaBytes_);
     const auto address = [&](const Place& place) -> void* {
-        if (place.param != SuperKernel::NONE) {
-            return params[place.param];
+        if (place.base == ABSENT_INPUT) {
+            return nullptr;
         }
-        return place.offset == UINT64_MAX ? nullptr : arena.Data() + place.offset;
+        return (place.base == ARENA ? arena.Data() : static_cast<char*>(params[place.base])) + place.offset;
     };
     for (const Launch& launch : launches_) {
         std::array<void*, MAX_TENSORS> tensors{};
@@ -724,10 +751,9 @@ void SuperKernelPlan::Run(void* const* params) const
                      rows * (core + 1) / cores);
         });
     }
-    for (size_t i = 0; i < doubles_.size(); ++i) {
-        const auto& [result, value] = doubles_[i];
-        if (doubleBytes_[i] > 0) {
-            std::memcpy(params[result], address(places_[value]), doubleBytes_[i]);
+    for (const Double& copied : doubles_) {
+        if (copied.bytes > 0) {
+            std::memcpy(params[copied.param], address(places_[copied.value]), copied.bytes);
         }
     }
 }

@@ -10,6 +10,7 @@
  *     view 4 ; 0:0 0:1 -1 64                 other dims for the same elements: numbers, dims of a value (number:axis),
  *                                            and at most one -1, which is what is left
  *     transpose 6 ; 0 2 1 3                  the axes in another order
+ *     last_row 6 ;                           the last of the rows, as a matrix of one row
  *
  * It is read once, planned once for each combination of shapes, and comes from a file: whatever it says, a launch stays
  * within its tensors, or throws. Errors name the step and its operator.
@@ -47,7 +48,7 @@ public:
 private:
     friend class SuperKernelPlan;
 
-    enum class Kind { KERNEL, VIEW, TRANSPOSE };
+    enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE };
     static constexpr size_t NONE = SIZE_MAX;
 
     // A number, or where `value` is one, the dim `number` of a value.
@@ -69,6 +70,7 @@ private:
     void ParseKernel(Step& step, const std::vector<std::string>& texts) const;
     std::string Place(size_t step) const;
     Shape ViewShape(const Step& step, const std::vector<Shape>& shapes) const;
+    std::vector<Shape> ShapesOf(const Step& step, const std::vector<Shape>& shapes) const;
     std::vector<Shape> AllShapes(const std::vector<Shape>& inputs) const;
     std::vector<std::string> AllTypes(const std::vector<std::string>& inputs) const;
 
@@ -87,8 +89,8 @@ public:
     // Throws TypeError and std::invalid_argument.
     SuperKernelPlan(std::shared_ptr<const SuperKernel> kernel, const std::vector<TensorDesc>& inputs);
 
-    // The results, as the caller must provide them.
-    const std::vector<TensorDesc>& Results() const { return results_; }
+    // Whether the caller's memory is what the results need. Throws std::invalid_argument.
+    void CheckResults(const TensorDesc* given) const;
     uint64_t ArenaBytes() const { return arenaBytes_; }
     // Whether it is for these inputs.
     bool Fits(const std::vector<TensorDesc>& inputs) const;
@@ -97,9 +99,11 @@ public:
     void Run(void* const* params) const;
 
 private:
-    // Where a value lies: with `param` at its beginning, else in the arena.
+    static constexpr size_t ARENA = SIZE_MAX;
+    static constexpr size_t ABSENT_INPUT = SIZE_MAX - 1;
+    // Where a value lies: so many bytes behind the beginning of a param or of the arena.
     struct Place {
-        size_t param = SuperKernel::NONE;
+        size_t base = ARENA;
         uint64_t offset = 0;
     };
     struct Copy {
@@ -114,7 +118,7 @@ private:
         std::vector<Place> places;
     };
 
-    void MakePlaces(const std::vector<TensorDesc>& descs, const std::vector<size_t>& roots);
+    void MakePlaces(const std::vector<TensorDesc>& descs);
     void MakeLaunches(const std::vector<TensorDesc>& descs);
 
     std::shared_ptr<const SuperKernel> kernel_;
@@ -122,9 +126,12 @@ private:
     std::vector<TensorDesc> results_;
     std::vector<Place> places_;  // of every value
     std::vector<Launch> launches_;
-    std::vector<std::pair<size_t, size_t>>
-        doubles_;  // values that are a result as well as another value: result, value
-    std::vector<uint64_t> doubleBytes_;
+    struct Double {
+        size_t param;
+        size_t value;
+        uint64_t bytes;
+    };
+    std::vector<Double> doubles_;  // results whose memory another value has, from which they are copied
     uint64_t arenaBytes_ = 0;
 };
 
