@@ -1,8 +1,8 @@
 """Runs of fused operators as one node: a super kernel, whose list the kernel library launches by itself on a CPU.
 
 MindSpore's executor takes 20 to 30 us from one operator to the next on a CPU, as long as a small kernel. Between the
-operators of a run there may be what only says how a tensor is looked at (Reshape, ExpandDims, Transpose, Shape), and what
-orders reads and writes of parameters (Load, Depend, UpdateState).
+operators of a run there may be what only says how a tensor is looked at (Reshape, ExpandDims, Transpose, Shape), and
+what orders reads and writes of parameters (Load, Depend, UpdateState).
 
 A graph is gone through once. An operator joins the open run if nothing outside of the run stands between the two;
 otherwise it opens the next one. Nothing joins a run that is closed, so runs never need each other in a circle.
@@ -10,22 +10,22 @@ otherwise it opens the next one. Nothing joins a run that is closed, so runs nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, PrimitiveProto, TensorProto
+from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.files.retarget import read_fused, write_fused
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, name_of
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import SuperKernelPrimitive
+from ms_ascend_ops.super_kernel import TRANSPOSE, VIEW, Step, Value, as_text
 
-__all__ = ["FORMAT", "group_kernels"]
+__all__ = ["group_kernels"]
 
-FORMAT = 1  # of the list: kernels/binding/super_kernel.h
 _LEAST = 2  # kernels of a run
 _MOST_RANK = 8
 
@@ -47,30 +47,15 @@ def group_kernels(model: ModelProto) -> int:
     return sum(_Grouping(graph, fused).run() for graph in graphs_of(model))
 
 
-@dataclass(frozen=True)
-class _Value:
-    """A tensor of a run: a node from outside, or an output of a step."""
-
-    outside: Node | None
-    step: int = -1
-    output: int = 0
-
-
-@dataclass
-class _Step:
-    name: str
-    inputs: list[_Value | None]
-    rest: list[Any]  # texts; a dim of a value is a pair of it and the axis
-    outputs: int = 1
-
-
 @dataclass
 class _Run:
     """Steps, and the nodes that are gone where it stands; nodes by their id."""
 
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     kernels: list[Node] = field(default_factory=list)
-    tensors: dict[int, _Value] = field(default_factory=dict)  # nodes that are a tensor of the run
+    inputs: list[Node] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)  # of the inputs
+    tensors: dict[int, Value] = field(default_factory=dict)  # nodes that are a tensor of the run
     states: dict[int, Node] = field(default_factory=dict)  # orders of reads and writes that are inside
     tuples: set[int] = field(default_factory=set)  # what only states take
     behind: dict[int, Node] = field(default_factory=dict)  # parameters as they are behind a write: Depend, Load
@@ -94,8 +79,7 @@ class _Grouping:
         self.fused = {
             id(node): fused[reference]
             for node in graph.graph.nodes
-            if node.kind == "Custom"
-            and (reference := node.origin.op_type.removeprefix("REF::")) in fused
+            if node.kind == "Custom" and (reference := node.origin.op_type.removeprefix("REF::")) in fused
         }
         self.users: dict[int, list[Node]] = {}
         for node in graph.graph.nodes:
@@ -190,29 +174,31 @@ class _Grouping:
                 return False  # what it was before the write
             if (source in run) and not inside:
                 return False
-        texts = [f"{one.name}={_text(attributes[one.name])}" for one in signature.attributes]
+        values = {one.name: attributes[one.name] for one in signature.attributes}
         inputs = [self._value(sources[one.name]) if one.name in sources else None for one in signature.inputs]
         run.written |= {id(_memory(sources[name])) for name in writes}
         run.read |= {id(_memory(source)) for name, source in sources.items() if name not in writes}
-        run.steps.append(_Step(signature.name, inputs, texts, len(signature.outputs)))
+        run.steps.append(Step(signature.name, inputs, values, outputs=len(signature.outputs)))
         run.kernels.append(node)
-        run.tensors[id(node)] = _Value(None, len(run.steps) - 1)
+        run.tensors[id(node)] = Value(len(run.steps) - 1)
         for source in node.inputs[len(given) :]:
             self._in_front(source)
         return True
 
-    def _value(self, source: Node) -> _Value:
+    def _value(self, source: Node) -> Value:
         """The tensor of the run that a node is; a view from outside becomes a step where it is used."""
         known = self.now.tensors.get(id(source))
         if known is not None:
             return known
-        if id(source) in self.now.behind:
-            return _Value(self.now.behind[id(source)])
+        source = self.now.behind.get(id(source), source)
         if source.kind in ("Reshape", "ExpandDims") and len(self.users.get(id(source), [])) == 1:
             made = self._join_view(source, self._value(source.inputs[0]))
             if made is not None:
                 return made
-        return _Value(source)
+        number = self.now.numbers.setdefault(id(source), len(self.now.inputs))
+        if number == len(self.now.inputs):
+            self.now.inputs.append(source)
+        return Value(-1, number)
 
     def _join_item(self, node: Node) -> bool:
         index, source = _index(node), node.inputs[0]
@@ -221,10 +207,10 @@ class _Grouping:
         outputs = self.fused[id(source)][0].outputs
         if not 0 <= index < len(outputs) or len(outputs) == 1:
             return False
-        self.now.tensors[id(node)] = _Value(None, self.now.tensors[id(source)].step, index)
+        self.now.tensors[id(node)] = Value(self.now.tensors[id(source)].step, index)
         return True
 
-    def _join_view(self, node: Node, value: _Value) -> _Value | None:
+    def _join_view(self, node: Node, value: Value) -> Value | None:
         """Look at a tensor of the run in another way: the value that this gives, or None where it cannot be written."""
         source = node.inputs[0]
         if node.kind == "Transpose":
@@ -238,10 +224,10 @@ class _Grouping:
             dims = self._dims(node.inputs[1])
         if dims is None or len(dims) > _MOST_RANK or sum(isinstance(d, int) and d == -1 for d in dims) > 1:
             return None
-        kind = "transpose" if node.kind == "Transpose" else "view"
-        rest = [d if isinstance(d, int) else (self._value(d[0]), d[1]) for d in dims]
-        self.now.steps.append(_Step(kind, [value], rest))
-        self.now.tensors[id(node)] = _Value(None, len(self.now.steps) - 1)
+        kind = TRANSPOSE if node.kind == "Transpose" else VIEW
+        sizes = [d if isinstance(d, int) else (self._value(d[0]), d[1]) for d in dims]
+        self.now.steps.append(Step(kind, [value], dims=sizes))
+        self.now.tensors[id(node)] = Value(len(self.now.steps) - 1)
         return self.now.tensors[id(node)]
 
     def _expanded(self, source: Node, axis: Any) -> list[Any] | None:
@@ -250,9 +236,7 @@ class _Grouping:
         rank = len(source.shape) + 1
         if not -rank <= axis < rank:
             return None
-        dims: list[Any] = [
-            size if size >= 0 else (source, place) for place, size in enumerate(source.shape)
-        ]
+        dims: list[Any] = [size if size >= 0 else (source, place) for place, size in enumerate(source.shape)]
         if any(not isinstance(dim, int) for dim in dims) and not self._known(source):
             return None
         dims.insert(axis % rank, 1)
@@ -379,41 +363,23 @@ class _Grouping:
             if own is None:
                 stack += [(source, None) for source in (node.inputs[:1] if id(node) in early else node.inputs)]
             else:
-                outside = [v.outside for s in own.steps for v in _values(s) if v is not None and v.outside is not None]
-                outside += [*own.before, *([own.base] if own.base is not None else [])]
+                outside = [*own.inputs, *own.before, *([own.base] if own.base is not None else [])]
                 stack += [(source, own) for source in outside]
         return demanded
 
     def _nodes(self, run: _Run, number: int, demanded: set[int], renamed: dict[str, str]) -> list[NodeProto]:
         graph = self.graph
         by_id = {id(node): node for node in graph.graph.nodes}
-        inputs: dict[int, Node] = {}
-        for step in run.steps:
-            for value in _values(step):
-                if value is not None and value.outside is not None:
-                    inputs[id(value.outside)] = value.outside
-        places = {key: place for place, key in enumerate(inputs)}
-        first, count = [], len(inputs)
-        for step in run.steps:
-            first.append(count)
-            count += step.outputs
-
-        def place(value: _Value) -> int:
-            return places[id(value.outside)] if value.outside is not None else first[value.step] + value.output
-
         results = [key for key in run.tensors if key in demanded and not self._is_tuple(by_id[key])]
         results = results or [id(run.kernels[-1])]  # one that is there for what it writes
-        lines = [f"super_kernel {FORMAT} inputs {len(inputs)} results {_join(place(run.tensors[k]) for k in results)}"]
-        for step in run.steps:
-            rest = [part if isinstance(part, (str, int)) else f"{place(part[0])}:{part[1]}" for part in step.rest]
-            given = _join("-" if value is None else place(value) for value in step.inputs)
-            lines.append(f"{step.name} {given} ; {_join(rest)}")
+        text = as_text(len(run.inputs), run.steps, [run.tensors[key] for key in results])
         last = run.kernels[-1]
         name = graph.unused(f"{graph.proto.name}:super_kernel_{number}")
-        primitive = graph.model.primitives.add(name=f"Custom:super_kernel:{len(graph.model.primitives)}", instance_name="")
-        write_fused(primitive, SuperKernelPrimitive("\n".join(lines), bool(run.written)))
+        reference = f"Custom:super_kernel:{len(graph.model.primitives)}"
+        primitive = graph.model.primitives.add(name=reference, instance_name="")
+        write_fused(primitive, SuperKernelPrimitive(text, bool(run.written)))
         node = NodeProto(
-            op_type=f"REF::{primitive.name}", input=[name_of(one) for one in inputs.values()], output=[name], name=name,
+            op_type=f"REF::{reference}", input=[name_of(one) for one in run.inputs], output=[name], name=name,
             domain=f"{last.origin.domain.rpartition('/')[0]}/Custom-super_kernel{number}",
             node_attr=last.origin.node_attr,
         )  # fmt: skip
@@ -462,11 +428,6 @@ class _Grouping:
         return TensorProto(dims=[], data_type=_OUTPUTS.get(node.dtype, TensorProto.FLOAT))
 
 
-def _values(step: _Step) -> Iterable[_Value | None]:
-    """Everything that a step refers to."""
-    return [*step.inputs, *(part[0] for part in step.rest if isinstance(part, tuple))]
-
-
 def _memory(node: Node) -> Node:
     """The parameter, the input or the node in whose memory a tensor lies."""
     while node.kind in ("Load", "Depend", "Reshape", "ExpandDims", "Cast") and node.inputs:
@@ -485,13 +446,3 @@ def _is_order(order: tuple[Any, ...]) -> bool:
     if not all(type(axis) is int and -len(order) <= axis < len(order) for axis in order):
         return False
     return sorted(axis % len(order) for axis in order) == list(range(len(order)))
-
-
-def _join(parts: Iterable[Any]) -> str:
-    return " ".join(map(str, parts))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    return repr(value) if isinstance(value, float) else str(value)
