@@ -21,6 +21,7 @@ from ms_ascend_ops.export.matching.find import check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, PRESENT, Row
 from ms_ascend_ops.export.passes.head_packing import pack_heads
 from ms_ascend_ops.export.passes.packing import pack
+from ms_ascend_ops.export.passes.run_products import join_runs
 from ms_ascend_ops.export.passes.simplify import fold_products, simplify, tidy
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
@@ -75,6 +76,8 @@ def optimize_mindir(
         patterns = [row for row in patterns if row.op not in _FIRST]
     for graph in graphs_of(model):
         _substitute(model, graph, patterns, report)
+    if level == "O3":
+        report.entries += [entry for graph in graphs_of(model) for entry in join_runs(graph)]
     if level != "O0":
         tidy(model)
     content = model.SerializeToString()

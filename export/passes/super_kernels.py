@@ -136,24 +136,30 @@ class _Grouping:
         """Take a node into the open run, if that can be."""
         if id(node) in self.fused:
             return self._takes(node) and self._join_kernel(node)
+        if node.kind == "MakeTuple":
+            return self._join_tuple(node)
+        if len(node.inputs) < 2:
+            return False
         if node.kind == "TupleGetItem":
             return self._join_item(node)
         if node.kind in ("Reshape", "ExpandDims", "Transpose"):
             value = self.now.tensors.get(id(node.inputs[0]))
             return value is not None and self._join_view(node, value) is not None
-        if node.kind == "MakeTuple":
-            inside = [source for source in node.inputs if source in self.now]
-            free = all(id(source) not in self.now.needs for source in node.inputs)
-            only = all(user.kind in ("UpdateState", "Depend") for user in self.users.get(id(node), []))
-            if inside and free and only:
-                self.now.tuples.add(id(node))
-                return True
-            return False
         if node.kind == "UpdateState":
             return self._join_state(node)
         if node.kind == "Depend":
             return self._join_depend(node)
         return node.kind == "Load" and self._join_load(node)
+
+    def _join_tuple(self, node: Node) -> bool:
+        """Take a tuple that nobody has but orders."""
+        inside = any(source in self.now for source in node.inputs)
+        free = all(id(source) not in self.now.needs for source in node.inputs)
+        users = self.users.get(id(node), [])
+        only = all(user.kind in ("UpdateState", "Depend") and user.inputs[0] is not node for user in users)
+        if inside and free and only:
+            self.now.tuples.add(id(node))
+        return inside and free and only
 
     def _join_kernel(self, node: Node) -> bool:
         run = self.now
@@ -191,7 +197,11 @@ class _Grouping:
         if known is not None:
             return known
         source = self.now.behind.get(id(source), source)
-        if source.kind in ("Reshape", "ExpandDims") and len(self.users.get(id(source), [])) == 1:
+        if (
+            source.kind in ("Reshape", "ExpandDims")
+            and len(source.inputs) > 1
+            and len(self.users.get(id(source), [])) == 1
+        ):
             made = self._join_view(source, self._value(source.inputs[0]))
             if made is not None:
                 return made
@@ -325,8 +335,8 @@ class _Grouping:
         renamed: dict[str, str] = {}
         for number, run in enumerate(self.runs):
             made += self._nodes(run, number, demanded, renamed)
-        inside = {key for run in self.runs for key in (*run.tensors, *run.states, *run.tuples)}
-        inside |= {key for run in self.runs for key in run.behind if key not in demanded}
+        inside = {key for run in self.runs for key in (*run.tensors, *run.states)}
+        inside |= {key for run in self.runs for key in (*run.behind, *run.tuples) if key not in demanded}
         gone = {name_of(node) for node in self.graph.graph.nodes if id(node) in inside}
         kept = [proto for proto in self.graph.proto.node if proto.output[0] not in gone]
         for proto in [*kept, *made]:
@@ -354,7 +364,7 @@ class _Grouping:
                 continue
             if own is not None and id(node) not in demanded:
                 demanded.add(id(node))
-                if id(node) in own.behind:  # it stays as it is
+                if id(node) in own.behind or id(node) in own.tuples:  # it stays as it is
                     stack += [(source, None) for source in node.inputs]
             key = id(own) if own is not None else id(node)
             if key in seen:
