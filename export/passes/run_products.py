@@ -2,8 +2,8 @@
 
     RMSNorm -> Reshape -> MatMul -> Reshape -> rotary embedding
 
-On a CPU such a run is launched by one call (export/passes/super_kernels.py). The product itself is a GEMM of the same kind
-in either case: its sums may be rounded otherwise.
+On a CPU such a run is launched by one call (export/passes/super_kernels.py). The product itself is a GEMM of the same
+kind in either case: its sums may be rounded otherwise.
 """
 
 from __future__ import annotations
