@@ -65,7 +65,7 @@ def test_values(rows, columns):
         ("rms_norm", "no_norm", "no operator 'no_norm'"),
         ("epsilon=1e-06", "epsilon=nan", "epsilon"),
         ("epsilon=1e-06", "", "the attribute epsilon is missing"),
-        ("0:0 3 -1", "0:0 4 -1", "step 1 of 7, view: .*not as many elements"),
+        ("0:0 3 -1", "0:0 7 -1", "step 1 of 7, view: .*not as many elements"),
         ("0:0 3 -1", "0:7 3 -1", "has no axis 7"),
         ("0:0 3 -1", "-1 3 -1", "several dims of -1"),
         ("0:0 3 -1", "4611686018427387904 4 -1", "too large"),
@@ -93,7 +93,7 @@ def test_damaged_lists():
     """A list that is changed at random gives an error, or results in their memory: the sanitized build tells."""
     rng = random.Random(0)
     words = [*TEXT.split(" "), "\n", ";", "-", "-1", "0:0", "9" * 30, "matmul", "transpose", "4294967296", "\0", "="]
-    refused = 0
+    messages = []
     for _ in range(400):
         text = TEXT.split(" ")
         for _ in range(rng.randint(1, 3)):
@@ -102,6 +102,6 @@ def test_damaged_lists():
         try:
             launch(" ".join(text))
         except (TypeError, ValueError, RuntimeError, MemoryError) as error:
-            refused += 1
-            assert "super_kernel" in str(error)
-    assert refused > 200
+            messages.append(str(error))
+    assert len(messages) > 200
+    assert [text for text in messages if "super_kernel" not in text] == []
