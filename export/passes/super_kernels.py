@@ -61,6 +61,7 @@ class _Run:
     behind: dict[int, Node] = field(default_factory=dict)  # parameters as they are behind a write: Depend, Load
     needs: set[int] = field(default_factory=set)  # nodes outside that need the run
     base: Node | None = None  # the order in front of it
+    ordered: bool = False  # whether a kernel is behind it
     before: list[Node] = field(default_factory=list)  # reads that are in front of it
     written: set[int] = field(default_factory=set)  # parameters
     read: set[int] = field(default_factory=set)
@@ -188,6 +189,7 @@ class _Grouping:
         run.kernels.append(node)
         run.tensors[id(node)] = Value(len(run.steps) - 1)
         for source in node.inputs[len(given) :]:
+            run.ordered = True
             self._in_front(source)
         return True
 
@@ -398,35 +400,40 @@ class _Grouping:
         for key in results:
             described = shape.values.add(type=AttributeProto.TENSORS).tensors.add()
             described.CopyFrom(self._described(by_id[key]))
-        made = [node, *graph.items(node, {place: by_id[key] for place, key in enumerate(results)})]
-        states = [one for key, one in run.states.items() if key in demanded]
+        made = self._order(run, node)
+        state = made[-1].output[0] if made else name_of(run.base) if run.base is not None else ""
+        if run.ordered:
+            node.input.append(state)
+        made += [node, *graph.items(node, {place: by_id[key] for place, key in enumerate(results)})]
         for early in run.early:
             early.origin.input[1] = name_of(run.base) if run.base is not None else early.origin.input[1]
+        states = [one for key, one in run.states.items() if key in demanded]
         if states:
-            made += self._order(run, node, states, renamed)
+            after = NodeProto()
+            after.CopyFrom(states[-1].origin)
+            after.input[:] = [state, node.output[0]]
+            renamed.update({name_of(one): name_of(states[-1]) for one in states[:-1]})
+            made.append(after)
         return made
 
-    def _order(self, run: _Run, node: NodeProto, states: Sequence[Node], renamed: dict[str, str]) -> list[NodeProto]:
-        """The order behind a run: that in front of it, the reads that are in front of it, and the run."""
-        graph, behind = self.graph, states[-1]
-        update, made, state = graph.by_type("UpdateState"), [], name_of(run.base) if run.base is not None else ""
-        if run.before:
-            reads = NodeProto(
-                op_type=f"REF::{graph.by_type('MakeTuple')}", input=[name_of(one) for one in run.before],
-                output=[graph.unused(f"{node.name}:reads")],
-            )  # fmt: skip
-            first = NodeProto(
-                op_type=f"REF::{update}", input=[state, reads.output[0]], output=[graph.unused(f"{node.name}:before")]
-            )
-            for one in (reads, first):
-                one.name, one.domain = one.output[0], node.domain
-            made += [reads, first]
-            state = first.output[0]
-        after = NodeProto()
-        after.CopyFrom(behind.origin)
-        after.input[:] = [state, node.output[0]]
-        renamed.update({name_of(one): name_of(behind) for one in states if one is not behind})
-        return [*made, after]
+    def _order(self, run: _Run, node: NodeProto) -> list[NodeProto]:
+        """What lets a run come behind the reads that are in front of it."""
+        if not run.before or run.base is None:
+            return []
+        graph = self.graph
+        reads = NodeProto(
+            op_type=f"REF::{graph.by_type('MakeTuple')}",
+            input=[name_of(one) for one in run.before],
+            output=[graph.unused(f"{node.name}:reads")],
+        )
+        state = NodeProto(
+            op_type=f"REF::{graph.by_type('UpdateState')}",
+            input=[name_of(run.base), reads.output[0]],
+            output=[graph.unused(f"{node.name}:before")],
+        )
+        for one in (reads, state):
+            one.name, one.domain = one.output[0], node.domain
+        return [reads, state]
 
     def _is_tuple(self, node: Node) -> bool:
         return id(node) in self.fused and len(self.fused[id(node)][0].outputs) > 1
