@@ -87,7 +87,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
-        self.constants = () if target == "CPU" else _constants(signature, attributes)
+        self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
             bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
         self._check_tensors = check_tensors
@@ -406,14 +406,6 @@ def _soc() -> str:
     from mindspore._c_expression import MSContext  # noqa: PLC0415
 
     return str(MSContext.get_instance().get_ascend_soc_version())
-
-
-def _constants(signature: registry.Signature, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The attributes as the aclnn function takes them, in the order of the definition."""
-    return tuple(
-        attribute.choices.index(attributes[attribute.name]) if attribute.choices else attributes[attribute.name]
-        for attribute in signature.attributes
-    )
 
 
 def _reg_info(signature: registry.Signature) -> dict[str, Any]:
