@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 import mindspore as ms
-import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 from mindspore.ops.operations import Conv2DBackpropInput
@@ -77,12 +76,10 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dweight = of_weight(dz, x, weight) if needs_gradient(weight) else stock.zeros_like(weight)
         dbias = bias
         if bias is not None:
-            n, o, p, q = dz.shape
-            if last:
-                n, p, q, o = dz.shape
-            if bias.dtype == dz.dtype and _are_known(dz.shape):
-                ones = _filled((n, p, q, 1) if last else (n, 1, p, q), dz.dtype)
-                dbias = of_bias(dz, ones, _filled((o, 1, 1, 1), dz.dtype)).reshape(o)
+            if bias.dtype == dz.dtype:
+                ones = stock.ones_like((dz[..., :1] if last else dz[:, :1]).astype(ms.float32)).astype(dz.dtype)
+                tap = stock.ones_like(weight[:, :1, :1, :1].astype(ms.float32)).astype(dz.dtype)
+                dbias = of_bias(dz, ones, tap).reshape(-1)
             else:  # which is rounded less
                 dbias = dz.astype(ms.float32).sum((0, 1, 2) if last else (0, 2, 3)).astype(bias.dtype)
         return dx, dweight, dbias
@@ -129,12 +126,6 @@ def _stock_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
 def _are_known(sizes: tuple[int | None, ...]) -> bool:
     """False in a graph for any sizes."""
     return all(size is not None and size >= 0 for size in sizes)
-
-
-@ms.constexpr  # type: ignore[untyped-decorator]
-@lru_cache(maxsize=64)
-def _filled(shape: tuple[int, ...], dtype: Any) -> Tensor:
-    return Tensor(np.ones(shape, np.float32)).astype(dtype)
 
 
 _select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
