@@ -43,7 +43,7 @@ double RealOf(const std::string& text)
 
 }  // namespace
 
-SignatureDef ReadSignature(const char* text)
+SignatureDef ParseSignature(const char* text)
 {
     SignatureDef def;
     TensorDef* tensor = nullptr;

@@ -126,7 +126,7 @@ KernelDef{{
 
 
 def signature_definition(signature: Signature) -> str:
-    """C++ of what a kernel takes and gives, as `binding::ReadSignature` reads it: fields between tabs, one thing a line.
+    """C++ of what a kernel takes and gives, as `binding::ParseSignature` reads it: a thing a line, tabs between fields.
 
     What belongs to a tensor, a token, an attribute or a row of types follows it.
     """
@@ -148,7 +148,7 @@ def signature_definition(signature: Signature) -> str:
     lines += [["multiple", symbol, of] for symbol, of in signature.multiples.items()]
     assert not any("\t" in field or "\n" in field for line in lines for field in line)
     text = [cpp.quote("\t".join(line) + "\n") for line in lines]
-    return f"binding::ReadSignature(\n    {f'{chr(10)}    '.join(text)})"
+    return f"binding::ParseSignature(\n    {f'{chr(10)}    '.join(text)})"
 
 
 def _entries(signature: Signature) -> str:
