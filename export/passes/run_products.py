@@ -31,7 +31,7 @@ def join_runs(graph: MindIRGraph) -> list[Entry]:
         if node.kind != "MatMul" or node.dtype not in FLOATS or flags[:1] != [False] or type(flags[-1]) is not bool:
             continue
         x, weight = node.inputs[:2]
-        if len(x.shape or ()) != 2 or len(weight.shape or ()) != 2:
+        if x.shape is None or weight.shape is None or len(x.shape) != 2 or len(weight.shape) != 2:
             continue
         if not x.dtype == weight.dtype == node.dtype or graph.may_be_written(x) or graph.may_be_written(weight):
             continue

@@ -357,7 +357,7 @@ class _Grouping:
         early = {id(node) for run in self.runs for node in run.early}
         demanded: set[int] = set()
         seen: set[int] = set()
-        stack = [(node, None) for node in self.graph.graph.outputs]
+        stack: list[tuple[Node, _Run | None]] = [(node, None) for node in self.graph.graph.outputs]
         stack += [(node, None) for node in self.graph.graph.nodes if node.kind == "UpdateState" and id(node) not in of]
         while stack:
             node, run = stack.pop()
