@@ -36,7 +36,7 @@ from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 
-__all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
@@ -137,6 +137,22 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+
+class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
+    """A list of kernels that the library launches one behind the other; on a CPU alone. It goes into graphs of files.
+
+    kernels: the list, in the form of kernels/binding/super_kernel.h. writes: whether one of them changes an input.
+    """
+
+    def __init__(self, kernels: str, writes: bool):
+        super().__init__(f"{library_path()}:SuperKernel", func_type="aot")
+        self.add_prim_attr("reg_op_name", "SuperKernel")
+        self.multi_output = True
+        self.add_prim_attr("multi_output", True)
+        self.add_prim_attr("kernels", kernels)
+        if writes:
+            self.add_prim_attr("side_effect_mem", True)
 
 
 @ms.jit_class

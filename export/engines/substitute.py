@@ -24,7 +24,7 @@ from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cell
 from ms_ascend_ops.export.graphs.trace import activation_of
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
-from ms_ascend_ops.export.reports.measure import Measured, measure
+from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure
 from ms_ascend_ops.export.reports.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
@@ -174,9 +174,7 @@ def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> 
     if not net.trainable_params():
         return None
     try:
-        after = measure(net, calls, gradients=True)
-        with walk.stock():
-            return measure(net, calls, gradients=True).difference(after)[1]
+        return gradient_difference(net, calls, walk.stock)
     except Exception:  # a network that is for inference only, or operators without a gradient on this machine
         settle()
         return None

@@ -36,24 +36,13 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     of_stock = ms.constexpr(_stock_gradient_of_x(attributes)) if strided and device_target() == "CPU" else None
     parts_of_x = ms.constexpr(gradient_of_x(attributes, lambda **a: kernel("conv2d", **a, has_bias=False)))
 
-    def with_inputs_first(weight: Tensor) -> Tensor:
-        # Input channels first, group by group.
-        if groups == 1:
-            return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
-        outs, ins = weight.shape[0], weight.shape[3 if last else 1]
-        if outs == groups and ins == 1:
-            return weight
-        split = weight.reshape((groups, outs // groups) + weight.shape[1:])  # noqa: RUF005
-        split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
-        return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
-
     def of_x(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         dtype = weight.dtype
         if of_stock is not None and dtype == ms.float32 and not last and _are_known(x.shape):
             return of_stock(weight.shape[0], weight.shape[2], weight.shape[3])(dy, weight, x.shape)
         # Stock operators that move elements have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
-        turned = with_inputs_first(wide)
+        turned = _with_inputs_first(wide, groups, last)
         found = []
         parts = parts_of_x(weight.shape[dim], weight.shape[dim + 1])
         for part in parts:
@@ -78,15 +67,9 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
                 else:
                     places.append(found[index])
                     index += 1
-            lines.append(interleaved(places, dim + 1))
-        dx = interleaved(lines, dim)
+            lines.append(_interleaved(places, dim + 1))
+        dx = _interleaved(lines, dim)
         return (dx[:, : x.shape[1], : x.shape[2]] if last else dx[:, :, : x.shape[2], : x.shape[3]]).astype(x.dtype)
-
-    def interleaved(tensors: list[Tensor], axis: int) -> Tensor:
-        wide = [tensor.astype(ms.float32) if tensor.dtype == ms.bfloat16 else tensor for tensor in tensors]
-        if len(wide) == 1:
-            return wide[0]
-        return stock.flatten(stock.stack(wide, axis + 1), start_dim=axis, end_dim=axis + 1)
 
     def bprop(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
         dz = through_activation(x, weight, bias, out, dout)
@@ -107,6 +90,25 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
+def _with_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
+    """Input channels before output channels, group by group."""
+    if groups == 1:
+        return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
+    outs, ins = weight.shape[0], weight.shape[3 if last else 1]
+    if outs == groups and ins == 1:
+        return weight
+    split = weight.reshape((groups, outs // groups) + weight.shape[1:])  # noqa: RUF005
+    split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
+    return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
+
+
+def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
+    wide = [tensor.astype(ms.float32) if tensor.dtype == ms.bfloat16 else tensor for tensor in tensors]
+    if len(wide) == 1:
+        return wide[0]
+    return stock.flatten(stock.stack(wide, axis + 1), start_dim=axis, end_dim=axis + 1)
+
+
 def _stock_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
     """What makes, of the output channels and the size of the kernel, MindSpore's operator."""
     a = attributes
@@ -123,13 +125,13 @@ def _stock_gradient_of_x(attributes: dict[str, Any]) -> Callable[..., Any]:
     return make
 
 
-@ms.constexpr
+@ms.constexpr  # type: ignore[untyped-decorator]
 def _are_known(sizes: tuple[int | None, ...]) -> bool:
     """False in a graph for any sizes."""
     return all(size is not None and size >= 0 for size in sizes)
 
 
-@ms.constexpr
+@ms.constexpr  # type: ignore[untyped-decorator]
 @lru_cache(maxsize=64)
 def _filled(shape: tuple[int, ...], dtype: Any) -> Tensor:
     return Tensor(np.ones(shape, np.float32)).astype(dtype)
