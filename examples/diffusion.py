@@ -115,7 +115,8 @@ class Training:
 
     def save(self, path: Path) -> None:
         """Weights, the optimizer and the scale of the loss."""
-        values = [{"name": f"{i}.{p.name}", "data": p} for i, p in enumerate(self._state())]
+        # By number: a first call changes names of some of mindone's parameters.
+        values = [{"name": str(i), "data": parameter} for i, parameter in enumerate(self._state())]
         scale = {"scale": self.scaler.scale_value, "counter": getattr(self.scaler, "counter", Tensor(0))}
         ms.save_checkpoint([*values, *({"name": k, "data": Tensor(v)} for k, v in scale.items())], str(path))
 
@@ -123,7 +124,7 @@ class Training:
         """What `save` wrote."""
         values = ms.load_checkpoint(str(path))
         for i, parameter in enumerate(self._state()):
-            parameter.set_data(values[f"{i}.{parameter.name}"])
+            parameter.set_data(values[str(i)])
         if hasattr(self.scaler, "counter"):
             self.scaler.scale_value.set_data(values["scale"])
             self.scaler.counter.set_data(values["counter"])
