@@ -32,16 +32,18 @@ std::vector<std::string> Split(const std::string& text, char separator)
     return parts;
 }
 
-double RealOf(const std::string& text)
+}  // namespace
+
+double ParseReal(const std::string& text)
 {
     std::istringstream stream(text);
     stream.imbue(std::locale::classic());  // the decimal point of the process may be a comma
     double value = 0.0;
-    stream >> value;
+    if (!(stream >> value) || stream.peek() != std::istringstream::traits_type::eof()) {
+        throw std::invalid_argument("'" + text + "' is no number");
+    }
     return value;
 }
-
-}  // namespace
 
 SignatureDef ParseSignature(const char* text)
 {
@@ -74,10 +76,10 @@ SignatureDef ParseSignature(const char* text)
         } else if (kind == "attribute") {
             def.attributes.push_back({fields[1],
                                       static_cast<AttributeKind>(std::stoi(fields[2])),
-                                      {std::stoll(fields[3]), RealOf(fields[4])},
+                                      {std::stoll(fields[3]), ParseReal(fields[4])},
                                       {},
                                       fields[5] == "1",
-                                      RealOf(fields[6])});
+                                      ParseReal(fields[6])});
         } else if (kind == "choice") {
             def.attributes.back().choices.push_back(fields[1]);
         } else if (kind == "axis") {

@@ -88,6 +88,9 @@ private:
     std::vector<bool> shapeAttributes_;
 };
 
+// A number with a decimal point, whatever the locale. Throws std::invalid_argument.
+double ParseReal(const std::string& text);
+
 // As generated code holds a definition: kernels/codegen/host.py says how. Constants of C++ would take the compiler
 // longer than all else that it compiles for a small kernel.
 SignatureDef ParseSignature(const char* text);

@@ -1,6 +1,6 @@
 /*!
  * A super kernel: a list of kernels that are launched one behind the other by one call, with their intermediate results
- * in one arena. CANN's graph engine makes such out of the operators of a graph, too.
+ * in one arena. CANN has the like for parts of a graph that a user marks.
  *
  * The list is text, a line for each step. Values have numbers: first the inputs, then the outputs of the steps, in
  * order.
@@ -35,7 +35,7 @@ public:
     // Throws std::invalid_argument.
     explicit SuperKernel(const std::string& text);
 
-    // The one with this text; it is read when it is asked for first.
+    // The one with this text, which is read once while somebody uses it.
     static std::shared_ptr<const SuperKernel> Find(const std::string& text);
 
     size_t InputCount() const { return inputCount_; }
@@ -44,6 +44,15 @@ public:
     // The shapes and dtypes of the results. Dims may be unknown. They throw as those of Signature do.
     std::vector<Shape> InferShapes(const std::vector<Shape>& inputs) const;
     std::vector<std::string> InferTypes(const std::vector<std::string>& inputs) const;
+
+    // What errors begin with.
+    static inline const std::string NAME = "super_kernel: ";
+    // Combinations of shapes.
+    static constexpr size_t MOST_REMEMBERED = 8;
+
+    static bool IsKnown(const Shape& shape);
+    // The product, which has to be a number of elements that memory can hold. Throws std::invalid_argument.
+    static int64_t CheckedSize(const Shape& shape);
 
 private:
     friend class SuperKernelPlan;

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor
 
+from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 from ms_ascend_ops.llm.executor import BLOCK, Chunk
+from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.tokenizer import Tokenizer, read_tokenizer_json
 
@@ -54,7 +56,6 @@ def write_bundle(
     from ms_ascend_ops.export.files.bundle import bundle  # noqa: PLC0415
     from ms_ascend_ops.export.files.mindir import export_mindir  # noqa: PLC0415
     from ms_ascend_ops.llm.graph import Decoder  # noqa: PLC0415
-    from ms_ascend_ops.llm.model import load_template, load_tokenizer, rounding_of  # noqa: PLC0415
 
     if target.exists():
         raise FileExistsError(f"{target}: it is there already; delete it, or name another file")

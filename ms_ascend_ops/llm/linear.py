@@ -10,7 +10,7 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, Checkpoint
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 
-__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "SummedLinear", "load_linear"]
+__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "SummedLinear", "load_linear", "rounding_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -131,3 +131,14 @@ def _joined(forms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, 
         filled = [np.zeros_like(s) if one is None else one for one, s in zip(offsets, scales, strict=True)]
         offset = np.concatenate(filled).astype(dtype)
     return np.concatenate(numbers), np.concatenate(scales).astype(dtype), offset
+
+
+def rounding_of(activations: str) -> str:
+    """The attribute `quantize_x` of the operators.
+
+    Raises:
+        ValueError: it is neither "int8" nor "float".
+    """
+    if activations not in ("float", "int8"):
+        raise ValueError(f"activations must be int8 or float, got {activations!r}")
+    return "int8" if activations == "int8" else "none"

@@ -11,9 +11,10 @@ import ml_dtypes
 import numpy as np
 
 from ms_ascend_ops.llm.chat_template import ChatTemplate
-from ms_ascend_ops.llm.checkpoints import Checkpoint, open_checkpoint
-from ms_ascend_ops.llm.config import ModelConfig
+from ms_ascend_ops.llm.checkpoint_text import check_vocabulary, load_template, load_tokenizer, template_of
+from ms_ascend_ops.llm.checkpoints import open_checkpoint
 from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
+from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.parallel import Group, check_job, join, partition
 from ms_ascend_ops.llm.sampling import Sampling
@@ -132,8 +133,8 @@ class LanguageModel:
             executor.context = context
         if cache_tokens is not None and cache_tokens > executor.blocks * BLOCK:
             raise ValueError(f"{path}: its cache has room for {executor.blocks * BLOCK} tokens, not for {cache_tokens}")
-        _check_vocabulary(path, held.tokenizer, config)
-        return cls(executor, held.tokenizer, _template(path, held.template, held.tokenizer, config), batch)
+        check_vocabulary(path, held.tokenizer, config)
+        return cls(executor, held.tokenizer, template_of(path, held.template, held.tokenizer, config), batch)
 
     def generate(
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
@@ -194,37 +195,6 @@ class LanguageModel:
         return self.tokenizer.encode(self.template.render(messages), begin=False)
 
 
-def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer of a checkpoint.
-
-    Raises:
-        ValueError: it has none that can be read, or one with more tokens than the embedding has rows.
-    """
-    tokenizer = checkpoint.make_tokenizer()
-    _check_vocabulary(checkpoint.path, tokenizer, checkpoint.config)
-    return tokenizer
-
-
-def _check_vocabulary(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
-    if tokenizer.vocabulary > config.vocabulary:
-        raise ValueError(
-            f"{path}: the tokenizer has {tokenizer.vocabulary} tokens, but the embedding only {config.vocabulary} rows"
-        )
-
-
-def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """The chat template of a checkpoint, if it has one."""
-    return _template(checkpoint.path, checkpoint.chat_template, tokenizer, checkpoint.config)
-
-
-def _template(path: Path, text: str | None, tokenizer: Tokenizer, config: ModelConfig) -> ChatTemplate | None:
-    if text is None:
-        return None
-    begin = "" if config.begin_token is None else tokenizer.token(config.begin_token)
-    end = tokenizer.token(config.end_tokens[0]) if config.end_tokens else ""
-    return ChatTemplate(text, str(path), begin, end)
-
-
 def is_bundle(path: str | Path) -> bool:
     """Whether a file is a zip archive, which no other file of a model is."""
     if not Path(path).is_file():
@@ -237,17 +207,6 @@ def _quantized(weights: str) -> bool:
     if weights not in ("float", "quantized"):
         raise ValueError(f"weights must be float or quantized, got {weights!r}")
     return weights == "quantized"
-
-
-def rounding_of(activations: str) -> str:
-    """The attribute `quantize_x` of the operators.
-
-    Raises:
-        ValueError: it is neither "int8" nor "float".
-    """
-    if activations not in ("float", "int8"):
-        raise ValueError(f"activations must be int8 or float, got {activations!r}")
-    return "int8" if activations == "int8" else "none"
 
 
 def _stop_tokens(tokenizer: Tokenizer, ends: Sequence[int]) -> tuple[int, ...]:

@@ -109,5 +109,5 @@ def test_mixed_precision():
     layer.to_float(ms.float16)
     y = layer(x)
     assert y.dtype == ms.float16
-    # 28 products, of weights that are rounded to 11 bits.
+    # 27 products of float16, whose factors are each wrong by 2^-12 at most: sums of up to 4 by 2e-3.
     np.testing.assert_allclose(numpy(y), numpy(whole), rtol=2e-3, atol=2e-3)

@@ -46,6 +46,8 @@ def test_values(rows, columns):
     second = norm(first, gamma)
     product = first / (1 + np.exp(-first)) * second
     third = product / (1 + np.exp(-product)) * first
+    # Of float32: each norm is a sum of `columns`, a root and two products, wrong by some 1e-6 (relative); `last` comes
+    # behind two of them, an exponential and three products.
     np.testing.assert_allclose(viewed, first.reshape(rows, 3, -1), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(turned, viewed.transpose(1, 0, 2))
     np.testing.assert_allclose(last, third[-1:], rtol=1e-4, atol=1e-5)

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
-from ms_ascend_ops.llm.model import load_template, load_tokenizer
 from ms_ascend_ops.llm.network import load_network
 from tests.llm import tiny
 from tests.llm.test_packed import LAYOUTS, write

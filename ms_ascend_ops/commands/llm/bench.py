@@ -9,7 +9,7 @@ import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
 from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, parallel_option
-from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
+from ms_ascend_ops.commands.llm.processes import on_processes
 
 __all__ = ["bench"]
 
@@ -34,11 +34,10 @@ def bench(
     """
     need_extra("llm")
     processes = options["tensor_parallel"]
-    if processes > 1 and not started_by_msrun():
-        on_processes(processes)
-        return
     if processes > 1 and peers:
         raise click.UsageError("--peers is for one process")
+    if on_processes(processes):
+        return
     with reported():
         from ms_ascend_ops.library import get_num_threads
         from ms_ascend_ops.llm.benchmark import PEERS, measured

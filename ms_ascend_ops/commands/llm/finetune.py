@@ -9,7 +9,7 @@ import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
 from ms_ascend_ops.commands.llm.options import MODEL
-from ms_ascend_ops.commands.llm.processes import on_processes, speak_for_all, started_by_msrun
+from ms_ascend_ops.commands.llm.processes import on_processes, speak_for_all
 
 __all__ = ["finetune"]
 
@@ -61,15 +61,15 @@ def finetune(
     it. It is not there before everything is written.
     """
     need_extra("llm")
-    if data_parallel > 1 and not started_by_msrun():
-        on_processes(data_parallel)
+    if on_processes(data_parallel):
         return
     with reported():
+        from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
         from ms_ascend_ops.llm.checkpoints import open_checkpoint
         from ms_ascend_ops.llm.checkpoints.writer import check_target
         from ms_ascend_ops.llm.finetune.adapter import Lora
         from ms_ascend_ops.llm.finetune.data import read_examples
-        from ms_ascend_ops.llm.model import is_bundle, load_template, load_tokenizer
+        from ms_ascend_ops.llm.model import is_bundle
         from ms_ascend_ops.llm.parallel import check_job, join
 
         check_target(output)

@@ -18,7 +18,7 @@ from ms_ascend_ops.commands.llm.options import (
     sampling_of,
     sampling_options,
 )
-from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
+from ms_ascend_ops.commands.llm.processes import on_processes
 
 __all__ = ["generate"]
 
@@ -48,7 +48,7 @@ def generate(
         raise click.UsageError("either --prompt or --file, not both")
     if system is not None and not chat:
         raise click.UsageError("--system is for --chat")
-    if _on_processes(options["tensor_parallel"], bool(prompts or file)):
+    if on_processes(options["tensor_parallel"], None if prompts or file else sys.stdin.read):
         return
     with reported():
         sampling = sampling_of(options)
@@ -89,15 +89,3 @@ def generate(
             f"loaded in {loaded_s:.2f} s; {sum(len(request.prompt) for request in requests)} tokens of prompts, first "
             f"answer token after {first_s * 1e3:.0f} ms; {count} tokens in {seconds:.2f} s", err=True,
         )  # fmt: skip
-
-
-def _on_processes(count: int, text_is_given: bool) -> bool:
-    """Let msrun start the processes, if there are to be several. False: this is one of them, or the only one."""
-    if count == 1:
-        return False
-    if started_by_msrun():
-        if not text_is_given:
-            raise click.UsageError("under msrun the text must come from --prompt or --file, not from stdin")
-        return False
-    on_processes(count, None if text_is_given else sys.stdin.read())
-    return True

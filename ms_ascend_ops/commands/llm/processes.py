@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,30 +16,39 @@ import click
 
 from ms_ascend_ops.llm.parallel import started_by_msrun
 
-__all__ = ["on_processes", "speak_for_all", "started_by_msrun"]
+__all__ = ["on_processes", "speak_for_all"]
 
 # The folder with the pipes of a command that started msrun, in the environment of its processes.
 _PIPES = "MS_ASCEND_OPS_PIPES"
 _OUT, _ERRORS = "out", "errors"
 
 
-def on_processes(count: int, text: str | None = None) -> None:
+def on_processes(count: int, text: Callable[[], str] | None = None) -> bool:
     """Run this command line by msrun on so many processes of this machine, and wait for them.
 
     Args:
         count: how many.
-        text: what came from stdin, which these processes do not have; they get it by --file.
+        text: reads stdin, where the command needs it: these processes have none, and get it by --file.
+
+    Returns:
+        Whether they ran. False: this is one of them, or the only one that is wanted.
 
     Raises:
         click.ClickException: one of them failed.
     """
+    if count == 1:
+        return False
+    if started_by_msrun():
+        if text is not None:
+            raise click.UsageError("under msrun the text must come from --prompt or --file, not from stdin")
+        return False
     with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-") as name:
         folder = Path(name)
         for pipe in (_OUT, _ERRORS):
             os.mkfifo(folder / pipe)
         arguments = sys.argv[1:]
         if text is not None:
-            (folder / "text").write_text(text, "utf-8")
+            (folder / "text").write_text(text(), "utf-8")
             arguments += ["--file", str(folder / "text")]
         msrun = [
             sys.executable, "-m", "mindspore.parallel.cluster.run", f"--worker_num={count}",
@@ -59,7 +69,7 @@ def on_processes(count: int, text: str | None = None) -> None:
             process.wait()
             raise
         if process.returncode == 0:
-            return
+            return True
         messages = [line for rank in range(count) for line in _errors(folder / f"worker_{rank}.log")]
         if not said and messages:
             raise click.ClickException(messages[0])

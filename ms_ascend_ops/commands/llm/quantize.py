@@ -102,7 +102,7 @@ def quantize(
 
 
 def _samples(source: Checkpoint, samples: Path, held_out: Path | None, window: int, tokens: int) -> Samples:
-    from ms_ascend_ops.llm.model import load_tokenizer
+    from ms_ascend_ops.llm.checkpoint_text import load_tokenizer
     from ms_ascend_ops.llm.quantize.build import Samples
 
     if window > source.config.context:

@@ -66,6 +66,9 @@ class Step:
 class AdamW:
     """Adam with corrected moments, and decay of weights beside it.
 
+    MindSpore 2.10's own (mindspore.experimental.optim.AdamW) takes the gradients of a step as constants of a graph,
+    which it compiles for each.
+
     Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019.
     """
 

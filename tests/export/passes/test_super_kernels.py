@@ -93,6 +93,7 @@ def test_what_is_written(tmp_path):
     assert lists(file) == [["rms_norm", "rms_norm", "silu_mul"]]
     stock, gamma = draw(2, 4, 1, 8, seed=1).asnumpy().astype(np.float64), inputs[1].asnumpy()
     before = load(file)(*inputs)[0].asnumpy()
+    # Of float32: a sum of 8, a root and two products.
     np.testing.assert_allclose(before, stock / np.sqrt((stock**2).mean(-1, keepdims=True) + 1e-6) * gamma, rtol=1e-5)
 
 
