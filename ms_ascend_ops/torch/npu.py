@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from ms_ascend_ops import aclnn
-
-if TYPE_CHECKING:
-    from ms_ascend_ops.torch.registration import Operator
+from ms_ascend_ops.registry import Signature
 
 __all__ = ["DEVICE", "run"]
 
@@ -25,6 +23,23 @@ DEVICE = "npu"  # the name that torch_npu gives PrivateUse1
 _PLAIN = (0, 2)
 
 _CHIPS = ("ascend910_93", "ascend910b")  # as packages name them; torch_npu has the model, as Ascend910B4
+
+
+class Operator(Protocol):
+    """What is asked of an operator (registration.py)."""
+
+    @property
+    def signature(self) -> Signature:
+        """Its definition."""
+
+    def results(
+        self, tensors: Sequence[Any], values: Sequence[Any], device: torch.device
+    ) -> tuple[dict[str, Any], tuple[torch.Tensor, ...]]:
+        """Attributes by name, and empty tensors for the results."""
+
+    @staticmethod
+    def dtype_name(tensor: torch.Tensor) -> str:
+        """As definitions name it."""
 
 
 def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
