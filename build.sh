@@ -44,8 +44,11 @@ Options:
 
 Variables:
   MS_ASCEND_OPS_TEST_BUILD
-               1: only for tests, kernels and the Python module are optimised less, and kernels are compiled
-               together: a third of the time to build
+               1: only for tests, kernels and the Python module are optimised less, and kernels are compiled as two
+               sources: a third of the time to build
+  MS_ASCEND_OPS_UNITY
+               as how many sources the kernels are compiled (default: 8); 0: each by itself, so that after a change
+               only that one is compiled
   PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
 EOF
 }
@@ -96,7 +99,10 @@ is_portable() {
 # Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
 compile() {
     install_build_requirements
-    local name option portable
+    local name option portable unity="${MS_ASCEND_OPS_UNITY:-8}"
+    if [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
+        unity=2
+    fi
     for name in "$@"; do
         option="${SPECIAL[$name]?there are check, portable and sanitize}"
         portable=OFF
@@ -107,7 +113,7 @@ compile() {
         (
             flock 9
             cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
-                "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=${MS_ASCEND_OPS_TEST_BUILD:-0}" \
+                "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" \
                 ${option:+"$option"}
             cmake --build "build/$name" --parallel 2 9>&-
         ) 9> "build/$name/lock"
@@ -241,9 +247,11 @@ check() {
     export MS_ASCEND_OPS_ROW_SCALE="$PWD/build/check/librow_scale.so"
     export MS_ASCEND_OPS_CHECK_NOTES="$PWD/build/check/notes.txt"
     if [ "${1:-}" = --mutations ]; then
-        unset MS_ASCEND_OPS_TEST_BUILD  # a mutant is one kernel compiled anew
+        # A mutant is one kernel compiled anew.
+        MS_ASCEND_OPS_TEST_BUILD=0 MS_ASCEND_OPS_UNITY=0 stage check
+    else
+        stage check
     fi
-    stage check
     if [ "${1:-}" = --mutations ]; then
         local missed=0
         python -m tests.kernels.checked.mutate "${@:2}" || missed=1

@@ -39,7 +39,7 @@ class CMakeBuild(build_ext):
             "Python_EXECUTABLE": sys.executable,
             "MS_ASCEND_OPS_PORTABLE": "ON" if PORTABLE else "OFF",
             "MS_ASCEND_OPS_TEST_BUILD": "ON" if TEST_BUILD else "OFF",
-            "MS_ASCEND_OPS_UNITY": "ON" if TEST_BUILD else "OFF",
+            "MS_ASCEND_OPS_UNITY": os.environ.get("MS_ASCEND_OPS_UNITY") or ("2" if TEST_BUILD else "8"),
         }
         cmake("-S", SOURCE, "-B", BUILD, *[f"-D{name}={value}" for name, value in options.items()])
         cmake("--build", BUILD, "--parallel", self.parallel or os.cpu_count() or 1)

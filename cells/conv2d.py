@@ -172,8 +172,11 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         if self.pad_mode == "same":
             dims = x.shape[1:3] if self.data_format == "NHWC" else x.shape[2:4]
             padding = _same_padding(dims, self.kernel_size, self.stride, self.dilation)
+        weight = self.weight
+        if weight.dtype != x.dtype:  # of mixed precision
+            weight = weight.astype(x.dtype)
         return conv2d(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.group, self.activation,
+            x, weight, self.bias, self.stride, padding, self.dilation, self.group, self.activation,
             self.data_format,
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ made of convolutions of dy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -46,6 +47,7 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
     for name in ("h", "w"):
         fixed[f"dilation_{name}"] = a[f"dilation_{name}"] // gcd(a[f"stride_{name}"], a[f"dilation_{name}"])
 
+    @lru_cache  # a gradient in PyNative asks each time
     def parts(rows: int, cols: int) -> tuple[Any, ...]:
         if not rows or not cols or min(rows, cols) < 1:
             raise ValueError("conv2d: the gradient needs a weight whose shape is known when the graph is compiled")

@@ -36,7 +36,7 @@ from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 
-__all__ = ["VERSION", "FusedPrimitive", "Selector", "by_python", "kernel"]
+__all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
 # The attribute that holds the version of the operator, for those who find it in a MindIR.
 VERSION = "op_version"
@@ -87,7 +87,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
-        self.constants = () if target == "CPU" else _constants(signature, attributes)
+        self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
             bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
         self._check_tensors = check_tensors
@@ -137,6 +137,22 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+
+class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
+    """A list of kernels that the library launches one behind the other; on a CPU alone. It goes into graphs of files.
+
+    kernels: the list, in the form of kernels/binding/super_kernel.h. writes: whether one of them changes an input.
+    """
+
+    def __init__(self, kernels: str, writes: bool):
+        super().__init__(f"{library_path()}:SuperKernel", func_type="aot")
+        self.add_prim_attr("reg_op_name", "SuperKernel")
+        self.multi_output = True
+        self.add_prim_attr("multi_output", True)
+        self.add_prim_attr("kernels", kernels)
+        if writes:
+            self.add_prim_attr("side_effect_mem", True)
 
 
 @ms.jit_class
@@ -390,14 +406,6 @@ def _soc() -> str:
     from mindspore._c_expression import MSContext  # noqa: PLC0415
 
     return str(MSContext.get_instance().get_ascend_soc_version())
-
-
-def _constants(signature: registry.Signature, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The attributes as the aclnn function takes them, in the order of the definition."""
-    return tuple(
-        attribute.choices.index(attributes[attribute.name]) if attribute.choices else attributes[attribute.name]
-        for attribute in signature.attributes
-    )
 
 
 def _reg_info(signature: registry.Signature) -> dict[str, Any]:

@@ -164,6 +164,13 @@ class Signature:
         """
         return tuple(tensor for tensor in self.inputs if tensor.name in self.writes) + self.outputs
 
+    def cann_constants(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The attributes as the aclnn function takes them, in the order of the definition."""
+        return tuple(
+            attribute.choices.index(attributes[attribute.name]) if attribute.choices else attributes[attribute.name]
+            for attribute in self.attributes
+        )
+
     @property
     def variables(self) -> tuple[str, ...]:
         """The dtype variables, in the order of the kernel's template parameters."""

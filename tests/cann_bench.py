@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 _LARGE = 2**21  # elements: several tiles for every core. Larger ones meet no other tiling, only in the main build.
-_HUGE = 2**25  # some of which are enough: of these, four take as long as all others
+_HUGE = 2**22  # those take ten times as long as all others together
 
 
 def cases(operator):

@@ -1,6 +1,7 @@
 """The ways MindSpore runs a function."""
 
 from contextlib import contextmanager
+from itertools import combinations as two_of
 from itertools import cycle, islice, product
 
 import mindspore as ms
@@ -22,13 +23,30 @@ class Caller(nn.Cell):
 
 
 def combinations(*parameters):
-    """(mode, ...) for parametrize: every combination in PyNative, every value of every parameter in the other modes.
+    """(mode, ...) for parametrize: every pair of values of two parameters in PyNative, every value in the other modes.
 
     A graph takes half a second to compile, and how a mode hands on one argument does not depend on the others.
     """
     longest = max(map(len, parameters))
     few = list(zip(*(islice(cycle(values), longest) for values in parameters), strict=True))
-    return [(mode, *row) for mode in MODES for row in (product(*parameters) if mode == "pynative" else few)]
+    return [(mode, *row) for mode in MODES for row in (pairs(parameters) if mode == "pynative" else few)]
+
+
+def pairs(parameters):
+    """Some of the combinations, in which any two values of different parameters come together."""
+    met, chosen = set(), []
+    left = list(product(*(range(len(values)) for values in parameters)))
+    while True:
+        new = [{*_two_of(row)} - met for row in left]
+        best = max(range(len(left)), key=lambda i: len(new[i]))
+        if not new[best]:
+            return chosen
+        met |= new[best]
+        chosen.append(tuple(values[i] for values, i in zip(parameters, left[best], strict=True)))
+
+
+def _two_of(row):
+    return two_of(enumerate(row), min(2, len(row)))
 
 
 def few_modes(case, cases):

@@ -21,6 +21,7 @@ from ms_ascend_ops.export.matching.find import check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, PRESENT, Row
 from ms_ascend_ops.export.passes.head_packing import pack_heads
 from ms_ascend_ops.export.passes.packing import pack
+from ms_ascend_ops.export.passes.run_products import join_runs
 from ms_ascend_ops.export.passes.simplify import fold_products, simplify, tidy
 from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
@@ -38,6 +39,7 @@ def optimize_mindir(
     *,
     level: str = "O2",
     patterns: Sequence[Row] = PATTERNS,
+    join_products: bool = False,
 ) -> Report:
     """Write a copy of a MindIR file in which fused operators stand where their formulas stood.
 
@@ -46,6 +48,9 @@ def optimize_mindir(
         output: where to write, not `source` itself; files with the parameters of a large network are copied beside it.
         level: as in `optimize`.
         patterns: what to look for.
+        join_products: put `matmul` in the place of products with weights next to fused operators, so that a CPU
+            launches longer runs by one call. Sums may be rounded otherwise. Not for an NPU, which has products of its
+            own.
 
     Returns:
         A report that prints as a table.
@@ -75,6 +80,8 @@ def optimize_mindir(
         patterns = [row for row in patterns if row.op not in _FIRST]
     for graph in graphs_of(model):
         _substitute(model, graph, patterns, report)
+    if join_products and level != "O0":
+        report.entries += [entry for graph in graphs_of(model) for entry in join_runs(graph)]
     if level != "O0":
         tidy(model)
     content = model.SerializeToString()

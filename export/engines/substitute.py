@@ -26,7 +26,7 @@ from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cell
 from ms_ascend_ops.export.graphs.trace import activation_of
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
-from ms_ascend_ops.export.reports.measure import Measured, measure, measured
+from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure, measured
 from ms_ascend_ops.export.reports.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
@@ -90,6 +90,7 @@ def optimize(
         complete = len(observed.outputs) == len(calls)
         before = measured(tuple(observed.outputs)) if complete else measure(net, calls, gradients)
         observed = observed if once else observe_calls(net, calls)
+        observed.outputs.clear()
 
     def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
         report = Report(level=level)
@@ -183,9 +184,7 @@ def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> 
     if not net.trainable_params():
         return None
     try:
-        after = measure(net, calls, gradients=True)
-        with walk.stock():
-            return measure(net, calls, gradients=True).difference(after)[1]
+        return gradient_difference(net, calls, walk.stock)
     except Exception:  # a network that is for inference only, or operators without a gradient on this machine
         settle()
         return None

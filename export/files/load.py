@@ -21,6 +21,8 @@ from ms_ascend_ops.export.files.bundle import check_mindspore, is_bundle, unpack
 from ms_ascend_ops.export.files.model import DTYPES, parameter_files, read_model
 from ms_ascend_ops.export.files.retarget import retarget
 
+from ms_ascend_ops.custom import device_target
+
 __all__ = ["InputSpec", "MindIRNetwork", "load", "load_changed"]
 
 
@@ -62,7 +64,7 @@ class MindIRNetwork:
         return self._cell(*(_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)))
 
 
-def load(path: str | os.PathLike[str]) -> MindIRNetwork:
+def load(path: str | os.PathLike[str], *, super_kernels: bool = True) -> MindIRNetwork:
     """Load a MindIR file or a bundle, with the kernels of this installation wherever the file was written.
 
     Fused operators get the form of this machine's `device_target`: a MindIR that was exported on a CPU runs on an
@@ -70,6 +72,8 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
 
     Args:
         path: a file that `export_mindir`, `bundle` or `mindspore.export` wrote. It is not changed.
+        super_kernels: on a CPU, launch operators of this package that follow each other by one call, as one node of the
+            graph. The results are the same.
 
     Returns:
         A callable network.
@@ -82,10 +86,13 @@ def load(path: str | os.PathLike[str]) -> MindIRNetwork:
         RuntimeError: the kernel library of this installation is missing or has another version, or the file is for
             another chip or a later MindSpore.
     """
-    return load_changed(path, lambda model: None)
+    from ms_ascend_ops.export.passes.super_kernels import group_kernels  # noqa: PLC0415
+
+    grouped = super_kernels and device_target() == "CPU"
+    return load_changed(path, group_kernels if grouped else lambda model: None)
 
 
-def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], None]) -> MindIRNetwork:
+def load_changed(path: str | os.PathLike[str], change: Callable[[ModelProto], object]) -> MindIRNetwork:
     """As `load`, of a network that `change` has altered in memory."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"load: path must be a str or a path, got {type(path).__name__}")

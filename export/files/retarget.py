@@ -7,7 +7,7 @@ so that it is what `ops.Custom` itself would have written there; nothing of a pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -54,8 +54,9 @@ def retarget(model: ModelProto, label: str) -> None:
             stored[primitive.name] = _stored_inputs(primitive, *found[primitive.name])
             made[primitive.name] = FusedPrimitive(*found[primitive.name], None)
             write_fused(primitive, made[primitive.name])
+    orders = {f"REF::{primitive.name}" for primitive in model.primitives if primitive.op_type == "UpdateState"}
     for graph in graphs(model):
-        _set_inputs(graph, made, stored, label)
+        _set_inputs(graph, made, stored, _states(graph, orders), label)
 
 
 def read_fused(primitive: PrimitiveProto) -> tuple[registry.Signature, dict[str, Any]]:
@@ -185,10 +186,24 @@ def _stored_inputs(
     return [tensor.name for tensor in (signature.inputs if on_npu else signature.given(attributes))]
 
 
+def _states(graph: GraphProto, orders: Collection[str]) -> set[str]:
+    """The values of a graph that stand for the order of reads and writes."""
+    monads = (AttributeProto.UMONAD, AttributeProto.IOMONAD)
+    states = {value.name for value in graph.input if value.attr_info.type in monads}
+    for node in graph.node:
+        if node.op_type in orders or (node.op_type == "Constant" and node.attribute[0].type in monads):
+            states.update(node.output)
+    return states
+
+
 def _set_inputs(
-    graph: GraphProto, made: Mapping[str, FusedPrimitive], stored: Mapping[str, list[str]], label: str
+    graph: GraphProto,
+    made: Mapping[str, FusedPrimitive],
+    stored: Mapping[str, list[str]],
+    states: Collection[str],
+    label: str,
 ) -> None:
-    """Let every fused node take its tensors, then the constants of its primitive."""
+    """Let every fused node take its tensors, then the constants of its primitive, then what orders its writes."""
     nodes: list[tuple[NodeProto, bool]] = []  # with whether it was written here
     written: set[str] = set()
     dropped: set[str] = set()
@@ -202,6 +217,7 @@ def _set_inputs(
             tensors = dict(zip(stored[name], old, strict=False))
             given = {tensor.name for tensor in fused.given}
             del node.input[:]
+            behind = [state for state in old[len(stored[name]) :] if state in states]
             values: list[Any] = [tensors[tensor] if tensor in given else None for tensor in fused.takes]
             for position, value in enumerate([*values, *fused.constants]):
                 if position < len(values) and value is not None:
@@ -213,6 +229,7 @@ def _set_inputs(
                 node.input.append(constant.name)
                 nodes.append((constant, True))
                 written.add(constant.name)
+            node.input.extend(behind)
             dropped.update(set(old) - set(node.input))
         nodes.append((node, False))
     if not dropped and not written:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.export.graphs.modes import evaluating, synchronous
 from ms_ascend_ops.export.graphs.probe import Array, dtype_name, read
 from ms_ascend_ops.export.reports.report import Difference
 
-__all__ = ["Measured", "measure", "measured"]
+__all__ = ["Measured", "gradient_difference", "measure", "measured"]
 
 _Values = list[tuple[str, Array]]
 
@@ -34,8 +36,8 @@ class Measured:
 
     def difference(self, after: Measured) -> tuple[Difference, Difference | None]:
         """How far the outputs, and the gradients if they were measured, are from those of `after`."""
-        gradients = _difference(self.gradients, after.gradients, _NOTABLE) if self.gradients else None
-        return _difference(self.outputs, after.outputs), gradients
+        gradients = _worst(_errors(self.gradients, after.gradients), _NOTABLE) if self.gradients else None
+        return _worst(_errors(self.outputs, after.outputs)), gradients
 
     @property
     def tolerance(self) -> float:
@@ -52,15 +54,45 @@ def measure(net: nn.Cell, calls: Sequence[Sequence[Tensor]], gradients: bool = F
             outputs = net(*inputs)
             result.outputs += _values(outputs)
             if gradients:
-                random = np.random.default_rng(4)
-                gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
-                result.gradients += _values(gradient(*inputs, _map(outputs, partial(_noise, random=random))))
+                result.gradients += [_floats(tensor) for tensor in _gradients(net, inputs, outputs)]
     return result
+
+
+def gradient_difference(
+    net: nn.Cell, calls: Sequence[Sequence[Tensor]], stock: Callable[[], AbstractContextManager[None]]
+) -> Difference:
+    """How far the gradients are from those within `stock()`.
+
+    One call after the other, so that there are never more than two sets of gradients, each as large as the network.
+    """
+
+    def compare(inputs: Sequence[Tensor]) -> list[_Error]:
+        with evaluating(net), synchronous():
+            after = [_floats(tensor) for tensor in _gradients(net, inputs, net(*inputs))]
+        with stock(), evaluating(net), synchronous():
+            before = _gradients(net, inputs, net(*inputs))
+            return _errors((_floats(tensor) for tensor in before), after)
+
+    errors = [error for inputs in calls for error in compare(inputs)]
+    return _worst(errors, _NOTABLE)
 
 
 def measured(outputs: Any) -> Measured:
     """Outputs that are there already."""
     return Measured(_values(outputs), [])
+
+
+def _gradients(net: nn.Cell, inputs: Sequence[Tensor], outputs: Any) -> list[Tensor]:
+    """Of the parameters, for fixed random gradients of the outputs."""
+    noise = _map(outputs, partial(_noise, random=np.random.default_rng(4)))
+    gradient = ops.GradOperation(get_by_list=True, sens_param=True)(net, net.trainable_params())
+    return list(gradient(*inputs, noise))
+
+
+def _floats(tensor: Tensor) -> tuple[str, Array]:
+    """As `read`, in float32, which holds those of 16 bits, too: gradients take as much as the network."""
+    values = tensor if tensor.dtype == ms.float64 else tensor.astype(ms.float32)
+    return dtype_name(tensor.dtype), np.asarray(values.asnumpy())
 
 
 def _noise(like: Tensor, random: np.random.Generator) -> Tensor:
@@ -78,16 +110,25 @@ def _values(value: Any) -> _Values:
     return [(dtype_name(value.dtype), read(value))] if isinstance(value, Tensor) else []
 
 
-def _difference(before: _Values, after: _Values, notable: float = 0.0) -> Difference:
+_Error = tuple[float, float]  # the largest difference of a tensor's values, and the largest of them before
+
+
+def _errors(before: Iterable[tuple[str, Array]], after: Iterable[tuple[str, Array]]) -> list[_Error]:
+    return [
+        (float(np.abs(new - old).max(initial=0.0)), float(np.abs(old).max(initial=0.0)))
+        for (_, old), (_, new) in zip(before, after, strict=True)
+    ]
+
+
+def _worst(errors: Sequence[_Error], notable: float = 0.0) -> Difference:
     """Tensor by tensor, so that large numbers in one do not hide the error of another; the worst counts.
 
     A tensor whose values are below this share of the largest of all is measured as if they were as large as that.
     """
     absolute = relative = 0.0
-    smallest = notable * max((float(np.abs(old).max(initial=0.0)) for _, old in before), default=0.0)
-    for (_, old), (_, new) in zip(before, after, strict=True):
-        error = float(np.abs(new - old).max(initial=0.0))
-        scale = max(float(np.abs(old).max(initial=0.0)), smallest)
+    smallest = notable * max((largest for _, largest in errors), default=0.0)
+    for error, largest in errors:
+        scale = max(largest, smallest)
         absolute = max(absolute, error)
         # A NaN stays one: it is not below any tolerance.
         relative = float(np.maximum(relative, error / scale if scale > 0 else error))

@@ -10,10 +10,12 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "binding/launch_counts.h"
 #include "binding/op.h"
+#include "binding/super_kernel.h"
 #include "host/cube/product.h"
 #include "host/jit/loop_code.h"
 #include "host/runtime/launch.h"
@@ -23,6 +25,7 @@
 namespace {
 
 using ms_ascend_ops::LaunchConfig;
+using ms_ascend_ops::MAX_RANK;
 using ms_ascend_ops::MAX_TENSORS;
 using ms_ascend_ops::Platform;
 using ms_ascend_ops::TensorDesc;
@@ -173,10 +176,36 @@ void Run(const PreparedLaunch& launch, void* const* params)
     }
 }
 
+// The same of a list of kernels, its only attribute.
+SuperKernelPlan PrepareSuperKernel(const MsAscendCall* call)
+{
+    if (call->attributeCount != 1 || std::string(call->attributes[0].name) != "kernels" ||
+        static_cast<AttributeKind>(call->attributes[0].kind) != AttributeKind::STRING) {
+        throw TypeError("super_kernel: takes the attribute kernels, a string");
+    }
+    auto kernel = SuperKernel::Find(call->attributes[0].text);
+    const size_t inputs = kernel->InputCount();
+    const size_t count = inputs + kernel->ResultCount();
+    if (call->tensorCount < 0 || static_cast<size_t>(call->tensorCount) != count) {
+        throw TypeError("super_kernel: expects " + std::to_string(count) + " tensors, got " +
+                        std::to_string(call->tensorCount));
+    }
+    for (int32_t i = 0; i < call->tensorCount; ++i) {
+        if (call->tensors[i].dtype == nullptr || call->tensors[i].rank > MAX_RANK) {
+            throw std::invalid_argument("super_kernel: tensor " + std::to_string(i) + " is missing, or has " +
+                                        std::to_string(call->tensors[i].rank) + " dims");
+        }
+    }
+    const std::vector<TensorDesc> descs = DescribeAll(call);
+    SuperKernelPlan plan(std::move(kernel), {descs.begin(), descs.begin() + static_cast<int64_t>(inputs)});
+    plan.CheckResults(descs.data() + inputs);
+    return plan;
+}
+
 }  // namespace
 
 struct MsAscendPrepared {
-    PreparedLaunch launch;
+    std::variant<PreparedLaunch, SuperKernelPlan> launch;
 };
 
 extern "C" {
@@ -322,18 +351,27 @@ MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisito
             descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
             visit(context, dtypes[i].c_str(), shapes[i].data(), rank);
         }
-        *prepared = new MsAscendPrepared{{op, std::move(descs), std::move(values)}};
+        *prepared = new MsAscendPrepared{PreparedLaunch(op, std::move(descs), std::move(values))};
     });
 }
 
 MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared** prepared)
 {
-    return Guard(call, [&] { *prepared = new MsAscendPrepared{PrepareAll(call)}; });
+    return Guard(call, [&] {
+        *prepared = std::string(call->op) == "super_kernel" ? new MsAscendPrepared{PrepareSuperKernel(call)}
+                                                            : new MsAscendPrepared{PrepareAll(call)};
+    });
 }
 
 MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes)
 {
-    return Guard(error, errorBytes, [&] { Run(prepared->launch, data); });
+    return Guard(error, errorBytes, [&] {
+        if (const auto* list = std::get_if<SuperKernelPlan>(&prepared->launch)) {
+            list->Run(data);
+        } else {
+            Run(std::get<PreparedLaunch>(prepared->launch), data);
+        }
+    });
 }
 
 void MsAscendOpsFreePrepared(MsAscendPrepared* prepared)

@@ -95,7 +95,8 @@ typedef struct MsAscendPrepared MsAscendPrepared;
 typedef void (*MsAscendOutputVisitor)(void* context, const char* dtype, const int64_t* shape, int32_t rank);
 MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisitor visit, void* context,
                                   MsAscendPrepared** prepared);
-// The same where the outputs are there already. Tensors are inputs, then outputs, all of which is checked.
+// The same where the outputs are there already. Tensors are inputs, then outputs, all of which is checked. Also for the
+// operator "super_kernel", whose attribute `kernels` is a list of kernels (super_kernel.h).
 MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared** prepared);
 // `data` is that of the inputs, then of the outputs.
 MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes);

@@ -4,8 +4,11 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include "binding/super_kernel.h"
 
 namespace ms_ascend_ops::binding {
 namespace {
@@ -152,15 +155,15 @@ KnownShapes& KnownFor(const ShapeQuestion& question)
 
 // MindSpore reports a failed F by its number only: the reason has to be printed.
 template <typename F>
-int Guard(const Op& op, F&& body)
+int Guard(const std::string& name, F&& body)
 {
     try {
         body();
         return 0;
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "ms_ascend_ops: %s failed: %s\n", op.Kernel().entry.c_str(), error.what());
+        std::fprintf(stderr, "ms_ascend_ops: %s failed: %s\n", name.c_str(), error.what());
     } catch (...) {
-        std::fprintf(stderr, "ms_ascend_ops: %s failed\n", op.Kernel().entry.c_str());
+        std::fprintf(stderr, "ms_ascend_ops: %s failed\n", name.c_str());
     }
     return 1;
 }
@@ -172,6 +175,16 @@ const std::array<std::pair<TypeId, const char*>, 6> TYPE_NAMES = {{{mindspore::k
                                                                    {mindspore::kNumberTypeInt64, "int64"},
                                                                    {mindspore::kNumberTypeInt8, "int8"}}};
 
+TypeId TypeOf(const std::string& name)
+{
+    const auto found = std::find_if(TYPE_NAMES.begin(), TYPE_NAMES.end(),
+                                    [&](const std::pair<TypeId, const char*>& known) { return name == known.second; });
+    if (found == TYPE_NAMES.end()) {
+        throw TypeError("no operator gives the dtype " + name);
+    }
+    return found->first;
+}
+
 std::string NameOf(TypeId type)
 {
     for (const auto& [id, name] : TYPE_NAMES) {
@@ -182,11 +195,70 @@ std::string NameOf(TypeId type)
     return "MindSpore's TypeId " + std::to_string(static_cast<int>(type));
 }
 
+// The list of a super kernel, with the plans for the shapes that came.
+class SuperKernelState : public mindspore::AotKernelData {
+public:
+    explicit SuperKernelState(std::shared_ptr<const SuperKernel> kernel)
+        : plans_(std::make_unique<SuperKernelPlans>(std::move(kernel)))
+    {}
+    SuperKernelPlans& Plans() const { return *plans_; }
+
+private:
+    std::unique_ptr<SuperKernelPlans> plans_;
+};
+
+std::shared_ptr<const SuperKernel> ReadSuperKernel(AotExtra* extra)
+{
+    if (extra == nullptr || !extra->HasAttr("kernels")) {
+        throw std::invalid_argument("super_kernel: the attribute kernels is missing");
+    }
+    return SuperKernel::Find(extra->GetAttrStr("kernels"));
+}
+
+TensorDesc Describe(int rank, const int64_t* dims, const char* dtype)
+{
+    if (rank < 0 || rank > MAX_RANK) {
+        throw std::invalid_argument("a tensor has " + std::to_string(rank) + " dims");
+    }
+    TensorDesc desc;
+    desc.dtype = ParseDataType(dtype);
+    desc.rank = rank;
+    std::copy_n(dims, rank, desc.dims);
+    return desc;
+}
+
+void RunSuperKernel(int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, AotExtra* extra)
+{
+    const auto* state = extra == nullptr ? nullptr : static_cast<const SuperKernelState*>(extra->KernelData());
+    if (state == nullptr) {
+        throw std::invalid_argument("super_kernel: it was not initialised");
+    }
+    SuperKernelPlans& plans = state->Plans();
+    const size_t inputs = plans.Kernel().InputCount();
+    const size_t count = inputs + plans.Kernel().ResultCount();
+    if (nparam < 0 || static_cast<size_t>(nparam) < count) {
+        throw std::invalid_argument("super_kernel: expects " + std::to_string(count) + " tensors, got " +
+                                    std::to_string(nparam));
+    }
+    std::vector<TensorDesc> descs;
+    descs.reserve(inputs);
+    for (size_t i = 0; i < inputs; ++i) {
+        descs.push_back(Describe(ndims[i], shapes[i], dtypes[i]));
+    }
+    const std::shared_ptr<const SuperKernelPlan> plan = plans.Find(descs);
+    std::vector<TensorDesc> results;
+    for (size_t i = inputs; i < count; ++i) {
+        results.push_back(Describe(ndims[i], shapes[i], dtypes[i]));
+    }
+    plan->CheckResults(results.data());
+    plan->Run(params);
+}
+
 }  // namespace
 
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra)
 {
-    return Guard(op, [&] {
+    return Guard(op.Kernel().entry, [&] {
         auto* aotExtra = static_cast<AotExtra*>(extra);
         const auto* state = aotExtra == nullptr ? nullptr : static_cast<const KernelState*>(aotExtra->KernelData());
         const Node& node = state == nullptr ? ReadNode(op, aotExtra) : state->Get();
@@ -218,7 +290,7 @@ int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, c
 
 int Init(const Op& op, AotExtra* extra)
 {
-    return Guard(op, [&] {
+    return Guard(op.Kernel().entry, [&] {
         if (extra->KernelData() == nullptr) {
             extra->SetKernelData(new KernelState(ReadNode(op, extra)));  // MindSpore deletes it
         }
@@ -275,13 +347,55 @@ std::vector<TypeId> InferType(const Op& op, Absent absent, const std::vector<Typ
     }
     std::vector<TypeId> outputs;
     for (const std::string& name : op.InferTypes(names)) {
-        for (const auto& [id, text] : TYPE_NAMES) {
-            if (name == text) {
-                outputs.push_back(id);
-            }
-        }
+        outputs.push_back(TypeOf(name));
     }
     return outputs;
 }
 
 }  // namespace ms_ascend_ops::binding
+
+MS_ASCEND_OPS_EXPORT int SuperKernel(int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes,
+                                     void*, void* extra)
+{
+    using namespace ms_ascend_ops::binding;
+    return Guard("SuperKernel", [&] {
+        RunSuperKernel(nparam, params, ndims, shapes, dtypes, static_cast<mindspore::AotExtra*>(extra));
+    });
+}
+
+MS_ASCEND_OPS_EXPORT int SuperKernelInit(int*, int64_t**, const char**, mindspore::AotExtra* extra)
+{
+    using namespace ms_ascend_ops::binding;
+    return Guard("SuperKernel", [&] {
+        if (extra->KernelData() == nullptr) {
+            extra->SetKernelData(new SuperKernelState(ReadSuperKernel(extra)));  // MindSpore deletes it
+        }
+    });
+}
+
+MS_ASCEND_OPS_EXPORT std::vector<std::vector<int64_t>> SuperKernelInferShape(int* ndims, int64_t** shapes,
+                                                                             mindspore::AotExtra* extra)
+{
+    using namespace ms_ascend_ops::binding;
+    const auto kernel = ReadSuperKernel(extra);
+    std::vector<Shape> inputs;
+    for (size_t i = 0; i < kernel->InputCount(); ++i) {
+        inputs.emplace_back(shapes[i], shapes[i] + ndims[i]);
+    }
+    return kernel->InferShapes(inputs);
+}
+
+MS_ASCEND_OPS_EXPORT std::vector<mindspore::TypeId> SuperKernelInferType(std::vector<mindspore::TypeId> types,
+                                                                         mindspore::AotExtra* extra)
+{
+    using namespace ms_ascend_ops::binding;
+    std::vector<std::string> names;
+    for (const mindspore::TypeId type : types) {
+        names.push_back(NameOf(type));
+    }
+    std::vector<mindspore::TypeId> results;
+    for (const std::string& name : ReadSuperKernel(extra)->InferTypes(names)) {
+        results.push_back(TypeOf(name));
+    }
+    return results;
+}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -18,7 +19,83 @@ std::string OneOf(const std::vector<std::string>& names)
     return text;
 }
 
+std::vector<std::string> Split(const std::string& text, char separator)
+{
+    std::vector<std::string> parts{""};
+    for (const char c : text) {
+        if (c == separator) {
+            parts.emplace_back();
+        } else {
+            parts.back() += c;
+        }
+    }
+    return parts;
+}
+
+double RealOf(const std::string& text)
+{
+    std::istringstream stream(text);
+    stream.imbue(std::locale::classic());  // the decimal point of the process may be a comma
+    double value = 0.0;
+    stream >> value;
+    return value;
+}
+
 }  // namespace
+
+SignatureDef ParseSignature(const char* text)
+{
+    SignatureDef def;
+    TensorDef* tensor = nullptr;
+    for (const std::string& line : Split(text, '\n')) {
+        const std::vector<std::string> fields = Split(line, '\t');
+        const std::string& kind = fields[0];
+        if (kind == "signature") {
+            def.name = fields[1];
+        } else if (kind == "input" || kind == "output") {
+            std::vector<TensorDef>& tensors = kind == "input" ? def.inputs : def.outputs;
+            tensors.push_back({fields[1], fields[2], std::vector<Token>(), fields[3] == "1"});
+            tensor = &tensors.back();
+        } else if (kind == "token") {
+            std::vector<Token> tokens = tensor->rule.tokens;
+            tokens.push_back({fields[1],
+                              std::stoll(fields[2]),
+                              fields[3] == "1",
+                              fields[4] == "1",
+                              fields[5],
+                              fields[6] == "1",
+                              {},
+                              {}});
+            tensor->rule = std::move(tokens);
+        } else if (kind == "size") {
+            tensor->rule.tokens.back().sizes.push_back(fields[1]);
+        } else if (kind == "window") {
+            tensor->rule.tokens.back().window.push_back(fields[1]);
+        } else if (kind == "attribute") {
+            def.attributes.push_back({fields[1],
+                                      static_cast<AttributeKind>(std::stoi(fields[2])),
+                                      {std::stoll(fields[3]), RealOf(fields[4])},
+                                      {},
+                                      fields[5] == "1",
+                                      RealOf(fields[6])});
+        } else if (kind == "choice") {
+            def.attributes.back().choices.push_back(fields[1]);
+        } else if (kind == "axis") {
+            def.attributes.back().axes.push_back(std::stoll(fields[1]));
+        } else if (kind == "types") {
+            def.types.emplace_back();
+        } else if (kind == "type") {
+            def.types.back()[fields[1]] = fields[2];
+        } else if (kind == "reason") {
+            def.reasons[fields[1]] = fields[2];
+        } else if (kind == "positive") {
+            def.positive.insert(fields[1]);
+        } else if (kind == "multiple") {
+            def.multiples[fields[1]] = fields[2];
+        }
+    }
+    return def;
+}
 
 const std::string& Resolve(const std::map<std::string, std::string>& row, const std::string& dtype)
 {

@@ -88,6 +88,10 @@ private:
     std::vector<bool> shapeAttributes_;
 };
 
+// As generated code holds a definition: kernels/codegen/host.py says how. Constants of C++ would take the compiler
+// longer than all else that it compiles for a small kernel.
+SignatureDef ParseSignature(const char* text);
+
 // What stands for a dtype, a name or a variable, in a row of `types`.
 const std::string& Resolve(const std::map<std::string, std::string>& row, const std::string& dtype);
 

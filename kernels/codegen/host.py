@@ -11,6 +11,8 @@ from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
 
+_ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKind
+
 Fields = dict[str, list[tuple[str, str]]]
 
 
@@ -29,13 +31,10 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
 namespace ms_ascend_ops {{
 namespace {{
 
-using binding::AttributeKind;
 using binding::AttributeValue;
 using binding::KernelDef;
 using binding::MakeTilingField;
 using binding::Op;
-using binding::ShapeRule;
-using binding::SignatureDef;
 using binding::TilingField;
 
 {"".join(_internal(spec, signature, fields[signature.name]) for signature in spec.signatures)}
@@ -127,16 +126,29 @@ KernelDef{{
 
 
 def signature_definition(signature: Signature) -> str:
-    """C++ of what a kernel takes and gives."""
-    return f"""SignatureDef{{
-    {cpp.quote(signature.name)},
-    {{{", ".join(_tensor(tensor) for tensor in signature.inputs)}}},
-    {{{", ".join(_tensor(tensor) for tensor in signature.outputs)}}},
-    {{{", ".join(_attribute(attribute) for attribute in signature.attributes)}}},
-    {{{", ".join(_pairs(row) for row in signature.types)}}},
-    {_pairs(signature.reasons)},
-    {{{", ".join(cpp.quote(symbol) for symbol in sorted(signature.positive))}}},
-    {_pairs(signature.multiples)}}}"""
+    """C++ of what a kernel takes and gives, as `binding::ParseSignature` reads it: a thing a line, tabs between fields.
+
+    What belongs to a tensor, a token, an attribute or a row of types follows it.
+    """
+    lines = [["signature", signature.name]]
+    for kind, tensors in (("input", signature.inputs), ("output", signature.outputs)):
+        for tensor in tensors:
+            lines.append([kind, tensor.name, tensor.dtype, _flag(tensor.optional)])
+            for token in tensor.rule.tokens:
+                lines.append(_token(token))
+                lines += [["size", name] for name in token.sizes] + [["window", name] for name in token.window]
+    for attribute in signature.attributes:
+        lines.append(_attribute(attribute))
+        lines += [["choice", choice] for choice in attribute.choices]
+        lines += [["axis", str(axis)] for axis in attribute.axes]
+    for row in signature.types:
+        lines += [["types"], *(["type", variable, dtype] for variable, dtype in row.items())]
+    lines += [["reason", symbol, reason] for symbol, reason in signature.reasons.items()]
+    lines += [["positive", symbol] for symbol in sorted(signature.positive)]
+    lines += [["multiple", symbol, of] for symbol, of in signature.multiples.items()]
+    assert not any("\t" in field or "\n" in field for line in lines for field in line)
+    text = [cpp.quote("\t".join(line) + "\n") for line in lines]
+    return f"binding::ParseSignature(\n    {f'{chr(10)}    '.join(text)})"
 
 
 def _entries(signature: Signature) -> str:
@@ -192,40 +204,24 @@ def _read(spec: OpSpec, attribute: AttributeSpec, value: str) -> str:
     return f"{value}.integer" if attribute.type == "int" else f"static_cast<{cpp_type}>({value}.integer)"
 
 
-def _tensor(tensor: TensorSpec) -> str:
-    rule = f"ShapeRule{{{', '.join(_token(token) for token in tensor.rule.tokens)}}}"
-    optional = "true" if tensor.optional else "false"
-    return f"{{{cpp.quote(tensor.name)}, {cpp.quote(tensor.dtype)}, {rule}, {optional}}}"
+def _flag(value: bool) -> str:
+    return str(int(value))
 
 
-def _token(token: Token) -> str:
-    flags = [token.star, token.broadcasts, token.ones]
-    star, broadcasts, ones = ("true" if flag else "false" for flag in flags)
-    sizes = ", ".join(map(cpp.quote, token.sizes))
-    window = ", ".join(map(cpp.quote, token.window))
-    texts = f"{cpp.quote(token.symbol)}, {token.factor}, {star}, {broadcasts}, {cpp.quote(token.attribute)}"
-    return f"binding::Token{{{texts}, {ones}, {{{sizes}}}, {{{window}}}}}"
+def _token(token: Token) -> list[str]:
+    flags = _flag(token.star), _flag(token.broadcasts)
+    return ["token", token.symbol, str(token.factor), *flags, token.attribute, _flag(token.ones)]
 
 
-def _attribute(attribute: AttributeSpec) -> str:
-    default = attribute.default
+def _attribute(attribute: AttributeSpec) -> list[str]:
+    default, kind = attribute.default, _ATTRIBUTE_KINDS.index(attribute.type)
     if attribute.type == "float":
-        value = f"{{0, {float(default)!r}}}"
-    elif attribute.choices:
-        value = f"{{{attribute.choices.index(str(default))}, 0.0}}"
+        integer, real = 0, float(default)
     else:
-        value = f"{{{int(default)}, 0.0}}"
-    choices = ", ".join(cpp.quote(choice) for choice in attribute.choices)
+        integer, real = attribute.choices.index(str(default)) if attribute.choices else int(default), 0.0
     minimum = attribute.exclusive_minimum
-    limit = "false, 0.0" if minimum is None else f"true, {float(minimum)!r}"
-    axes = ", ".join(str(axis) for axis in attribute.axes)
-    kind = f"AttributeKind::{attribute.type.upper()}"
-    return f"{{{cpp.quote(attribute.name)}, {kind}, {value}, {{{choices}}}, {limit}, {{{axes}}}}}"
-
-
-def _pairs(mapping: object) -> str:
-    assert isinstance(mapping, dict)
-    return "{" + ", ".join(f"{{{cpp.quote(key)}, {cpp.quote(value)}}}" for key, value in mapping.items()) + "}"
+    limit = [_flag(minimum is not None), repr(float(minimum or 0))]
+    return ["attribute", attribute.name, str(kind), str(integer), repr(real), *limit]
 
 
 def _json(signature: Signature) -> str:

@@ -32,5 +32,4 @@ def _operator(signature: Signature) -> str:
     # As in CANN: what is changed in place is an output, too, and comes first.
     writes = [str(inputs.index(tensor.name)) for tensor in signature.cann_outputs if tensor.name in signature.writes]
     inplace = f"&MayInplace<{', '.join(writes)}>" if writes else "nullptr"
-    definition = host.signature_definition(signature).replace("binding::", "")
-    return f"{{{definition}, {signature.version}, {{{', '.join(writes)}}}, {inplace}}}"
+    return f"{{{host.signature_definition(signature)}, {signature.version}, {{{', '.join(writes)}}}, {inplace}}}"

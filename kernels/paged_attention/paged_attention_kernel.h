@@ -3,14 +3,15 @@
  * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, those
  * before it one less each.
  *
- * Plan: that of flash_attention. A task is a tile of query rows that share keys: tokens of a sequence, and of each the
- * heads of one key head. A tile of keys is multiplied in runs of slots that follow each other in the cache: blocks with
- * consecutive numbers are one matrix, whose rows are all key heads apart, so that a contiguous cache takes one product
- * a tile, and scattered blocks one a block. Rows of several tokens are first brought into a matrix of their own.
- * Lengths and block numbers are looked at before anything is read by them; a wrong one stops the kernel.
- * Where sequences and key heads are fewer than a chip's cores, a context is split (flash decoding, Dao et al., 2023):
- * each part leaves its sums in the workspace, and once all have, the parts of a tile are added up in their order.
- * Bound: memory, keys and values once for each tile of queries.
+ * Plan: that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that share
+ * one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a block
+ * is read as a whole and the vector unit has rows enough. A tile of keys is multiplied in runs of slots that follow
+ * each other in the cache, each by one product a key head: blocks with consecutive numbers are one matrix, whose rows
+ * are all key heads apart. Rows of several tokens are first brought into a matrix of their own. Lengths and block
+ * numbers are looked at before anything is read by them; a wrong one stops the kernel. Where sequences and key heads
+ * are fewer than a chip's cores, a context is split (flash decoding, Dao et al., 2023): each part leaves its sums in
+ * the workspace, and once all have, the parts of a tile are added up in their order. A context that is one part is
+ * finished at once. Bound: memory, keys and values once for each tile of queries.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
 #define MS_ASCEND_OPS_PAGED_ATTENTION_KERNEL_H
@@ -69,24 +70,34 @@ public:
     {
         const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
         for (uint64_t task = core < tiling_.cores ? core : tiling_.tasks; task < tiling_.tasks; task += tiling_.cores) {
-            Begin(task / tiling_.parts);
-            Attend(task % tiling_.parts);
-            if (tiling_.parts == 1) {
+            const uint64_t part = task / tiling_.tiles;  // first parts first: others may have no keys
+            const uint64_t tile = task - part * tiling_.tiles;
+            Begin(tile);
+            if (part >= usedParts_) {
+                continue;
+            }
+            softmax_.Start(rowCount_);
+            Attend(part);
+            if (usedParts_ == 1) {
                 Finish();
             } else {
-                softmax_.StorePart(PartOf(task));
+                softmax_.StorePart(PartOf(tile, part));
             }
         }
         scores.End();
         values.End();
-        if (tiling_.parts == 1) {
+        if (!IsSplit()) {
             return;
         }
         AscendC::SyncAll();
         for (uint64_t tile = core < tiling_.cores ? core : tiling_.tiles; tile < tiling_.tiles; tile += tiling_.cores) {
             Begin(tile);
-            for (uint64_t part = 0; part < tiling_.parts; ++part) {
-                softmax_.AddPart(PartOf(tile * tiling_.parts + part));
+            if (usedParts_ == 1) {
+                continue;
+            }
+            softmax_.Start(rowCount_);
+            for (uint64_t part = 0; part < usedParts_; ++part) {
+                softmax_.AddPart(PartOf(tile, part));
             }
             Finish();
         }
@@ -113,44 +124,70 @@ private:
         return left < most ? static_cast<uint32_t>(left) : most;
     }
 
-    __aicore__ inline AscendC::GlobalTensor<float> PartOf(uint64_t task) const
+    __aicore__ inline AscendC::GlobalTensor<float> PartOf(uint64_t tile, uint64_t part) const
     {
-        return partsGm_[task * OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
+        return partsGm_[(tile * tiling_.parts + part) *
+                        OnlineSoftmax<T>::PartSize(tiling_.tileRows, tiling_.valueSize)];
     }
 
-    // A tile of queries.
+    // A tile of queries, and the keys that it sees.
     __aicore__ inline void Begin(uint64_t tile)
     {
         const uint64_t tokenTile = tile % tiling_.tokenTiles;
         const uint64_t group = tile / tiling_.tokenTiles;
         const uint64_t headTile = group % tiling_.headTiles;
         const uint64_t unit = group / tiling_.headTiles;
-        batch_ = unit / tiling_.keyHeads;
-        keyHead_ = unit - batch_ * tiling_.keyHeads;
+        batch_ = unit / tiling_.keyTiles;
+        keyHead_ = (unit - batch_ * tiling_.keyTiles) * tiling_.tileKeyHeads;
+        keyHeadCount_ = AtMost(tiling_.keyHeads - keyHead_, tiling_.tileKeyHeads);
         firstToken_ = tokenTile * tiling_.tileTokens;
         tokenCount_ = AtMost(tiling_.tokens - firstToken_, tiling_.tileTokens);
         firstHead_ = headTile * tiling_.tileHeads;
-        headCount_ = AtMost(tiling_.sharedHeads - firstHead_, tiling_.tileHeads);
+        productRows_ = tokenCount_ * AtMost(tiling_.sharedHeads - firstHead_, tiling_.tileHeads);
         firstHead_ += keyHead_ * tiling_.sharedHeads;
-        rowCount_ = tokenCount_ * headCount_;
-        softmax_.Start(rowCount_);
+        rowCount_ = productRows_ * keyHeadCount_;
+        headCount_ = rowCount_ / tokenCount_;
+        view_ = {tiling_.tokens, LengthOf(batch_), 0, 1};
+        const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
+        seen_ = AttentionKeys(view_, lastToken, lastToken).end;
+        partKeys_ = PartKeys(seen_);
+        usedParts_ = seen_ <= partKeys_ ? 1 : (seen_ + partKeys_ - 1) / partKeys_;
+    }
+
+    __aicore__ inline uint64_t LengthOf(uint64_t batch) const
+    {
+        const int32_t length = lengthGm_.GetValue(batch);
+        if (length < 0 || static_cast<uint64_t>(length) > tiling_.tableBlocks * tiling_.blockSize) {
+            AscendC::Trap();
+        }
+        return static_cast<uint64_t>(length);
+    }
+
+    // Of each part of so many; the last has what is left. Whole blocks of the usual sizes.
+    __aicore__ inline uint64_t PartKeys(uint64_t seen) const
+    {
+        const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
+        return tiling_.parts == 1 ? seen : (even < tiling_.leastPart ? tiling_.leastPart : even);
+    }
+
+    // Is the context of any sequence split? All cores ask the same.
+    __aicore__ inline bool IsSplit() const
+    {
+        const uint64_t batches = tiling_.tiles / (tiling_.keyTiles * tiling_.headTiles * tiling_.tokenTiles);
+        for (uint64_t batch = 0; tiling_.parts > 1 && batch < batches; ++batch) {
+            const uint64_t length = LengthOf(batch);
+            if (length > PartKeys(length)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     // Adds up one part of the context.
     __aicore__ inline void Attend(uint64_t part)
     {
-        const int32_t length = lengthGm_.GetValue(batch_);
-        if (length < 0 || static_cast<uint64_t>(length) > tiling_.tableBlocks * tiling_.blockSize) {
-            AscendC::Trap();
-        }
-        view_ = {tiling_.tokens, static_cast<uint64_t>(length), 0, 1};
-        const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
-        const uint64_t seen = AttentionKeys(view_, lastToken, lastToken).end;
-        // Parts are whole blocks of the usual sizes.
-        const uint64_t even = (seen / tiling_.parts + PART_STEP) / PART_STEP * PART_STEP;
-        const uint64_t partKeys = tiling_.parts == 1 ? seen : (even < tiling_.leastPart ? tiling_.leastPart : even);
-        const uint64_t begin = part * partKeys;
-        const uint64_t end = begin + partKeys < seen ? begin + partKeys : seen;
+        const uint64_t begin = part * partKeys_;
+        const uint64_t end = begin + partKeys_ < seen_ ? begin + partKeys_ : seen_;
         const uint64_t seenByAll = AttentionKeys(view_, firstToken_, firstToken_).end;
         uint32_t buffer = 0;
         if (begin < end) {
@@ -248,17 +285,22 @@ private:
     {
         const uint64_t stride = tiling_.keyHeads * tiling_.headSize;
         for (uint32_t col = 0; col < cols;) {
-            const Run run = RunAt(first + col, cols - col);
-            scores.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(run.count),
+            const Run run = RunAt(first + col, AtMost(cols - col, tiling_.runSlots));
+            scores.SetOrgShape(static_cast<int>(productRows_), static_cast<int>(run.count),
                                static_cast<int>(tiling_.headSize), static_cast<int>(stride),
                                static_cast<int>(tiling_.tileCols));
-            scores.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(run.count),
+            scores.SetSingleShape(static_cast<int>(productRows_), static_cast<int>(run.count),
                                   static_cast<int>(tiling_.headSize));
-            scores.SetTensorA(tiling_.tokens == 1 ? queryGm_[PlaceOf(0, tiling_.headSize)] : tileQueryGm_);
-            scores.SetTensorB(keyGm_[run.slot * stride + keyHead_ * tiling_.headSize], true);
-            const AscendC::GlobalTensor<float> to = scoresGm_[buffer][col];
-            col += run.count;
-            scores.template IterateAll<false>(to, 0, false, col == cols);  // in order: the last is waited for
+            const uint64_t keys = run.slot * stride + keyHead_ * tiling_.headSize;
+            const uint32_t end = col + run.count;
+            for (uint32_t head = 0; head < keyHeadCount_; ++head) {
+                const uint32_t row = head * productRows_;
+                scores.SetTensorA(tiling_.tokens == 1 ? queryGm_[PlaceOf(row, tiling_.headSize)] : tileQueryGm_);
+                scores.SetTensorB(keyGm_[keys + head * tiling_.headSize], true);
+                const bool last = end == cols && head + 1 == keyHeadCount_;  // in order: the last is waited for
+                scores.template IterateAll<false>(scoresGm_[buffer][row * tiling_.tileCols + col], 0, false, last);
+            }
+            col = end;
         }
     }
 
@@ -266,17 +308,20 @@ private:
     {
         const uint64_t stride = tiling_.keyHeads * tiling_.valueSize;
         for (uint32_t col = 0; col < cols;) {
-            const Run run = RunAt(first + col, cols - col);
-            values.SetOrgShape(static_cast<int>(rowCount_), static_cast<int>(stride),
+            const Run run = RunAt(first + col, AtMost(cols - col, tiling_.runSlots));
+            values.SetOrgShape(static_cast<int>(productRows_), static_cast<int>(stride),
                                static_cast<int>(tiling_.tileCols), static_cast<int>(run.count),
                                static_cast<int>(tiling_.valueSize));
-            values.SetSingleShape(static_cast<int>(rowCount_), static_cast<int>(tiling_.valueSize),
+            values.SetSingleShape(static_cast<int>(productRows_), static_cast<int>(tiling_.valueSize),
                                   static_cast<int>(run.count));
-            values.SetTensorA(probabilitiesGm_[col]);
-            values.SetTensorB(valueGm_[run.slot * stride + keyHead_ * tiling_.valueSize]);
-            // Each adds to what the one before has written.
-            values.template IterateAll<false>(productGm_, col == 0 ? 0 : 1, false, true);
-            values.WaitIterateAll();
+            for (uint32_t head = 0; head < keyHeadCount_; ++head) {
+                const uint32_t row = head * productRows_;
+                values.SetTensorA(probabilitiesGm_[row * tiling_.tileCols + col]);
+                values.SetTensorB(valueGm_[run.slot * stride + (keyHead_ + head) * tiling_.valueSize]);
+                values.template IterateAll<false>(productGm_[row * tiling_.valueSize], col == 0 ? 0 : 1, false,
+                                                  head + 1 == keyHeadCount_);
+            }
+            values.WaitIterateAll();  // each run adds to what the one before has written
             col += run.count;
         }
     }
@@ -323,12 +368,17 @@ private:
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
     View view_{};
+    uint64_t seen_ = 0;       // keys of the tile's last token
+    uint64_t partKeys_ = 0;   // of a part
+    uint64_t usedParts_ = 0;  // the first ones, at least one; others have no keys
     uint64_t batch_ = 0;
     uint64_t keyHead_ = 0;
     uint64_t firstToken_ = 0;  // of the tile
     uint64_t firstHead_ = 0;
     uint32_t tokenCount_ = 0;
-    uint32_t headCount_ = 0;
+    uint32_t keyHeadCount_ = 0;
+    uint32_t productRows_ = 0;  // of a key head
+    uint32_t headCount_ = 0;    // of all of them
     uint32_t rowCount_ = 0;
 };
 

@@ -1,8 +1,9 @@
 /*!
  * Tiling of paged_attention. Plain C++.
  *
- * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values; where those
- * are fewer than a chip has cores, and contexts may be long, with a part of the context. Tasks go to cores in turn.
+ * A task is a tile of query rows of one sequence: tokens, and of each the heads that share keys and values, or of a
+ * single token those of several key heads, if tasks enough are left; where they are fewer than a chip has cores, and
+ * contexts may be long, with a part of the context. Tasks go to cores in turn.
  * Tiles and parts follow from shapes and the Unified Buffer, not from the number of cores: neither do results.
  */
 #ifndef MS_ASCEND_OPS_PAGED_ATTENTION_TILING_H
@@ -26,6 +27,7 @@ struct PagedAttentionTilingData {
     uint64_t tokens;      // queries of a sequence
     uint64_t heads;
     uint64_t keyHeads;
+    uint64_t keyTiles;     // of the key heads
     uint64_t sharedHeads;  // heads of query that share one of key
     uint64_t blocks;       // of the cache
     uint64_t blockSize;
@@ -35,9 +37,11 @@ struct PagedAttentionTilingData {
     uint32_t headSize;
     uint32_t valueSize;
     uint32_t tileTokens;
-    uint32_t tileHeads;
-    uint32_t tileRows;  // tileTokens * tileHeads at most
-    uint32_t tileCols;  // keys
+    uint32_t tileHeads;     // of one key head
+    uint32_t tileKeyHeads;  // more than 1: all heads of each, of one token
+    uint32_t tileRows;      // the product of the three at most
+    uint32_t runSlots;      // that a product takes at most
+    uint32_t tileCols;      // keys
     uint32_t chunkRows;
     uint32_t cores;
     float scale;
@@ -50,7 +54,14 @@ namespace paged_attention {
 // there, a few.
 constexpr uint64_t CHIP_TASKS = 48;
 constexpr uint64_t HOST_TASKS = 16;
-constexpr uint64_t LEAST_PART = 512;  // keys
+constexpr uint64_t LEAST_PART = 512;  // keys of one key head; fewer of several
+constexpr uint64_t LEAST_PART_OF_HEADS = 128;
+constexpr uint32_t RUN_BYTES = 512 << 10;  // of all key heads: few enough pages for a CPU to know where they are
+
+inline uint64_t LeastPart(uint64_t keyHeads)
+{
+    return std::max(LEAST_PART_OF_HEADS, LEAST_PART / keyHeads);
+}
 
 }  // namespace paged_attention
 
@@ -79,10 +90,30 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.headSize = static_cast<uint32_t>(headSize);
     tiling.valueSize = static_cast<uint32_t>(valueSize);
 
-    // Besides what a softmax takes: a row of query on its way into a matrix of their own, and one of a part.
     const uint64_t keys = std::min(tiling.tableBlocks, uint64_t{INT32_MAX}) * tiling.blockSize;
+    const bool host = platform.tileBytes != 0;
+    const uint64_t wanted = host ? paged_attention::HOST_TASKS : paged_attention::CHIP_TASKS;
+    const auto tasksOf = [&](uint64_t keyHeadsOfTile) {
+        return batch * CeilDiv(keyHeads, keyHeadsOfTile) * CeilDiv(keys, paged_attention::LeastPart(keyHeadsOfTile));
+    };
+    // Of a single token as many key heads as a tile has rows for and leave tasks enough; on a chip, for which that was
+    // not predicted yet, one.
+    uint64_t tileKeyHeads = host && tokens == 1 ? std::max<uint64_t>(1, std::min(keyHeads, TILE_ROWS / shared)) : 1;
+    while (tileKeyHeads > 1 && tasksOf(tileKeyHeads) < std::min(wanted, tasksOf(1))) {
+        tileKeyHeads = CeilDiv(tileKeyHeads, 2);
+    }
+
+    // Besides what a softmax takes: a row of query on its way into a matrix of their own, and one of a part.
     const uint64_t rowBytes = RoundUp(headSize, CUBE_SIDE) * bytes + RoundUp(valueSize, CUBE_SIDE) * sizeof(float);
-    const Tiles tiles = PlanTiles(tokens * shared, keys, valueSize, bytes, 0, rowBytes, platform);
+    const Tiles tiles = PlanTiles(tokens * shared * tileKeyHeads, keys, valueSize, bytes, 0, rowBytes, platform);
+    tileKeyHeads = std::max<uint64_t>(1, std::min(tileKeyHeads, tiles.rows / shared));
+    tiling.tileKeyHeads = static_cast<uint32_t>(tileKeyHeads);
+    tiling.keyTiles = CeilDiv(keyHeads, tileKeyHeads);
+    const uint64_t slotBytes = std::max<uint64_t>(1, keyHeads * std::max(headSize, valueSize) * bytes);
+    tiling.runSlots = static_cast<uint32_t>(std::max<uint64_t>(CUBE_SIDE, paged_attention::RUN_BYTES / slotBytes));
+    if (tileKeyHeads == 1 || !host) {
+        tiling.runSlots = tiles.cols;
+    }
     tiling.tileRows = tiles.rows;
     tiling.tileCols = tiles.cols;
     tiling.chunkRows = tiles.chunkRows;
@@ -90,15 +121,16 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     tiling.tileTokens = static_cast<uint32_t>(std::min<uint64_t>(tokens, tiles.rows / tiling.tileHeads));
     tiling.tokenTiles = CeilDiv(tokens, tiling.tileTokens);
     tiling.headTiles = CeilDiv(shared, tiling.tileHeads);
-    tiling.tiles = batch * keyHeads * tiling.headTiles * tiling.tokenTiles;
-    const uint64_t wanted = platform.tileBytes != 0 ? paged_attention::HOST_TASKS : paged_attention::CHIP_TASKS;
-    tiling.parts = std::max<uint64_t>(
-        1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, paged_attention::LEAST_PART)));
+    tiling.tiles = batch * tiling.keyTiles * tiling.headTiles * tiling.tokenTiles;
+    const uint64_t leastPart = paged_attention::LeastPart(tileKeyHeads);
+    tiling.parts =
+        std::max<uint64_t>(1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, leastPart)));
     tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
-    tiling.leastPart = static_cast<uint32_t>(paged_attention::LEAST_PART);
-    tiling.scores = PlanCube(tiles.rows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
-    tiling.values = PlanCube(tiles.rows, valueSize, tiles.cols, params.query.dtype, DataType::FLOAT32, false, false);
+    tiling.leastPart = static_cast<uint32_t>(leastPart);
+    const uint64_t productRows = tileKeyHeads == 1 ? tiles.rows : shared;
+    tiling.scores = PlanCube(productRows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
+    tiling.values = PlanCube(productRows, valueSize, tiles.cols, params.query.dtype, DataType::FLOAT32, false, false);
 
     // Two tiles of scores, what they add to the output, probabilities, and the tile of query.
     const uint64_t elements = uint64_t{tiles.rows} * tiles.cols;

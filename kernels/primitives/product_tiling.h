@@ -44,6 +44,7 @@ constexpr uint64_t HOST_ROWS = 512;
 constexpr uint64_t HOST_COLS = 1024;
 constexpr uint64_t HOST_FINISHED_COLS = 512;  // of all products of a tile together
 constexpr uint64_t ENOUGH_TASKS = 16;         // to share out; smaller tiles beyond that only cost
+constexpr uint64_t HOST_TALL_COLS = 256;      // down to so many it is columns that tiles lose: packing pays by rows
 constexpr uint64_t LEAST_ROWS = 64;
 constexpr uint64_t LEAST_COLS = 128;
 // Few rows are bound by reading the weight, which takes all cores of a chip: two tasks for each cube core.
@@ -92,7 +93,7 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
     uint64_t cols = std::min(work.n, mostCols);
     while (work.batches * CeilDiv(work.m, rows) * CeilDiv(work.n, cols) < ENOUGH_TASKS &&
            (rows > LEAST_ROWS || cols > LEAST_COLS)) {
-        if (cols > LEAST_COLS && (cols >= 2 * rows || rows <= LEAST_ROWS)) {
+        if (cols > LEAST_COLS && (cols >= 2 * rows || rows <= LEAST_ROWS || (large && cols > HOST_TALL_COLS))) {
             cols = RoundUp(cols / 2, CUBE_SIDE);
         } else {
             rows = RoundUp(rows / 2, CUBE_SIDE);

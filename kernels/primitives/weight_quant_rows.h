@@ -188,9 +188,9 @@ private:
         queue.EnQue(factors);
     }
 
-    // As float.
-    __aicore__ inline void TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
-                                       const AscendC::LocalTensor<float>& to, uint32_t rows)
+    // As float. They stay in the queue.
+    __aicore__ inline AscendC::LocalTensor<S> TakeFactors(AscendC::TQue<AscendC::TPosition::VECIN, 1>& queue,
+                                                          const AscendC::LocalTensor<float>& to, uint32_t rows)
     {
         AscendC::LocalTensor<S> factors = queue.template DeQue<S>();
         const uint8_t toStride = static_cast<uint8_t>(tiling_.groupStride / FLOATS_PER_BLOCK);
@@ -206,7 +206,7 @@ private:
                               static_cast<uint8_t>(rows), strides);
             }
         }
-        queue.FreeTensor(factors);
+        return factors;
     }
 
     // `column`: of the output, which the rows give.
@@ -230,6 +230,8 @@ private:
             AscendC::Cast(half_, weight, AscendC::RoundMode::CAST_NONE, elements);
         }
         AscendC::Cast(float_, half_, AscendC::RoundMode::CAST_NONE, elements);
+        AscendC::LocalTensor<S> scale;
+        AscendC::LocalTensor<S> offset;
         for (uint32_t i = 0; i < tiling_.m; ++i) {
             if (tiling_.quantizeX != 0) {
                 // Their floats are in x_ already. A host finds the integers where it sees the casts.
@@ -241,14 +243,19 @@ private:
                 SumGroups(sums_[r * tiling_.groupStride], product_);
             }
             if (i == 0) {  // next to their use, so that a host need not keep them in memory
-                TakeFactors(scaleQueue_, scale_, rows);
+                scale = TakeFactors(scaleQueue_, scale_, rows);
                 if (tiling_.hasOffset != 0) {
-                    TakeFactors(offsetQueue_, offset_, rows);
+                    offset = TakeFactors(offsetQueue_, offset_, rows);
                 }
             }
             Finish(i, part, column, rows);
         }
         weightQueue_.FreeTensor(weight);
+        // Not before: with integers, a host reads them where they are added up.
+        scaleQueue_.FreeTensor(scale);
+        if (tiling_.hasOffset != 0) {
+            offsetQueue_.FreeTensor(offset);
+        }
     }
 
     __aicore__ inline void Finish(uint32_t i, uint32_t part, uint32_t column, uint32_t rows)
@@ -262,11 +269,11 @@ private:
             InRows<AddOf>(sums_, sums_, shifts_, block);
         }
         InRows<MulOf>(sums_, sums_, scale_, block);
-        // With the zeros behind a row's groups, so that rows are whole vectors.
-        const RowBlock padded{rows, tiling_.groupStride, tiling_.groupStride};
-        rows_.template Start<AddOf>(rows, padded.cols);
-        rows_.template Fold<AddOf>(sums_, 0, padded, padded.cols);
-        rows_.Sums(rows, padded.cols);
+        // Of floats with the zeros behind a row's groups, so that rows are whole vectors. Integers are one instruction.
+        const uint32_t cols = tiling_.quantizeX != 0 ? tiling_.groups : tiling_.groupStride;
+        rows_.template Start<AddOf>(rows, cols);
+        rows_.template Fold<AddOf>(sums_, 0, {rows, cols, tiling_.groupStride}, cols);
+        rows_.Sums(rows, cols);
         if (tiling_.hasBias != 0) {
             AscendC::LocalTensor<float> bias = biasQueue_.template AllocTensor<float>();
             LoadRows(bias, biasGm_[part * tiling_.n + column], {1, rows, rows, rows});

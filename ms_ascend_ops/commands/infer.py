@@ -31,6 +31,7 @@ Array = np.ndarray[Any, Any]
 @click.option("--runs", type=click.IntRange(1), default=100, help="How often --profile runs it.")
 @click.option("--warmup", type=click.IntRange(0), default=10, help="Runs before --profile measures.")
 @click.option("--seed", default=0, help="Of random inputs.")
+@click.option("--no-super-kernels", is_flag=True, help="Launch each operator by itself, on a CPU, too.")
 def infer(
     model: Path,
     inputs: tuple[str, ...],
@@ -40,6 +41,7 @@ def infer(
     runs: int,
     warmup: int,
     seed: int,
+    no_super_kernels: bool,
 ) -> None:
     """Run MODEL, a MindIR, a bundle or an ONNX file, and print the shapes of what goes in and comes out.
 
@@ -57,7 +59,7 @@ def infer(
         raise click.UsageError("either --input or --shape, not both")
     with reported(), as_mindir(model, shapes, "infer") as file:
         start = time.perf_counter()
-        network = load(file)
+        network = load(file, super_kernels=not no_super_kernels)
         click.echo(f"loaded {model} in {time.perf_counter() - start:.2f} s")
         open_sizes = () if file != model else shapes  # of an ONNX file they are in the MindIR already
         arrays = _from_files(inputs, network.inputs) if inputs else _random(open_sizes, network.inputs, seed)

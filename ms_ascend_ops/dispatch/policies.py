@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.measurements import Measurements
 from ms_ascend_ops.dispatch.sequential import SignTest
 
 if TYPE_CHECKING:
-    from ms_ascend_ops.dispatch.implementations import Form
-    from ms_ascend_ops.dispatch.route import Route
+    from ms_ascend_ops.dispatch.comparison import Difference  # imports MindSpore
 
-__all__ = ["AB", "Fastest", "Fixed", "Policy", "request"]
+__all__ = ["AB", "CallSite", "Fastest", "Fixed", "Policy", "request"]
 
 _log = logging.getLogger("ms_ascend_ops.dispatch")
 _request: ContextVar[str | None] = ContextVar("ms_ascend_ops_request", default=None)
@@ -36,6 +36,30 @@ def request(identifier: object) -> Iterator[None]:
         _request.reset(token)
 
 
+class CallSite(Protocol):
+    """What a policy may ask of where an operator is called: one operator, one set of attributes, one device."""
+
+    operator: str
+
+    def key(self, form: Form) -> str:
+        """The name of a call's kind in the cache of what was measured."""
+
+    def able(self, form: Form) -> tuple[Implementation, ...]:
+        """Those that can answer such a call."""
+
+    def measure(self, form: Form, tensors: tuple[Any, ...], budget: float) -> dict[str, float]:
+        """Medians in microseconds by identity, of all that can answer; infinite where one fails or is wrong."""
+
+    def difference(self, tensors: tuple[Any, ...], results: Any, version: str) -> Difference | None:
+        """Of results from those of another implementation; None where that cannot answer, or inputs are written."""
+
+    def take_out(self, version: str, kind: str, why: str, forever: bool = False) -> None:
+        """Open the breaker of an implementation."""
+
+    def decided(self) -> None:
+        """The policy came to a decision."""
+
+
 class Policy:
     """Names the implementations that are to answer a call, best first. Others follow in their own order."""
 
@@ -45,15 +69,15 @@ class Policy:
     def check(self, operator: str, versions: list[str]) -> None:
         """Raises ValueError: it names an implementation that the operator does not have."""
 
-    def order(self, route: Route, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
+    def order(self, site: CallSite, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
         """For a call by Python."""
         raise NotImplementedError
 
-    def order_in_graph(self, route: Route, form: Form) -> tuple[tuple[str, ...], str]:
+    def order_in_graph(self, site: CallSite, form: Form) -> tuple[tuple[str, ...], str]:
         """For a graph that is compiled; nothing is measured there. And why."""
         raise NotImplementedError
 
-    def took(self, route: Route, form: Form, version: str, seconds: float, tensors: tuple[Any, ...], out: Any) -> str:
+    def took(self, site: CallSite, form: Form, version: str, seconds: float, tensors: tuple[Any, ...], out: Any) -> str:
         """Called after a call, if `timed`. Returns why its results may not be used; empty: they may."""
         return ""
 
@@ -75,10 +99,10 @@ class Fixed(Policy):
         for version in self.versions:
             _known(operator, version, versions)
 
-    def order(self, route: Route, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
+    def order(self, site: CallSite, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
         return self.versions
 
-    def order_in_graph(self, route: Route, form: Form) -> tuple[tuple[str, ...], str]:
+    def order_in_graph(self, site: CallSite, form: Form) -> tuple[tuple[str, ...], str]:
         return self.versions, self.describe()
 
     def describe(self) -> str:
@@ -107,26 +131,26 @@ class Fastest(Policy):
             self._measurements = Measurements(self._cache)
         return self._measurements
 
-    def order(self, route: Route, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
-        known = self._known(route, form)
+    def order(self, site: CallSite, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
+        known = self._known(site, form)
         if known is None:
-            times = route.measure(form, tensors, self.budget)
+            times = site.measure(form, tensors, self.budget)
             if not times:
                 return ()
-            self.measurements.keep(route.key(form), times)
-            known = self._known(route, form) or ()
+            self.measurements.keep(site.key(form), times)
+            known = self._known(site, form) or ()
         return known
 
-    def order_in_graph(self, route: Route, form: Form) -> tuple[tuple[str, ...], str]:
-        known = self._known(route, form)
+    def order_in_graph(self, site: CallSite, form: Form) -> tuple[tuple[str, ...], str]:
+        known = self._known(site, form)
         if known is None:
             return (), "not measured for these shapes: the first in order"
         return known, f"fastest, measured for {form.bucket}"
 
-    def _known(self, route: Route, form: Form) -> tuple[str, ...] | None:
+    def _known(self, site: CallSite, form: Form) -> tuple[str, ...] | None:
         """None: something that could answer was not measured."""
-        names = {one.identity: one.version for one in route.able(form)}
-        times = self.measurements.times(route.key(form))
+        names = {one.identity: one.version for one in site.able(form)}
+        times = self.measurements.times(site.key(form))
         if times is None or not set(names) <= set(times):
             return None
         return tuple(names[identity] for identity in sorted(names, key=lambda identity: times[identity]))
@@ -201,7 +225,7 @@ class AB(Policy):
             return ""
         return self.candidate if self.verdict == "faster" else self.baseline
 
-    def order(self, route: Route, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
+    def order(self, site: CallSite, form: Form, tensors: tuple[Any, ...]) -> tuple[str, ...]:
         if self.winner and (self.promote or self.verdict == "wrong"):
             return (self.winner,)
         identifier = _request.get() if self.by == "request" else None
@@ -211,22 +235,22 @@ class AB(Policy):
             taken = self._random.random() < self.share
         return (self.candidate, self.baseline) if taken else (self.baseline, self.candidate)
 
-    def order_in_graph(self, route: Route, form: Form) -> tuple[tuple[str, ...], str]:
+    def order_in_graph(self, site: CallSite, form: Form) -> tuple[tuple[str, ...], str]:
         if self.winner and self.promote:
             return (self.winner,), f"winner of {self.describe()}"
         return (self.baseline,), "a graph is not split: the baseline"
 
-    def took(self, route: Route, form: Form, version: str, seconds: float, tensors: tuple[Any, ...], out: Any) -> str:
+    def took(self, site: CallSite, form: Form, version: str, seconds: float, tensors: tuple[Any, ...], out: Any) -> str:
         self.calls[version] = self.calls.get(version, 0) + 1
         if self.verdict or version not in (self.candidate, self.baseline):
             return ""
         if version == self.candidate and self._random.random() < self.compare:
-            difference = route.difference(tensors, out, self.baseline)
+            difference = site.difference(tensors, out, self.baseline)
             if difference is not None:
                 self.differences.append(difference.ulps)
                 if difference.reasons:
                     why = "; ".join(difference.reasons)
-                    self._decide(route, "wrong", why)
+                    self._decide(site, "wrong", why)
                     return why
         bucket = form.bucket
         self._seen[version, bucket] += 1
@@ -244,15 +268,15 @@ class AB(Policy):
             return ""
         pair = (before, seconds) if version == self.candidate else (seconds, before)
         if decision := self.test.add(*pair):
-            self._decide(route, decision, f"median ratio {self.test.ratio:.3f} in {self.test.pairs} pairs")
+            self._decide(site, decision, f"median ratio {self.test.ratio:.3f} in {self.test.pairs} pairs")
         return ""
 
-    def _decide(self, route: Route, verdict: str, why: str) -> None:
+    def _decide(self, site: CallSite, verdict: str, why: str) -> None:
         self.verdict = verdict
-        _log.warning("%s: %s is %s beside %s: %s", route.operator, self.candidate, verdict, self.baseline, why)
+        _log.warning("%s: %s is %s beside %s: %s", site.operator, self.candidate, verdict, self.baseline, why)
         if verdict == "wrong":
-            route.take_out(self.candidate, "wrong result", why, forever=True)
-        route.decided()
+            site.take_out(self.candidate, "wrong result", why, forever=True)
+        site.decided()
 
     def describe(self) -> str:
         state = self.verdict or "undecided"

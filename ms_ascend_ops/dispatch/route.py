@@ -11,19 +11,17 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-import mindspore as ms
 import numpy as np
-from mindspore import Tensor
 from mindspore.graph import jit_context
 from mindspore.graph.api import _pynative_executor
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.acceptance import RULES, Accuracy, accuracy
+from ms_ascend_ops.dispatch.comparison import Difference, difference_of, flat, is_finite, values_of
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.policies import Fixed
 from ms_ascend_ops.dispatch.table import LISTENERS, Choice, Table, chosen_for_graph
 
-__all__ = ["Difference", "Route"]
+__all__ = ["Route"]
 
 _log = logging.getLogger("ms_ascend_ops.dispatch")
 _MOST_FORMS = 4096
@@ -36,14 +34,6 @@ class _NotUsable(Exception):  # noqa: N818 - goes no further than the route
     def __init__(self, error: Exception):
         super().__init__(str(error))
         self.error = error
-
-
-class Difference:
-    """How far the outputs of two implementations are apart: `reasons` is empty if rounding explains it."""
-
-    def __init__(self, found: list[Accuracy]):
-        self.ulps = max((one.ulps for one in found), default=0.0)
-        self.reasons = [reason for one in found for reason in _beyond_rounding(one)]
 
 
 class Route:
@@ -82,7 +72,7 @@ class Route:
         self._writes = bool(registry.signature(self.operator).writes)
         self._forms: dict[tuple[Any, ...], Form] = {}
         self._orders: dict[Form, tuple[str, ...]] = {}  # that a policy came to, until something changes
-        self.able = lru_cache(maxsize=_MOST_FORMS)(self._able)
+        self._cached_able = lru_cache(maxsize=_MOST_FORMS)(self._able)
 
     def __call__(self, *tensors: Any) -> Any:
         if self._generation != self._table.generation:
@@ -145,7 +135,7 @@ class Route:
                 continue
             if golden is None:
                 golden = results
-            elif not self._writes and (reasons := _difference(results, golden).reasons):
+            elif not self._writes and (reasons := difference_of(results, golden).reasons):
                 self._table.take_out(one.version, "wrong result", "; ".join(reasons), forever=True)
                 failed[one.identity] = float("inf")
                 continue
@@ -168,7 +158,7 @@ class Route:
             return None
         one = self._table.get(version)
         try:
-            return _difference(results, self._loaded(one)(*tensors))
+            return difference_of(results, self._loaded(one)(*tensors))
         except Exception as error:
             self._blame(error, tensors, one)
             return None
@@ -182,7 +172,7 @@ class Route:
         for one in set(self._functions) - set(table.implementations):
             del self._functions[one]
         self._orders.clear()
-        self.able.cache_clear()
+        self._cached_able.cache_clear()
         if not isinstance(table.policy, Fixed) or table.guard is not None:
             return
         first = table.get(self._wanted())
@@ -295,18 +285,18 @@ class Route:
             return ""
         self._compared[form.bucket] += 1
         due = self._compared[form.bucket] <= guard.first or self._random.random() < guard.share
-        suspect = guard.finite and not all(_is_finite(result) for result in _flat(results))
+        suspect = guard.finite and not all(is_finite(result) for result in flat(results))
         if not due and not suspect:
             return ""
         golden = self._loaded(reference)(*tensors)
         if suspect and any(
             np.any(~np.isfinite(mine) & np.isfinite(theirs))
-            for mine, theirs in zip(map(_values, _flat(results)), map(_values, _flat(golden)), strict=True)
+            for mine, theirs in zip(map(values_of, flat(results)), map(values_of, flat(golden)), strict=True)
         ):
             why = f"NaN or Inf where {reference.version} has none"
             self._table.take_out(one.version, "non-finite", why)
             return why
-        if due and (reasons := _difference(results, golden).reasons):
+        if due and (reasons := difference_of(results, golden).reasons):
             why = f"beside {reference.version}: {'; '.join(reasons)}"
             self._table.take_out(one.version, "wrong result", why)
             return why
@@ -346,6 +336,10 @@ class Route:
         wanted = (*order, self._first)
         named = [one for version in dict.fromkeys(wanted) for one in able if one.version == version]
         return named + [one for one in able if one not in named]
+
+    def able(self, form: Form) -> tuple[Implementation, ...]:
+        """See CallSite.able."""
+        return self._cached_able(form)
 
     def _able(self, form: Form) -> tuple[Implementation, ...]:
         """Those that are for this device, these attributes and such a call."""
@@ -387,37 +381,6 @@ class Route:
         return self
 
 
-def _beyond_rounding(found: Accuracy) -> list[str]:
-    """Of two that have both rounded: the mixed tolerance, as relative errors of results that cancel say nothing."""
-    return [reason for reason in found.reasons if not reason.startswith(("MERE", "MARE"))]
-
-
-def _difference(results: Any, golden: Any) -> Difference:
-    found = []
-    for mine, theirs in zip(_flat(results), _flat(golden), strict=True):
-        dtype = str(mine.dtype).lower()
-        if dtype in RULES:
-            found.append(accuracy(_values(mine), _values(theirs), dtype))
-    return Difference(found)
-
-
-def _flat(results: Any) -> list[Tensor]:
-    return list(results) if isinstance(results, (tuple, list)) else [results]
-
-
-def _values(tensor: Tensor) -> Any:
-    return tensor.astype(ms.float32).asnumpy() if tensor.dtype == ms.bfloat16 else tensor.asnumpy()
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """In one pass, as a sum: one that overflows is looked at again, element by element."""
-    if str(tensor.dtype).lower() not in RULES:
-        return True
-    values = _values(tensor)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum(dtype=np.float32))) or bool(np.all(np.isfinite(values)))
-
-
 def _waited(results: Any) -> Any:
     """Until they are there: MindSpore's operators run behind the call."""
     _pynative_executor.sync()
@@ -430,7 +393,7 @@ def _own(tensors: tuple[Any, ...], written: bool) -> tuple[Any, ...]:
 
 def _bytes(tensors: tuple[Any, ...], results: Any) -> int:
     given = sum(tensor.nbytes for tensor in tensors if tensor is not None)
-    return int(given + sum(result.nbytes for result in _flat(results)))
+    return int(given + sum(result.nbytes for result in flat(results)))
 
 
 def _text(error: Exception) -> str:

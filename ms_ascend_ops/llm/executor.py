@@ -12,7 +12,7 @@ import numpy as np
 from ms_ascend_ops.library import load_products
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.network import Network, StepInputs
-from ms_ascend_ops.llm.program import Arena, Program, Recorder
+from ms_ascend_ops.llm.program import Program, Recorder
 from ms_ascend_ops.llm.rope import rope_tables
 
 __all__ = ["BLOCK", "Chunk", "Executor", "ProgramExecutor", "StepArrays"]
@@ -105,7 +105,6 @@ class ProgramExecutor:
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
         self._caches = [(np.zeros(shape, network.dtype), np.zeros(shape, network.dtype)) for _ in network.layers]
         self._rope = rope_tables(config, context, network.rope_factors)
-        self._arena = Arena()
         self._programs: dict[tuple[int, int, bool], tuple[StepArrays, Program]] = {}
 
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
@@ -116,7 +115,8 @@ class ProgramExecutor:
         arrays.fill(chunks)
         program.run()
         logits = program.outputs[0]
-        return logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
+        wanted = logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
+        return self.network.all_logits(wanted)
 
     def _program(self, batch: int, tokens: int, every_row: bool) -> tuple[StepArrays, Program]:
         key = (batch, tokens, every_row)
@@ -126,7 +126,7 @@ class ProgramExecutor:
             hidden = self.network.hidden(recorder, arrays.inputs, self._caches)
             rows = hidden.reshape(batch * tokens, -1)
             logits = self.network.head(recorder, rows if every_row or tokens == 1 else rows.last_row())
-            self._programs[key] = arrays, recorder.program([logits], self._arena)
+            self._programs[key] = arrays, recorder.program([logits])
         return self._programs[key]
 
 

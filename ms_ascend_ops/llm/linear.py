@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
+from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, Checkpoint
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 
-__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "load_linear"]
+__all__ = ["FloatLinear", "Linear", "QuantizedLinear", "SummedLinear", "load_linear"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,28 +70,56 @@ class QuantizedLinear:
         return QuantizedLinear(numbers, scale, offset, bias, self.quantize_x)
 
 
+class SummedLinear:
+    """A layer whose weight has some of the columns: the processes of a group add up what they get."""
+
+    def __init__(self, linear: Linear, group: Any):
+        self.linear = linear
+        self.group = group
+
+    def __call__(self, ops: Any, x: Any) -> Any:
+        return self.group.summed(ops, self.linear(ops, x))
+
+    def gated(self, ops: Any, x: Any) -> Any:
+        """SiLU of the first half of the product's columns times the second."""
+        return ops.swiglu(self(ops, x))
+
+    def converted(self, convert: Callable[[Array], Any]) -> SummedLinear:
+        """The same layer with its arrays as tensors of another library."""
+        return SummedLinear(self.linear.converted(convert), self.group)
+
+
 def load_linear(
-    checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False, quantize_x: str = "none"
-) -> Linear:
+    checkpoint: Checkpoint, names: Sequence[str], dtype: Any, quantized: bool = False, quantize_x: str = "none",
+    rows: Sequence[slice] | None = None, columns: slice = ALL, bias: bool = True,
+) -> Linear:  # fmt: skip
     """One layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
 
-    With `quantized`, weights that are quantized alike in the file stay so; `quantize_x` is for those.
+    With `quantized`, weights that are quantized alike in the file stay so; `quantize_x` is for those. Of each weight,
+    `rows` and `columns` may name a part; without `bias` there is none.
     """
+    rows = rows or [ALL] * len(names)
+    given = list(zip(names, rows, strict=True))
     bias_dtype = np.float32 if quantized else dtype
-    biases = [checkpoint.array(f"{name}.bias", bias_dtype) for name in names if f"{name}.bias" in checkpoint]
-    bias = np.concatenate(biases) if len(biases) == len(names) else None
+    biases = [
+        checkpoint.array(f"{name}.bias", bias_dtype, part)
+        for name, part in given
+        if bias and f"{name}.bias" in checkpoint
+    ]
+    added = np.concatenate(biases) if len(biases) == len(names) else None
     if quantized:
-        parts = [checkpoint.weight(f"{name}.weight") for name in names]
+        parts = [checkpoint.weight(f"{name}.weight", part, columns) for name, part in given]
         matrices = [part for part in parts if isinstance(part, QuantizedMatrix) and part.fits_product]
         if len(matrices) == len(parts) and len({(matrix.bits, matrix.group) for matrix in matrices}) == 1:
-            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), bias, quantize_x)
+            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), added, quantize_x)
     shapes = [checkpoint.shapes[f"{name}.weight"] for name in names]
-    weight = np.empty((sum(rows for rows, _ in shapes), shapes[0][1]), dtype)
+    counts = [len(range(*part.indices(shape[0]))) for part, shape in zip(rows, shapes, strict=True)]
+    weight = np.empty((sum(counts), len(range(*columns.indices(shapes[0][1])))), dtype)
     first = 0
-    for name, (rows, _) in zip(names, shapes, strict=True):
-        weight[first : first + rows] = checkpoint.array(f"{name}.weight", dtype)
-        first += rows
-    return FloatLinear(weight, None if bias is None else bias.astype(dtype))
+    for (name, part), count in zip(given, counts, strict=True):
+        weight[first : first + count] = checkpoint.array(f"{name}.weight", dtype, part, columns)
+        first += count
+    return FloatLinear(weight, None if added is None else added.astype(dtype))
 
 
 def _joined(forms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, Array, Array | None]:

@@ -51,7 +51,7 @@ class MindSporeExecutor:
         rows = hidden.reshape(-1, hidden.shape[-1])
         rows = rows[: len(chunks)] if longest == 1 else rows[-longest if every_row else -1 :]
         logits: Array = self._tensors.head(ops, rows).astype(float32).asnumpy()
-        return logits
+        return self.network.all_logits(logits)
 
 
 def tensor_of(array: Array) -> Tensor:

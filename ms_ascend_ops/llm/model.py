@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ms_ascend_ops.llm.checkpoints import Checkpoint, open_checkpoint
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
 from ms_ascend_ops.llm.network import load_network
+from ms_ascend_ops.llm.parallel import Group, check_job, join, partition
 from ms_ascend_ops.llm.sampling import Sampling
 from ms_ascend_ops.llm.scheduler import Request, Scheduler
 from ms_ascend_ops.llm.tokenizer import Tokenizer
@@ -40,7 +41,8 @@ class LanguageModel:
     """Generates text."""
 
     def __init__(
-        self, executor: Executor, tokenizer: Tokenizer, template: ChatTemplate | None = None, batch: int = 8
+        self, executor: Executor, tokenizer: Tokenizer, template: ChatTemplate | None = None, batch: int = 8,
+        group: Group | None = None,
     ):  # fmt: skip
         self.executor = executor
         self.config = executor.config
@@ -48,11 +50,16 @@ class LanguageModel:
         self.template = template
         self.scheduler = Scheduler(executor, tokenizer, batch)
         self.stop_tokens = _stop_tokens(tokenizer, self.config.end_tokens)
+        self.group = group  # processes that each hold a part; all must get the same requests in the same order
+        # They must choose the same tokens, so that they need the same random numbers.
+        own_seed = int(np.random.default_rng().integers(1 << 24)) if group else 0
+        self._seeds = np.random.default_rng(group.shared(own_seed)) if group else None
 
     @classmethod
     def from_file(
         cls, path: str | Path, dtype: str = "float32", weights: str = "quantized", context: int | None = None,
         batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels", activations: str = "int8",
+        tensor_parallel: int = 1, adapter: str | Path | None = None,
     ) -> LanguageModel:  # fmt: skip
         """Open a GGUF file, a directory of Hugging Face's, or a bundle of `llm convert`.
 
@@ -66,35 +73,52 @@ class LanguageModel:
             engine: "kernels": on a CPU, without MindSpore; "mindspore": by its PyNative mode.
             activations: "int8": single tokens meet matrices that stay quantized as integers of 8 bits, by groups;
                 "float": they stay `dtype`.
+            tensor_parallel: processes that share the work, each with a part of every layer. msrun must have started
+                them (docs/parallel.md), and all must make the same calls.
+            adapter: a directory with an adapter of `llm finetune`, or of Hugging Face's PEFT, of the kind LoRA. The
+                weights that it changes become floats.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: the file cannot be read, or an argument is not allowed.
+            ValueError: the file cannot be read, an argument is not allowed, the layers cannot be divided among so many
+                processes, or msrun started another number.
+            RuntimeError: with tensor_parallel, msrun did not start this process.
         """
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
         quantized, quantize_x = _quantized(weights), rounding_of(activations)
         if is_bundle(path):
+            if tensor_parallel > 1 or adapter is not None:
+                raise ValueError(f"{path}: a bundle runs as it was exported, on one process and without adapter")
             return cls._from_bundle(Path(path), context, batch, cache_tokens)
         checkpoint = open_checkpoint(path)
+        if adapter is not None:
+            from ms_ascend_ops.llm.finetune.adapter import merged  # noqa: PLC0415
+
+            checkpoint = merged(checkpoint, adapter)
         most = checkpoint.config.context
         context = min(most, _MOST_CONTEXT) if context is None else context
         if not 2 <= context <= most:
             raise ValueError(f"{path}: context must be 2 to {most}, which the model was made for, got {context}")
         tokenizer = load_tokenizer(checkpoint)
         template = load_template(checkpoint, tokenizer)
-        network = load_network(checkpoint, DTYPES[dtype], quantized, quantize_x)
+        if engine not in ("kernels", "mindspore"):
+            raise ValueError(f"engine must be kernels or mindspore, got {engine!r}")
+        part, group = None, None
+        if tensor_parallel != 1:
+            part = partition(checkpoint, check_job(tensor_parallel, "tensor parallel"), tensor_parallel, quantized)
+            group = join(tensor_parallel)
+            part = partition(checkpoint, group.rank, group.size, quantized)
+        network = load_network(checkpoint, DTYPES[dtype], quantized, quantize_x, part, group)
         blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
         executor: Executor
         if engine == "mindspore":
             from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor  # noqa: PLC0415 - takes seconds
 
             executor = MindSporeExecutor(network, blocks, context)
-        elif engine == "kernels":
-            executor = ProgramExecutor(network, blocks, context)
         else:
-            raise ValueError(f"engine must be kernels or mindspore, got {engine!r}")
-        return cls(executor, tokenizer, template, batch)
+            executor = ProgramExecutor(network, blocks, context)
+        return cls(executor, tokenizer, template, batch, group)
 
     @classmethod
     def _from_bundle(cls, path: Path, context: int | None, batch: int, cache_tokens: int | None) -> LanguageModel:
@@ -154,7 +178,10 @@ class LanguageModel:
     ) -> Request:  # fmt: skip
         """A request for `self.scheduler`, with this model's tokens of the end."""
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        return Request(ids, max_tokens, sampling or Sampling(), stop, self.stop_tokens, on_text)
+        sampling = sampling or Sampling()
+        if self._seeds is not None and sampling.seed is None:
+            sampling = replace(sampling, seed=int(self._seeds.integers(1 << 31)))
+        return Request(ids, max_tokens, sampling, stop, self.stop_tokens, on_text)
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """The tokens of a conversation, up to where the answer begins.

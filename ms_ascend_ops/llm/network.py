@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, Weight
+from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig
-from ms_ascend_ops.llm.linear import FloatLinear, Linear, load_linear
+from ms_ascend_ops.llm.linear import FloatLinear, Linear, SummedLinear, load_linear
+from ms_ascend_ops.llm.parallel import Group, Partition
 
 __all__ = ["Network", "StepInputs", "load_network"]
 
@@ -63,7 +64,7 @@ class Network:
 
     def __init__(
         self, config: ModelConfig, dtype: Any, embedding: Weight, layers: list[Layer], norm: Any, head: Linear,
-        rope_factors: Array | None = None,
+        rope_factors: Array | None = None, group: Group | None = None,
     ):  # fmt: skip
         self.config = config
         self.dtype = np.dtype(dtype)
@@ -72,12 +73,13 @@ class Network:
         self.norm = norm
         self.head = head
         self.rope_factors = rope_factors
+        self.group = group  # the processes that hold the other parts of it
 
     def converted(self, convert: Callable[[Array], Any]) -> Network:
         """The same network with its arrays as tensors of another library; the embedding stays where it is."""
         layers = [layer.converted(convert) for layer in self.layers]
         norm, head = convert(self.norm), self.head.converted(convert)
-        return Network(self.config, self.dtype, self.embedding, layers, norm, head, self.rope_factors)
+        return Network(self.config, self.dtype, self.embedding, layers, norm, head, self.rope_factors, self.group)
 
     def embed(self, tokens: Array, out: Array) -> None:
         """Write the rows of some tokens."""
@@ -86,6 +88,10 @@ class Network:
             out[...] = rows.reshape(out.shape)
         else:
             np.take(self.embedding, tokens, axis=0, out=out, mode="clip")  # ids were checked; "raise" would buffer
+
+    def all_logits(self, logits: Array) -> Array:
+        """Logits of the whole vocabulary, of those of this process's part."""
+        return logits if self.group is None else self.group.joined(logits, self.config.vocabulary)
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
         """Normalized states behind the last layer, shape (b, s, hidden)."""
@@ -121,23 +127,34 @@ class Network:
 
 
 def load_network(
-    checkpoint: Checkpoint, dtype: Any = np.float32, quantized: bool = False, quantize_x: str = "none"
-) -> Network:
-    """Read all weights.
+    checkpoint: Checkpoint, dtype: Any = np.float32, quantized: bool = False, quantize_x: str = "none",
+    partition: Partition | None = None, group: Group | None = None,
+) -> Network:  # fmt: skip
+    """Read all weights, or those of a partition.
 
     Args:
         checkpoint: where from.
         dtype: float32, float16 or bfloat16: of what the network calculates with.
         quantized: keep quantized weights as they are.
         quantize_x: "none" or "int8": round activations of few rows to 8 bits where they meet such weights.
+        partition: what this process holds of the layers; the embedding is whole everywhere.
+        group: with a partition: what adds up the parts.
     """
     config = checkpoint.config
+    whole = partition is None
 
     def norm(name: str) -> Array:
         return np.array(checkpoint.array(f"{name}.weight", np.float32))
 
     def linear(*names: str) -> Linear:
-        return load_linear(checkpoint, names, dtype, quantized, quantize_x)
+        if partition is None:
+            return load_linear(checkpoint, names, dtype, quantized, quantize_x)
+        rows = [partition.rows(name) for name in names]
+        columns = partition.columns(names[0])
+        # A bias is added once.
+        bias = columns == ALL or partition.rank == 0
+        layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
+        return layer if columns == ALL else SummedLinear(layer, group)
 
     layers = []
     for index in range(config.layers):
@@ -158,11 +175,14 @@ def load_network(
         )
     head = linear("model.embed_tokens" if config.tied_embedding else "lm_head")
     embedding: Weight
-    if config.tied_embedding and isinstance(head, FloatLinear):
+    if config.tied_embedding and isinstance(head, FloatLinear) and whole:
         embedding = head.weight
     else:
         embedding = checkpoint.weight("model.embed_tokens.weight")
         if not isinstance(embedding, QuantizedMatrix) or not quantized:
             embedding = np.ascontiguousarray(checkpoint.array("model.embed_tokens.weight", dtype))
+            if partition is not None and config.tied_embedding and isinstance(head, FloatLinear):
+                head = FloatLinear(embedding[partition.rows("model.embed_tokens")])  # not twice
     factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
-    return Network(config, dtype, embedding, layers, norm("model.norm"), head, factors)
+    own = config if partition is None else partition.own(config)
+    return Network(own, dtype, embedding, layers, norm("model.norm"), head, factors, group)

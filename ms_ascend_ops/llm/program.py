@@ -1,16 +1,18 @@
 """A network as a list of kernel launches on fixed memory.
 
 A network is Python that calls operators. Here it is called once for each shape, with a `Recorder` in the place of
-`ms_ascend_ops.ops`: what it calls is noted down. `Recorder.program` then gives every intermediate result a place in an
-arena, which results share whose lives do not overlap, and prepares the launches: from then on a step is one C call a
-kernel, without a framework in between.
+`ms_ascend_ops.ops`: what it calls is noted down, as a list that the kernel library launches by one call (a super
+kernel, ms_ascend_ops/super_kernel.py). The library gives intermediate results places in an arena by their lifetimes.
+Where a function of Python stands between kernels, as a sum over processes, the list ends, and another one goes on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,22 +20,21 @@ import numpy as np
 from ms_ascend_ops import registry
 from ms_ascend_ops.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
+from ms_ascend_ops.super_kernel import LAST_ROW, VIEW, Step, Value, as_text
 
-__all__ = ["Arena", "Launch", "Program", "Recorder", "Symbol"]
+__all__ = ["Launch", "Program", "Recorder", "Symbol"]
 
 Array = np.ndarray[Any, Any]
 
-_ALIGNMENT = 512  # cores write to lines of their own
-
 
 class Symbol:
-    """A result that a program will have: a shape and a dtype on some elements of a buffer."""
+    """A result that a program will have: a value of its list, with shape and dtype."""
 
-    def __init__(self, buffer: int, shape: tuple[int, ...], dtype: np.dtype[Any], first: int = 0):
-        self.buffer = buffer
+    def __init__(self, recorder: Recorder, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.recorder = recorder
+        self.value = value
         self.shape = shape
         self.dtype = dtype
-        self.first = first
 
     def reshape(self, *shape: int) -> Symbol:
         """The same elements in another shape; one size may be -1."""
@@ -42,26 +43,11 @@ class Symbol:
         sizes = tuple(count // known if size == -1 else size for size in shape)
         if math.prod(sizes) != count:
             raise ValueError(f"reshape: {self.shape} has {count} elements, {shape} has not")
-        return Symbol(self.buffer, sizes, self.dtype, self.first)
+        return self.recorder.view(VIEW, self, sizes)
 
     def last_row(self) -> Symbol:
         """The last of the rows, as a matrix of one row."""
-        size = self.shape[-1]
-        return Symbol(self.buffer, (1, size), self.dtype, self.first + math.prod(self.shape) - size)
-
-
-class Arena:
-    """Memory for intermediate results. Programs that never run at once share one."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def take(self, size: int) -> Array:
-        """Memory of at least this size. What took less before keeps the memory that it has."""
-        if len(self._memory) < size:
-            self._memory = np.empty(size + _ALIGNMENT, np.uint8)
-            self._memory = self._memory[-self._memory.ctypes.data % _ALIGNMENT :]
-        return self._memory
+        return self.recorder.view(LAST_ROW, self, (1, self.shape[-1]))
 
 
 @dataclass
@@ -74,31 +60,40 @@ class Launch:
     attributes: Mapping[str, Any]
 
 
-class Program:
-    """Prepared launches. `inputs` may be written before each run, `outputs` read after it."""
+@dataclass(frozen=True)
+class _Call:
+    """A function of Python that changes the content of a result."""
 
-    def __init__(self, launches: Sequence[Callable[[], None]], outputs: list[Array]):
-        self._launches = launches
+    function: Callable[[Array], None]
+    inputs: Sequence[Value]
+    dims: Sequence[int | tuple[Value, int]] = ()
+
+
+class Program:
+    """Lists of kernels on their arrays. Inputs may change before each run; `outputs` are read after it."""
+
+    def __init__(self, runs: Sequence[Callable[[], object]], outputs: list[Array]):
+        self._runs = runs
         self.outputs = outputs
 
-    def __len__(self) -> int:
-        return len(self._launches)
-
     def run(self) -> None:
-        """Run all launches."""
-        for launch in self._launches:
-            launch()
+        """Launch them."""
+        for run in self._runs:
+            run()
 
 
 class Recorder:
     """Stands for `ms_ascend_ops.ops` while a network is recorded: the functions that networks here call.
 
-    launches: what was called so far.
+    launches: the kernels that were called so far.
     """
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
-        self._sizes: list[int] = []
+        self._steps: list[Step | _Call] = []
+        self._symbols: dict[Value, Symbol] = {}
+        self._inputs: list[Array] = []
+        self._numbers: dict[int, int] = {}  # of the inputs, by id
 
     def matmul(
         self, x: Any, weight: Any, bias: Any = None, transpose_x: bool = False, transpose_weight: bool = False,
@@ -159,55 +154,89 @@ class Recorder:
         shapes = infer_shapes(signature, [None if one is None else one.shape for one in inputs], values)
         dtypes = infer_types(signature, [None if one is None else one.dtype.name for one in inputs])
         floats = {one.dtype.name: one.dtype for one in inputs if one is not None}  # bfloat16, which NumPy cannot name
-        outputs = []
-        for shape, name in zip(shapes, dtypes, strict=True):
-            dtype = floats.get(name) or np.dtype(name)
-            outputs.append(Symbol(len(self._sizes), tuple(shape), dtype))
-            self._sizes.append(math.prod(shape) * dtype.itemsize)
+        given = [None if one is None else self._value(one) for one in inputs]
+        self._steps.append(Step(operator, given, values, outputs=len(shapes)))
+        step = len(self._steps) - 1
+        outputs = [
+            self._symbol(Value(step, output), tuple(shape), floats.get(name) or np.dtype(name))
+            for output, (shape, name) in enumerate(zip(shapes, dtypes, strict=True))
+        ]
         self.launches.append(Launch(operator, list(inputs), outputs, values))
         return outputs
 
-    def program(self, results: Sequence[Symbol], arena: Arena) -> Program:
-        """What was recorded, with these results to be read after each run: until the next program of the arena runs."""
-        last = [0] * len(self._sizes)
-        for index, launch in enumerate(self.launches):
-            for symbol in [*launch.inputs, *launch.outputs]:
-                if isinstance(symbol, Symbol):
-                    last[symbol.buffer] = index
-        for symbol in results:
-            last[symbol.buffer] = len(self.launches)
-        offsets, size = self._places(last)
-        memory = arena.take(size)
+    def view(self, kind: str, source: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """Note down another view of a result."""
+        self._steps.append(Step(kind, [source.value], dims=shape if kind == VIEW else ()))
+        return self._symbol(Value(len(self._steps) - 1), shape, source.dtype)
 
-        def array(value: Symbol | Array | None) -> Array | None:
-            if not isinstance(value, Symbol):
-                return value
-            first = offsets[value.buffer] + value.first * value.dtype.itemsize
-            nbytes = math.prod(value.shape) * value.dtype.itemsize
-            return memory[first : first + nbytes].view(value.dtype).reshape(value.shape)
+    def in_place(self, function: Callable[[Array], None], x: Symbol) -> Symbol:
+        """Call a function of Python that changes what it gets. The symbol is of the changed values; `x` is gone."""
+        self._steps.append(_Call(function, [x.value]))
+        return self._symbol(Value(len(self._steps) - 1), x.shape, x.dtype)
 
-        prepare = native().prepare
-        launches = [
-            prepare(launch.operator, [array(i) for i in launch.inputs], [array(o) for o in launch.outputs],
-                    dict(launch.attributes))
-            for launch in self.launches
+    def _symbol(self, value: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Symbol:
+        self._symbols[value] = Symbol(self, value, shape, dtype)
+        return self._symbols[value]
+
+    def _value(self, source: Symbol | Array) -> Value:
+        if isinstance(source, Symbol):
+            return source.value
+        number = self._numbers.setdefault(id(source), len(self._inputs))
+        if number == len(self._inputs):
+            self._inputs.append(source)
+        return Value(-1, number)
+
+    def program(self, results: Sequence[Symbol]) -> Program:
+        """What was recorded, with these results."""
+        wanted = [symbol.value for symbol in results]
+        arrays = {Value(-1, number): array for number, array in enumerate(self._inputs)}
+        runs: list[Callable[[], object]] = []
+        first = 0
+        for last in [i for i, step in enumerate(self._steps) if isinstance(step, _Call)] + [len(self._steps)]:
+            later = {*wanted, *chain.from_iterable(map(_read, self._steps[last:]))}
+            runs += self._list(first, last, sorted(value for value in later if first <= value.step < last), arrays)
+            if last < len(self._steps):
+                call = self._steps[last]
+                assert isinstance(call, _Call)
+                array = arrays.pop(call.inputs[0])  # so that a later use of it is an error
+                runs.append(partial(call.function, array))
+                arrays[Value(last)] = array
+            first = last + 1
+        return Program(runs, [arrays[value] for value in wanted])
+
+    def _list(
+        self, first: int, last: int, outputs: Sequence[Value], arrays: dict[Value, Array]
+    ) -> list[Callable[[], object]]:  # fmt: skip
+        """Prepare the launch of steps between two functions. `arrays` gets those of the outputs."""
+        if first == last:
+            return []
+        steps = [step for step in self._steps[first:last] if isinstance(step, Step)]
+        given = list(dict.fromkeys(value for step in steps for value in _read(step) if value.step < first))
+        place = {value: Value(-1, number) for number, value in enumerate(given)}
+
+        def own(value: Value) -> Value:
+            return place.get(value) or Value(value.step - first, value.output)
+
+        moved = [
+            replace(
+                step,
+                inputs=[None if value is None else own(value) for value in step.inputs],
+                dims=[dim if isinstance(dim, int) else (own(dim[0]), dim[1]) for dim in step.dims],
+            )
+            for step in steps
+        ]
+        symbols = [self._symbols[value] for value in outputs]
+        arrays |= {value: np.empty(one.shape, one.dtype) for value, one in zip(outputs, symbols, strict=True)}
+        text = as_text(len(given), moved, map(own, outputs))
+        return [
+            native().prepare(
+                "super_kernel", [arrays[value] for value in given], [arrays[value] for value in outputs],
+                {"kernels": text},
+            )
         ]  # fmt: skip
-        return Program(launches, [array(symbol) for symbol in results])  # type: ignore[misc]
 
-    def _places(self, last: Sequence[int]) -> tuple[list[int], int]:
-        """Where each buffer lies, in the order in which they come to life: the first gap that is large enough."""
-        offsets, end = [0] * len(self._sizes), 0
-        alive: list[tuple[int, int, int]] = []  # offset, end, last launch
-        for index, launch in enumerate(self.launches):
-            alive = [one for one in alive if one[2] >= index]
-            for symbol in launch.outputs:
-                size = max(1, -(-self._sizes[symbol.buffer] // _ALIGNMENT)) * _ALIGNMENT
-                place = 0
-                for first, behind, _ in sorted(alive):
-                    if first - place >= size:
-                        break
-                    place = max(place, behind)
-                alive.append((place, place + size, last[symbol.buffer]))
-                offsets[symbol.buffer] = place
-                end = max(end, place + size)
-        return offsets, end
+
+def _read(step: Step | _Call) -> list[Value]:
+    """The values that a step needs."""
+    dims = [dim[0] for dim in step.dims if not isinstance(dim, int)]
+    return [value for value in step.inputs if value is not None] + dims

@@ -13,6 +13,7 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.matching.find import Found, check_level, find
@@ -32,6 +33,17 @@ _MOST_BYTES = 2**31 - 1
 
 # A number that takes the place of a score, or is added to it, hides the key from here on, whatever the scores are.
 _HIDDEN = -1e30
+
+# Operators whose results are no larger than what they are made of together.
+_ELEMENTWISE = frozenset(
+    {
+        *("Add", "And", "Cast", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Mul", "Not"),
+        *("Or", "Reshape", "Squeeze", "Sub", "Unsqueeze", "Where"),
+    }
+)
+
+# What ONNX Runtime's own operators do faster: it packs weights once (docs/onnx.md, Speed).
+_SLOWER = frozenset({"matmul"})
 
 # What a file that is not as it should be may raise in `onnx` and here.
 _DAMAGE = (
@@ -67,7 +79,8 @@ def optimize(
         source: an ONNX file. It is not changed.
         output: where to write, not `source` itself. If `source` has its tensors in files beside it, `output` gets one.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
-            operator in place of several layers, as residual add and norm.
+            operator in place of several layers, as residual add and norm; without `atc` no products of matrices, which
+            ONNX Runtime calculates faster.
         patterns: what to look for.
         verify: run both files on the same random inputs in ONNX Runtime, and delete `output` if theirs differ by more
             than rounding. None: where ONNX Runtime is installed.
@@ -94,7 +107,7 @@ def optimize(
     report = Report(level=level)
     try:
         if level != "O0":
-            _optimize(model, report, patterns)
+            _optimize(model, report, [row for row in patterns if atc or row.op not in _SLOWER])
         _check(model)
     except _DAMAGE as error:  # what the checker lets pass
         raise _damaged("optimize", path, error) from error
@@ -187,7 +200,7 @@ def _optimize(model: ModelProto, report: Report, patterns: Sequence[Row]) -> Non
     while True:  # what was put in may be part of something larger
         graph = read(model.graph, opset)
         found, left = find(graph, patterns, report.level)
-        entries = _Substitution(model.graph).replace(found)
+        entries = _Substitution(model.graph, opset).replace(found)
         report.entries += entries
         if not any(entry.replaced for entry in entries):
             break
@@ -244,8 +257,9 @@ def _drop_unused(graph: GraphProto) -> None:
 class _Substitution:
     """Puts what was found in a graph into it."""
 
-    def __init__(self, graph: GraphProto) -> None:
+    def __init__(self, graph: GraphProto, opset: int) -> None:
         self._graph = graph
+        self._opset = opset
         self._position = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
         self._tensors = {tensor.name: tensor for tensor in graph.initializer}
         self._names = {*self._position, *self._tensors, *(value.name for value in graph.input)}
@@ -333,10 +347,9 @@ class _Substitution:
 
     def _known_mask(self, origin: Any, hidden: bool | None) -> str:
         """Whether a mask is a constant that hides no key, or as a causal attention does; nothing: neither."""
-        tensor = self._tensors.get(origin) if isinstance(origin, str) else None
-        if tensor is None or len(tensor.dims) < 2:
+        values = self._evaluated(origin) if isinstance(origin, str) else None
+        if values is None or values.ndim < 2:
             return ""
-        values = numpy_helper.to_array(tensor)
         if hidden is None:
             values = values.astype(np.float32)
             if not ((values == 0) | (values <= _HIDDEN)).all():
@@ -348,6 +361,35 @@ class _Substitution:
             return "all"
         queries, keys = values.shape[-2:]
         return "causal" if queries <= keys and (seen == np.tri(queries, keys, keys - queries, bool)).all() else ""
+
+    def _evaluated(self, name: str) -> np.ndarray[Any, Any] | None:
+        """A value that follows from constants by element-wise operators, as exporters write masks of fixed sizes."""
+        given = {value.name for value in self._graph.input}  # a constant among them may be another in a run
+        positions: set[int] = set()
+        tensors: dict[str, onnx.TensorProto] = {}
+        wanted = [name]
+        while wanted:
+            value = wanted.pop()
+            position = self._position.get(value)
+            if value in self._tensors and value not in given:
+                tensors[value] = self._tensors[value]
+            elif position is not None and self._is_elementwise(self._graph.node[position]):
+                if position not in positions:
+                    positions.add(position)
+                    wanted += [operand for operand in self._graph.node[position].input if operand]
+            else:
+                return None
+        result = helper.make_value_info(name, onnx.TypeProto())
+        nodes = [self._graph.node[i] for i in sorted(positions)]
+        made = helper.make_graph(nodes, "mask", [], [result], list(tensors.values()))
+        model = helper.make_model(made, opset_imports=[helper.make_opsetid("", self._opset)])
+        evaluator: Any = ReferenceEvaluator(model)
+        found = evaluator.run(None, {})[0] if nodes else numpy_helper.to_array(tensors[name])
+        return found if isinstance(found, np.ndarray) else None
+
+    @staticmethod
+    def _is_elementwise(node: NodeProto) -> bool:
+        return node.domain in ("", ONNX_DOMAIN) and node.op_type in _ELEMENTWISE
 
     def _mask(self, value: str, rank: int, wanted: int, hidden: bool | None, made: list[NodeProto]) -> str:
         """A mask as the kernel takes it: numbers in the place of bools, and ones in front."""

@@ -371,8 +371,9 @@ def kv_cache_append(
             f"{tuple(key_cache.shape)}"
         )
     rows, length = key_cache.shape[:2]
-    positions = position.reshape(-1, 1) + torch.arange(key.shape[1], dtype=torch.int32)  # (1 or batch, seq)
-    slots = positions + (torch.arange(rows, dtype=torch.int32) * length).reshape(-1, 1)
+    options: Any = {"dtype": torch.int32, "device": key.device}
+    positions = position.reshape(-1, 1) + torch.arange(key.shape[1], **options)  # (1 or batch, seq)
+    slots = positions + (torch.arange(rows, **options) * length).reshape(-1, 1)
     # The kernel refuses all if one lies beyond the cache.
     outside = torch.full_like(slots, rows * length)
     slots = torch.where((positions >= 0) & (positions < length), slots, outside)

@@ -179,9 +179,9 @@ def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
             found[values] = _kernel(f"{name}_grad")(dy, ends, indices, dense)
         if call.needs("dense"):  # the product with the transposed matrix
             columns, order = torch.sort(indices, stable=True)
-            positions = torch.arange(len(indices), dtype=torch.int32)
+            positions = torch.arange(len(indices), dtype=torch.int32, device=dy.device)
             rows = torch.searchsorted(ends, positions, right=True).to(torch.int32)
-            bounds = torch.arange(len(dense) // side, dtype=torch.int32)
+            bounds = torch.arange(len(dense) // side, dtype=torch.int32, device=dy.device)
             column_ends = torch.searchsorted(columns, bounds, right=True).to(torch.int32)
             turned = sparse[order] if side == 1 else sparse[order].transpose(1, 2).contiguous()
             found["dense"] = _kernel(name)(column_ends, rows[order], turned, dy)

@@ -1,7 +1,8 @@
 """From a definition to an operator of PyTorch: `torch.ops.ms_ascend_ops.<name>`, and `<name>_grad` for its gradient.
 
-Schema, kernel for CPU tensors, shapes and dtypes of results for fake and meta tensors, casts of autocast, and the
-gradient all follow from the definition; what it cannot say of gradients stands in gradients.py.
+Schema, kernels for tensors on a CPU and of torch_npu (npu.py), shapes and dtypes of results for fake and meta tensors,
+casts of autocast, and the gradient all follow from the definition; what it cannot say of gradients stands in
+gradients.py.
 
 A kernel runs on the memory of the tensors. PyTorch allocates the results, and tells how many threads a kernel may use.
 """
@@ -21,6 +22,7 @@ from ms_ascend_ops.inference import infer_types
 from ms_ascend_ops.library import check_built, native
 from ms_ascend_ops.registry import AttributeSpec, Signature
 from ms_ascend_ops.sizes import known, output_shapes
+from ms_ascend_ops.torch import npu
 from ms_ascend_ops.torch.gradients import formula
 
 __all__ = ["DTYPES", "NAMESPACE", "Operator", "operators", "register"]
@@ -49,7 +51,7 @@ _LOWERED = frozenset(
 )
 
 # Where tensors may be that no kernel of this library can read.
-_REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "PrivateUse1", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
+_REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
 
 
 class _Library(torch.library.Library):  # type: ignore[misc]
@@ -123,19 +125,30 @@ class Operator:
 
     def fake(self, *arguments: Any) -> Any:
         """Empty results, for tensors without memory."""
-        tensors = [*arguments[: self.count], *[None] * (self.count - len(arguments))]
-        attributes = self.attributes(arguments[self.count :])
-        dtypes = [None if tensor is None else _dtype_name(tensor) for tensor in tensors]
+        tensors = self._all(arguments)
+        _, results = self.results(tensors, arguments[self.count :], tensors[0].device)
+        return results if len(results) > 1 else results[0]
+
+    def npu(self, *arguments: Any) -> Any:
+        """What the dispatcher calls for tensors of torch_npu."""
+        if torch._C._get_privateuse1_backend_name() != npu.DEVICE:
+            _refuse(self, "PrivateUse1")(*arguments)
+        return npu.run(self, self._all(arguments), arguments[self.count :])
+
+    def results(
+        self, tensors: Sequence[Any], values: Sequence[Any], device: torch.device
+    ) -> tuple[dict[str, Any], tuple[torch.Tensor, ...]]:
+        """Attributes by name, and empty tensors for the results."""
+        attributes = self.attributes(values)
+        dtypes = [None if tensor is None else self.dtype_name(tensor) for tensor in tensors]
         types = infer_types(self.signature, dtypes)
         shapes = [None if tensor is None else tensor.shape for tensor in tensors]
         sizes = output_shapes(self.signature, shapes, attributes)
         if self._check is not None:
             self._check([known(shape) for shape in shapes], attributes)
-        device = tensors[0].device
-        results = tuple(
+        return attributes, tuple(
             torch.empty(size, dtype=DTYPES[dtype], device=device) for size, dtype in zip(sizes, types, strict=True)
         )
-        return results if len(results) > 1 else results[0]
 
     def attributes(self, values: Sequence[Any]) -> dict[str, Any]:
         """Every attribute by its name."""
@@ -161,6 +174,15 @@ class Operator:
             if tensors[i] is not None and spec.dtype in widest:
                 tensors[i] = tensors[i].to(widest[spec.dtype])
         return (*tensors, *arguments[self.count :])
+
+    @staticmethod
+    def dtype_name(tensor: torch.Tensor) -> str:
+        """As definitions name it."""
+        return _NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+
+    def _all(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """The tensors, None in place of those at the end that are left out."""
+        return [*arguments[: self.count], *[None] * (self.count - len(arguments))]
 
     def _make(self, *values: Any) -> Callable[..., Any]:
         absent = {self.signature.inputs[i].name for i in (values[0] if self._optional else ())}
@@ -198,7 +220,9 @@ def register() -> None:
         _library.define(operator.schema, tags=(torch.Tag.pt2_compliant_tag,))
         _library.impl(name, operator.run if operator.signature.writes else operator.kernel, "CPU")
         torch.library.register_fake(f"{NAMESPACE}::{name}", operator.fake, lib=_library)
-        _library.impl(name, _autocast(operator), "AutocastCPU")
+        _library.impl(name, operator.npu, "PrivateUse1")
+        for device, key in (("cpu", "AutocastCPU"), (None, "AutocastPrivateUse1")):
+            _library.impl(name, _autocast(operator, device, getattr(torch._C.DispatchKey, key)), key)
         for key in _REFUSED:
             _library.impl(name, _refuse(operator, key), key)
         if operator.signature.writes:  # PyTorch takes no formula for these
@@ -208,6 +232,7 @@ def register() -> None:
             torch.library.register_vmap(f"{NAMESPACE}::{name}", _batching(operator), lib=_library)
             backward, setup_context = formula(operator.signature)
             torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
+            _library.impl(name, _transformed(operator, backward, setup_context), "FuncTorchDynamicLayerFrontMode")
 
 
 def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,6 +241,36 @@ def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[...,
     def kernel(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
         result = direct(*arguments) if not keywords else NotImplemented
         return autograd(keyset, *arguments, **keywords) if result is NotImplemented else result
+
+    return kernel
+
+
+def _transformed(operator: Operator, backward: Callable[..., Any], keep: Callable[..., Any]) -> Callable[..., Any]:
+    """What `torch.func` calls. It takes no formula of `torch.library`, but an `autograd.Function` of this form."""
+    signature = operator.signature
+
+    class Transformed(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(*arguments: Any) -> Any:
+            return _overload(operator)(*arguments)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            keep(ctx, inputs, output)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise NotImplementedError(
+                f"{signature.name}: it has no forward derivative (torch.func.jvp, jacfwd); take vjp or jacrev"
+            )
+
+    Transformed.backward = staticmethod(backward)
+    Transformed.vmap = staticmethod(_batching(operator))
+    Transformed.__name__ = signature.entry
+    defaults = [None] * operator.count + [attribute.default for attribute in signature.attributes]
+
+    def kernel(*arguments: Any) -> Any:
+        return Transformed.apply(*arguments, *defaults[len(arguments) :])
 
     return kernel
 
@@ -279,10 +334,12 @@ def _counting_changes(operator: Operator) -> Callable[..., Any]:
     return inplace
 
 
-def _autocast(operator: Operator) -> Callable[..., Any]:
+def _autocast(operator: Operator, device: str | None, key: torch._C.DispatchKey) -> Callable[..., Any]:
+    """On a device, or None: the one that has PrivateUse1, whose name may come later."""
+
     def autocast(*arguments: Any) -> Any:
-        dtype = torch.get_autocast_dtype("cpu")
-        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+        dtype = torch.get_autocast_dtype(device or torch._C._get_privateuse1_backend_name())
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
             return _overload(operator)(*operator.cast(arguments, dtype))
 
     return autocast
@@ -296,8 +353,8 @@ def _refuse(operator: Operator, key: str) -> Callable[..., Any]:
             ):
                 what = f"on {tensor.device}" if tensor.device.type != "cpu" else f"of layout {tensor.layout}"
                 raise RuntimeError(
-                    f"{operator.signature.name}: {spec.name} is {what}; through PyTorch the kernels run on strided "
-                    "tensors on a CPU, and on Ascend NPUs through MindSpore"
+                    f"{operator.signature.name}: {spec.name} is {what}; the kernels run on strided tensors on a "
+                    "CPU, and on those of torch_npu"
                 )
         raise RuntimeError(f"{operator.signature.name}: there is no kernel for {key} tensors")
 
@@ -329,10 +386,6 @@ def _framework() -> Any:
     return native().Framework(
         torch.Tensor, None, DTYPES, "data_ptr", torch.empty, torch.empty_like, torch.get_num_threads
     )
-
-
-def _dtype_name(tensor: torch.Tensor) -> str:
-    return _NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
 
 
 def _literal(attribute: AttributeSpec) -> str:

@@ -99,3 +99,15 @@ def test_replace():
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=f"^Conv2d: {message}"):
         Conv2d(*arguments)
+
+
+def test_mixed_precision():
+    """The weight stays float32, and follows x."""
+    layer = Conv2d(3, 4, 3, has_bias=True)
+    x = tensor(draw(np.random.default_rng(0), (1, 3, 6, 5)), "float16")
+    whole = layer(x.astype(ms.float32))
+    layer.to_float(ms.float16)
+    y = layer(x)
+    assert y.dtype == ms.float16
+    # 28 products, of weights that are rounded to 11 bits.
+    np.testing.assert_allclose(numpy(y), numpy(whole), rtol=2e-3, atol=2e-3)

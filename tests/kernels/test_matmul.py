@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ms_ascend_ops.library import get_num_threads, native, set_num_threads
+from ms_ascend_ops.library import get_num_threads, load_products, native, set_num_threads
 from tests.acceptance import assert_accurate
 from tests.cover import cover
 from tests.inputs import draw
@@ -49,6 +49,24 @@ def test_products(case, types, transposes, has_bias):
     (y,), rounded = launch("matmul", inputs, [types[0], *types], **attributes)
     terms = reference.forward(*(None if values is None else np.abs(values) for values in rounded), **attributes)
     # The order of a library's sums is its own: some ULP of the terms.
+    assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
+
+
+PANELS = [  # what a host without AVX-512 brings into panels: case, transposes
+    (((16,), (), 200, 261, 270), (True, True)),  # several each way, with tails
+    (((), (), 40, 261, 512), (False, False)),  # rows that fall into few sets of a cache
+    (((), (), 40, 261, 270), (False, True)),  # of 16 bits only
+]
+
+
+@pytest.mark.parametrize(("case", "transposes"), PANELS)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_panels(case, transposes, types):
+    load_products()
+    x, weight = arrays(np.random.default_rng(0), case, *transposes)
+    attributes = dict(zip(("transpose_x", "transpose_weight"), transposes, strict=True))
+    (y,), rounded = launch("matmul", [x, weight, None], [types[0], *types], **attributes)
+    terms = reference.forward(*map(np.abs, rounded[:2]), **attributes)
     assert_accurate(y, reference.forward(*rounded, **attributes), types[0], 8 * terms)
 
 

@@ -15,6 +15,8 @@ CASES = [  # tokens, heads, key heads, head size, value size, block size, length
     (1, 8, 2, 64, 64, 16, (37, 0, 16, 1)),  # decoding; a sequence without tokens, one of a whole block
     (1, 32, 8, 128, 128, 16, (300, 1500)),  # several tiles of keys
     (1, 6, 6, 33, 17, 7, (50, 3)),  # a head for each of key, sizes that fill no block
+    (1, 10, 5, 24, 40, 6, (600, 20, 0)),  # on a host tasks of three heads of key and of two
+    (1, 10, 5, 24, 40, 6, (1000, 20, 0)),  # on a chip
     (3, 6, 2, 40, 24, 5, (700, 2, 9)),  # several tokens; one of a sequence that is longer than what is cached
     (70, 4, 2, 32, 32, 128, (1100, 70)),  # several tiles of tokens
     (2, 150, 1, 16, 16, 32, (90,)),  # more heads that share keys than a tile has rows

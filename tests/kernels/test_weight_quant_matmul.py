@@ -109,6 +109,7 @@ INTEGERS = [  # those of few rows
     ((1,), 20, 192, 64),
     ((2,), 6, 1024, 256),
     ((2,), 9, 96, 96),
+    ((1,), 24, 96, 32),  # an odd number of groups: eight of them are of several rows
 ]
 
 

@@ -61,7 +61,7 @@ def test_weights_of_different_kinds_become_floats(tmp_path):
     source = open_checkpoint(tiny.write_gguf(tmp_path / "m.gguf", kind="Q8_0"))
     read = source.read
     source.read = lambda name: source.array(name) if name == f"{QKV[1]}.weight" else read(name)
-    source.array = lambda name, dtype=np.float32: _floats(read(name), dtype)
+    source.array = lambda name, dtype=np.float32, *part: _floats(read(name), dtype)
     assert isinstance(load_linear(source, QKV, np.float32, quantized=True), FloatLinear)
 
 

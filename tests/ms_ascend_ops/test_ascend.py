@@ -119,7 +119,7 @@ class _TakesConstants(FusedPrimitive):
     """A primitive of the CPU that is called as one of Ascend is."""
 
     def __init__(self, signature, attributes, bprop, *checks):
-        constants = custom._constants(signature, attributes)
+        constants = signature.cann_constants(attributes)
         takes = [tensor.name for tensor in signature.inputs]
         if bprop is not None:
             bprop = custom._bprop_of_node(bprop, signature, signature.inputs, takes, len(constants))

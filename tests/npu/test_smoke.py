@@ -9,7 +9,14 @@ from tests.npu.__main__ import main
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_every_operator_passes_on_the_cpu(name, tmp_path):
+def test_every_operator_passes_on_the_cpu(name, tmp_path, monkeypatch, request):
+    """With its first attributes; thoroughly with all. tests/ops has them all."""
+    table = smoke.operator(name)
+    if request.config.getoption("cases") != "all":
+        fields = vars(table)
+        monkeypatch.setattr(
+            smoke, "operator", lambda _: type(table)(**{**fields, "variants": dict([*table.variants.items()][:1])})
+        )
     results = list(smoke.check(name, "float32", tmp_path, rounds=0))
     assert results
     assert [str(result) for result in results if result.status == "FAILED"] == []

@@ -193,20 +193,28 @@ def test_attention(mask, file, tmp_path):
     [
         (np.zeros((1, 1, 3, 3), np.float32), 0, 3),
         (np.where(np.tri(3, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32)[None], 1, 3),
+        (np.tri(3, dtype=bool), 1, 3),
         (np.where(np.tri(3, 3, -1, bool), np.finfo(np.float32).min, 0).astype(np.float32)[None], 0, 4),
     ],
-    ids=["nothing", "causal", "other"],
+    ids=["nothing", "causal", "computed", "other"],
 )
 def test_a_mask_that_is_known(mask, causal, inputs, file, tmp_path):
+    constants = {"mask": mask}
+    before = []
+    if mask.dtype == bool:  # as transformers makes it of what is seen, which the exporter leaves in the file
+        constants = {"seen": mask, "any": np.array(True), "zero": np.float32(0), "low": np.finfo(np.float32).min}
+        constants = {name: np.asarray(value) for name, value in constants.items()}
+        before = [node("And", ["any", "seen"], "both"), node("Where", ["both", "zero", "low"], "mask")]
     like = ("float32", [2, 4, 3, 8])
     nodes = [
+        *before,
         node("Transpose", ["k"], "kt", perm=[0, 1, 3, 2]),
         node("MatMul", ["q", "kt"], "p"),
         node("Add", ["p", "mask"], "m"),
         node("Softmax", ["m"], "w", axis=-1),
         node("MatMul", ["w", "v"], "y"),
     ]
-    path = file(model(nodes, dict.fromkeys("qkv", like), {"y": like}, {"mask": mask}))
+    path = file(model(nodes, dict.fromkeys("qkv", like), {"y": like}, constants))
     assert optimize(path, tmp_path / "fused.onnx").outputs.relative < 1e-5
     (fused,) = (n for n in onnx.load(tmp_path / "fused.onnx").graph.node if n.op_type == "flash_attention")
     assert len(fused.input) == inputs

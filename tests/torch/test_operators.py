@@ -195,6 +195,37 @@ def test_vmap(example):
 
 
 @every_operator
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # of torch.func.jvp's own
+def test_torch_func(example):
+    """Gradients as functions, alone and of each of a batch: the bits of `backward`; no forward derivative."""
+    names = registry.op_spec(example.name).differentiable
+    if not names:
+        pytest.skip("it has no gradient")
+    arguments = example.arguments(requires_grad=True)
+    places = [i for i, spec in enumerate(example.signature.inputs) if spec.name in names and arguments[i] is not None]
+    found = [out for out in results(example.operator(*arguments)) if out.requires_grad]
+    expected = torch.autograd.grad([out.sum() for out in found], [arguments[i] for i in places])
+
+    def loss(*tensors):
+        given = [value.detach() if isinstance(value, torch.Tensor) else value for value in arguments]
+        for i, value in zip(places, tensors, strict=True):
+            given[i] = value
+        outputs = results(example.operator(*given))
+        return sum(out.sum() for out, like in zip(outputs, all_outputs, strict=True) if like.requires_grad)
+
+    all_outputs = results(example.operator(*arguments))
+    tensors = [arguments[i].detach() for i in places]
+    gradient = torch.func.grad(loss, tuple(range(len(places))))
+    for a, b in zip(gradient(*tensors), expected, strict=True):
+        assert torch.equal(a, b)
+    pairs = [torch.stack([value, value]) for value in tensors]
+    for pair, b in zip(torch.vmap(gradient)(*pairs), expected, strict=True):
+        assert torch.equal(pair, torch.stack([b, b]))
+    with pytest.raises(NotImplementedError, match=f"{example.name}: it has no forward derivative"):
+        torch.func.jvp(loss, tuple(tensors), tuple(tensors))
+
+
+@every_operator
 def test_meta_tensors(example):
     expected = results(example.operator(*example.arguments()))
     arguments = [value.to("meta") if isinstance(value, torch.Tensor) else value for value in example.arguments()]

@@ -1,4 +1,5 @@
-"""Functions of `mindspore.mint` that have no kernel on a CPU, by stock ones: what mindone's Llama and UNet2DModel use.
+"""Functions of `mindspore.mint` that have no kernel on a CPU, by stock ones: what mindone uses in its Llama and in its
+UNet2DModel and UNet2DConditionModel.
 
 Both variants of a network get the same ones. Everything about them is in this file.
 """
@@ -49,6 +50,12 @@ def _interpolate(x, size=None, scale_factor=None, mode="nearest", **_):  # type:
     return tall.reshape(batch, channels, height * rows, width * columns)
 
 
+class _LayerNorm(mint.nn.LayerNorm):  # type: ignore[misc]
+    def construct(self, x):  # type: ignore[no-untyped-def]
+        first = x.ndim - len(self.normalized_shape)
+        return ops.LayerNorm(first, first, self.eps)(x, self.weight, self.bias)[0]
+
+
 def _drawn(low_or_mean: float, width: float, normal: bool) -> Any:
     def fill(self: Tensor, *_: Any, **__: Any) -> Tensor:
         random = np.random.default_rng(int(np.prod(self.shape)))
@@ -91,6 +98,8 @@ def install() -> None:
     mint.nn.Conv2d.construct = lambda self, x: _conv2d(  # type: ignore[no-untyped-call]
         x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
     )
+    mint.nn.LayerNorm.construct = _LayerNorm.construct
+    functional.gelu = lambda x, approximate="none": ops.gelu(x, approximate)
     # Initial values: the generators have no kernels.
     initializer.Normal._initialize = _normal
     Tensor.normal_, Tensor.uniform_ = _drawn(0.0, 0.02, True), _drawn(0.0, 0.02, False)

@@ -12,6 +12,7 @@ from codegen.ascend import names, onnx_plugin
 from codegen.ascend.project import Kernel
 from codegen.ascend.toolkit import Toolkit
 from codegen.tiling_header import cann_type
+from ms_ascend_ops import aclnn
 
 __all__ = ["Outcome", "check"]
 
@@ -39,7 +40,9 @@ class Outcome:
 def check(
     toolkit: Toolkit, kernels: Sequence[Kernel], project: Path, compiler: str = "g++"
 ) -> Iterator[Callable[[], Outcome]]:
-    """A function for each file to compile: op_host, the plugin for ATC, and kernels for every combination of dtypes."""
+    """A function for each file to compile: op_host, the plugin for ATC, kernels for every combination of dtypes, and
+    what ms_ascend_ops.aclnn says of CANN's functions.
+    """
     includes = [f"-I{folder}" for folder in toolkit.includes()]
 
     def compile_host(path: Path) -> Outcome:
@@ -53,6 +56,12 @@ def check(
         flags = ["-std=c++17", *[f"-D{name}" for name in _DEVICE], *includes]
         return _compile([compiler, *flags, str(unit)], f"op_kernel/{file} ({', '.join(row.values())})")
 
+    def compile_aclnn() -> Outcome:
+        unit = project / "check_aclnn.cpp"
+        unit.write_text(_aclnn_unit(), encoding="utf-8")
+        return _compile([compiler, "-std=c++17", *includes, str(unit)], "functions of CANN that aclnn.py calls")
+
+    yield compile_aclnn
     for path in [*sorted((project / "op_host").glob("*.cpp")), project / onnx_plugin.FOLDER / "onnx_plugin.cpp"]:
         yield lambda path=path: compile_host(path)  # type: ignore[misc]
     for kernel in kernels:
@@ -76,6 +85,18 @@ def _unit(kernel: Kernel, row: dict[str, str], file: str) -> str:
 #define GET_TILING_DATA(data, tiling) {struct} data; std::memcpy(&data, (const void*)(tiling), sizeof(data))
 {dtypes}#include "op_kernel/{file}"
 """
+
+
+def _aclnn_unit() -> str:
+    """Every function and value of the table as an assertion."""
+    headers = "".join(f'#include "{header}"\n' for header in aclnn.HEADERS)
+    functions = "".join(
+        f"static_assert(std::is_same_v<decltype(&{name}), {result} (*)({', '.join(parameters)})>);\n"
+        for name, (_, result, parameters) in aclnn.FUNCTIONS.items()
+    )
+    values = "".join(f"static_assert({name} == {value});\n" for name, value in aclnn.VALUES.values())
+    sizes = "static_assert(sizeof(aclDataType) == 4 && sizeof(aclFormat) == 4 && sizeof(aclnnStatus) == 4);\n"
+    return f"#include <type_traits>\n{headers}{functions}{values}{sizes}"
 
 
 def _compile(command: list[str], what: str) -> Outcome:

@@ -50,12 +50,9 @@ REGISTER_TILING_DATA_CLASS({operator}, {data})
 namespace ms_ascend_ops {{
 namespace {{
 
-using binding::AttributeKind;
 using binding::AttributeValue;
 using binding::KernelDef;
 using binding::Op;
-using binding::ShapeRule;
-using binding::SignatureDef;
 
 {host.make_params(spec, signature)}
 const Op& {constant} = binding::Register({host.definition(signature, "nullptr", "nullptr")});

@@ -38,7 +38,7 @@ void IssueBlockwise(const RunFn* runs, const Source* sources, uint32_t count, ui
     const uint32_t blockLanes = ONE_BLK_SIZE / widest;
     for (uint32_t done = 0; done < lanes; done += blockLanes) {
         const uint32_t now = lanes - done < blockLanes ? lanes - done : blockLanes;
-        Operand operands[MAX_OPERANDS];
+        Operand operands[CALLED_OPERANDS];
         for (uint32_t i = 0; i < count; ++i) {
             // A narrow operand packs several of these pieces into one of its blocks.
             const uint32_t byte = done * sources[i].elementBytes;
@@ -52,7 +52,7 @@ void IssueBlockwise(const RunFn* runs, const Source* sources, uint32_t count, ui
 void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint32_t repeats, uint32_t lanes,
                   uint32_t tail, uint32_t repeatLanes, float scalar, uint32_t option)
 {
-    Walk walks[MAX_OPERANDS];
+    Walk walks[CALLED_OPERANDS];
     bool allGapless = true;
     bool anyBlocks = false;
     for (uint32_t i = 0; i < count; ++i) {
@@ -108,7 +108,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
         return;
     }
     if (tail > 0) {  // the rest is laid out by repeats: the last, shorter one is an instruction of its own
-        Source rest[MAX_OPERANDS];
+        Source rest[CALLED_OPERANDS];
         for (uint32_t i = 0; i < count; ++i) {
             rest[i] = sources[i];
             rest[i].base += static_cast<uint64_t>(repeats) * sources[i].repStride * ONE_BLK_SIZE;

@@ -161,6 +161,15 @@ bool HasBFloat16()
 #endif
 }
 
+bool ReadsOperandsInPlace()
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
+#else
+    return false;
+#endif
+}
+
 // Whether the CPU adds up products of bytes in 32 bits.
 bool HasIntegerProducts()
 {
@@ -306,6 +315,7 @@ public:
         g_path = dladdr(reinterpret_cast<const void*>(g_functions.sgemm), &info) != 0 ? info.dli_fname : LIBRARY;
         found.multipliesBFloat16_ = HasBFloat16();
         found.multipliesIntegers_ = HasIntegerProducts();
+        found.readsInPlace_ = ReadsOperandsInPlace();
         return &found;
     }
 };

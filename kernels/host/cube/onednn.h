@@ -31,15 +31,20 @@ public:
     bool MultiplyIntegers(const Product& product) const;
     // Of floats or bfloat16, with c as `resultType` says: floats, or bfloat16 from bfloat16. False: oneDNN refused.
     bool Multiply(const Product& product) const;
+    // c = a b or c += a b, of floats or bfloat16 into floats, without bias, as they lie in memory.
+    bool Gemm(const Product& product) const;
+    // Whether its products read their operands in place for most sizes, so that how b lies in memory counts: with
+    // AVX-512 it copies them.
+    bool ReadsInPlace() const { return readsInPlace_; }
 
 private:
     friend class OneDnnLoader;
 
-    bool Gemm(const Product& product) const;
     bool Primitive(const Product& product) const;
 
     bool multipliesBFloat16_ = false;
     bool multipliesIntegers_ = false;
+    bool readsInPlace_ = false;
 };
 
 }  // namespace host

@@ -25,7 +25,8 @@ struct Operand {
     char* end = nullptr;         // past the last byte of the last unit
 };
 
-constexpr uint32_t MAX_OPERANDS = 3;
+constexpr uint32_t CALLED_OPERANDS = 3;  // at most, of instructions that a kernel calls
+constexpr uint32_t MAX_OPERANDS = 7;     // and of those that passes make of them
 
 // An instruction of the vector unit, or one of the others, which only have operands,
 // `units` rows of `extent` bytes.
@@ -216,6 +217,17 @@ struct RowSumsWork {
     uint64_t stride;  // bytes
 };
 
+// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
+struct Panel {
+    const char* src;
+    float* dst;
+    int64_t srcStride;  // elements from a line to the next
+    int64_t dstStride;
+    uint32_t lines;
+    uint32_t length;
+    bool transposes;
+};
+
 // Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
 struct IntegerProduct {
     uint32_t m;
@@ -250,6 +262,7 @@ struct VectorUnit {
     RunFn reduceSum;              // unit = repeat of float
     RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
     RunFn packedIntegers[2];      // the same with factors of 8 bits, which packedDots has as floats
+    RunFn packedRows[2];          // these with scales and offsets, added up; unit = row
     RunFn reduceMax;
     RunFn reduceMin;
     // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
@@ -265,6 +278,7 @@ struct VectorUnit {
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
+    void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
     void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
 };
 

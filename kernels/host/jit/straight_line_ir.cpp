@@ -198,7 +198,7 @@ private:
     const uint32_t lanes_;
     const SmallStep* step_ = nullptr;
     IrArithmetic ir_;
-    std::string bases_[MAX_OPERANDS];  // of the step's operands
+    std::string bases_[CALLED_OPERANDS];  // of the step's operands
 };
 
 }  // namespace

@@ -25,8 +25,9 @@ bool IsTiny(const Instruction& instruction)
 // Strip by strip, each time it is begun, sums of packed integers would bring their factors into order.
 bool StaysAlone(const Instruction& instruction)
 {
-    const RunFn* const runs = g_vectorUnit->packedIntegers;
-    return instruction.run == runs[0] || instruction.run == runs[1];
+    const VectorUnit& unit = *g_vectorUnit;
+    return instruction.run == unit.packedIntegers[0] || instruction.run == unit.packedIntegers[1] ||
+           instruction.run == unit.packedRows[0] || instruction.run == unit.packedRows[1];
 }
 
 bool Overlap(const Operand& a, const Operand& b)

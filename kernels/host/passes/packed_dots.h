@@ -14,7 +14,8 @@ namespace AscendC {
 namespace host {
 
 // In a program: WholeReduceSum of a Mul of such floats becomes an instruction on the integers, and those of rows that
-// follow each other one. An instruction that became a part of the one before has no units.
+// follow each other one. An instruction that became a part of the one before has no units. Where such sums of integers
+// are then scaled and added up, a row at a time, that sum becomes an instruction on the integers, too.
 std::vector<Instruction> FindPackedDots(const Instruction* instructions, uint32_t count);
 
 }  // namespace host

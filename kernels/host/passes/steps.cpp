@@ -45,16 +45,22 @@ void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
     }
 }
 
+// Of rows that lie apart: how many, if they are few enough to be told apart; else 0.
+uint32_t RowsApart(const Operand& operand)
+{
+    constexpr int64_t MOST_ROWS = 64;
+    const int64_t extent = operand.extent;
+    const int64_t rows = operand.stride > extent ? (operand.end - operand.base - extent) / operand.stride + 1 : 0;
+    return rows <= MOST_ROWS ? static_cast<uint32_t>(rows) : 0;
+}
+
 void AddRead(const Operand& operand, Ranges& needed)
 {
-    constexpr int64_t MOST_ROWS = 64;  // that are told apart
     if (operand.origin != NO_ORIGIN) {
         return;
     }
-    const int64_t extent = operand.extent;
-    const int64_t rows = operand.stride > extent ? (operand.end - operand.base - extent) / operand.stride + 1 : 0;
-    if (rows > 0 && rows <= MOST_ROWS) {
-        AddRows(operand, static_cast<uint32_t>(rows), needed);
+    if (const uint32_t rows = RowsApart(operand); rows > 0) {
+        AddRows(operand, rows, needed);
     } else {
         needed.Add(SpanOf(operand));
     }
@@ -62,7 +68,17 @@ void AddRead(const Operand& operand, Ranges& needed)
 
 bool IsUnread(const Operand& written, const Ranges& needed)
 {
-    return written.origin == NO_ORIGIN && !needed.Overlaps(SpanOf(written));
+    if (written.origin != NO_ORIGIN || !needed.Overlaps(SpanOf(written))) {
+        return written.origin == NO_ORIGIN;
+    }
+    const uint32_t rows = RowsApart(written);
+    for (uint32_t row = 0; row < rows; ++row) {
+        const char* const begin = written.base + written.stride * row;
+        if (needed.Overlaps({begin, begin + written.extent})) {
+            return false;
+        }
+    }
+    return rows > 0;
 }
 
 // Units of an instruction up to the last one whose result is read; or all.

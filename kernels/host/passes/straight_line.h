@@ -23,7 +23,7 @@ struct SmallStep {
     Opcode opcode;
     uint32_t units;
     uint32_t extent;  // bytes that a unit writes
-    int32_t strides[MAX_OPERANDS];
+    int32_t strides[CALLED_OPERANDS];
     uint32_t option;
     float scalar;
 };

@@ -27,11 +27,15 @@ constexpr uint32_t MOST_FEW_ROWS = 4;  // of a at a time
 // Vectors of b at a time: sums of all rows stay in registers.
 template <uint32_t M>
 constexpr uint32_t FEW_ROWS_WIDTH = M <= 2 || REGISTERS == 32 ? 4 : 2;
+// The same of rows of a transposed b: with 3 the CPU waits less for the sums of four rows.
+template <uint32_t M>
+constexpr uint32_t FEW_ROWS_COLUMNS = M <= 2 || REGISTERS == 32 ? 4 : 3;
 
 constexpr uint32_t CACHE_LINE = 64;
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
 // ones it does.
 constexpr uint32_t ROWS_AHEAD = 8;
+constexpr uint32_t ROWS_OF_A_TRANSPOSED_AHEAD = 12;  // a multiple of 3 and of 4
 constexpr uint32_t LONG_ROW_BYTES = 2048;
 
 HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
@@ -145,10 +149,13 @@ HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32
 template <typename T, uint32_t M>
 void MultiplyTransposed(const FewRowsProduct& product, uint32_t row, uint32_t col, uint32_t columns)
 {
-    constexpr uint32_t J = FEW_ROWS_WIDTH<M>;
+    constexpr uint32_t J = FEW_ROWS_COLUMNS<M>;
     uint32_t j = 0;
     for (; j + J <= columns; j += J) {
         MultiplyColumns<T, M, J>(product, row, col + j);
+    }
+    for (; j + 2 <= columns; j += 2) {
+        MultiplyColumns<T, M, 2>(product, row, col + j);
     }
     for (; j < columns; ++j) {
         MultiplyColumns<T, M, 1>(product, row, col + j);
@@ -186,9 +193,10 @@ void MultiplyFewRows(const FewRowsProduct& product)
     const uint32_t lines = product.transposed ? product.n : product.k;
     const uint64_t lineBytes = (product.transposed ? product.k : product.n) * sizeof(T);
     const bool foreseen = lineBytes >= LONG_ROW_BYTES;
-    for (uint32_t line = 0; line < lines; line += ROWS_AHEAD) {
-        const uint32_t count = std::min(ROWS_AHEAD, lines - line);
-        const uint32_t ahead = std::min(ROWS_AHEAD, lines - line - count);
+    const uint32_t most = product.transposed ? ROWS_OF_A_TRANSPOSED_AHEAD : ROWS_AHEAD;
+    for (uint32_t line = 0; line < lines; line += most) {
+        const uint32_t count = std::min(most, lines - line);
+        const uint32_t ahead = std::min(most, lines - line - count);
         for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
             Prefetch(reinterpret_cast<const char*>(RowOf<T>(product, line + count + i)), lineBytes);
         }

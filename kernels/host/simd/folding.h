@@ -69,6 +69,51 @@ HOST_INLINE VF FoldedRows(VF* rows, const OP& op)
     }
 }
 
+// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
+// Inactive lanes count as 0.
+template <uint32_t LANES>
+HOST_INLINE VF TreeSumOf(const float* src, uint32_t lanes)
+{
+    VF part[LANES / W];
+#pragma GCC unroll 16
+    for (uint32_t k = 0; k < LANES / W; ++k) {
+        const uint32_t first = k * W;
+        part[k] =
+            first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
+    }
+#pragma GCC unroll 4
+    for (uint32_t half = LANES / W / 2; half > 0; half /= 2) {
+#pragma GCC unroll 16
+        for (uint32_t k = 0; k < half; ++k) {
+            part[k] += part[k + half];
+        }
+    }
+    return part[0];
+}
+
+HOST_INLINE VF TreeSum(const float* src, uint32_t lanes)
+{
+    // Half of the lanes would meet zeros, of which -0 becomes 0.
+    return lanes <= 32 ? TreeSumOf<32>(src, lanes) + VF{} : TreeSumOf<64>(src, lanes);
+}
+
+// The sums of some rows of up to 64 lanes, `stride` floats apart.
+HOST_INLINE void SumRepeats(float* sums, const float* src, uint32_t lanes, uint32_t stride, uint32_t rows)
+{
+    const auto add = [](VF a, VF b) { return a + b; };
+    uint32_t r = 0;
+    for (; r + W <= rows; r += W) {
+        VF parts[W];
+        for (uint32_t k = 0; k < W; ++k) {
+            parts[k] = TreeSum(src + (r + k) * stride, lanes);
+        }
+        Store(sums + r, FoldedRows(parts, add));
+    }
+    for (; r < rows; ++r) {
+        sums[r] = Folded(TreeSum(src + r * stride, lanes), add);
+    }
+}
+
 }  // namespace HOST_ISA
 }  // namespace host
 }  // namespace AscendC

@@ -98,8 +98,6 @@ struct NextGroups {
     static constexpr bool WHOLE = true;  // no slot is empty
 
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return numbers + slot * step; }
-    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot; }
-    HOST_INLINE __m256i Of(const int32_t* values) const { return LoadRaw<__m256i>(values + group); }
 };
 
 // The last groups of a row, fewer than eight.
@@ -108,28 +106,6 @@ struct LastGroups : NextGroups {
     static constexpr bool WHOLE = false;
 
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
-};
-
-// The last one or two groups of four rows.
-struct PairsOfGroups {
-    const uint8_t* numbers;  // of the first row
-    int64_t rowStep;
-    uint32_t step;
-    uint32_t group;
-    uint32_t count;
-    static constexpr bool WHOLE = false;
-
-    HOST_INLINE const uint8_t* Place(uint32_t slot) const
-    {
-        return slot % 2 < count ? numbers + slot / 2 * rowStep + slot % 2 * step : nullptr;
-    }
-    HOST_INLINE uint32_t Index(uint32_t slot) const { return group + slot % 2; }
-    HOST_INLINE __m256i Of(const int32_t* values) const
-    {
-        int64_t both;
-        memcpy(&both, values + group, sizeof(both));
-        return _mm256_set1_epi64x(both);
-    }
 };
 
 // Of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see RunPackedIntegers.
@@ -154,10 +130,11 @@ struct ByteSums {
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
         __m256i products[SUMS_AT_ONCE];
+        const int8_t* const others = factors + slots.group * stride;
 #pragma GCC unroll 8
         for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
             const uint8_t* const numbers = slots.Place(slot);
-            const int8_t* const other = factors + slots.Index(slot) * stride;
+            const int8_t* const other = others + slot * stride;
             const bool empty = !SLOTS::WHOLE && numbers == nullptr;
             products[slot] = empty ? _mm256_setzero_si256() : Products(numbers, other);
             if (GROUP == 64 && !empty) {
@@ -176,37 +153,35 @@ private:
 };
 
 // Of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart; their factors are those at even
-// places, and then those at odd ones.
+// places, and then those at odd ones. Of groups of 32, the first of eight is an even one.
 template <uint32_t GROUP>
 struct NibbleSums {
     static constexpr uint32_t PER_VECTOR = 64 / GROUP;
     static constexpr uint32_t VECTORS = MOST_PACKED_GROUPS / PER_VECTOR;
 
-    __m256i even[VECTORS];
-    __m256i odd[VECTORS];
+    __m256i factors[2 * VECTORS];
     int32_t shifts[MOST_PACKED_GROUPS + SUMS_AT_ONCE];  // 8 times the sum of a group's factors
 
-    bool Take(const int8_t* factors, uint32_t groups, uint32_t stride)
+    bool Take(const int8_t* from, uint32_t groups, uint32_t stride)
     {
         const __m256i order =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
         // The 32 factors of a half of a vector: those at even places are its lower half.
         const auto load = [&](uint32_t group, uint32_t at) {
-            return group < groups
-                       ? _mm256_permute4x64_epi64(
-                             _mm256_shuffle_epi8(LoadRaw<__m256i>(factors + group * stride + at), order), 0xd8)
-                       : _mm256_setzero_si256();
+            return group < groups ? _mm256_permute4x64_epi64(
+                                        _mm256_shuffle_epi8(LoadRaw<__m256i>(from + group * stride + at), order), 0xd8)
+                                  : _mm256_setzero_si256();
         };
         for (uint32_t vector = 0; vector * PER_VECTOR < groups + SUMS_AT_ONCE - 1 && vector < VECTORS; ++vector) {
             const __m256i first = load(vector * PER_VECTOR, 0);
             const __m256i second = GROUP == 32 ? load(vector * PER_VECTOR + 1, 0) : load(vector, 32);
-            even[vector] = _mm256_permute2x128_si256(first, second, 0x20);
-            odd[vector] = _mm256_permute2x128_si256(first, second, 0x31);
+            factors[2 * vector] = _mm256_permute2x128_si256(first, second, 0x20);
+            factors[2 * vector + 1] = _mm256_permute2x128_si256(first, second, 0x31);
         }
         for (uint32_t group = 0; group < groups; ++group) {
-            __m256i sums = EightTimes(LoadRaw<__m256i>(factors + group * stride));
+            __m256i sums = EightTimes(LoadRaw<__m256i>(from + group * stride));
             if (GROUP == 64) {
-                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(factors + group * stride + 32)));
+                sums = _mm256_add_epi32(sums, EightTimes(LoadRaw<__m256i>(from + group * stride + 32)));
             }
             shifts[group] = SumOf(sums);
         }
@@ -216,12 +191,13 @@ struct NibbleSums {
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
+        const __m256i* const others = factors + slots.group * 2 / PER_VECTOR;
         __m256i sums;
         if constexpr (GROUP == 32) {
             __m256i products[4];
 #pragma GCC unroll 4
             for (uint32_t k = 0; k < 4; ++k) {
-                products[k] = Products(TwoGroups(slots, 2 * k), slots.Index(2 * k) / 2);
+                products[k] = Products(TwoGroups(slots, 2 * k), others + 2 * k);
             }
             // Of each half of it: groups of products 0, 1, 2 and 3.
             const __m256i folded =
@@ -233,11 +209,11 @@ struct NibbleSums {
             for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
                 const uint8_t* const numbers = slots.Place(slot);
                 const bool empty = !SLOTS::WHOLE && numbers == nullptr;
-                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), slots.Index(slot));
+                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), others + 2 * slot);
             }
             sums = FoldedIntegers(products);
         }
-        return _mm256_sub_epi32(sums, slots.Of(shifts));
+        return _mm256_sub_epi32(sums, LoadRaw<__m256i>(shifts + slots.group));
     }
 
 private:
@@ -264,16 +240,17 @@ private:
         return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
     // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
-    HOST_INLINE __m256i Products(__m256i packed, uint32_t vector) const
+    static HOST_INLINE __m256i Products(__m256i packed, const __m256i* evenAndOdd)
     {
         const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));
         const __m256i mask = _mm256_set1_epi8(15);
-        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), even[vector]),
-                                _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), odd[vector]));
+        const __m256i upper = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), evenAndOdd[0]),
+                                _mm256_maddubs_epi16(upper, evenAndOdd[1]));
     }
-    HOST_INLINE __m256i Widened(__m256i packed, uint32_t vector) const
+    static HOST_INLINE __m256i Widened(__m256i packed, const __m256i* evenAndOdd)
     {
-        return _mm256_madd_epi16(Products(packed, vector), _mm256_set1_epi16(1));
+        return _mm256_madd_epi16(Products(packed, evenAndOdd), _mm256_set1_epi16(1));
     }
     // Two lanes of 32 bits of each half of a, and of b behind them.
     static HOST_INLINE __m256i Quarters(__m256i a, __m256i b)
@@ -289,56 +266,32 @@ template <uint32_t PER_BYTE, uint32_t GROUP>
 void RunPackedIntegerGroups(const Instruction& self, uint32_t begin, uint32_t end)
 {
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    constexpr uint32_t ROWS = 4;  // whose last group or two are taken together
-    constexpr uint32_t AHEAD = 2048;
     const uint32_t stride = self.option >> 8;
     const uint32_t groups = self.lanes;
-    const uint32_t whole = groups / SUMS_AT_ONCE * SUMS_AT_ONCE;
-    const uint32_t rest = groups - whole;
     std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
-    if (groups > MOST_PACKED_GROUPS ||
-        !sums.Take(reinterpret_cast<const int8_t*>(self.operands[2].base), groups, stride)) {
-        PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
+    if (groups <= MOST_PACKED_GROUPS &&
+        sums.Take(reinterpret_cast<const int8_t*>(self.operands[2].base), groups, stride)) {
+        const uint32_t step = stride / PER_BYTE;
+        const uint32_t whole = groups / SUMS_AT_ONCE * SUMS_AT_ONCE;
+        for (uint32_t row = begin; row < end; ++row) {
+            auto* const results = reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * row);
+            const auto* const numbers =
+                reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
+            for (uint32_t group = 0; group < whole; group += SUMS_AT_ONCE) {
+                const __m256i found = sums.Of(NextGroups{numbers + group * step, step, group});
+                _mm256_storeu_ps(results + group, _mm256_cvtepi32_ps(found));
+            }
+            if (whole < groups) {
+                float some[SUMS_AT_ONCE];
+                const __m256i found = sums.Of(LastGroups{{numbers + whole * step, step, whole}, groups - whole});
+                _mm256_storeu_ps(some, _mm256_cvtepi32_ps(found));
+                memcpy(results + whole, some, (groups - whole) * sizeof(float));
+            }
+        }
         return;
     }
-    const uint32_t step = stride / PER_BYTE;
-    const bool together = stride == GROUP;
-    const auto numbersOf = [&self](uint32_t row) {
-        return reinterpret_cast<const uint8_t*>(self.operands[1].base + self.operands[1].stride * row);
-    };
-    const auto resultsOf = [&self](uint32_t row) {
-        return reinterpret_cast<float*>(self.operands[0].base + self.operands[0].stride * row);
-    };
-    const uint32_t inPairs = rest > 0 && rest <= 2 ? (end - begin) / ROWS * ROWS : 0;  // rows
-    for (uint32_t row = begin; row < end; ++row) {
-        const uint8_t* const numbers = numbersOf(row);
-        for (uint32_t group = 0; group < whole; group += SUMS_AT_ONCE) {
-            const uint8_t* const first = numbers + group * step;
-            for (uint32_t line = 0; line < SUMS_AT_ONCE * GROUP / PER_BYTE; line += 64) {
-                __builtin_prefetch(first + AHEAD + line);
-            }
-            const __m256i found = together ? sums.Of(NextGroups{first, GROUP / PER_BYTE, group})
-                                           : sums.Of(NextGroups{first, step, group});
-            _mm256_storeu_ps(resultsOf(row) + group, _mm256_cvtepi32_ps(found));
-        }
-        if (row - begin >= inPairs && rest > 0) {
-            float some[SUMS_AT_ONCE];
-            _mm256_storeu_ps(some,
-                             _mm256_cvtepi32_ps(sums.Of(LastGroups{{numbers + whole * step, step, whole}, rest})));
-            memcpy(resultsOf(row) + whole, some, rest * sizeof(float));
-        }
-    }
-    for (uint32_t row = begin; row < begin + inPairs; row += ROWS) {
-        float some[SUMS_AT_ONCE];
-        const PairsOfGroups slots{numbersOf(row) + whole * step, self.operands[1].stride, step, whole, rest};
-        _mm256_storeu_ps(some, _mm256_cvtepi32_ps(sums.Of(slots)));
-        for (uint32_t k = 0; k < ROWS; ++k) {
-            memcpy(resultsOf(row + k) + whole, some + 2 * k, rest * sizeof(float));
-        }
-    }
-#else
-    PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
 #endif
+    PackedIntegerSums<PER_BYTE, GROUP>(self, begin, end);
 }
 
 // option: numbers of a group, and, 8 bits further up, from a group to the next.

@@ -441,7 +441,12 @@ HOST_INLINE void StoreBits(void* p, VH v, uint32_t n)
 #else
 HOST_INLINE VF LoadPartial(const float* p, uint32_t n)
 {
+#if defined(HOST_SIMD_AVX2)
+    static constexpr int32_t LANES[2 * W] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_maskload_ps(p, LoadRaw<__m256i>(LANES + W - n));
+#else
     return LoadRawPartial<VF>(p, n * 4);
+#endif
 }
 HOST_INLINE VI LoadPartial(const int32_t* p, uint32_t n)
 {

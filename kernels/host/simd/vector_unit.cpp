@@ -23,8 +23,11 @@
 #include "simd/fused_sequence_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/packed_integers_unit.h"
+#include "simd/packed_rows_unit.h"
+#include "simd/panels_unit.h"
 #include "simd/row_sums_unit.h"
 #include "simd/simd.h"
+#include "simd/squares.h"
 
 namespace AscendC {
 namespace host {
@@ -487,34 +490,6 @@ HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
     return VI{I...};
 }
 
-// Sum over up to 64 lanes as a binary tree: lane i meets lane i + 32, then i + 16 ..., here as far as to one vector.
-// Inactive lanes count as 0.
-template <uint32_t LANES>
-HOST_INLINE VF TreeSumOf(const float* src, uint32_t lanes)
-{
-    VF part[LANES / W];
-#pragma GCC unroll 16
-    for (uint32_t k = 0; k < LANES / W; ++k) {
-        const uint32_t first = k * W;
-        part[k] =
-            first + W <= lanes ? Load(src + first) : (first < lanes ? LoadPartial(src + first, lanes - first) : VF{});
-    }
-#pragma GCC unroll 4
-    for (uint32_t half = LANES / W / 2; half > 0; half /= 2) {
-#pragma GCC unroll 16
-        for (uint32_t k = 0; k < half; ++k) {
-            part[k] += part[k + half];
-        }
-    }
-    return part[0];
-}
-
-HOST_INLINE VF TreeSum(const float* src, uint32_t lanes)
-{
-    // Half of the lanes would meet zeros, of which -0 becomes 0.
-    return lanes <= 32 ? TreeSumOf<32>(src, lanes) + VF{} : TreeSumOf<64>(src, lanes);
-}
-
 void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
 {
     ReduceUnits(
@@ -693,53 +668,6 @@ void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
         }
     }
 }
-
-// A square of 8 x 8 elements of 32 bits: row i of dst gets element i of each row of src.
-#if defined(HOST_SIMD_AVX2)
-HOST_INLINE void TransposeSquare(uint32_t* dst, uint32_t dstStep, const uint32_t* src, uint32_t srcStep)
-{
-    for (uint32_t column = 0; column < 8; column += 4) {
-        __m256 rows[4];  // i and i + 4
-        for (uint32_t i = 0; i < 4; ++i) {
-            const float* const row = reinterpret_cast<const float*>(src + i * srcStep + column);
-            rows[i] =
-                _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + 4 * srcStep), 1);
-        }
-        float* const to = reinterpret_cast<float*>(dst + column * dstStep);
-        for (uint32_t half = 0; half < 2; ++half) {
-            const __m256 first =
-                half == 0 ? _mm256_unpacklo_ps(rows[0], rows[1]) : _mm256_unpackhi_ps(rows[0], rows[1]);
-            const __m256 last = half == 0 ? _mm256_unpacklo_ps(rows[2], rows[3]) : _mm256_unpackhi_ps(rows[2], rows[3]);
-            _mm256_storeu_ps(to + 2 * half * dstStep, _mm256_shuffle_ps(first, last, 0x44));
-            _mm256_storeu_ps(to + (2 * half + 1) * dstStep, _mm256_shuffle_ps(first, last, 0xee));
-        }
-    }
-}
-#else
-// Putting rows i and i + 4 together element by element, three times, turns rows into columns.
-HOST_INLINE void TransposeSquare(uint32_t* dst, uint32_t dstStep, const uint32_t* src, uint32_t srcStep)
-{
-    typedef uint32_t Row __attribute__((vector_size(ONE_BLK_SIZE)));
-    constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint32_t);
-    const auto weave = [](Row* to, const Row* from) {
-        for (uint32_t i = 0; i < SIDE / 2; ++i) {
-            to[2 * i] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{0, 8, 1, 9, 2, 10, 3, 11});
-            to[2 * i + 1] = __builtin_shuffle(from[i], from[i + SIDE / 2], Row{4, 12, 5, 13, 6, 14, 7, 15});
-        }
-    };
-    Row a[SIDE];
-    Row b[SIDE];
-    for (uint32_t i = 0; i < SIDE; ++i) {
-        memcpy(&a[i], src + i * srcStep, sizeof(Row));
-    }
-    weave(b, a);
-    weave(a, b);
-    weave(b, a);
-    for (uint32_t i = 0; i < SIDE; ++i) {
-        memcpy(dst + i * dstStep, &b[i], sizeof(Row));
-    }
-}
-#endif
 
 // The same as RunTranspose16 of 32-bit elements, in two squares.
 void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
@@ -932,6 +860,8 @@ const VectorUnit& Table(const char* name)
         unit.packedDots[1] = RunPackedDots<2>;
         unit.packedIntegers[0] = RunPackedIntegers<1>;
         unit.packedIntegers[1] = RunPackedIntegers<2>;
+        unit.packedRows[0] = RunPackedRows<1>;
+        unit.packedRows[1] = RunPackedRows<2>;
         unit.reduceSum = RunReduceSum;
         unit.reduceMax = RunReduceExtreme<true>;
         unit.reduceMin = RunReduceExtreme<false>;
@@ -959,6 +889,9 @@ const VectorUnit& Table(const char* name)
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;
         unit.multiplyIntegers = MultiplyIntegers;
+        unit.packPanel[static_cast<uint32_t>(ElementType::FLOAT)] = PackPanel<float>;
+        unit.packPanel[static_cast<uint32_t>(ElementType::HALF)] = PackPanel<half>;
+        unit.packPanel[static_cast<uint32_t>(ElementType::BFLOAT16)] = PackPanel<bfloat16_t>;
         unit.sumRows[static_cast<uint32_t>(ElementType::FLOAT)] = SumRows<float>;
         unit.sumRows[static_cast<uint32_t>(ElementType::HALF)] = SumRows<half>;
         unit.sumRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = SumRows<bfloat16_t>;

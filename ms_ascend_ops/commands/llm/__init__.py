@@ -12,6 +12,7 @@ COMMANDS = {
     "bench": "Measure tokens a second, of prompts and of answers.",
     "chat": "Talk to a model.",
     "convert": "Write a model as a directory of safetensors, or as a bundle.",
+    "finetune": "Train a model further: LoRA or all weights.",
     "generate": "Continue a text.",
     "quantize": "Write a model with smaller weights.",
     "predict": "Predict tokens a second on an Ascend chip, stock and fused.",

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
-from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened
+from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, parallel_option
+from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
 
 __all__ = ["bench"]
 
@@ -23,6 +24,7 @@ __all__ = ["bench"]
 @click.option("--runs", type=click.IntRange(1), default=3, help="How often to measure a prompt.")
 @click.option("--peers", is_flag=True, help="Measure llama.cpp and Transformers, too, where they are installed.")
 @model_options
+@parallel_option
 def bench(
     model: Path, contexts: tuple[int, ...], batch: int, tokens: int, runs: int, peers: bool, **options: Any
 ) -> None:
@@ -31,6 +33,12 @@ def bench(
     Medians, of random tokens. Peers calculate one sequence, whatever --batch says, with as many threads.
     """
     need_extra("llm")
+    processes = options["tensor_parallel"]
+    if processes > 1 and not started_by_msrun():
+        on_processes(processes)
+        return
+    if processes > 1 and peers:
+        raise click.UsageError("--peers is for one process")
     with reported():
         from ms_ascend_ops.library import get_num_threads
         from ms_ascend_ops.llm.benchmark import PEERS, measured
@@ -40,7 +48,8 @@ def bench(
         if options["context"] < longest:
             raise click.UsageError(f"--context must be at least {longest}, for these --contexts and --tokens")
         language_model = opened(model, options, batch, (longest + 32) * batch)
-        click.echo(f"{model.name}, {options['dtype']}, {get_num_threads()} threads, batch {batch}")
+        shared = f", {processes} processes" if processes > 1 else ""
+        click.echo(f"{model.name}, {options['dtype']}, {get_num_threads()} threads, batch {batch}{shared}")
         click.echo(f"{'':14}{'context':>8}{'prompt tokens/s':>18}{'ms a token':>13}{'tokens/s':>11}")
         for context in contexts:
             _print("ms_ascend_ops", measured(language_model.executor, context, batch, tokens, runs))

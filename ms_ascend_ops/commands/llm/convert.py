@@ -28,10 +28,14 @@ _MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is 
     help="Of a bundle: what single tokens are where they meet quantized matrices; default: int8, with --chip of an NPU "
     "float.",
 )  # fmt: skip
+@click.option(
+    "--adapter", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A directory with a LoRA adapter to add to the weights; those that it changes become floats.",
+)  # fmt: skip
 @click.option("--chip", help="Of a bundle: the only chip it may run on, e.g. ascend910b; default: any.")
 def convert(
     model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None, activations: str | None,
-    chip: str | None,
+    adapter: Path | None, chip: str | None,
 ) -> None:  # fmt: skip
     """Write MODEL as TARGET: a bundle if that ends with .msbundle, else a directory.
 
@@ -58,6 +62,10 @@ def convert(
 
         kind = None if dtype == "keep" else np.dtype(DTYPES[dtype])
         checkpoint = open_checkpoint(model)
+        if adapter is not None:
+            from ms_ascend_ops.llm.finetune.adapter import merged
+
+            checkpoint = merged(checkpoint, adapter)
         if packed:
             from ms_ascend_ops.llm.bundle import write_bundle
 

@@ -10,7 +10,15 @@ from typing import Any
 import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
-from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, sampling_of, sampling_options
+from ms_ascend_ops.commands.llm.options import (
+    MODEL,
+    model_options,
+    opened,
+    parallel_option,
+    sampling_of,
+    sampling_options,
+)
+from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
 
 __all__ = ["generate"]
 
@@ -26,6 +34,7 @@ __all__ = ["generate"]
 @click.option("--timings", is_flag=True, help="Say on stderr how long it took.")
 @sampling_options
 @model_options
+@parallel_option
 def generate(
     model: Path, prompts: tuple[str, ...], file: Path | None, chat: bool, system: str | None, timings: bool,
     max_tokens: int, stops: tuple[str, ...], **options: Any,
@@ -39,6 +48,8 @@ def generate(
         raise click.UsageError("either --prompt or --file, not both")
     if system is not None and not chat:
         raise click.UsageError("--system is for --chat")
+    if _on_processes(options["tensor_parallel"], bool(prompts or file)):
+        return
     with reported():
         sampling = sampling_of(options)
         texts = prompts or (file.read_text("utf-8") if file else sys.stdin.read(),)
@@ -78,3 +89,15 @@ def generate(
             f"loaded in {loaded_s:.2f} s; {sum(len(request.prompt) for request in requests)} tokens of prompts, first "
             f"answer token after {first_s * 1e3:.0f} ms; {count} tokens in {seconds:.2f} s", err=True,
         )  # fmt: skip
+
+
+def _on_processes(count: int, text_is_given: bool) -> bool:
+    """Let msrun start the processes, if there are to be several. False: this is one of them, or the only one."""
+    if count == 1:
+        return False
+    if started_by_msrun():
+        if not text_is_given:
+            raise click.UsageError("under msrun the text must come from --prompt or --file, not from stdin")
+        return False
+    on_processes(count, None if text_is_given else sys.stdin.read())
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from ms_ascend_ops.commands.llm.processes import speak_for_all
+
 if TYPE_CHECKING:
     from ms_ascend_ops.llm.model import LanguageModel
     from ms_ascend_ops.llm.sampling import Sampling
 
-__all__ = ["MODEL", "model_options", "opened", "sampling_of", "sampling_options"]
+__all__ = ["MODEL", "model_options", "opened", "parallel_option", "sampling_of", "sampling_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +41,11 @@ _MODEL = (
         help="Call the kernels directly (on a CPU), or through MindSpore.",
     ),
     click.option("--context", type=click.IntRange(2), help="Most tokens of a sequence; default: the model's, to 4096."),
-    click.option("--threads", type=click.IntRange(1, 256), help="Default: one a CPU."),
+    click.option("--threads", type=click.IntRange(1, 256), help="Of a process. Default: one a CPU."),
+    click.option(
+        "--adapter", type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="A directory with a LoRA adapter, as `llm finetune` and Hugging Face's PEFT write them.",
+    ),
 )  # fmt: skip
 _SAMPLING = (
     click.option("-n", "--max-tokens", type=click.IntRange(1), default=256, help="Stop after so many tokens."),
@@ -68,6 +75,14 @@ def model_options(function: F) -> F:
     return function
 
 
+def parallel_option(function: F) -> F:
+    """On how many processes."""
+    return click.option(
+        "--tensor-parallel", type=click.IntRange(1, 1024), default=1, metavar="N",
+        help="Processes that share every layer; starts them by msrun, unless it was msrun that started this one.",
+    )(function)  # fmt: skip
+
+
 def sampling_options(function: F) -> F:
     """How to choose tokens."""
     for option in reversed(_SAMPLING):
@@ -94,13 +109,21 @@ def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: i
 
     if is_bundle(model):
         context = click.get_current_context()
-        for name in ("dtype", "weights", "activations", "engine"):
+        for name in ("dtype", "weights", "activations", "engine", "adapter", "tensor_parallel"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--{name} is not for a bundle: it is as it was exported")
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} is not for a bundle: it is as it was exported")
 
-    if options["threads"] is not None:
-        set_num_threads(options["threads"])
-    return LanguageModel.from_file(
+    processes = options.get("tensor_parallel", 1)
+    threads = options["threads"]
+    if threads is None and processes > 1:
+        threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    if threads is not None:
+        set_num_threads(threads)
+    language_model = LanguageModel.from_file(
         model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"],
-        options["activations"],
+        options["activations"], processes, options["adapter"],
     )  # fmt: skip
+    if language_model.group is not None:
+        speak_for_all(language_model.group.rank)
+    return language_model

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from ms_ascend_ops.commands.errors import need_extra, reported
-from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened
+from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, parallel_option
+from ms_ascend_ops.commands.llm.processes import on_processes, started_by_msrun
 
 __all__ = ["perplexity"]
 
@@ -28,6 +29,7 @@ __all__ = ["perplexity"]
 )  # fmt: skip
 @click.option("--peers", is_flag=True, help="llama.cpp on the same tokens, too, if llama-cpp-python is installed.")
 @model_options
+@parallel_option
 def perplexity(
     model: Path, text: Path, window: int, most: int | None, step: int | None, peers: bool, **options: Any
 ) -> None:
@@ -37,6 +39,12 @@ def perplexity(
     does. The figure is lower the better the text was predicted.
     """
     need_extra("llm")
+    processes = options["tensor_parallel"]
+    if processes > 1 and not started_by_msrun():
+        on_processes(processes)
+        return
+    if processes > 1 and peers:
+        raise click.UsageError("--peers is for one process")
     with reported():
         from ms_ascend_ops.library import get_num_threads
         from ms_ascend_ops.llm.perplexity import LlamaCpp

@@ -15,10 +15,12 @@ from ms_ascend_ops.llm.config import ModelConfig
 if TYPE_CHECKING:
     from ms_ascend_ops.llm.tokenizer import Tokenizer
 
-__all__ = ["ROPE_FACTORS", "Checkpoint", "Weight", "checked", "expected_shapes"]
+__all__ = ["ALL", "ROPE_FACTORS", "Checkpoint", "Weight", "checked", "expected_shapes"]
 
 Array = np.ndarray[Any, Any]
 Weight = Array | QuantizedMatrix
+
+ALL = slice(None)
 
 # Divisors of the rotary frequencies, where a file has them as a tensor.
 ROPE_FACTORS = "rope_factors"
@@ -38,21 +40,34 @@ class Checkpoint:
     make_tokenizer: Callable[[], Tokenizer]
     chat_template: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # what the file calls them, where that differs
+    # Reads some rows and columns alone; without it, `read` gives what lies in the file, of which a part is taken.
+    read_part: Callable[[str, slice, slice], Weight] | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self.shapes
 
-    def weight(self, name: str) -> Weight:
-        """Read a weight.
+    def weight(self, name: str, rows: slice = ALL, columns: slice = ALL) -> Weight:
+        """Read a weight, or some rows and columns of it; a vector has rows only.
 
         Raises:
-            ValueError: the file holds no numbers there.
+            ValueError: the file holds no numbers there, or the columns begin or end within a group of a quantized
+                matrix.
         """
-        return self.read(name)
+        if rows == ALL and columns == ALL:
+            return self.read(name)
+        try:
+            if self.read_part is not None:
+                return self.read_part(name, rows, columns)
+            weight = self.read(name)
+            if isinstance(weight, QuantizedMatrix):
+                return weight.part(rows, columns)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {self.names.get(name, name)}: {error}") from error
+        return weight[rows] if weight.ndim == 1 else weight[rows, columns]
 
-    def array(self, name: str, dtype: Any = np.float32) -> Array:
-        """Read a weight as floats."""
-        weight = self.read(name)
+    def array(self, name: str, dtype: Any = np.float32, rows: slice = ALL, columns: slice = ALL) -> Array:
+        """Read a weight, or a part of it, as floats."""
+        weight = self.weight(name, rows, columns)
         return weight.dequantized(dtype) if isinstance(weight, QuantizedMatrix) else weight.astype(dtype, copy=False)
 
 

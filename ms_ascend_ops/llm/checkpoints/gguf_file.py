@@ -120,16 +120,26 @@ class GGUFFile:
             )
         return count // GROUP * _BLOCKS[kind][1]
 
-    def read(self, name: str) -> Array | QuantizedMatrix:
-        """The tensor: floats where they lie in the file, or quantized as they are."""
+    def read(
+        self, name: str, part_rows: slice = slice(None), part_columns: slice = slice(None)
+    ) -> Array | QuantizedMatrix:
+        """The tensor, or a part of it: floats where they lie in the file, or quantized as they are.
+
+        Raises:
+            ValueError: the columns begin or end within a block of a quantized matrix.
+        """
         tensor = self.tensors[name]
         data: Array = np.asarray(self._bytes[tensor.offset : tensor.offset + tensor.nbytes])
         if tensor.kind in _FLOATS:
             floats: Array = data.view(_FLOATS[tensor.kind][1]).reshape(tensor.shape)
-            return floats
+            return floats[part_rows] if floats.ndim == 1 else floats[part_rows, part_columns]
         rows, columns = tensor.shape
         kind, size = _BLOCKS[tensor.kind]
-        blocks = data.reshape(rows, columns // GROUP, size)
+        first, end, _ = part_columns.indices(columns)
+        if first % GROUP or end % GROUP:
+            raise ValueError(f"columns {first} to {end} would cut a group of {GROUP} that has one scale")
+        blocks = data.reshape(rows, columns // GROUP, size)[part_rows, first // GROUP : end // GROUP]
+        rows = len(blocks)
         scale = np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]
         if kind == "Q8_0":
             return QuantizedMatrix(np.ascontiguousarray(blocks[..., 2:]).view(np.int8).reshape(rows, -1), scale, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, Weight, checked
+from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight, checked
 from ms_ascend_ops.llm.checkpoints.gguf_file import GGUFFile
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
@@ -50,15 +50,16 @@ def read_gguf(path: Path) -> Checkpoint:
     config.check(str(path))
     # llama.cpp's converter puts the pairs that are turned together next to each other, in files of this architecture.
     permuted = {
-        f"model.layers.{layer}.self_attn.{part}": heads
+        f"model.layers.{layer}.self_attn.{part}"
         for layer in range(config.layers if config.architecture == "llama" else 0)
-        for part, heads in (("q_proj", config.heads), ("k_proj", config.key_heads))
+        for part in ("q_proj", "k_proj")
     }
 
-    def read(name: str) -> Weight:
-        weight = file.read(names[name])
-        heads = permuted.get(name.rpartition(".")[0])
-        return weight if heads is None else _halves_apart(weight, heads)
+    def read(name: str, rows: slice = ALL, columns: slice = ALL) -> Weight:
+        weight = file.read(names[name], rows, columns)
+        if name.rpartition(".")[0] not in permuted:
+            return weight
+        return _halves_apart(weight, weight.shape[0] // config.head_size)  # parts have whole heads
 
     def make_tokenizer() -> Any:
         from ms_ascend_ops.llm.checkpoints.gguf_tokenizer import read_tokenizer  # noqa: PLC0415 - an extra
@@ -71,6 +72,7 @@ def read_gguf(path: Path) -> Checkpoint:
         Checkpoint(
             path, config, shapes, read, make_tokenizer, template if isinstance(template, str) else None,
             {name: _tensor_name(name) for name in [*shapes, "lm_head.weight"]} | _all_names(config.layers),
+            read,
         )
     )  # fmt: skip
 

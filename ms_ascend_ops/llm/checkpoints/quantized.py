@@ -122,6 +122,23 @@ class QuantizedMatrix:
         size = max(size for size in range(1, _MOST_GROUP // GROUP + 1) if pieces % size == 0)
         return np.repeat(part, pieces // size, axis=1)
 
+    def part(self, rows: slice, columns: slice) -> QuantizedMatrix:
+        """Some rows and columns, with whole groups.
+
+        Raises:
+            ValueError: the columns begin or end within a group. Where a group is a whole row they may.
+        """
+        width = self.shape[1]
+        first, end, _ = columns.indices(width)
+        per_byte = 2 if self.bits == 4 else 1
+        size = per_byte if self.group == width else self.group
+        if first % size or (end % size and end != width):
+            raise ValueError(f"columns {first} to {end} would cut a group of {size} that has one scale")
+        groups = slice(None) if self.group == width else slice(first // size, -(-end // size))
+        minimum, zero = (None if part is None else part[rows, groups] for part in (self.minimum, self.zero))
+        codes = np.ascontiguousarray(self.codes[rows, first // per_byte : -(-end // per_byte)])
+        return QuantizedMatrix(codes, self.scale[rows, groups], minimum, zero)
+
     def take(self, order: Array) -> QuantizedMatrix:
         """Some rows, in this order."""
         minimum, zero = (None if part is None else part[order] for part in (self.minimum, self.zero))

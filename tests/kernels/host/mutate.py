@@ -19,7 +19,7 @@ from tests.kernels.mutation import CRASH, VALUE, Mutation
 
 LIST = Path(__file__).parent / "mutations.yaml"
 CAUGHT = (VALUE, CRASH)
-LIBRARY = "library"  # cases that launch operators: by the kernel library
+LIBRARY = ("library", "panels")  # cases that launch operators: by the kernel library
 
 
 class Workshop:
@@ -40,12 +40,12 @@ class Workshop:
             command[1:1] = ["-I", str(folder / "host")]
         else:
             command[command.index(str(source))] = str(copy)
-        target = "ms_ascend_ops" if mutant.cases == LIBRARY else "host_calls"
+        target = "ms_ascend_ops" if mutant.cases in LIBRARY else "host_calls"
         link = shlex.split((module.BUILD / "CMakeFiles" / f"{target}.dir" / "link.txt").read_text().strip())
         result = folder / Path(link[link.index("-o") + 1]).name
         link[link.index("-o") + 1] = str(result)
         mutation.compile_and_link([*command, "-O1"], link, folder, module.BUILD)
-        return {"LD_PRELOAD" if mutant.cases == LIBRARY else "MS_ASCEND_OPS_HOST_CALLS": str(result)}
+        return {"LD_PRELOAD" if mutant.cases in LIBRARY else "MS_ASCEND_OPS_HOST_CALLS": str(result)}
 
 
 def load() -> tuple[dict[str, list[str]], list[Mutation]]:

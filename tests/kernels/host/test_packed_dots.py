@@ -189,3 +189,71 @@ def test_a_write_far_before_the_sum_is_seen():
     others = [("fill", "float32", SUMS + 2048, 0x3F800000, 8)] * 3000
     changed = ("fill", "int32", NUMBERS, 0x12345678, 8)
     same([cast, changed, *others, widen, *others, multiply, reduce], numbers, factors)
+
+
+# Behind them: sums of rows and what they are scaled with, as a kernel has it.
+TERMS, SHIFTS, SCALES, OFFSETS = 69632, 77824, 86016, 94208
+HALF_SCALES, HALF_OFFSETS, X_SCALES, X_SUMS, VALUES = 102400, 106496, 110592, 110848, 111104
+ROWS_BYTES = 111616
+WIDTH = 64  # floats from a row to the next
+
+
+def scaled_rows(bits, rows, columns, group, has_offset, halves):
+    """Integer sums of rows, scaled and added up."""
+    lanes, stride = columns // group, WIDTH // 8
+    yield from integer_dots(bits, rows, columns, group, None, [TERMS - SUMS + 4 * WIDTH * row for row in range(rows)])
+    for to, from_ in ((SCALES, HALF_SCALES), (OFFSETS, HALF_OFFSETS))[: halves * (1 + has_offset)]:
+        yield ("cast_repeat", "float32", "float16", to, from_, 0, lanes, rows, [1, 1, stride, stride // 2], True)
+
+    def each(op, to, first, second, step):
+        return ("binary_repeat", op, "float32", to, first, second, lanes, rows, [1, 1, 1, stride, stride, step], True)
+
+    yield each("Mul", TERMS, TERMS, X_SCALES, 0)
+    if has_offset:
+        yield each("Mul", SHIFTS, OFFSETS, X_SUMS, 0)
+        yield each("Add", TERMS, TERMS, SHIFTS, stride)
+    yield each("Mul", TERMS, TERMS, SCALES, stride)
+    yield ("reduce_sum", VALUES, TERMS, lanes, rows, 1, stride)
+
+
+def same_rows(calls, case, bits, halves):
+    numbers, _ = draw(bits, *case[:2])
+    rng = np.random.default_rng(7)
+    factors = rng.integers(-127, 128, case[1]).astype(np.int8)
+    given = rng.normal(size=(2, 2048)).astype(np.float16 if halves else np.float32)
+    x_factors = rng.normal(size=(2, WIDTH)).astype(np.float32)
+    memories = []
+    for way in ("deferred", "serial"):
+        memory = Memory(ROWS_BYTES).put(NUMBERS, numbers).put(BYTES, factors).put(X_SCALES, x_factors)
+        for place, values in zip((HALF_SCALES, HALF_OFFSETS) if halves else (SCALES, OFFSETS), given, strict=True):
+            memory.put(place, values)
+        memory.run(*calls, execution=way)
+        memories.append(memory.ub.view(np.uint32))
+    np.testing.assert_array_equal(*memories)
+    return memories[0].view(np.float32)[0, VALUES // 4 :][: case[0]]
+
+
+ROWS = [  # rows, columns, group
+    (10, 576, 32),  # eight rows at a time, whose 18 groups are whole vectors together; two rows are left
+    (8, 288, 32),  # an odd number of groups: two of 4 bits are of two rows
+    (3, 1024, 64),
+    (1, 1024, 32),
+]
+
+
+@pytest.mark.parametrize(
+    ("bits", "case", "has_offset", "halves"),
+    [(4, ROWS[0], 1, 1), (8, ROWS[0], 0, 1), (4, ROWS[1], 1, 0), (8, ROWS[1], 1, 1), (4, ROWS[2], 0, 0),
+     (8, ROWS[2], 1, 0), (4, ROWS[3], 1, 1)],
+)  # fmt: skip
+def test_scaled_rows(bits, case, has_offset, halves):
+    assert np.isfinite(same_rows(list(scaled_rows(bits, *case, has_offset, halves)), case, bits, halves)).all()
+
+
+@pytest.mark.parametrize("place", range(1, 8))  # from the end
+@pytest.mark.parametrize("offset", [NUMBERS, BYTES, TERMS, SHIFTS, SCALES, OFFSETS, HALF_SCALES, X_SCALES, X_SUMS])
+def test_what_changes_of_scaled_rows_is_seen(place, offset):
+    case = (3, 288, 32)
+    calls = list(scaled_rows(4, *case, 1, 1))
+    calls.insert(len(calls) - place, ("fill", "int32", offset, 0x3C003C00, 8))
+    same_rows(calls, case, 4, 1)

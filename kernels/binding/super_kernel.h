@@ -1,0 +1,155 @@
+/*!
+ * A super kernel: a list of kernels that are launched one behind the other by one call, with their intermediate results
+ * in one arena. CANN's graph engine makes such out of the operators of a graph, too.
+ *
+ * The list is text, a line for each step. Values have numbers: first the inputs, then the outputs of the steps, in
+ * order.
+ *
+ *     super_kernel 1 inputs 4 results 7 6    the version of this text; what leaves the super kernel
+ *     add_rms_norm 0 1 2 ; epsilon=1e-06 scheme=llama    a kernel with its inputs ("-": absent) and all its attributes
+ *     view 4 ; 0:0 0:1 -1 64                 other dims for the same elements: numbers, dims of a value (number:axis),
+ *                                            and at most one -1, which is what is left
+ *     transpose 6 ; 0 2 1 3                  the axes in another order
+ *     last_row 6 ;                           the last of the rows, as a matrix of one row
+ *
+ * It is read once, planned once for each combination of shapes, and comes from a file: whatever it says, a launch stays
+ * within its tensors, or throws. Errors name the step and its operator.
+ */
+#ifndef MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
+#define MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "binding/op.h"
+
+namespace ms_ascend_ops::binding {
+
+class SuperKernel {
+public:
+    // Throws std::invalid_argument.
+    explicit SuperKernel(const std::string& text);
+
+    // The one with this text; it is read when it is asked for first.
+    static std::shared_ptr<const SuperKernel> Find(const std::string& text);
+
+    size_t InputCount() const { return inputCount_; }
+    size_t ResultCount() const { return results_.size(); }
+
+    // The shapes and dtypes of the results. Dims may be unknown. They throw as those of Signature do.
+    std::vector<Shape> InferShapes(const std::vector<Shape>& inputs) const;
+    std::vector<std::string> InferTypes(const std::vector<std::string>& inputs) const;
+
+private:
+    friend class SuperKernelPlan;
+
+    enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE };
+    static constexpr size_t NONE = SIZE_MAX;
+
+    // A number, or where `value` is one, the dim `number` of a value.
+    struct Dim {
+        int64_t number = 0;
+        size_t value = NONE;
+    };
+    struct Step {
+        Kind kind = Kind::KERNEL;
+        const Op* op = nullptr;
+        std::vector<size_t> inputs;  // NONE: absent
+        std::vector<AttributeValue> attributes;
+        std::vector<Dim> dims;
+        size_t firstOutput = 0;
+        size_t outputCount = 1;
+    };
+
+    Step Parse(const std::string& line) const;
+    void ParseKernel(Step& step, const std::vector<std::string>& texts) const;
+    std::string Place(size_t step) const;
+    Shape ViewShape(const Step& step, const std::vector<Shape>& shapes) const;
+    std::vector<Shape> ShapesOf(const Step& step, const std::vector<Shape>& shapes) const;
+    std::vector<Shape> AllShapes(const std::vector<Shape>& inputs) const;
+    std::vector<std::string> AllTypes(const std::vector<std::string>& inputs) const;
+
+    size_t inputCount_ = 0;
+    size_t valueCount_ = 0;
+    std::vector<Step> steps_;
+    std::vector<size_t> results_;
+    // What was asked last: a graph of dynamic shapes asks at every call.
+    mutable std::mutex mutex_;
+    mutable std::deque<std::pair<std::vector<Shape>, std::vector<Shape>>> inferred_;
+};
+
+// A super kernel for tensors of certain dtypes and shapes.
+class SuperKernelPlan {
+public:
+    // Throws TypeError and std::invalid_argument.
+    SuperKernelPlan(std::shared_ptr<const SuperKernel> kernel, const std::vector<TensorDesc>& inputs);
+
+    // Whether the caller's memory is what the results need. Throws std::invalid_argument.
+    void CheckResults(const TensorDesc* given) const;
+    uint64_t ArenaBytes() const { return arenaBytes_; }
+    // Whether it is for these inputs.
+    bool Fits(const std::vector<TensorDesc>& inputs) const;
+
+    // `params` are inputs, then results.
+    void Run(void* const* params) const;
+
+private:
+    static constexpr size_t ARENA = SIZE_MAX;
+    static constexpr size_t ABSENT_INPUT = SIZE_MAX - 1;
+    // Where a value lies: so many bytes behind the beginning of a param or of the arena.
+    struct Place {
+        size_t base = ARENA;
+        uint64_t offset = 0;
+    };
+    struct Copy {
+        std::vector<int64_t> sizes;    // of the result
+        std::vector<int64_t> strides;  // of the source, in elements
+        uint32_t itemBytes = 0;
+    };
+    struct Launch {
+        size_t step;
+        std::unique_ptr<PreparedLaunch> kernel;  // null: a copy
+        Copy copy;
+        std::vector<Place> places;
+    };
+
+    void MakePlaces(const std::vector<TensorDesc>& descs);
+    void MakeLaunches(const std::vector<TensorDesc>& descs);
+
+    std::shared_ptr<const SuperKernel> kernel_;
+    std::vector<TensorDesc> inputs_;
+    std::vector<TensorDesc> results_;
+    std::vector<Place> places_;  // of every value
+    std::vector<Launch> launches_;
+    struct Double {
+        size_t param;
+        size_t value;
+        uint64_t bytes;
+    };
+    std::vector<Double> doubles_;  // results whose memory another value has, from which they are copied
+    uint64_t arenaBytes_ = 0;
+};
+
+// The plans of a super kernel, those of the last shapes. For any thread.
+class SuperKernelPlans {
+public:
+    explicit SuperKernelPlans(std::shared_ptr<const SuperKernel> kernel) : kernel_(std::move(kernel)) {}
+
+    const SuperKernel& Kernel() const { return *kernel_; }
+    // Throws as SuperKernelPlan does.
+    std::shared_ptr<const SuperKernelPlan> Find(const std::vector<TensorDesc>& inputs);
+
+private:
+    std::shared_ptr<const SuperKernel> kernel_;
+    std::mutex mutex_;
+    std::deque<std::shared_ptr<const SuperKernelPlan>> plans_;
+};
+
+}  // namespace ms_ascend_ops::binding
+
+#endif  // MS_ASCEND_OPS_BINDING_SUPER_KERNEL_H

@@ -1,0 +1,186 @@
+"""Operators of the CANN package as functions of device memory: CANN's aclnn interface through ctypes.
+
+An operator has two functions, which CANN generates from its registration: `aclnnXGetWorkspaceSize` takes tensors,
+attributes and outputs in the order of the definition, and prepares a launch; `aclnnX` puts it into a stream. What is
+used of CANN's own functions and values stands in `FUNCTIONS` and `VALUES`, which `build.sh check-cann` compares with
+CANN's headers.
+
+None of this has run on an NPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ms_ascend_ops import ascend
+from ms_ascend_ops.registry import Signature
+
+__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "DeviceTensor", "Operator"]
+
+HEADERS = ("acl/acl_base.h", "acl/acl_rt.h", "aclnn/acl_meta.h")
+
+# By name: the library, the result and the parameters in C.
+FUNCTIONS = {
+    "aclCreateTensor": (
+        "libnnopbase.so",
+        "aclTensor*",
+        (
+            *("const int64_t*", "uint64_t", "aclDataType"),  # the sizes of the tensor, their number, its dtype
+            *("const int64_t*", "int64_t", "aclFormat"),  # its strides, an offset, its layout
+            *("const int64_t*", "uint64_t", "void*"),  # the sizes of the memory, their number, its address
+        ),
+    ),
+    "aclDestroyTensor": ("libnnopbase.so", "aclnnStatus", ("const aclTensor*",)),
+    "aclGetRecentErrMsg": ("libascendcl.so", "const char*", ()),
+}
+
+# Of CANN's enumerations: dtypes by our names, and the only layout of tensors that operators of this library have.
+VALUES = {
+    "float32": ("ACL_FLOAT", 0),
+    "float16": ("ACL_FLOAT16", 1),
+    "bfloat16": ("ACL_BF16", 27),
+    "int8": ("ACL_INT8", 2),
+    "int32": ("ACL_INT32", 3),
+    "int64": ("ACL_INT64", 9),
+    "ND": ("ACL_FORMAT_ND", 2),
+}
+
+_TYPES: dict[str, Any] = {
+    "const int64_t*": ctypes.POINTER(ctypes.c_int64),
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+    "aclDataType": ctypes.c_int32,
+    "aclFormat": ctypes.c_int32,
+    "aclnnStatus": ctypes.c_int32,
+    "void*": ctypes.c_void_p,
+    "aclTensor*": ctypes.c_void_p,
+    "const aclTensor*": ctypes.c_void_p,
+    "const char*": ctypes.c_char_p,
+}
+
+# A choice is the index of its text.
+_ATTRIBUTES: dict[str, Any] = {
+    "int": ctypes.c_int64,
+    "float": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "string": ctypes.c_int64,
+}
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """Memory on a device: `address` is that of the first element, `strides` count elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address: int
+
+
+class Operator:
+    """One operator of the installed package for one chip.
+
+    Raises:
+        RuntimeError: the package, or a library of CANN, is missing or another version; the message says what to do.
+    """
+
+    def __init__(self, signature: Signature, soc: str):
+        self.signature = signature
+        file = ascend.check_package(signature, soc).folder / "op_api/lib/libcust_opapi.so"
+        name = f"aclnn{signature.cann_type}"
+        changed = {tensor.name for tensor in signature.inputs if tensor.name in signature.writes}
+        self._outputs = [tensor.name for tensor in signature.cann_outputs if tensor.name not in changed]
+        library = _open(str(file))
+        try:
+            self._prepare, self._launch = library[f"{name}GetWorkspaceSize"], library[name]
+        except AttributeError as error:
+            raise RuntimeError(f"{signature.name}: {file} has no {name}; build the package again") from error
+        pointers: list[Any] = [ctypes.c_void_p] * len(signature.inputs)
+        attributes = [_ATTRIBUTES[attribute.type] for attribute in signature.attributes]
+        results: list[Any] = [ctypes.c_void_p] * len(self._outputs)
+        sizes: list[Any] = [ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)]
+        self._prepare.argtypes = [*pointers, *attributes, *results, *sizes]
+        self._launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
+
+    def __call__(
+        self,
+        inputs: Sequence[DeviceTensor | None],
+        constants: Sequence[Any],
+        outputs: Sequence[DeviceTensor],
+        allocate: Callable[[int], int],
+        stream: Callable[[], int],
+    ) -> None:
+        """Put one launch into a stream.
+
+        Args:
+            inputs: in the definition's order; None where an optional one is absent. Those that the kernel writes to
+                are changed.
+            constants: the attributes as `Signature.cann_constants` gives them.
+            outputs: what the kernel is to write.
+            allocate: gives the address of so many bytes of device memory, which no earlier work in the stream uses.
+            stream: gives the stream (`aclrtStream`), asked for behind everything else.
+
+        Raises:
+            RuntimeError: CANN refuses the call; the message has its number and reason.
+        """
+        tensors = [None if tensor is None else _create(tensor) for tensor in (*inputs, *outputs)]
+        try:
+            bytes_needed, executor = ctypes.c_uint64(), ctypes.c_void_p()
+            given, results = tensors[: len(inputs)], tensors[len(inputs) :]
+            status = self._prepare(*given, *constants, *results, ctypes.byref(bytes_needed), ctypes.byref(executor))
+            self._check("GetWorkspaceSize", status)
+            size = bytes_needed.value
+            workspace = allocate(size) if size else None
+            self._check("", self._launch(workspace, size, executor, stream()))
+        finally:
+            for tensor in tensors:
+                if tensor is not None:
+                    _function("aclDestroyTensor")(tensor)
+
+    def _check(self, part: str, status: int) -> None:
+        if status != 0:
+            reason = (_function("aclGetRecentErrMsg")() or b"").decode(errors="replace").strip()
+            raise RuntimeError(
+                f"{self.signature.name}: aclnn{self.signature.cann_type}{part} returned {status}"
+                f"{f': {reason}' if reason else ''}"
+            )
+
+
+def _create(tensor: DeviceTensor) -> int:
+    rank, sizes, strides = len(tensor.shape), tensor.shape, tensor.strides
+    # As much of the memory as the tensor reaches.
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
+    dims = ctypes.c_int64 * rank
+    made = _function("aclCreateTensor")(
+        *(dims(*sizes), rank, VALUES[tensor.dtype][1]),
+        *(dims(*strides), 0, VALUES["ND"][1]),
+        *((ctypes.c_int64 * 1)(reach), 1, tensor.address),
+    )
+    if not made:
+        raise RuntimeError(f"aclCreateTensor: CANN makes no tensor of {tensor}")
+    return int(made)
+
+
+@cache
+def _function(name: str) -> Any:
+    library, result, parameters = FUNCTIONS[name]
+    function = _open(library)[name]
+    function.restype = _TYPES[result]
+    function.argtypes = [_TYPES[parameter] for parameter in parameters]
+    return function
+
+
+@cache
+def _open(name: str) -> ctypes.CDLL:
+    """A library by its path; one of CANN by its name, in the toolkit that the environment names."""
+    home = Path(os.environ.get("ASCEND_HOME_PATH", ""), "lib64", name)
+    try:
+        return ctypes.CDLL(str(home) if home.is_file() else name)
+    except OSError as error:
+        raise RuntimeError(f"{error}: `source <CANN>/set_env.sh`") from error
