@@ -28,11 +28,11 @@ def main(folder: Path) -> None:
     for name in NETWORKS:
         step("networks.py", name, str(folder / name))
         step(*on_cpu, "generate.py", name, str(folder / name))
+        step(*on_cpu, "export.py", name, str(folder / name))
+        step("check.py", str(folder / name))
     llama = str(folder / "llama")
     step(*on_cpu, "finetune.py", "npu", llama)
     step(*on_cpu, "trainer.py", "npu", llama)
-    step(*on_cpu, "export.py", llama)
-    step("check.py", llama)
     step("substitute.py")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from types import MethodType
 from typing import Any
 
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Initializer
 from ms_ascend_ops.export.engines import rewrite_engine
@@ -24,7 +26,7 @@ from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cell
 from ms_ascend_ops.export.graphs.trace import activation_of
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
-from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure
+from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure, measured
 from ms_ascend_ops.export.reports.report import Difference, Entry, Report
 
 __all__ = ["optimize"]
@@ -79,8 +81,16 @@ def optimize(
     check_level(level, "optimize")
     engines = _engines(engines, verify is not None)
     calls = _calls(verify)
-    before = None if calls is None else measure(net, calls, gradients)
-    observed = Observed() if calls is None else observe_calls(net, calls)
+    observed = Observed()
+    before = None
+    if calls is not None:
+        # Where the mode is PyNative, the run that is watched is the one that is compared with.
+        once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
+        observed = observe_calls(net, calls) if once else observed
+        complete = len(observed.outputs) == len(calls)
+        before = measured(tuple(observed.outputs)) if complete else measure(net, calls, gradients)
+        observed = observed if once else observe_calls(net, calls)
+        observed.outputs.clear()
 
     def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
         report = Report(level=level)
@@ -191,6 +201,7 @@ class _Walk:
         self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
         self._swaps: list[tuple[nn.Cell, type, type]] = []
         self._known: dict[Any, _Found] = {}
+        self._flats: dict[Any, Any] = {}
         self._places: dict[int, str] = {}
         self._contained: set[str] = set()
 
@@ -239,7 +250,7 @@ class _Walk:
         for calls in kinds or [[]]:
             analysis, engine = analyse(subject, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
-                flat = flat or rewrite_engine.flat_source(cell)
+                flat = flat or self._flat(cell)
                 engine = "rewrite"
                 changed = flat
                 if not isinstance(flat, str):
@@ -259,6 +270,13 @@ class _Walk:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
         return found
+
+    def _flat(self, cell: nn.Cell) -> Any:
+        """The flat source of a cell; of cells that differ in numbers only, `mindspore.rewrite` writes the same."""
+        key = _form(cell)
+        if key not in self._flats:
+            self._flats[key] = rewrite_engine.flat_source(cell)
+        return self._flats[key]
 
     def _parts(self, subject: Subject, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
         """What the first engine finds behind the edges of a construct: in its methods, and in linear layers."""
@@ -351,6 +369,7 @@ def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
 
 
 _INTERNAL = frozenset(nn.Cell().__dict__)
+_COMPARED = 2**20  # elements of a tensor that is compared by its values
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SEED = re.compile(r"\bSeed[01]=-?\d+")  # of dropout: each has its own
 
@@ -373,8 +392,9 @@ def _likeness(cell: nn.Cell) -> Any:
             continue
         elif isinstance(value, MethodType) and value.__self__ is cell:
             own.append((name, "method", value.__func__.__qualname__))
-        elif isinstance(value, Tensor) and value.size <= 1:
-            own.append((name, "tensor", value.shape, str(read(value))))
+        elif isinstance(value, Tensor) and value.size <= _COMPARED:  # a table, as of relative positions
+            content = zlib.crc32(np.ascontiguousarray(read(value)).tobytes())
+            own.append((name, "tensor", value.shape, dtype_name(value.dtype), content))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
             own.append((name, "sequence", tuple(value)))
         elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):
@@ -384,6 +404,28 @@ def _likeness(cell: nn.Cell) -> Any:
     parameters = [(n, p.shape, dtype_name(p.dtype)) for n, p in cell._params.items() if p is not None]
     children = [(n, _likeness(c)) for n, c in sub_cells(cell).items()]
     return type(cell), tuple(own), tuple(parameters), tuple(children)
+
+
+def _form(cell: nn.Cell) -> Any:
+    """Equal for cells that have the same source once it is flat: their numbers and tensors stay attributes there."""
+    own: list[Any] = []
+    for name, value in cell.__dict__.items():
+        if name in _INTERNAL or name == "_cell_init_args" or isinstance(value, (nn.Cell, Parameter, Initializer)):
+            continue
+        if isinstance(value, (str, bool, type(None))):
+            own.append((name, value))
+        elif isinstance(value, MethodType) and value.__self__ is cell:
+            own.append((name, value.__func__.__qualname__))
+        elif isinstance(value, (int, float, Tensor, ms.ops.Primitive)):
+            own.append((name, type(value)))
+        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float)) for v in value):
+            own.append((name, type(value), len(value)))
+        elif isinstance(value, dict) and all(isinstance(v, (int, float, str)) for v in value.values()):
+            own.append((name, tuple(sorted(value))))
+        else:
+            own.append((name, id(value)))
+    children = [(n, type(c), len(c) if isinstance(c, nn.CellList) else 0) for n, c in sub_cells(cell).items()]
+    return type(cell), tuple(own), tuple(n for n, p in cell._params.items() if p is not None), tuple(children)
 
 
 def _obstacle(cell: nn.Cell, layers: Collection[str] = ()) -> str:

@@ -22,11 +22,15 @@ _CALLS_OF_A_KIND = 3
 
 @dataclass
 class Observed:
-    """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first."""
+    """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first.
+
+    `outputs` are those of the network, of the calls that ran to their end.
+    """
 
     calls: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     returns: dict[int, Any] = field(default_factory=dict)
     methods: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
 
     def kinds(self, cell: nn.Cell, method: str = "") -> list[list[dict[str, Any]]]:
         """The calls of a cell, or of one of its other methods, those together that give it the same optional inputs."""
@@ -47,7 +51,7 @@ def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
     with pynative(), evaluating(net), _watching(observed), _watching_methods(net, observed):
         for inputs in calls:
             try:
-                net(*inputs)
+                observed.outputs.append(net(*inputs))
             except Exception:  # operators without a kernel on this machine: what ran before is known
                 settle()
     return observed

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.clients
 pytest.importorskip("mindformers")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mindformers"
+NETWORKS = ["llama", "qwen2", "qwen3", "qwen3_moe", "glm4"]
 
 
 def run(*arguments, module=()):
@@ -42,7 +43,7 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "qwen3_moe", "glm4"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_generates_what_transformers_does(checkpoint, name, mode):
     assert on_cpu("generate.py", name, checkpoint(name), mode).count("as transformers") == 2
 
@@ -58,9 +59,10 @@ def test_trains_as_the_stock_network(checkpoint, script):
     np.testing.assert_allclose(*curves, rtol=1e-4)
 
 
-def test_prefill_and_decode_are_exported(checkpoint):
-    assert "SwiGLU" in on_cpu("export.py", checkpoint("llama"))
-    assert run("check.py", checkpoint("llama")).count("logits within") == 4
+@pytest.mark.parametrize("name", NETWORKS)
+def test_prefill_and_decode_are_exported(checkpoint, name):
+    assert "SwiGLU" in on_cpu("export.py", name, checkpoint(name))
+    assert run("check.py", checkpoint(name)).count("logits within") == 4
 
 
 def test_every_place_of_llama_is_replaced():

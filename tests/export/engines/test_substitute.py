@@ -1,4 +1,5 @@
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 
 import mindspore as ms
@@ -8,7 +9,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Normal
 from ms_ascend_ops.export.engines import cell_engine, substitute
 from ms_ascend_ops.export.matching.patterns import PATTERNS
-from ms_ascend_ops.export.reports.measure import Measured
+from ms_ascend_ops.export.reports.measure import Measured, measure
 
 from ms_ascend_ops import optimize
 from tests.export import spellings
@@ -518,7 +519,7 @@ def test_parameters_that_look_like_norms_but_are_none():
 
 
 def test_cells_that_differ_in_how_they_were_made_are_judged_once(monkeypatch):
-    """Seeds of dropout, and initializers of parameters, say nothing of what a cell computes."""
+    """Seeds of dropout, and initializers, say nothing of what a cell computes; tensors do by their values."""
     judged = []
 
     def counted(subject, calls):
@@ -528,15 +529,34 @@ def test_cells_that_differ_in_how_they_were_made_are_judged_once(monkeypatch):
     monkeypatch.setattr(substitute, "analyse", counted)
 
     class Block(nn.Cell):
-        def __init__(self):
+        def __init__(self, last=2.0):
             super().__init__()
+            self.table = Tensor(np.array([0.0, 1.0, last], np.float32))
             self.layer = nn.Conv2d(HIDDEN, HIDDEN, 1, has_bias=True, weight_init=Normal(0.1), bias_init=Normal(0.1))
             self.norm, self.drop = nn.GroupNorm(4, HIDDEN), nn.Dropout(p=0.5)
 
         def construct(self, x):
-            return x + self.drop(self.norm(self.layer(x)))
+            return x + self.drop(self.norm(self.layer(x))) * self.table.sum()
 
     image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
-    report = optimize(nn.SequentialCell(Block(), Block(), Block()), verify=[image])
+    report = optimize(nn.SequentialCell(Block(), Block(), Block(3.0)), verify=[image])
     assert len(report.replaced) == 3
-    assert Counter(judged) == dict.fromkeys(("SequentialCell", "Block", "Conv2d", "GroupNorm", "Dropout"), 1)
+    assert Counter(judged) == {"SequentialCell": 1, "Block": 2, "Conv2d": 1, "GroupNorm": 1, "Dropout": 1}
+
+
+@pytest.mark.parametrize("mode", ["pynative", "graph"])
+def test_the_run_that_is_watched_is_the_one_to_compare_with(monkeypatch, mode):
+    """In PyNative mode; a graph is another program, and runs of its own are compared."""
+    runs = []
+
+    def counted(*args):
+        runs.append(args)
+        return measure(*args)
+
+    monkeypatch.setattr(substitute, "measure", counted)
+    x = tensor(draw(np.random.default_rng(0), (2, HIDDEN)), "float32")
+    with graph_mode() if mode == "graph" else nullcontext():
+        report = optimize(Holder(nn.LayerNorm((HIDDEN,))), verify=[x])
+    assert len(report.replaced) == 1
+    assert report.outputs.relative < 1e-5
+    assert len(runs) == (1 if mode == "pynative" else 2)
