@@ -41,6 +41,9 @@ class Operator(Protocol):
     def dtype_name(tensor: torch.Tensor) -> str:
         """As definitions name it."""
 
+    def __hash__(self) -> int:
+        """By identity."""
+
 
 def run(operator: Operator, tensors: Sequence[torch.Tensor | None], values: Sequence[Any]) -> Any:
     """The results of one operator, which the current stream will write.
