@@ -10,40 +10,15 @@ import inspect
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, nn
+from mindspore import Tensor
 from mindspore import ops as ms_ops
 from ms_ascend_ops.export import attention_builtins as attention
+from ms_ascend_ops.export.stock_primitives import STOCK, StandIn
 
 from ms_ascend_ops import ops, registry
 from ms_ascend_ops.custom import FusedPrimitive
 
 __all__ = ["STAND_INS", "StandIn", "stand_in_for"]
-
-
-class StandIn(nn.Cell):  # type: ignore[misc]
-    """What a primitive has besides its call: none of it matters on one CPU."""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def shard(self, *args: Any, **kwargs: Any) -> StandIn:
-        return self
-
-    def recompute(self, *args: Any, **kwargs: Any) -> StandIn:
-        return self
-
-    def add_prim_attr(self, *args: Any) -> StandIn:
-        return self
-
-    def set_prim_instance_name(self, *args: Any) -> StandIn:
-        return self
-
-    def set_device(self, *args: Any) -> StandIn:
-        return self
-
-    def set_stage(self, *args: Any) -> StandIn:
-        return self
 
 
 def stand_in_for(primitive: Any) -> StandIn:
@@ -308,58 +283,6 @@ class PagedAttention(StandIn):
         return out.reshape(query.shape)
 
 
-class BatchMatMul(StandIn):
-    """BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
-
-    def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
-        super().__init__()
-        self.product = _BATCH_MAT_MUL(transpose_a, transpose_b)
-        self.transpose_a, self.transpose_b = bool(transpose_a), bool(transpose_b)
-
-    def construct(self, x: Tensor, y: Tensor) -> Tensor:
-        if x.ndim > 2 and y.ndim == 2 and not self.transpose_a:
-            rows = x.reshape(-1, x.shape[-1])
-            matrix = y.swapaxes(0, 1) if self.transpose_b else y
-            return ms_ops.matmul(rows, matrix).reshape(x.shape[:-1] + (matrix.shape[-1],))  # noqa: RUF005
-        return self.product(x, y)
-
-
-class ArgMaxExt(StandIn):
-    """ArgMaxExt()(input, dim, keepdim)."""
-
-    def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        return ms_ops.argmax(input, dim, keepdim)
-
-
-class CumsumExt(StandIn):
-    """CumsumExt()(input, dim, dtype)."""
-
-    def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-        return ms_ops.cumsum(input, dim, dtype)
-
-
-class MoveTo(StandIn):
-    """MoveTo()(input, to, blocking): there is one memory."""
-
-    def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
-        return input
-
-
-class IndexSelect(StandIn):
-    """IndexSelect()(input, dim, index)."""
-
-    def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
-        return ms_ops.gather(input, index, dim)
-
-
-class TopkExt(StandIn):
-    """TopkExt()(input, k, dim, largest, sorted)."""
-
-    def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        values, indices = ms_ops.topk(input, k, dim, largest, sorted)
-        return values, indices.astype(ms.int64)
-
-
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
 # What moe_token_permute counts where nothing says how many experts there are.
 _MOST_EXPERTS = registry.op_spec("moe_token_permute").limits["experts"]
@@ -577,46 +500,18 @@ class QuantBatchMatmul(StandIn):
         return out.astype(self.dtype)
 
 
-class NPUAllocFloatStatus(StandIn):
-    """NPUAllocFloatStatus()(): the flags of overflow, of which a CPU has none."""
-
-    def construct(self) -> Tensor:
-        return ms_ops.zeros((8,), ms.float32)
-
-
-class NPUGetFloatStatusV2(StandIn):
-    """NPUGetFloatStatusV2()(input): no overflow; a step finds it in its gradients, or not at all."""
-
-    def construct(self, input: Tensor) -> Tensor:
-        return ms_ops.zeros_like(input)
-
-
-class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
-    """NPUClearFloatStatusV2()(input)."""
-
-
-_BATCH_MAT_MUL = ms_ops.BatchMatMul
-
-STAND_INS: dict[str, Any] = {
+STAND_INS: dict[str, Any] = STOCK | {
     kind.__name__: kind
     for kind in (
         AddRmsNorm,
         ApplyRotaryPosEmb,
-        ArgMaxExt,
-        BatchMatMul,
-        CumsumExt,
         DynamicQuantExt,
         FlashAttentionScore,
         GroupedMatmul,
         GroupedMatmulV4,
-        IndexSelect,
         MoeInitRoutingV2,
         MoeTokenPermute,
         MoeTokenUnpermute,
-        MoveTo,
-        NPUAllocFloatStatus,
-        NPUClearFloatStatusV2,
-        NPUGetFloatStatusV2,
         PagedAttention,
         PromptFlashAttention,
         QuantBatchMatmul,
@@ -624,6 +519,5 @@ STAND_INS: dict[str, Any] = {
         ReshapeAndCache,
         RmsNorm,
         Swiglu,
-        TopkExt,
     )
 }
