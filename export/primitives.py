@@ -228,6 +228,8 @@ class ReshapeAndCache(StandIn):
         self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
     ) -> Tensor:
         heads, size = key_cache.shape[2], key_cache.shape[3]
+        if value is None:  # keys once more are the same keys
+            value, value_cache = key, key_cache
         changed, _ = ops.kv_cache_update(
             key.reshape(-1, heads, size),
             value.reshape(-1, value_cache.shape[2], value_cache.shape[3]),
@@ -256,8 +258,7 @@ class PagedAttention(StandIn):
         self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
         # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
         self.read.add_prim_attr("side_effect_mem", True)
-        if mla_v_dim:
-            raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
+        self.scale, self.value_size = float(scale_value), int(mla_v_dim)
 
     def construct(
         self,
@@ -274,6 +275,13 @@ class PagedAttention(StandIn):
     ) -> Tensor:
         if antiquant_scale is not None or antiquant_offset is not None or alibi_mask is not None:
             raise ValueError("PagedAttention: antiquant_scale, antiquant_offset and alibi_mask must be None on a CPU")
+        if self.value_size:  # latent heads: values are the first elements of their keys
+            keys = ms_ops.depend(key_cache, query)
+            heads = query.reshape(-1, self.head_num, keys.shape[-1])
+            values = keys[:, :, :, : self.value_size]
+            causal = attn_mask is not None
+            out = attend_pages(heads, keys, values, block_tables, context_lens, q_seq_lens, self.scale, causal)
+            return out.astype(query.dtype).reshape(query.shape[:-1] + (-1,))  # noqa: RUF005
         # One new token of each sequence: a mask hides nothing that its length does not.
         size = key_cache.shape[-1]
         heads = query.reshape(-1, 1, self.head_num, size)
@@ -438,12 +446,7 @@ class DynamicQuantExt(StandIn):
     """DynamicQuantExt()(x, smooth_scales): int8 of each row, and what one of them stands for."""
 
     def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
-        values = x.astype(ms.float32)
-        if smooth_scales is not None:
-            values = values * smooth_scales.astype(ms.float32)
-        scale = ms_ops.amax(ms_ops.abs(values), -1) / 127.0  # Tensor.max gives indices, too, in PyNative mode
-        step = ms_ops.select(scale > 0, scale, ms_ops.ones_like(scale))
-        return ms_ops.round(values / step.expand_dims(-1)).astype(ms.int8), scale
+        return ops.dynamic_quant(x, None if smooth_scales is None else smooth_scales.astype(x.dtype))
 
 
 class QuantV2(StandIn):
@@ -465,9 +468,9 @@ class QuantV2(StandIn):
 
 
 class QuantBatchMatmul(StandIn):
-    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8, summed in float32 exactly.
+    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
 
-    Up to 1040 products of two int8 are exact; longer sums are rounded as float32 is.
+    Sums are exact; of a weight with a batch, in float32, up to 1040 products are.
     """
 
     def __init__(self, transpose_x1: bool = False, transpose_x2: bool = False, dtype: Any = ms.float16):
@@ -483,21 +486,90 @@ class QuantBatchMatmul(StandIn):
         bias: Any = None,
         pertokenScaleOptional: Any = None,  # noqa: N803  (the name that MindSpore has)
     ) -> Tensor:
-        if offset is not None:
-            raise ValueError("QuantBatchMatmul: offset must be None on a CPU")
-        if scale.dtype not in (ms.float32, ms.bfloat16):
-            raise ValueError("QuantBatchMatmul: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
-        a, b = x1.astype(ms.float32), x2.astype(ms.float32)
-        a = a.swapaxes(-1, -2) if self.transpose_x1 else a
-        out = ms_ops.matmul(a, b.swapaxes(-1, -2) if self.transpose_x2 else b)
-        if bias is not None and bias.dtype == ms.int32:
-            out = out + bias.astype(ms.float32)
-        out = out * scale.astype(ms.float32)
-        if pertokenScaleOptional is not None:
-            out = out * pertokenScaleOptional.astype(ms.float32).expand_dims(-1)
-        if bias is not None and bias.dtype != ms.int32:
-            out = out + bias.astype(ms.float32)
-        return out.astype(self.dtype)
+        return quantized_product(
+            "QuantBatchMatmul",
+            x1,
+            x2,
+            scale,
+            offset,
+            bias,
+            pertokenScaleOptional,
+            self.transpose_x1,
+            self.transpose_x2,
+            self.dtype,
+        )
+
+
+def quantized_product(
+    name: str,
+    x1: Tensor,
+    x2: Tensor,
+    scale: Tensor,
+    offset: Any,
+    bias: Any,
+    row_scale: Any,
+    transpose_x1: bool,
+    transpose_x2: bool,
+    dtype: Any,
+) -> Tensor:
+    """The product of matrices of int8, scaled by column and by row, with a bias of int32 before that or of floats."""
+    if offset is not None:
+        raise ValueError(f"{name}: offset must be None on a CPU")
+    if scale.dtype not in (ms.float32, ms.bfloat16):
+        raise ValueError(f"{name}: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
+    scale = scale.reshape(-1).astype(ms.float32)
+    rows = x1.swapaxes(-1, -2) if transpose_x1 else x1
+    if x2.ndim == 2:
+        columns = x2 if transpose_x2 else x2.swapaxes(0, 1)
+        out = ops.quant_matmul(rows, columns, ms_ops.ones((columns.shape[0],), ms.float32))
+    else:
+        weight = x2.swapaxes(-1, -2) if transpose_x2 else x2
+        out = ms_ops.matmul(rows.astype(ms.float32), weight.astype(ms.float32))
+    if bias is not None and bias.dtype == ms.int32:
+        out = out + bias.astype(ms.float32)
+    out = out * scale
+    if row_scale is not None:
+        out = out * row_scale.astype(ms.float32).expand_dims(-1)
+    if bias is not None and bias.dtype != ms.int32:
+        out = out + bias.astype(ms.float32)
+    return out.astype(dtype)
+
+
+def attend_pages(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    new: Any,
+    scale: float,
+    causal: bool,
+) -> Tensor:
+    """Attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size, key heads, d).
+
+    `new` has the number of new tokens of each sequence, one each without it. Composed of stock operators, in float32.
+    """
+    tokens, heads, size = query.shape
+    pages, rows, shared, _ = keys.shape
+    index = ms_ops.arange(tokens).astype(ms.int32)
+    lengths, tables = lengths.reshape(-1).astype(ms.int32), tables.astype(ms.int32)
+    if new is None:
+        sequence, ahead = index, ms_ops.zeros_like(index)
+    else:
+        ends = ms_ops.cumsum(new.reshape(-1).astype(ms.int32), 0, ms.int32)
+        sequence = (index.reshape(-1, 1) >= ends.reshape(1, -1)).astype(ms.int32).sum(1).astype(ms.int32)
+        ahead = ms_ops.gather(ends, sequence, 0) - 1 - index
+    seen = ms_ops.gather(lengths, sequence, 0) - (ahead if causal else 0)
+    table = ms_ops.clamp(ms_ops.gather(tables, sequence, 0), 0, pages - 1)
+    length = table.shape[1] * rows
+    k = ms_ops.gather(keys, table.reshape(-1), 0).reshape(tokens, length, shared, size).astype(ms.float32)
+    v = ms_ops.gather(values, table.reshape(-1), 0).reshape(tokens, length, shared, -1).astype(ms.float32)
+    q = query.reshape(tokens, shared, heads // shared, size).astype(ms.float32)
+    scores = ms_ops.matmul(q, k.transpose(0, 2, 3, 1)) * scale
+    visible = (ms_ops.arange(length).reshape(1, -1) < seen.reshape(-1, 1)).reshape(tokens, 1, 1, length)
+    weights = ms_ops.softmax(ms_ops.select(visible, scores, ms_ops.full_like(scores, -1e30)), -1)
+    weights = ms_ops.select(visible, weights, ms_ops.zeros_like(weights))
+    return ms_ops.matmul(weights, v.swapaxes(1, 2)).reshape(tokens, heads, -1)
 
 
 STAND_INS: dict[str, Any] = STOCK | {
