@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,11 @@ def in_onnx_runtime(network: Network, level: str, threads: int, folder: Path) ->
         options.register_custom_ops_library(library_path())
         session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         feeds = {value.name: x.numpy() for value, x in zip(session.get_inputs(), network.inputs, strict=True)}
-        yield name, lambda session=session, feeds=feeds: session.run(None, feeds)[0]
+        yield name, partial(_run, session, feeds)
+
+
+def _run(session: Any, feeds: dict[str, Any]) -> Any:
+    return session.run(None, feeds)[0]
 
 
 def measure(calls: dict[str, Call], rounds: int, clock: Callable[[], float]) -> dict[str, float]:

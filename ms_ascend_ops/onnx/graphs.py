@@ -345,7 +345,8 @@ def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
     joined = _sizes(x.inputs[0])
     if len(after) != 4 or len(before) < 4 or joined[1:] != before[-2:] or None in before:
         return None
-    if len(before) == 5 and before[0] == after[0] and _product(before[1:3]) == after[1]:  # heads that were repeated
+    repeated = [size for size in before[1:-2] if isinstance(size, int)]
+    if len(before) == 5 and before[0] == after[0] and len(repeated) == 2 and repeated[0] * repeated[1] == after[1]:
         shape, symbols = reader.shaped(output).shape or (), reader.shaped(output).symbols
         turned = [0, 1, 3, 2]
         names = tuple(symbols[i] for i in turned) if symbols else ()
@@ -353,11 +354,6 @@ def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
         heads = reader.inner("Reshape", heads, constant(None), shape=sizes, symbols=names, dtype=heads.dtype)
         before = _sizes(heads)
     return heads if after == (*before[:2], before[3], before[2]) else None
-
-
-def _product(sizes: tuple[int | str | None, ...]) -> int | None:
-    """Of sizes that are all known."""
-    return int(np.prod(sizes)) if all(isinstance(size, int) for size in sizes) else None
 
 
 def _sizes(node: Node) -> tuple[int | str | None, ...]:
