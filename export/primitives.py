@@ -18,7 +18,7 @@ from ms_ascend_ops.export.stock_primitives import STOCK, StandIn
 from ms_ascend_ops import ops, registry
 from ms_ascend_ops.custom import FusedPrimitive
 
-__all__ = ["STAND_INS", "StandIn", "stand_in_for"]
+__all__ = ["STAND_INS", "StandIn", "attend_pages", "quantized_product", "rotary_position_embedding", "stand_in_for"]
 
 
 def stand_in_for(primitive: Any) -> StandIn:
@@ -52,6 +52,28 @@ class Swiglu(StandIn):
 
     def construct(self, input: Tensor, dim: int = -1) -> Tensor:
         return ops.swiglu(input, dim)
+
+
+def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
+    """In the place of `mindspore.ops.rotary_position_embedding`: tables of four dims, all but those of positions 1."""
+    if mode not in (0, 1):
+        raise ValueError(f"rotary_position_embedding: mode must be 0 or 1 on a CPU, got {mode}")
+    kind = "interleave" if mode == 1 else "half"
+    if cos.shape[1] == 1 and cos.shape[2] == 1:  # (sequence, batch, heads, d)
+        y = ops.rotary_embedding(
+            x.reshape(1, x.shape[0], -1, x.shape[3]), cos.squeeze(2).squeeze(1), sin.squeeze(2).squeeze(1), kind, "BSND"
+        )
+        return y.reshape(x.shape)
+    if cos.shape[2] == 1:  # (batch, sequence, heads, d)
+        return ops.rotary_embedding(x, cos.squeeze(2), sin.squeeze(2), kind, "BSND")
+    return ops.rotary_embedding(x, cos, sin, kind, "BNSD")
+
+
+class RotaryPositionEmbedding(StandIn):
+    """RotaryPositionEmbedding()(x, cos, sin, mode)."""
+
+    def construct(self, x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
+        return rotary_position_embedding(x, cos, sin, mode)
 
 
 class ApplyRotaryPosEmb(StandIn):
@@ -590,6 +612,7 @@ STAND_INS: dict[str, Any] = STOCK | {
         QuantV2,
         ReshapeAndCache,
         RmsNorm,
+        RotaryPositionEmbedding,
         Swiglu,
     )
 }

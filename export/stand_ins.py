@@ -23,7 +23,13 @@ from mindspore.ops.auto_generate import gen_ops_def, gen_ops_prim
 from mindspore.ops.operations import _infer_ops, math_ops, other_ops
 from ms_ascend_ops.export import attention_builtins as attention
 from ms_ascend_ops.export.custom_ops import CUSTOM_OPS, custom_ops_stand_in
-from ms_ascend_ops.export.primitives import STAND_INS, StandIn, quantized_product, stand_in_for
+from ms_ascend_ops.export.primitives import (
+    STAND_INS,
+    StandIn,
+    quantized_product,
+    rotary_position_embedding,
+    stand_in_for,
+)
 
 from ms_ascend_ops import ops, registry
 
@@ -47,14 +53,6 @@ def add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -
 def swiglu(input: Tensor, dim: int = -1) -> Tensor:  # the name that MindSpore has
     """In the place of `mindspore.ops.swiglu`."""
     return ops.swiglu(input, dim)
-
-
-def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
-    """In the place of `mindspore.ops.rotary_position_embedding`: tables of four dims, the first two or the third 1."""
-    kind = "interleave" if mode == 1 else "half"
-    if cos.shape[2] == 1:  # (batch, sequence, heads, d)
-        return ops.rotary_embedding(x, cos.squeeze(2), sin.squeeze(2), kind, "BSND")
-    return ops.rotary_embedding(x, cos, sin, kind, "BNSD")
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.ops.auto_generate import gen_ops_prim
 from ms_ascend_ops.export import primitives
+from ms_ascend_ops.export import stock_primitives as stock
 
 from ms_ascend_ops import cpu_builtins, optimize
 from tests.modes import run
@@ -178,6 +179,56 @@ def test_what_is_missing_is_named():
     ):
         gen_ops_prim.MoeGatingTopKSoftmax()(x, None, 2)[0].asnumpy()
     assert "ms_ascend_ops" in sys.modules
+
+
+def test_what_networks_for_training_use():
+    """MindFormers' networks of Qwen3, that is; in one graph, and against NumPy."""
+
+    class Small(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.outer, self.stack, self.sort = stock.Outer(), stock.StackExt(-1), stock.SortExt()
+            self.rows, self.drop, self.hot = stock.Embedding(), stock.DropoutExt(), stock.OneHotExt(-1)
+            self.turn, self.swiglu = primitives.RotaryPositionEmbedding(), stock.SwigluGrad()
+
+        def construct(self, x, weight, ids, heads, cos, sin, on, off):
+            table = self.outer(x[0], x[1])
+            kept, mask = self.drop(x, 0.25, None, None)
+            hot = self.hot(ids, 5, on, off)
+            back = self.swiglu(x[:, :3], x, -1)
+            found = self.sort(x, -1, True)[1]
+            return (
+                table,
+                self.stack((x, x)),
+                found,
+                self.rows(ids, weight),
+                hot,
+                self.turn(heads, cos, sin),
+                back,
+                kept,
+                mask,
+            )
+
+    x, weight, ids = tensor(4, 6), tensor(5, 3), Tensor(np.int32([4, 0, 4]))
+    heads, cos, sin = tensor(3, 2, 2, 4), Tensor(np.ones((3, 1, 1, 4), np.float32)), tensor(3, 1, 1, 4)
+    scalars = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+    outputs = run("graph", Small(), (x, weight, ids, heads, cos, sin, *scalars))
+    outer, stacked, order, rows, hot, turned, back, kept, mask = (y.asnumpy() for y in outputs)
+    a, t, s = x.asnumpy().astype(np.float64), heads.asnumpy(), sin.asnumpy()
+    np.testing.assert_allclose(outer, np.outer(a[0], a[1]), rtol=1e-6)
+    np.testing.assert_array_equal(stacked, np.stack([x.asnumpy()] * 2, -1))
+    np.testing.assert_array_equal(order, np.argsort(-a, -1))
+    np.testing.assert_array_equal(rows, weight.asnumpy()[[4, 0, 4]])
+    np.testing.assert_array_equal(hot, np.eye(5)[[4, 0, 4]])
+    halves = np.concatenate([-t[..., 2:], t[..., :2]], -1)
+    # Of both halves of a table the first counts, as there.
+    s = np.concatenate([s[..., :2]] * 2, -1)
+    np.testing.assert_allclose(turned, t + halves * s, atol=1e-6)
+    sigmoid = 1 / (1 + np.exp(-a[:, :3]))
+    slope = sigmoid * (1 + a[:, :3] * (1 - sigmoid))
+    expected = np.concatenate([a[:, :3] * a[:, 3:] * slope, a[:, :3] ** 2 * sigmoid], -1)
+    np.testing.assert_allclose(back, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(kept, x.asnumpy() * mask / 0.75, rtol=1e-6)
 
 
 class Activated(nn.Cell):
