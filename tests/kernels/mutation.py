@@ -106,10 +106,12 @@ def _run(command: list[str], cwd: Path) -> None:
 def run_cases(mutation: Mutation, cases: list[str], cwd: Path, variables: dict[str, str]) -> Outcome:
     """Runs cases, until one notices."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    environment = os.environ | variables
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes import the same
     try:
         done = subprocess.run(
             [*command, *(id for case in cases for id in expand(case))],
-            cwd=cwd, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS,
+            cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(mutation, TIMEOUT)
@@ -152,12 +154,14 @@ def choose(mutations: list[Mutation], only: str, source: Path) -> list[Mutation]
     return chosen
 
 
-def check_cases(chosen: list[Mutation], cases: dict[str, list[str]], cwd: Path, variables: dict[str, str]) -> None:
+def check_cases(chosen: list[Mutation], cases: dict[str, list[str]], cwd: Path, jobs: int) -> None:
     """What is not mutated must pass."""
-    for name in sorted({m.cases for m in chosen}):
-        outcome = run_cases(next(m for m in chosen if m.cases == name), cases[name], cwd, variables)
-        if outcome.by != NOTHING:
-            raise click.ClickException(f"{name}: the cases fail without a mutation: {outcome.by} {outcome.detail}")
+    first = {m.cases: m for m in reversed(chosen)}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(lambda m: run_cases(m, cases[m.cases], cwd, {}), first.values()):
+            if outcome.by != NOTHING:
+                name = outcome.mutation.cases
+                raise click.ClickException(f"{name}: the cases fail without a mutation: {outcome.by} {outcome.detail}")
 
 
 def report(chosen: list[Mutation], test: Callable[[Mutation], Outcome], jobs: int) -> None:
