@@ -106,12 +106,10 @@ def _run(command: list[str], cwd: Path) -> None:
 def run_cases(mutation: Mutation, cases: list[str], cwd: Path, variables: dict[str, str]) -> Outcome:
     """Runs cases, until one notices."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    environment = os.environ | variables
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes import the same
     try:
         done = subprocess.run(
             [*command, *(id for case in cases for id in expand(case))],
-            cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS,
+            cwd=cwd, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(mutation, TIMEOUT)
