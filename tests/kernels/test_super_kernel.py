@@ -87,7 +87,9 @@ HALVES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 def cast_list(*dtypes):
-    return as_text(1, [Step(CAST, [Value(i - 1)], dtype=name) for i, name in enumerate(dtypes)], [Value(len(dtypes) - 1)])
+    return as_text(
+        1, [Step(CAST, [Value(i - 1)], dtype=name) for i, name in enumerate(dtypes)], [Value(len(dtypes) - 1)]
+    )
 
 
 # what a machine converts at once, and what is left over; more than one piece of 1024; a part for each thread
@@ -128,9 +130,7 @@ def test_a_cast_is_to_floats(dtype):
 
 def test_a_cast_is_of_floats():
     with pytest.raises(TypeError, match=r"step 0 of 1, cast: it casts floats, got int32"):
-        _C.launch(
-            "super_kernel", [np.zeros(3, np.int32)], [np.zeros(3, np.float32)], {"kernels": cast_list("float32")}
-        )
+        _C.launch("super_kernel", [np.zeros(3, np.int32)], [np.zeros(3, np.float32)], {"kernels": cast_list("float32")})
 
 
 def test_what_is_written_must_be_an_input_of_the_list():
@@ -145,7 +145,22 @@ def test_what_is_written_must_be_an_input_of_the_list():
 def test_damaged_lists():
     """A list that is changed at random gives an error, or results in their memory: the sanitized build tells."""
     rng = random.Random(0)
-    words = [*TEXT.split(" "), "\n", ";", "-", "-1", "0:0", "9" * 30, "matmul", "transpose", "cast", "float16", "4294967296", "\0", "="]
+    words = [
+        *TEXT.split(" "),
+        "\n",
+        ";",
+        "-",
+        "-1",
+        "0:0",
+        "9" * 30,
+        "matmul",
+        "transpose",
+        "cast",
+        "float16",
+        "4294967296",
+        "\0",
+        "=",
+    ]
     messages = []
     for _ in range(400):
         text = TEXT.split(" ")

@@ -26,7 +26,9 @@ VALUES = [None, 0, -1, 1e99, "x", [], {}, [1], True, float("nan")]
 def exported(folder, config=tiny.CONFIG, dtype="float32", context=96, cache_dtype=None):
     weights = tiny.random_weights(config)
     checkpoint = open_checkpoint(tiny.write_directory(folder / "m", config, weights))
-    write_bundle(checkpoint, folder / "m.msbundle", np.dtype(DTYPES[dtype]), True, context, 160, cache_dtype=cache_dtype)
+    write_bundle(
+        checkpoint, folder / "m.msbundle", np.dtype(DTYPES[dtype]), True, context, 160, cache_dtype=cache_dtype
+    )
     return folder / "m.msbundle", tiny.doubles(weights)
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-torch = pytest.importorskip("torch")
-peft = pytest.importorskip("peft")
-transformers = pytest.importorskip("transformers")
-pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore")]  # of their own
-
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.llm import LanguageModel
 from ms_ascend_ops.llm.executor import Chunk
 from tests.llm import tiny
+
+torch = pytest.importorskip("torch")
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore")]  # of their own
 
 # Of the largest logit: two layers of sums of 64 and 96 float32, in another order.
 TOLERANCE = 2e-5
@@ -44,7 +44,18 @@ def test_peft_loads_what_finetune_writes(tmp_path, architecture):
     model = tiny.write_directory(tmp_path / "m", tiny.VARIANTS[architecture])
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(json.dumps({"prompt": "hello", "completion": f" world {i}"}) for i in range(4)))
-    options = ["--steps", "3", "--batch", "4", "--rank", "4", "--learning-rate", "0.01", "--output", str(tmp_path / "adapter")]
+    options = [
+        "--steps",
+        "3",
+        "--batch",
+        "4",
+        "--rank",
+        "4",
+        "--learning-rate",
+        "0.01",
+        "--output",
+        str(tmp_path / "adapter"),
+    ]
     result = CliRunner().invoke(main, ["llm", "finetune", str(model), str(data), *options])
     assert result.exit_code == 0, result.output
     network = base(model)

@@ -24,7 +24,8 @@ _MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is 
 @click.option("--context", type=click.IntRange(2), help="Of a bundle: most tokens of a sequence; default: to 2048.")
 @click.option("--cache-tokens", type=click.IntRange(1), help="Of a bundle: most tokens of all; default: one context.")
 @click.option(
-    "--cache-dtype", type=click.Choice(["float32", "float16", "bfloat16"]),
+    "--cache-dtype",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
     help="Of a bundle: keys and values in the cache; default: float16, or bfloat16 with that --dtype.",
 )
 @click.option(
@@ -79,10 +80,9 @@ def convert(
             context = context or min(checkpoint.config.context, _MOST_CONTEXT)
             rounding = activations or ("int8" if chip is None or chip.lower() == "cpu" else "float")
             kept = cache_type(cache_dtype, "float32" if kind is None else dtype)
-            write_bundle(
-                checkpoint, target, kind or np.dtype(np.float32), True, context, cache_tokens or context, chip, rounding,
-                kept,
-            )  # fmt: skip
+            calculated = kind or np.dtype(np.float32)
+            cache_tokens = cache_tokens or context
+            write_bundle(checkpoint, target, calculated, True, context, cache_tokens, chip, rounding, kept)
             click.echo(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
         else:
             size = write_directory(checkpoint, target, kind)
