@@ -301,9 +301,9 @@ clients() {
     fi
     export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
     install_build_requirements
-    echo "Installing PyTorch and transformers into $environment; the first time this takes some minutes."
+    echo "Installing PyTorch, transformers and PEFT into $environment; the first time this takes some minutes."
     logged clients_install python -m pip install --no-build-isolation --editable ".[llm,ray,serve,test,torch]" \
-        "transformers>=4.50" kernels diffusers onnxscript
+        "transformers>=4.50" kernels diffusers onnxscript "peft>=0.15"
     # Clients of servers need another protobuf than MindSpore.
     if [ ! -x build/serving_clients/bin/python ]; then
         python -m venv build/serving_clients
