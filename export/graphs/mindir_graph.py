@@ -30,7 +30,14 @@ from ms_ascend_ops.inference import infer_shapes, infer_types
 __all__ = ["MindIRGraph", "graphs_of", "name_of"]
 
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
-_NUMPY = {"FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "INT32": np.int32, "INT64": np.int64}
+_NUMPY = {
+    "FLOAT": np.float32,
+    "FLOAT16": np.float16,
+    "DOUBLE": np.float64,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+}
 _NAMES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
 # How many nodes around a place are looked at for the name of its layer.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, repeats_heads
 from ms_ascend_ops.export.matching.expressions import Expr, number
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op, Optional, Pattern
@@ -31,7 +32,8 @@ _OP = "flash_attention"
 _HEADS_BEHIND = (0, 2, 1, 3)  # (batch, s, heads, d) <-> (batch, heads, s, d)
 _HALF = ("float16", "bfloat16")
 
-# A number that takes the place of a score hides the key from here on: exp(-1e4 - a score) is 0 in float32.
+# A number that takes the place of a score hides the key from here on: exp(-1e4 - a score) is 0 in float32. So does one
+# that is added to a score, unless scores are thousands apart, which no network means.
 _HIDES = -1e4
 
 _Shape = tuple[Size, ...]
@@ -186,13 +188,13 @@ def _scores(expr: Expr, scale: float = 1.0, passed: tuple[Expr, ...] = ()) -> It
         for inner, mask in (expr.inputs, expr.inputs[::-1]):
             for found in _scores(inner, 1.0, passed):
                 yield _masked(found, inner, mask, None)
-    elif expr.op == "select" and scale == 1.0:
+    elif expr.op == "select" and scale > 0:
         condition, *values = expr.inputs
         for (inner, fill), hidden in ((values, False), (values[::-1], True)):
             value = _known(fill)
-            for found in _scores(inner, 1.0, passed) if value is not None else ():
-                if value is not None and value > _HIDES:
-                    yield Skip(f"hidden scores become {value:g}, which does not hide them")
+            for found in _scores(inner, scale, passed) if value is not None else ():
+                if value is not None and value * scale > _HIDES:
+                    yield Skip(f"hidden scores become {value * scale:g}, which does not hide them")
                 else:
                     yield _masked(found, inner, condition, hidden)
 
@@ -355,20 +357,26 @@ def _fused(
     inputs = [operand.heads for operand in operands]
     masks: dict[int, Mask] = {}
     constant: tuple[int, ...] = ()
+    known = ""
     if scores.mask is not None:
         meets = _mask_meets(place, scores, sizes)
         if meets is not True:
             return meets or None
+        known = _known_mask(scores.mask, scores.hidden)
+    if scores.mask is not None and not known:
         inputs.append(scores.mask)
         masks = {3: Mask(hidden=scores.hidden)}
         constant = (3,) if scores.hidden is None else ()
     scale = typed(scores.scale * query.scale * key.scale)
-    attributes = {"scale": scale, "causal": False, "window": 0, "layout": "BSND" if query.behind else "BNSD"}
+    causal = known == "causal"
+    attributes = {"scale": scale, "causal": causal, "window": 0, "layout": "BSND" if query.behind else "BNSD"}
     notes = [f"scale {scale:g}", str(attributes["layout"])]
     if sizes.shared < sizes.heads:
         notes.append(f"{sizes.heads // sizes.shared} heads share keys")
-    note = ", ".join(notes) + ("; a row that is masked as a whole gives zeros" if scores.mask is not None else "")
-    keywords = {"scale": scale, "layout": attributes["layout"]}
+    if causal:
+        notes.append("causal by its mask")
+    note = ", ".join(notes) + ("; a row that is masked as a whole gives zeros" if masks else "")
+    keywords = {"scale": scale, "layout": attributes["layout"]} | ({"causal": True} if causal else {})
     return Fused(
         _OP,
         tuple(inputs),
@@ -381,6 +389,32 @@ def _fused(
         masks=masks,
         dropout=True,
     )
+
+
+def _known_mask(mask: Expr, hidden: bool | None) -> str:
+    """Whether a mask is a constant that hides no key ("all"), or those behind each query ("causal"); nothing: neither.
+
+    The operator leaves out keys that are hidden by position; those that a mask hides it multiplies nevertheless.
+    """
+    while mask.op in ("cast", "expand_dims", "reshape"):
+        inner = mask.inputs[0]
+        if mask.shape is None or inner.shape is None or mask.shape[-2:] != inner.shape[-2:]:
+            return ""
+        mask = inner
+    values = mask.attributes.get("value")
+    if not isinstance(values, np.ndarray) or values.ndim < 2 or values.size == 0:
+        return ""
+    if hidden is None:
+        values = values.astype(np.float32)
+        if not ((values == 0) | (values <= _HIDES)).all():
+            return ""
+        seen = values == 0
+    else:
+        seen = values.astype(bool) != hidden
+    if seen.all():
+        return "all"
+    queries, keys = values.shape[-2:]
+    return "causal" if queries <= keys and (seen == np.tri(queries, keys, keys - queries, dtype=bool)).all() else ""
 
 
 def _mask_meets(place: _Place, scores: _Scores, sizes: _Sizes) -> Skip | bool:

@@ -287,6 +287,44 @@ def test_any_sizes(tmp_path):
         np.testing.assert_allclose(numpy(network(*values)), numpy(net(*values)), atol=OUTPUT)
 
 
+class ConstantMask(Decoder):
+    """The part of a table that the length needs, as examples/llama.py has it."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = Tensor(table if table.dtype == bool else table.astype(np.float32))
+
+    def construct(self, q, k, v):
+        scores = ops.matmul(q * self.scale, k.swapaxes(2, 3))
+        mask = self.table[:S, :T]
+        scores = scores.masked_fill(mask, -1e9) if self.table.dtype == ms.bool_ else scores + mask
+        return ops.matmul(ops.softmax(scores, -1), v)
+
+
+_ROWS, _COLS = np.indices((9, 9))
+_BEHIND = _COLS > _ROWS + T - S
+
+
+@pytest.mark.parametrize(
+    ("table", "known"),
+    [
+        (np.where(_BEHIND, -1e4, 0), "causal"),
+        (_BEHIND, "causal"),
+        (np.zeros((9, 9)), "all"),
+        (np.where(_COLS > _ROWS, -1e4, 0), ""),  # as if the first query stood at the first key
+        (np.where(_BEHIND, -10.0, 0), ""),  # hides nothing
+        (np.where(_BEHIND, -1e4, 0.5), ""),
+    ],
+)
+def test_constant_masks_of_a_file(table, known, tmp_path):
+    inputs, net = tensors(HEADS), ConstantMask(table)
+    report, network = optimized(net, inputs, tmp_path)
+    assert report.replaced, report
+    (entry,) = [e for e in report.replaced if e.pattern == "attention"]
+    assert ("causal by its mask" in entry.text, "masked as a whole" in entry.text) == (known == "causal", not known)
+    np.testing.assert_allclose(numpy(network(*inputs)), numpy(net(*inputs)), atol=OUTPUT)
+
+
 class GroupedHeads(nn.Cell):
     """Heads of queries that share keys meet them in one product, of sizes that the graph calculates."""
 
