@@ -6,8 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
-from ms_ascend_ops.export import custom_ops
-from ms_ascend_ops.export.primitives import PagedAttention
+from ms_ascend_ops.export import custom_ops, primitives
 from ms_ascend_ops.export.stand_ins import MissingOperatorError
 
 from ms_ascend_ops import cpu_builtins
@@ -97,7 +96,7 @@ def test_latent_attention_over_pages(nz, mode):
 def test_paged_attention_of_latent_heads():
     """The primitive, whose values are a part of its keys: heads of more elements than the kernel has."""
     query, keys = normal(2, 2 * 320), normal(3, 16, 1, 320)
-    cell = PagedAttention(2, 0.1, 1, mla_v_dim=288)
+    cell = primitives.PagedAttention(2, 0.1, 1, mla_v_dim=288)
     out = run("pynative", cell, (Tensor(query), Tensor(keys), Tensor(keys), Tensor(TABLES), Tensor(LENGTHS)))
     for i in range(2):
         whole = keys[TABLES[i]].reshape(32, 320)
