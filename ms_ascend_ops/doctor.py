@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -91,6 +92,7 @@ class Check:
 
 def examine() -> Iterator[Check]:
     """Every part, one after the other."""
+    _run.cache_clear()
     for part, check in _CHECKS.items():
         try:
             yield check(part)
@@ -349,8 +351,9 @@ def _cann_supported() -> list[str]:
         return []
 
 
+@functools.cache
 def _run(code: str) -> tuple[dict[str, Any] | None, str]:
-    """Run code in a new process: the JSON that it prints, or what went wrong."""
+    """Run code in a new process: the JSON that it prints, or what went wrong. Once for checks that need the same."""
     environment = {**os.environ, "GLOG_v": "3"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["LAST_ROW", "TRANSPOSE", "VIEW", "Step", "Value", "as_text"]
+__all__ = ["CAST", "LAST_ROW", "TRANSPOSE", "VIEW", "Step", "Value", "as_text"]
 
 _FORMAT = 1
 
 # Steps that are no kernels.
-VIEW, LAST_ROW, TRANSPOSE = "view", "last_row", "transpose"
+VIEW, LAST_ROW, TRANSPOSE, CAST = "view", "last_row", "transpose", "cast"
 
 
 class Value(NamedTuple):
@@ -26,7 +26,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel with its inputs, of which None is absent, or a view with the dims that it gives.
+    """A kernel with its inputs, of which None is absent, a view with the dims that it gives, or a cast to a dtype.
 
     A dim is a number, or that of a value along an axis: a pair of the two.
     """
@@ -36,6 +36,7 @@ class Step:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     dims: Sequence[int | tuple[Value, int]] = ()
     outputs: int = 1
+    dtype: str = ""  # of a cast
 
 
 def as_text(inputs: int, steps: Sequence[Step], results: Iterable[Value]) -> str:
@@ -53,7 +54,7 @@ def as_text(inputs: int, steps: Sequence[Step], results: Iterable[Value]) -> str
         given = _joined("-" if value is None else place(value) for value in step.inputs)
         dims = [dim if isinstance(dim, int) else f"{place(dim[0])}:{dim[1]}" for dim in step.dims]
         attributes = [f"{name}={_text(value)}" for name, value in step.attributes.items()]
-        lines.append(f"{step.name} {given} ; {_joined([*attributes, *dims])}")
+        lines.append(f"{step.name} {given} ; {_joined([*attributes, *dims, *filter(None, [step.dtype])])}")
     return "\n".join(lines)
 
 

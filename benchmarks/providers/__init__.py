@@ -53,6 +53,7 @@ PROVIDERS = {
     "stock": Provider("stock MindSpore", "mindspore:stock"),
     "torch": Provider("PyTorch eager", "pytorch:eager"),
     "torch_compile": Provider("torch.compile", "pytorch:compiled"),
+    "torch_ours": Provider("ours, PyTorch", "pytorch:ours"),
     "onnx": Provider("ONNX Runtime", "onnx_runtime:session"),
 }
 REFERENCE = "library"

@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: eager, and through torch.compile."""
+"""PyTorch on the CPU: eager, through torch.compile, and with our operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
 except ImportError:
     raise ImportError("PyTorch is not installed") from None
 
-__all__ = ["compiled", "eager"]
+__all__ = ["compiled", "eager", "ours"]
 
 
 def eager(case: Case, threads: int) -> Prepared:
@@ -28,6 +28,27 @@ def compiled(case: Case, threads: int) -> Prepared:
     """One fused kernel, made by inductor."""
     torch.compiler.reset()  # each case is compiled for its own shapes
     return _prepare(torch.compile(_function(case), dynamic=False, fullgraph=True), case, threads)
+
+
+def ours(case: Case, threads: int) -> Prepared:
+    """Forward, then gradient if the case has one, each by a call of `torch.ops`, into PyTorch's memory."""
+    import ms_ascend_ops.torch  # noqa: F401 - registers the operators
+
+    operators = torch.ops.ms_ascend_ops
+    torch.set_num_threads(threads)
+    calls = []
+    for launch in case.launches:
+        tensors = [None if array is None else _tensor(array) for array in launch.inputs]
+        values = launch.attributes.values()
+        calls.append(partial(getattr(operators, launch.kernel), *tensors, *values))
+
+    def results(returned: Any) -> list[NDArray[Any]]:
+        for launch, outputs in zip(case.launches, returned, strict=True):
+            for array, tensor in zip(launch.outputs, _listed(outputs), strict=True):
+                array[...] = tensor.float().numpy() if tensor.is_floating_point() else tensor.numpy()
+        return case.results
+
+    return Prepared(lambda: [call() for call in calls], results, partial(torch.set_grad_enabled, False))
 
 
 def _function(case: Case) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
-from ms_ascend_ops.export.matching.expressions import turns_pairs
+from ms_ascend_ops.export.matching.expressions import turning, turns_pairs
 from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
@@ -41,8 +41,8 @@ class Spec:
         """A tensor of this kind with random values."""
         random = np.random.default_rng(seed)
         if self.turns:
-            matrices = [[0, 1], [-1, 0]], np.eye(self.shape[0] // 2)
-            return tensor(np.kron(*(matrices if self.turns == "half" else matrices[::-1])), self.dtype)
+            matrix = turning(self.turns, self.shape[-1])
+            return tensor(np.broadcast_to(matrix, self.shape), self.dtype)
         if self.dtype in ("float32", "float16", "bfloat16"):
             values = random.standard_normal(self.shape)
             if self.repeats in ("half", "both"):
@@ -168,7 +168,9 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
             number = read(value) if value.size == 1 and "float" in dtype_name(value.dtype) else None
             if value.size == 1 and number is None:
                 number = value.asnumpy()
-            return Node(CONSTANT, (), "", tuple(value.shape), dtype_name(value.dtype), value=number)
+            described = spec_of(value)
+            attributes = {"repeats": described.repeats, "turns": described.turns}
+            return Node(CONSTANT, (), "", described.shape, described.dtype, attributes=attributes, value=number)
         if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
             made = Node("MakeTuple", tuple(map(self.node, value)), origin=self._call)
             self.nodes.append(made)

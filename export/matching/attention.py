@@ -188,13 +188,13 @@ def _scores(expr: Expr, scale: float = 1.0, passed: tuple[Expr, ...] = ()) -> It
         for inner, mask in (expr.inputs, expr.inputs[::-1]):
             for found in _scores(inner, 1.0, passed):
                 yield _masked(found, inner, mask, None)
-    elif expr.op == "select" and scale == 1.0:
+    elif expr.op == "select" and scale > 0:
         condition, *values = expr.inputs
         for (inner, fill), hidden in ((values, False), (values[::-1], True)):
             value = _known(fill)
-            for found in _scores(inner, 1.0, passed) if value is not None else ():
-                if value is not None and value > _HIDES:
-                    yield Skip(f"hidden scores become {value:g}, which does not hide them")
+            for found in _scores(inner, scale, passed) if value is not None else ():
+                if value is not None and value * scale > _HIDES:
+                    yield Skip(f"hidden scores become {value * scale:g}, which does not hide them")
                 else:
                     yield _masked(found, inner, condition, hidden)
 

@@ -18,7 +18,7 @@ import numpy as np
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
 from ms_ascend_ops.export.graphs.sizes import permutation, transposed
 
-__all__ = ["Expr", "Expressions", "number", "turns_pairs"]
+__all__ = ["Expr", "Expressions", "number", "turning", "turns_pairs"]
 
 
 @dataclass(eq=False)
@@ -86,7 +86,7 @@ class Expressions:
         """A reshape or transpose of an expression: of an activation, the activation of what it is applied to."""
         if expr.op in _ACTIVATIONS and len(expr.inputs) == 1:
             return Expr(expr.op, (self._through(op, expr.inputs[0], attributes, node),), expr.attributes, node)
-        if expr.op in ("mul", "div") and (x := _gate_of_silu(expr)) is not None:
+        if expr.op == "mul" and (x := _gate_of_silu(expr)) is not None:
             return _replaced(expr, x, self._through(op, x, attributes, node), node)
         return Expr(op, (expr,), attributes, node)
 
@@ -114,12 +114,9 @@ _ACTIVATIONS = frozenset({"silu", "gelu", "relu", "sigmoid"})
 
 
 def _gate_of_silu(expr: Expr) -> Expr | None:
-    """x of `x * sigmoid(x)` and `x / (1 + exp(-x))`; None of anything else, and where x is not in the graph."""
+    """x of `x * sigmoid(x)`; None of anything else, and where x is not in the graph."""
     for x, other in (expr.inputs, expr.inputs[::-1]):
-        inner = other
-        while inner.op in ("reciprocal", "add", "exp") and inner.inputs[0] is not x:
-            inner = inner.inputs[0]
-        if inner.op in ("sigmoid", "neg") and inner.inputs[0] is x and x.node is not None:
+        if other.op == "sigmoid" and other.inputs[0] is x and x.node is not None:
             return x
     return None
 
@@ -162,22 +159,127 @@ def _elementwise(op: str) -> _Build:
 
 
 def _simplified(op: str, inputs: tuple[Expr, ...], node: Node | None) -> Expr:
-    """Sums, products and quotients with known numbers last, and roots in one form."""
+    """Sums, products and quotients with known numbers last, and roots, sigmoid, softmax and signs in one form."""
     a, b = inputs
     if op in ("add", "mul") and number(a) is not None:
         a, b = b, a
+    if op in ("add", "mul"):
+        a, b = _vector(a, b), _vector(b, a)
     c = number(b)
-    if op == "mul" and a is b:
+    made: Expr | None = None
+    if op == "mul":
+        made = _product(a, b, c, node)
+    elif op == "sub":
+        made = _difference(a, b, c, node)
+    elif op == "div":
+        made = _quotient(a, b, c, node)
+    elif op == "add":
+        made = _sum(a, b, c, node)
+    return made or Expr(op, (a, b), node=node)
+
+
+def _vector(a: Expr, b: Expr) -> Expr:
+    """A vector that was given axes of one element in front to meet `b`, without them."""
+    inner = a.inputs[0] if a.op in ("reshape", "expand_dims") else a
+    while inner.op == "expand_dims" and len(inner.shape or ()) > 1:
+        inner = inner.inputs[0]
+    if inner is a or not a.shape or not inner.shape or len(inner.shape) != 1 or len(b.shape or ()) < len(a.shape):
+        return a
+    return inner if a.shape == (1,) * (len(a.shape) - 1) + inner.shape else a
+
+
+def _product(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
+    if a is b:
         return Expr("square", (a,), node=node)
-    if op == "sub" and c is not None:
+    if c == 1 and node is not None and (node.dtype, node.shape) == (a.dtype, a.shape):
+        return a
+    if c == -1:
+        return Expr("neg", (a,), node=node)
+    # (1 + tanh(x / 2)) / 2
+    if c == _HALF and a.op == "add" and number(a.inputs[1]) == 1 and (x := _halved_tanh(a.inputs[0])) is not None:
+        return Expr("sigmoid", (x,), node=node)
+    return None
+
+
+def _sum(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
+    if c == _HALF and a.op == "mul" and number(a.inputs[1]) == _HALF and (x := _halved_tanh(a.inputs[0])) is not None:
+        return Expr("sigmoid", (x,), node=node)
+    for one, other in ((a, b), (b, a)):
+        if c is None and (positive := _negated(other)) is not None:
+            return Expr("sub", (one, positive), node=node)
+        # y + y * w: a weight that is stored as the difference from one
+        if other.op == "mul" and one in other.inputs and one.node is not None:
+            weight = other.inputs[other.inputs[0] is one]
+            if len(weight.shape or ()) == 1:
+                return Expr("mul", (one, Expr("add", (weight, _number(1.0)))), node=node)
+    return None
+
+
+def _difference(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
+    if c is not None:
         return Expr("add", (a, _number(-c)), node=node)
-    if op == "div":
-        if c is not None and c != 0:
-            return Expr("mul", (a, _number(1 / c)), node=node)
-        if b.op == "sqrt":
-            root = Expr("rsqrt", b.inputs, node=node if number(a) == 1 else None)
-            return root if number(a) == 1 else Expr("mul", (a, root), node=node)
-    return Expr(op, (a, b), node=node)
+    if number(a) == 0:
+        return Expr("neg", (b,), node=node)
+    positive = _negated(b)
+    return None if positive is None else Expr("add", (a, positive), node=node)
+
+
+def _quotient(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
+    if c is not None and c != 0:
+        return Expr("mul", (a, _number(1 / c)), node=node)
+    inverse: tuple[str, tuple[Expr, ...]] | None = None
+    if b.op == "sqrt":
+        inverse = "rsqrt", b.inputs
+    elif (x := _of_sigmoid(b)) is not None:
+        inverse = "sigmoid", (x,)
+    if inverse is not None:
+        made = Expr(*inverse, node=node if number(a) == 1 else None)
+        return made if number(a) == 1 else Expr("mul", (a, made), node=node)
+    if number(a) == 1:
+        return Expr("reciprocal", (b,), node=node)
+    # exp(x) / sum(exp(x)), where x may have its maximum taken off
+    if a.op == "exp" and b.op == "sum" and b.inputs[0] is a and b.attributes["keep_dims"]:
+        x, axis = a.inputs[0], b.attributes["axis"]
+        if x.op == "sub" and (most := x.inputs[1]).op == "max" and most.inputs[0] is x.inputs[0]:
+            same = most.attributes == {"axis": axis, "keep_dims": True}
+            return Expr("softmax", (x.inputs[0],), {"axis": axis}, node) if same else None
+    return None
+
+
+_HALF = 0.5
+
+
+def _of_sigmoid(expr: Expr) -> Expr | None:
+    """x of 1 + exp(-x)."""
+    if expr.op != "add" or number(expr.inputs[1]) != 1 or expr.inputs[0].op != "exp":
+        return None
+    inner = expr.inputs[0].inputs[0]
+    return inner.inputs[0] if inner.op == "neg" else None
+
+
+def _halved_tanh(expr: Expr) -> Expr | None:
+    """x of tanh(x / 2)."""
+    if expr.op != "tanh" or expr.inputs[0].op != "mul":
+        return None
+    x, factor = expr.inputs[0].inputs
+    return x if number(factor) == _HALF else None
+
+
+def _negated(expr: Expr) -> Expr | None:
+    """What an expression is the negative of, where it is written so: -y, (-y) * z, and (y, -x) put together."""
+    if expr.op == "neg":
+        return expr.inputs[0]
+    if expr.op == "mul":
+        for one, other in (expr.inputs, expr.inputs[::-1]):
+            positive = None if number(other) is not None else _negated(one)
+            if positive is not None:
+                return Expr("mul", (positive, other))
+    if expr.op in ("concat", "stack") and [part.op == "neg" for part in expr.inputs] == [False, True]:
+        first, second = expr.inputs
+        return Expr(expr.op, (Expr("neg", (first,)), second.inputs[0]), expr.attributes)
+    if expr.op == "reshape" and (positive := _negated(expr.inputs[0])) is not None:
+        return Expr("reshape", (positive,), expr.attributes)
+    return None
 
 
 def _number(value: float) -> Expr:
@@ -200,9 +302,7 @@ def _pow(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _reciprocal(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    if inputs[0].op == "sqrt":
-        return Expr("rsqrt", inputs[0].inputs, node=node)
-    return Expr("reciprocal", (inputs[0],), node=node)
+    return _simplified("div", (_number(1.0), inputs[0]), node)
 
 
 def _sqrt(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
@@ -344,7 +444,7 @@ def _item(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     if source.op == "split" and source.attributes["count"] == 2 and index in (0, 1):
         return _half(source.inputs[0], source.attributes["axis"], ("first", "second")[index], node)
     if source.op == "unstack" and index in (0, 1) and source.attributes["count"] == 2:
-        return Expr("pick", source.inputs, {"axis": source.attributes["axis"], "index": index}, node)
+        return _pick(source.inputs[0], source.attributes["axis"], index, node)
     if source.op.startswith("tuple:") and index == 0:
         return Expr(source.op.removeprefix("tuple:"), source.inputs, source.attributes, node)
     if source.op == "add_rms_norm" and index in (0, 2):
@@ -362,17 +462,32 @@ def _strided_slice(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | Non
         int(_value(node, inputs, 4 + i, name, 0))
         for i, name in enumerate(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
     ]
-    if x.shape is None or not all(isinstance(v, (tuple, list)) for v in (begin, end, strides)) or any(masks[2:]):
+    if x.shape is None or not all(isinstance(v, (tuple, list)) for v in (begin, end, strides)) or any(masks[2:4]):
         return None
-    cuts = []
+    cuts: list[tuple[int, Any, Any, Any]] = []
+    shrunk = masks[4]
+    if shrunk and shrunk & (shrunk - 1):
+        return None
     for axis, (start, stop, step) in enumerate(zip(begin, end, strides, strict=True)):
         size = x.shape[axis]
+        if shrunk >> axis & 1:
+            cuts.append((axis - len(x.shape), start, None, 1))
+            continue
         first = 0 if masks[0] >> axis & 1 else start
         last = size if masks[1] >> axis & 1 else stop
         if (first, step) == (0, 1) and (last == size or (size < 0 and masks[1] >> axis & 1)):
             continue
         cuts.append((axis - len(x.shape), first, last, step))
-    return cut(x, *cuts[0], node) if len(cuts) == 1 else None
+    if len(cuts) != 1:
+        return None
+    return _chosen(x, *cuts[0][:2], node) if shrunk else cut(x, *cuts[0], node)
+
+
+def _chosen(x: Expr, axis: int, index: Any, node: Node) -> Expr | None:
+    """`x[..., 0]` of an axis of two."""
+    if x.shape is None or x.shape[axis] != 2 or not isinstance(index, int) or isinstance(index, bool):
+        return None
+    return _pick(x, axis, index % 2, node) if -2 <= index <= 1 else None
 
 
 def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Expr | None:
@@ -391,6 +506,16 @@ def cut(x: Expr, axis: int, start: Any, stop: Any, step: Any, node: Node) -> Exp
     if which is None or size % 2:
         return Expr("slice", (x,), {"axis": axis, "start": start, "stop": stop, "step": step}, node)
     return _half(x, axis, which, node)
+
+
+def _pick(x: Expr, axis: int, index: int, node: Node) -> Expr:
+    """One of two along an axis. Of a last axis that was parted into two of them: a half of it, or every other one."""
+    wide = x.inputs[0] if x.op == "reshape" else x
+    if wide is not x and x.shape and wide.shape and axis in (-1, -2):
+        parted = (*x.shape[:-2], x.shape[-2] * x.shape[-1])
+        if wide.shape == parted and -1 not in parted[-1:]:
+            return _half(wide, -1, (("even", "odd") if axis == -1 else ("first", "second"))[index], node)
+    return Expr("pick", (x,), {"axis": axis, "index": index}, node)
 
 
 def _half(x: Expr, axis: int, which: str, node: Node) -> Expr:
@@ -413,9 +538,13 @@ def _getitem(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     """`x[index]` in Python, as the watched run of a cell sees it."""
     x, index = inputs[0], node.attributes["index"]
     index = index if isinstance(index, tuple) else (index,)
+    if index == (Ellipsis, None):
+        return _kept(x, Expr("expand_dims", (x,), {"to": -1}, node))
     if all(i is None or isinstance(i, slice) for i in index) and None in index:
-        return _new_axis(x, index, node)
-    if x.shape is None or any(not isinstance(i, slice) and i is not Ellipsis for i in index):
+        count = index.count(None)
+        in_front = count > 1 and set(index[:count]) == {None} and all(i == slice(None) for i in index[count:])
+        return Expr("reshape", (x,), {"to": node.shape}, node) if in_front else _new_axis(x, index, node)
+    if x.shape is None or any(not isinstance(i, (slice, int)) and i is not Ellipsis for i in index):
         return None
     if Ellipsis in index:
         at = index.index(Ellipsis)
@@ -424,6 +553,8 @@ def _getitem(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     if len(cuts) != 1:
         return None
     axis, part = cuts[0]
+    if isinstance(part, int):
+        return _chosen(x, axis, part, node)
     return cut(x, axis, part.start or 0, x.shape[axis] if part.stop is None else part.stop, part.step or 1, node)
 
 
@@ -475,12 +606,62 @@ def _repeat(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     return Expr("repeat", (inputs[0],), {"axis": axis, "count": _value(node, inputs, 1, "repeats")}, node)
 
 
+def _kept(x: Expr, made: Expr) -> Expr:
+    """A last axis of one element behind a reduction of the last axis: the reduction that keeps it.
+
+    What happens to every element on the way is done behind that.
+    """
+    chain = [x]
+    while (top := chain[-1]).op in ("rsqrt", "sqrt", "add", "mul", "reciprocal", "cast"):
+        if any(number(i) is None for i in top.inputs[1:]):
+            return made
+        chain.append(top.inputs[0])
+    inner = chain.pop()
+    if inner.op not in ("mean", "sum", "variance", "max") or inner.attributes["keep_dims"]:
+        return made
+    if inner.attributes["axis"] != -1 or not made.shape or x.shape is None or made.shape[:-1] != x.shape:
+        return made
+    if made.shape[-1] != 1:
+        return made
+    result = Expr(inner.op, inner.inputs, {**inner.attributes, "keep_dims": True})
+    for step in reversed(chain):
+        result = Expr(step.op, (result, *step.inputs[1:]), step.attributes)
+    return Expr(result.op, result.inputs, result.attributes, made.node)
+
+
+def _expand_dims(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    return _kept(inputs[0], Expr("expand_dims", tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node))
+
+
+def _dropout(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    """Dropout(x, keep_prob) and DropoutExt(x, p, ...); with nothing to drop it is x."""
+    kept = node.attributes.get("keep_prob") if node.kind == "Dropout" else None
+    dropped = number(inputs[1]) if node.kind == "DropoutExt" and len(inputs) > 1 else None
+    if kept == 1 or dropped == 0:
+        return Expr("tuple", (inputs[0], Expr("other:mask")), node=node)
+    return Expr("tuple:dropout", tuple(inputs[:1]), node=node)
+
+
+def _extreme(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
+    """ArgMaxWithValue(x, axis, keep_dims): where the largest is, and that."""
+    axis = _from_end(_value(node, inputs, 1, "axis", 0), _rank(inputs[0]))
+    keep = bool(_value(node, inputs, 2, "keep_dims", False))
+    most = Expr("max", tuple(inputs[:1]), {"axis": axis, "keep_dims": keep})
+    return Expr("tuple", (Expr("other:place"), most), node=node)
+
+
 def _reshape(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), {"to": _value(node, inputs, 1, "shape")}, node)
 
 
 def _regrouped(known: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    return known.behind("reshape", inputs[0], {"to": _value(node, inputs, 1, "shape")}, node)
+    x = inputs[0]
+    if x.op == "stack" and x.attributes["axis"] == -2 and len(x.inputs) == 2 and x.shape and x.shape[-1] > 0:
+        joined = (*x.shape[:-2], 2 * x.shape[-1])
+        if node.shape == joined:
+            return Expr("concat", x.inputs, {"axis": -1}, node)
+    made = known.behind("reshape", x, {"to": _value(node, inputs, 1, "shape")}, node)
+    return _kept(x, made) if made.op == "reshape" and node.shape and node.shape[-1] == 1 else made
 
 
 def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
@@ -488,14 +669,42 @@ def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     flags = transposed(node)
     if flags is None:
         return None
-    mode = _turns_pairs(inputs[1])
-    if mode and flags == (False, False):
-        return Expr("turned_pairs", (inputs[0],), {"mode": mode}, node)
+    if not flags[0] and (turned := _turned(inputs[0], inputs[1], flags[1], node)) is not None:
+        return turned
     return Expr("matmul", tuple(inputs[:2]), dict(zip(("transpose_a", "transpose_b"), flags, strict=True)), node)
 
 
+def _turned(x: Expr, matrix: Expr, turn: bool, node: Node) -> Expr | None:
+    """The product with a matrix that turns pairs of x, or turns them back; None with any other."""
+    while matrix.inputs:
+        if matrix.op == "transpose" and _swaps_last(matrix.attributes["order"]):
+            turn = not turn
+        elif matrix.op not in ("broadcast", "cast", "expand_dims") or not _same_matrix(matrix):
+            return None
+        matrix = matrix.inputs[0]
+    mode = _turns_pairs(matrix)
+    if not mode:
+        return None
+    back = mode.endswith(_BACK)
+    attributes = {"mode": mode.removesuffix(_BACK)}
+    if back is turn:
+        return Expr("turned_pairs", (x,), attributes, node)
+    return Expr("neg", (Expr("turned_pairs", (x,), attributes),), node=node)
+
+
+def _same_matrix(expr: Expr) -> bool:
+    """Whether what is applied to a matrix leaves its last two axes as they are."""
+    before = expr.inputs[0].shape
+    return expr.shape is not None and before is not None and expr.shape[-2:] == before[-2:]
+
+
+def _swaps_last(order: tuple[int, ...]) -> bool:
+    rank = len(order)
+    return order == (*range(rank - 2), rank - 1, rank - 2)
+
+
 def _turns_pairs(matrix: Expr) -> str:
-    """Which mode of the rotary embedding a product with this matrix belongs to: (-x2, x1) of x1 and x2; or none."""
+    """What `turns_pairs` says of a matrix."""
     if matrix.node is None:
         return ""
     value = matrix.node.value
@@ -504,15 +713,30 @@ def _turns_pairs(matrix: Expr) -> str:
     return str(matrix.node.attributes.get("turns", ""))
 
 
+_BACK = " back"
+
+
 def turns_pairs(values: Any) -> str:
-    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none."""
-    if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size or values.shape[0] % 2:
+    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
+
+    (-x2, x1) of x1 and x2; " back" is behind it where it is (x2, -x1).
+    """
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2] or not values.size or values.shape[-1] % 2:
         return ""
-    size = values.shape[0]
-    one = np.eye(size // 2)
-    if np.array_equal(values, np.kron([[0, 1], [-1, 0]], one)):
-        return "half"
-    return "interleave" if np.array_equal(values, np.kron(one, [[0, 1], [-1, 0]])) else ""
+    every = values.reshape(-1, *values.shape[-2:])
+    values = every[0]
+    if np.any(every != values):
+        return ""
+    known = (mode + back for mode in ("half", "interleave") for back in ("", _BACK))
+    return next((turns for turns in known if np.array_equal(values, turning(turns, len(values)))), "")
+
+
+def turning(turns: str, size: int) -> Any:
+    """The matrix of which `turns_pairs` says this."""
+    quarter, rest = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
+    if turns.endswith(_BACK):
+        quarter = -quarter
+    return np.kron(quarter, rest) if turns.startswith("half") else np.kron(rest, quarter)
 
 
 def _transpose(known: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
@@ -535,6 +759,8 @@ def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     """Dense(x, weight, bias): the weight is transposed."""
     x, weight, *bias = inputs[:3]
     given = [b for b in bias if b.op != "constant" or b.attributes["value"] is not None]
+    if not given and (turned := _turned(x, weight, True, node)) is not None:
+        return turned
     return Expr("linear", (x, weight, *given), node=node)
 
 
@@ -551,13 +777,15 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
     **{name: _elementwise(op) for name, op in (
         ("Square", "square"), ("Rsqrt", "rsqrt"), ("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Erf", "erf"),
-        ("Dropout", "tuple:dropout"), ("DropoutExt", "tuple:dropout"),
         ("Sigmoid", "sigmoid"), ("SiLU", "silu"), ("ReLU", "relu"), ("Cos", "cos"), ("Sin", "sin"),
     )},
     "Sqrt": _sqrt,
-    "Reciprocal": _reciprocal,
+    **dict.fromkeys(("Reciprocal", "Inv"), _reciprocal),
+    **dict.fromkeys(("Dropout", "DropoutExt"), _dropout),
+    "ArgMaxWithValue": _extreme,
     **dict.fromkeys(("ReduceMean", "MeanExt"), _reduction("mean")),
     **dict.fromkeys(("ReduceSum", "SumExt"), _reduction("sum")),
+    **dict.fromkeys(("ReduceMax", "AmaxExt", "Amax"), _reduction("max")),
     "Var": _variance,
     "Cast": _cast,
     **dict.fromkeys(("GeLU", "GeluExt"), _gelu),
@@ -580,7 +808,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("MakeTuple", "make_tuple", "make_list", "MakeList"), _tuple),
     **dict.fromkeys(("Load", "Depend", "Contiguous"), _through),
     **dict.fromkeys(("Reshape", "View"), _regrouped),
-    "ExpandDims": _reshape("expand_dims"),
+    **dict.fromkeys(("ExpandDims", "Unsqueeze"), _expand_dims),
     "BroadcastTo": _reshape("broadcast"),
     **dict.fromkeys(("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt"), _matmul),
     **dict.fromkeys(("Transpose", "TransposeExt"), _transpose),

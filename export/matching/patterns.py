@@ -33,12 +33,17 @@ def _product(*factors: Pattern) -> Pattern:
 # --- RMSNorm: x * rsqrt(mean(x^2) + epsilon) * gamma --------------------------------------------------------------
 
 
-def _rms_unit(x: Pattern) -> Pattern:
-    """x / rms(x); `up` is the conversion to float32 in front, `mean` what is averaged."""
-    x = _cast(x, "up")
+def _rstd(x: Pattern) -> Pattern:
+    """1 / rms(x); `mean` is what is averaged."""
     squares = Op("square", x)
     mean = OneOf(Op("mean", squares, name="mean"), Op("mul", Op("sum", squares, name="mean"), Number("share")))
-    return Op("mul", x, Op("rsqrt", Op("add", mean, Number("epsilon"))))
+    return Op("rsqrt", Op("add", mean, Number("epsilon")))
+
+
+def _rms_unit(x: Pattern) -> Pattern:
+    """x / rms(x); `up` is the conversion to float32 in front."""
+    x = _cast(x, "up")
+    return Op("mul", x, _rstd(x))
 
 
 def _rms_norm(x: Pattern) -> Pattern:
@@ -48,14 +53,20 @@ def _rms_norm(x: Pattern) -> Pattern:
         Op("rms_norm", x, Any("gamma"), name="primitive"),
         Op("fused:rms_norm", x, Any("gamma"), name="primitive"),
         _cast(Op("mul", unit, OneOf(one_plus, gamma)), "out"),
+        # gamma first, or the factor of a row
+        _cast(Op("mul", _cast(Op("mul", _cast(x, "up"), gamma)), _rstd(_cast(x, "up"))), "out"),
+        _cast(Op("mul", _cast(x, "up"), Op("mul", _rstd(_cast(x, "up")), gamma)), "out"),
     )
 
 
 def _rms_arguments(m: Match) -> dict[str, Object] | Skip | None:
     """epsilon and scheme of an RMSNorm, or why the fused operator cannot compute it."""
     x, gamma = m["x"], m["gamma"]
-    if gamma.shape is not None and (len(gamma.shape) != 1 or gamma.node is None):
+    if gamma.node is None:
         return None
+    if gamma.shape is not None and len(gamma.shape) != 1:
+        whole = x.shape and gamma.shape == (1,) * (len(gamma.shape) - 1) + x.shape[-1:]
+        return Skip("its weight has more than one axis, the operator takes a vector") if whole else None
     if x.shape and gamma.shape and -1 not in (x.shape[-1], gamma.shape[0]) and x.shape[-1] != gamma.shape[0]:
         return None
     if "primitive" in m:
@@ -237,12 +248,7 @@ def _build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]
 
 
 def _silu(x: Pattern) -> Pattern:
-    denominator = Op("add", Op("exp", Op("neg", x)), Near(1.0))
-    return OneOf(
-        Op("silu", x, name="builtin"),
-        Op("mul", x, OneOf(Op("sigmoid", x), Op("reciprocal", denominator))),
-        Op("div", x, denominator),
-    )
+    return OneOf(Op("silu", x, name="builtin"), Op("mul", x, Op("sigmoid", x)))
 
 
 _ROOT = math.sqrt(2 / math.pi)
@@ -382,6 +388,17 @@ _ROTATED_PAIRS = Op(
 _BY_MATRIX = Op("turned_pairs", _X, name="turned")
 _ROTARY = OneOf(
     Op("add", Op("mul", _X, _COS), Op("mul", OneOf(_ROTATED_HALVES, _ROTATED_PAIRS, _BY_MATRIX), _SIN)),
+    # the same by neighbours
+    Op(
+        "reshape",
+        Op(
+            "stack",
+            Op("sub", Op("mul", _half("even", _X), _COS), Op("mul", _half("odd", _X), _SIN)),
+            Op("add", Op("mul", _half("odd", _X), _COS), Op("mul", _half("even", _X), _SIN)),
+            axis=-1,
+        ),
+        name="pairs_mode",
+    ),
     # the two halves by themselves, with tables of half the width
     Op(
         "concat",
@@ -469,7 +486,7 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
     layout, tables = _layout(x.shape, cos, sin)
     if not layout:
         return Skip("cos and sin lie in another way than the operator takes")
-    if mode == "interleave" and cos.shape[-1] != x.shape[-1]:
+    if cos.shape[-1] != (x.shape[-1] // 2 if "pairs_mode" in m else x.shape[-1]) and mode == "interleave":
         return None
     twice = cos.shape[-1] == x.shape[-1]
     own = twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin))

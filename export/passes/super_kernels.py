@@ -1,8 +1,8 @@
 """Runs of fused operators as one node: a super kernel, whose list the kernel library launches by itself on a CPU.
 
 MindSpore's executor takes 20 to 30 us from one operator to the next on a CPU, as long as a small kernel. Between the
-operators of a run there may be what only says how a tensor is looked at (Reshape, ExpandDims, Transpose, Shape), and
-what orders reads and writes of parameters (Load, Depend, UpdateState).
+operators of a run there may be what only says how a tensor is looked at (Reshape, ExpandDims, Transpose, Shape), casts
+between types of floats, and what orders reads and writes of parameters (Load, Depend, UpdateState).
 
 A graph is gone through once. An operator joins the open run if nothing outside of the run stands between the two;
 otherwise it opens the next one. Nothing joins a run that is closed, so runs never need each other in a circle.
@@ -22,7 +22,7 @@ from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, nam
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.custom import SuperKernelPrimitive
-from ms_ascend_ops.super_kernel import TRANSPOSE, VIEW, Step, Value, as_text
+from ms_ascend_ops.super_kernel import CAST, TRANSPOSE, VIEW, Step, Value, as_text
 
 __all__ = ["group_kernels"]
 
@@ -31,6 +31,8 @@ _MOST_RANK = 8
 
 _OUTPUTS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16,
             "int8": TensorProto.INT8, "int32": TensorProto.INT32, "int64": TensorProto.INT64}  # fmt: skip
+
+_FLOATS = ("float32", "float16", "bfloat16")
 
 _Fused = tuple[registry.Signature, dict[str, Any]]
 
@@ -146,6 +148,8 @@ class _Grouping:
         if node.kind in ("Reshape", "ExpandDims", "Transpose"):
             value = self.now.tensors.get(id(node.inputs[0]))
             return value is not None and self._join_view(node, value) is not None
+        if node.kind == "Cast":
+            return self._join_cast(node)
         if node.kind == "UpdateState":
             return self._join_state(node)
         if node.kind == "Depend":
@@ -241,6 +245,16 @@ class _Grouping:
         self.now.steps.append(Step(kind, [value], dims=sizes))
         self.now.tensors[id(node)] = Value(len(self.now.steps) - 1)
         return self.now.tensors[id(node)]
+
+    def _join_cast(self, node: Node) -> bool:
+        """Take a conversion of a tensor of the run."""
+        source = node.inputs[0]
+        value = self.now.tensors.get(id(source))
+        if value is None or source.dtype not in _FLOATS or node.dtype not in _FLOATS:
+            return False
+        self.now.steps.append(Step(CAST, [value], dtype=node.dtype))
+        self.now.tensors[id(node)] = Value(len(self.now.steps) - 1)
+        return True
 
     def _expanded(self, source: Node, axis: Any) -> list[Any] | None:
         if source.shape is None or not isinstance(axis, int) or isinstance(axis, bool):

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "binding/cast.h"
+
 namespace ms_ascend_ops::binding {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr int64_t MOST_BYTES = 1LL << 46;  // of a tensor: no machine has more, 
 constexpr size_t MOST_KNOWN = 64;          // lists that nobody uses any more
 
 // Steps that are no kernels, as SuperKernel::Kind has them.
-constexpr std::array<const char*, 3> VIEWS = {"view", "last_row", "transpose"};
+constexpr std::array<const char*, 4> VIEWS = {"view", "last_row", "transpose", "cast"};
 
 std::vector<std::string> Split(const std::string& line)
 {
@@ -168,6 +170,13 @@ SuperKernel::Step SuperKernel::Parse(const std::string& line) const
     if (step.inputs.size() != 1 || step.inputs[0] == NONE) {
         throw std::invalid_argument("it takes one value");
     }
+    if (step.kind == Kind::CAST) {
+        if (texts.size() != 1 || !IsFloat(texts[0])) {
+            throw std::invalid_argument("it casts to float16, bfloat16 or float32");
+        }
+        step.dtype = texts[0];
+        return step;
+    }
     if (texts.size() > MAX_RANK || (texts.empty() && step.kind == Kind::TRANSPOSE) ||
         (!texts.empty() && step.kind == Kind::LAST_ROW)) {
         throw std::invalid_argument("it has " + std::to_string(texts.size()) + " dims");
@@ -300,6 +309,9 @@ std::vector<Shape> SuperKernel::ShapesOf(const Step& step, const std::vector<Sha
         return step.op->InferShapes(given, step.attributes);
     }
     const Shape& source = shapes[step.inputs[0]];
+    if (step.kind == Kind::CAST) {
+        return {source};
+    }
     const bool isRanked = source != Shape{UNKNOWN_RANK};
     if (step.kind == Kind::LAST_ROW) {
         if (isRanked && (source.empty() || std::find(source.begin(), source.end() - 1, 0) != source.end() - 1)) {
@@ -347,7 +359,11 @@ std::vector<std::string> SuperKernel::AllTypes(const std::vector<std::string>& i
     for (size_t i = 0; i < steps_.size(); ++i) {
         const Step& step = steps_[i];
         if (step.kind != Kind::KERNEL) {
-            types.push_back(types[step.inputs[0]]);
+            const std::string& source = types[step.inputs[0]];
+            if (step.kind == Kind::CAST && !IsFloat(source)) {
+                throw TypeError(Place(i) + "it casts floats, got " + source);
+            }
+            types.push_back(step.kind == Kind::CAST ? step.dtype : source);
             continue;
         }
         std::vector<std::string> given;

@@ -11,6 +11,7 @@
  *                                            and at most one -1, which is what is left
  *     transpose 6 ; 0 2 1 3                  the axes in another order
  *     last_row 6 ;                           the last of the rows, as a matrix of one row
+ *     cast 6 ; float16                       the same numbers in another type of floats
  *
  * It is read once, planned once for each combination of shapes, and comes from a file: whatever it says, a launch stays
  * within its tensors, or throws. Errors name the step and its operator.
@@ -22,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,7 +59,7 @@ public:
 private:
     friend class SuperKernelPlan;
 
-    enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE };
+    enum class Kind { KERNEL, VIEW, LAST_ROW, TRANSPOSE, CAST };
     static constexpr size_t NONE = SIZE_MAX;
 
     // A number, or where `value` is one, the dim `number` of a value.
@@ -71,6 +73,7 @@ private:
         std::vector<size_t> inputs;  // NONE: absent
         std::vector<AttributeValue> attributes;
         std::vector<Dim> dims;
+        std::string dtype;  // of a cast
         size_t firstOutput = 0;
         size_t outputCount = 1;
     };
@@ -120,13 +123,21 @@ private:
         std::vector<int64_t> strides;  // of the source, in elements
         uint32_t itemBytes = 0;
     };
+    struct Cast {
+        DataType from, to;
+        int64_t count;
+    };
     struct Launch {
         size_t step;
-        std::unique_ptr<PreparedLaunch> kernel;  // null: a copy
+        std::unique_ptr<PreparedLaunch> kernel;  // null: a cast, or a copy
+        std::optional<Cast> cast;
         Copy copy;
         std::vector<Place> places;
     };
 
+    static Copy CopyOf(const SuperKernel::Step& step, const TensorDesc& source, const TensorDesc& result);
+    static void RunCopy(const Copy& copy, const void* source, void* target);
+    static void RunCast(const Cast& cast, const void* source, void* target);
     void MakePlaces(const std::vector<TensorDesc>& descs);
     void MakeLaunches(const std::vector<TensorDesc>& descs);
 

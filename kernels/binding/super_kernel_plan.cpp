@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "binding/cast.h"
 #include "binding/super_kernel.h"
 #include "host/kernel_operator.h"
 #include "host/runtime/launch.h"
@@ -117,6 +118,23 @@ void CopyRows(const char* source, char* target, const std::vector<int64_t>& size
             index[axis] = 0;
         }
     }
+}
+
+// Calls a function of parts of `count` things that have so many bytes, on as many cores as that is worth.
+template <typename F>
+void OnCores(int64_t count, uint64_t bytes, const F& run)
+{
+    const auto cores = static_cast<int64_t>(std::min<uint64_t>(AscendC::host::GetThreadNum(), bytes / BYTES_A_CORE));
+    if (cores < 2) {
+        run(0, count);
+        return;
+    }
+    LaunchConfig config;
+    config.blockDim = static_cast<uint32_t>(cores);
+    AscendC::host::Launch(config, {}, {}, [&](GM_ADDR) {
+        const int64_t core = AscendC::GetBlockIdx();
+        run(count * core / cores, count * (core + 1) / cores);
+    });
 }
 
 }  // namespace
@@ -237,6 +255,36 @@ void SuperKernelPlan::MakePlaces(const std::vector<TensorDesc>& descs)
     }
 }
 
+SuperKernelPlan::Copy SuperKernelPlan::CopyOf(const SuperKernel::Step& step, const TensorDesc& source,
+                                              const TensorDesc& result)
+{
+    std::array<int64_t, MAX_RANK> strides{};
+    int64_t stride = 1;
+    for (int32_t axis = source.rank; axis-- > 0; stride *= source.dims[axis]) {
+        strides[axis] = stride;
+    }
+    Copy copy;
+    copy.itemBytes = SizeOf(source.dtype);
+    for (int32_t axis = 0; axis < result.rank; ++axis) {  // axes that stay neighbours are one
+        const auto from = static_cast<size_t>(step.dims[axis].number);
+        const int64_t size = result.dims[axis];
+        if (size == 1) {
+            continue;
+        }
+        if (!copy.sizes.empty() && copy.strides.back() == size * strides[from]) {
+            copy.sizes.back() *= size;
+            copy.strides.back() = strides[from];
+        } else {
+            copy.sizes.push_back(size);
+            copy.strides.push_back(strides[from]);
+        }
+    }
+    if (copy.sizes.empty()) {
+        copy.sizes = copy.strides = {1};
+    }
+    return copy;
+}
+
 void SuperKernelPlan::MakeLaunches(const std::vector<TensorDesc>& descs)
 {
     using Kind = SuperKernel::Kind;
@@ -245,7 +293,7 @@ void SuperKernelPlan::MakeLaunches(const std::vector<TensorDesc>& descs)
         if (step.kind == Kind::VIEW || step.kind == Kind::LAST_ROW) {
             continue;
         }
-        Launch launch{i, nullptr, {}, {}};
+        Launch launch{i, nullptr, {}, {}, {}};
         std::vector<TensorDesc> tensors;
         const auto add = [&](size_t value) {
             TensorDesc absent;
@@ -259,31 +307,10 @@ void SuperKernelPlan::MakeLaunches(const std::vector<TensorDesc>& descs)
         }
         if (step.kind == Kind::KERNEL) {
             launch.kernel = std::make_unique<PreparedLaunch>(*step.op, std::move(tensors), step.attributes);
+        } else if (step.kind == Kind::CAST) {
+            launch.cast = Cast{tensors[0].dtype, tensors[1].dtype, static_cast<int64_t>(tensors[1].Size())};
         } else {
-            std::array<int64_t, MAX_RANK> strides{};
-            int64_t stride = 1;
-            for (int32_t axis = tensors[0].rank; axis-- > 0; stride *= tensors[0].dims[axis]) {
-                strides[axis] = stride;
-            }
-            Copy& copy = launch.copy;
-            copy.itemBytes = SizeOf(tensors[0].dtype);
-            for (int32_t axis = 0; axis < tensors[1].rank; ++axis) {  // axes that stay neighbours are one
-                const auto from = static_cast<size_t>(step.dims[axis].number);
-                const int64_t size = tensors[1].dims[axis];
-                if (size == 1) {
-                    continue;
-                }
-                if (!copy.sizes.empty() && copy.strides.back() == size * strides[from]) {
-                    copy.sizes.back() *= size;
-                    copy.strides.back() = strides[from];
-                } else {
-                    copy.sizes.push_back(size);
-                    copy.strides.push_back(strides[from]);
-                }
-            }
-            if (copy.sizes.empty()) {
-                copy.sizes = copy.strides = {1};
-            }
+            launch.copy = CopyOf(step, tensors[0], tensors[1]);
         }
         launches_.push_back(std::move(launch));
     }
@@ -309,6 +336,30 @@ void SuperKernelPlan::CheckResults(const TensorDesc* given) const
     }
 }
 
+void SuperKernelPlan::RunCopy(const Copy& copy, const void* source, void* target)
+{
+    int64_t rows = 1;
+    std::for_each(copy.sizes.begin(), copy.sizes.end() - 1, [&](int64_t size) { rows *= size; });
+    const uint64_t bytes = static_cast<uint64_t>(rows) * copy.sizes.back() * copy.itemBytes;
+    if (bytes == 0) {
+        return;
+    }
+    OnCores(rows, bytes, [&](int64_t begin, int64_t end) {
+        CopyRows(static_cast<const char*>(source), static_cast<char*>(target), copy.sizes, copy.strides, copy.itemBytes,
+                 begin, end);
+    });
+}
+
+void SuperKernelPlan::RunCast(const Cast& cast, const void* source, void* target)
+{
+    const uint32_t fromBytes = SizeOf(cast.from);
+    const uint32_t toBytes = SizeOf(cast.to);
+    OnCores(cast.count, static_cast<uint64_t>(cast.count) * toBytes, [&](int64_t begin, int64_t end) {
+        CastFloats(static_cast<const char*>(source) + begin * fromBytes, cast.from,
+                   static_cast<char*>(target) + begin * toBytes, cast.to, end - begin);
+    });
+}
+
 void SuperKernelPlan::Run(void* const* params) const
 {
     const ArenaLease arena(arenaBytes_);
@@ -331,28 +382,11 @@ void SuperKernelPlan::Run(void* const* params) const
         } catch (const std::runtime_error& error) {
             throw std::runtime_error(kernel_->Place(launch.step) + error.what());
         }
-        const Copy& copy = launch.copy;
-        int64_t rows = 1;
-        std::for_each(copy.sizes.begin(), copy.sizes.end() - 1, [&](int64_t size) { rows *= size; });
-        const uint64_t bytes = static_cast<uint64_t>(rows) * copy.sizes.back() * copy.itemBytes;
-        if (bytes == 0) {
-            continue;
+        if (launch.cast) {
+            RunCast(*launch.cast, tensors[0], tensors[1]);
+        } else {
+            RunCopy(launch.copy, tensors[0], tensors[1]);
         }
-        const auto* source = static_cast<const char*>(tensors[0]);
-        auto* target = static_cast<char*>(tensors[1]);
-        const auto cores =
-            static_cast<int64_t>(std::min<uint64_t>(AscendC::host::GetThreadNum(), bytes / BYTES_A_CORE));
-        if (cores < 2) {
-            CopyRows(source, target, copy.sizes, copy.strides, copy.itemBytes, 0, rows);
-            continue;
-        }
-        LaunchConfig config;
-        config.blockDim = static_cast<uint32_t>(cores);
-        AscendC::host::Launch(config, {}, {}, [&](GM_ADDR) {
-            const int64_t core = AscendC::GetBlockIdx();
-            CopyRows(source, target, copy.sizes, copy.strides, copy.itemBytes, rows * core / cores,
-                     rows * (core + 1) / cores);
-        });
     }
     for (const Double& copied : doubles_) {
         if (copied.bytes > 0) {

@@ -35,7 +35,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 # Named here too: the table in benchmarks/providers stands behind the imports that wait.
-MEASURED = ("library", "mindspore", "pynative", "stock", "torch", "torch_compile", "onnx")
+MEASURED = ("library", "mindspore", "pynative", "stock", "torch", "torch_compile", "torch_ours", "onnx")
 CPUS = len(os.sched_getaffinity(0))
 
 

@@ -35,7 +35,7 @@ _CHUNK = 256
 
 def write_bundle(
     checkpoint: Checkpoint, target: Path, dtype: Any, quantized: bool, context: int, cache_tokens: int,
-    chip: str | None = None, activations: str = "int8",
+    chip: str | None = None, activations: str = "int8", cache_dtype: Any = None,
 ) -> Path:  # fmt: skip
     """Export a model. Returns the path of the bundle.
 
@@ -48,6 +48,7 @@ def write_bundle(
         cache_tokens: positions of all sequences. The empty cache is a part of the file.
         chip: the only chip it may run on; None: any.
         activations: "int8" or "float": what single tokens are where they meet quantized weights.
+        cache_dtype: of keys and values in the cache; None: `dtype`.
 
     Raises:
         ValueError: an argument is not allowed, or the checkpoint cannot be read; bfloat16 for a CPU.
@@ -73,7 +74,7 @@ def write_bundle(
     tokenizer = load_tokenizer(checkpoint)
     load_template(checkpoint, tokenizer)  # one that cannot be used is found now
     blocks = -(-max(context, cache_tokens) // BLOCK)
-    decoder = Decoder(load_network(checkpoint, dtype, quantized, quantize_x), blocks, context)
+    decoder = Decoder(load_network(checkpoint, dtype, quantized, quantize_x), blocks, context, cache_dtype)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as name:
         folder = Path(name)

@@ -92,9 +92,12 @@ class StepArrays:
 
 
 class ProgramExecutor:
-    """Runs the kernels on NumPy arrays, on a CPU, without MindSpore."""
+    """Runs the kernels on NumPy arrays, on a CPU, without MindSpore.
 
-    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
+    cache_dtype: of keys and values, and so of attention; None: that of the network.
+    """
+
+    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256, cache_dtype: Any = None):
         load_products()
         config = network.config
         self.network = network
@@ -103,7 +106,8 @@ class ProgramExecutor:
         self.context = context
         self.chunk = min(chunk, _SIZES[-1])
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
-        self._caches = [(np.zeros(shape, network.dtype), np.zeros(shape, network.dtype)) for _ in network.layers]
+        dtype = network.dtype if cache_dtype is None else cache_dtype
+        self._caches = [(np.zeros(shape, dtype), np.zeros(shape, dtype)) for _ in network.layers]
         self._rope = rope_tables(config, context, network.rope_factors)
         self._programs: dict[tuple[int, int, bool], tuple[StepArrays, Program]] = {}
 

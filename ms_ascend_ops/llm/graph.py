@@ -113,7 +113,7 @@ class _NormalizedHeads(nn.Cell):  # type: ignore[misc]
 
 
 class _Layer(nn.Cell):  # type: ignore[misc]
-    def __init__(self, network: Network, layer: Layer, next_norm: Array, blocks: int, name: str):
+    def __init__(self, network: Network, layer: Layer, next_norm: Array, empty: Array, name: str):
         super().__init__()
         config = network.config
         self.heads = (_Heads if layer.head_norms is None else _NormalizedHeads)(network, layer, name)
@@ -121,17 +121,24 @@ class _Layer(nn.Cell):  # type: ignore[misc]
         self.gate_up = _linear(layer.gate_up, f"{name}.gate_up", gated=True)
         self.post_norm = _parameter(layer.post_norm, f"{name}.post_norm")
         self.next_norm = _parameter(next_norm, f"{name}.next_norm")
-        empty = np.zeros((blocks, BLOCK, config.key_heads, config.head_size), network.dtype)
         self.key_cache = _parameter(empty, f"{name}.{KEY_CACHE}")
         self.value_cache = _parameter(empty, f"{name}.value_cache")
         self.width, self.epsilon = config.query_size, config.epsilon
+        self.cache_dtype, self.casts = self.key_cache.dtype, empty.dtype != network.dtype
 
     def construct(
         self, x: Any, residual: Any, cos: Any, sin: Any, slots: Any, tables: Any, lengths: Any
     ) -> Any:  # fmt: skip
         query, key, value = self.heads(x, cos, sin)
+        if self.casts:
+            query, key, value = (
+                ms.ops.cast(query, self.cache_dtype), ms.ops.cast(key, self.cache_dtype),
+                ms.ops.cast(value, self.cache_dtype),
+            )  # fmt: skip
         keys, values = ops.kv_cache_update(key, value, self.key_cache, self.value_cache, slots)
         x = ops.paged_attention(query, keys, values, tables, lengths)
+        if self.casts:
+            x = ms.ops.cast(x, residual.dtype)
         x = self.output(x.reshape(x.shape[0], x.shape[1], self.width))
         x, _, residual = ops.add_rms_norm(residual, x, self.post_norm, epsilon=self.epsilon)
         x = self.down(self.gate_up(x))
@@ -146,6 +153,7 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         network: weights, as `load_network` reads them.
         blocks: of the cache, of 32 tokens each.
         context: positions of a sequence at most.
+        cache_dtype: of keys and values, and so of attention; None: that of the network.
 
     Inputs, all int32, of b sequences with s new tokens:
         tokens: (b, s). positions: (b, s). slots: (b, s), where keys and values go. tables: (b, context / 32), the
@@ -155,8 +163,11 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         Tensor[float32], shape (b, vocabulary).
     """
 
-    def __init__(self, network: Network, blocks: int, context: int):
+    def __init__(self, network: Network, blocks: int, context: int, cache_dtype: Any = None):
         super().__init__()
+        config = network.config
+        dtype = network.dtype if cache_dtype is None else cache_dtype
+        empty = np.zeros((blocks, BLOCK, config.key_heads, config.head_size), dtype)
         cos, sin = rope_tables(network.config, context, network.rope_factors)
         self.cos, self.sin = _parameter(cos, ROPE), _parameter(sin, "rope.sin")
         embedding = network.embedding
@@ -167,7 +178,7 @@ class Decoder(nn.Cell):  # type: ignore[misc]
         self.first_norm = _parameter(norms[0], "first_norm")
         self.layers = nn.CellList(
             [
-                _Layer(network, layer, norms[index + 1], blocks, f"layers.{index}")
+                _Layer(network, layer, norms[index + 1], empty, f"layers.{index}")
                 for index, layer in enumerate(network.layers)
             ]
         )

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 class MindSporeExecutor:
     """As `ProgramExecutor`, with tensors of MindSpore."""
 
-    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256):
+    def __init__(self, network: Network, blocks: int, context: int, chunk: int = 256, cache_dtype: Any = None):
         config = network.config
         self.network = network
         self.config = config
@@ -31,10 +31,8 @@ class MindSporeExecutor:
         self.chunk = chunk
         self._tensors = network.converted(tensor_of)
         shape = (blocks, BLOCK, config.key_heads, config.head_size)
-        self._caches = [
-            (tensor_of(np.zeros(shape, network.dtype)), tensor_of(np.zeros(shape, network.dtype)))
-            for _ in network.layers
-        ]
+        dtype = network.dtype if cache_dtype is None else cache_dtype
+        self._caches = [(tensor_of(np.zeros(shape, dtype)), tensor_of(np.zeros(shape, dtype))) for _ in network.layers]
         self._rope = rope_tables(config, context, network.rope_factors)
         self._arrays: dict[tuple[int, int], StepArrays] = {}
 

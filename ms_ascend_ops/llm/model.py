@@ -21,7 +21,7 @@ from ms_ascend_ops.llm.sampling import Sampling
 from ms_ascend_ops.llm.scheduler import Request, Scheduler
 from ms_ascend_ops.llm.tokenizer import Tokenizer
 
-__all__ = ["DTYPES", "Completion", "LanguageModel", "is_bundle"]
+__all__ = ["DTYPES", "Completion", "LanguageModel", "cache_type", "is_bundle"]
 
 DTYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -60,7 +60,7 @@ class LanguageModel:
     def from_file(
         cls, path: str | Path, dtype: str = "float32", weights: str = "quantized", context: int | None = None,
         batch: int = 8, cache_tokens: int | None = None, engine: str = "kernels", activations: str = "int8",
-        tensor_parallel: int = 1, adapter: str | Path | None = None,
+        tensor_parallel: int = 1, adapter: str | Path | None = None, cache_dtype: str | None = None,
     ) -> LanguageModel:  # fmt: skip
         """Open a GGUF file, a directory of Hugging Face's, or a bundle of `llm convert`.
 
@@ -78,6 +78,8 @@ class LanguageModel:
                 them (docs/parallel.md), and all must make the same calls.
             adapter: a directory with an adapter of `llm finetune`, or of Hugging Face's PEFT, of the kind LoRA. The
                 weights that it changes become floats.
+            cache_dtype: "float32", "float16" or "bfloat16": of keys and values in the cache, and so of attention;
+                without it float16, or `dtype` if that is bfloat16.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -87,6 +89,7 @@ class LanguageModel:
         """
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        kept = cache_type(cache_dtype, dtype)
         quantized, quantize_x = _quantized(weights), rounding_of(activations)
         if is_bundle(path):
             if tensor_parallel > 1 or adapter is not None:
@@ -116,9 +119,9 @@ class LanguageModel:
         if engine == "mindspore":
             from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor  # noqa: PLC0415 - takes seconds
 
-            executor = MindSporeExecutor(network, blocks, context)
+            executor = MindSporeExecutor(network, blocks, context, cache_dtype=kept)
         else:
-            executor = ProgramExecutor(network, blocks, context)
+            executor = ProgramExecutor(network, blocks, context, cache_dtype=kept)
         return cls(executor, tokenizer, template, batch, group)
 
     @classmethod
@@ -193,6 +196,19 @@ class LanguageModel:
         if self.template is None:
             raise ValueError("the model has no chat template; it continues texts only")
         return self.tokenizer.encode(self.template.render(messages), begin=False)
+
+
+def cache_type(cache_dtype: str | None, dtype: str) -> Any:
+    """The type of the cache of a network that calculates in `dtype`.
+
+    Raises:
+        ValueError: there is no such type.
+    """
+    if cache_dtype is None:
+        return DTYPES["float16" if dtype == "float32" else dtype]
+    if cache_dtype not in DTYPES:
+        raise ValueError(f"cache_dtype must be one of {', '.join(DTYPES)}, got {cache_dtype!r}")
+    return DTYPES[cache_dtype]
 
 
 def is_bundle(path: str | Path) -> bool:

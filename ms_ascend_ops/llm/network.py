@@ -94,14 +94,15 @@ class Network:
         return logits if self.group is None else self.group.joined(logits, self.config.vocabulary)
 
     def hidden(self, ops: Any, step: StepInputs, caches: list[tuple[Any, Any]]) -> Any:
-        """Normalized states behind the last layer, shape (b, s, hidden)."""
+        """Normalized states behind the last layer, shape (b, s, hidden). Attention is in the type of the caches."""
         config, residual = self.config, step.x
         normalized = ops.rms_norm(residual, self.layers[0].input_norm, epsilon=config.epsilon)[0]
         following = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
         for layer, next_norm, (keys, values) in zip(self.layers, following, caches, strict=True):
-            query, key, value = self.heads(ops, layer, normalized, step)
+            query, key, value = (_cast(heads, keys.dtype) for heads in self.heads(ops, layer, normalized, step))
             keys, values = ops.kv_cache_update(key, value, keys, values, step.slots)  # noqa: PLW2901
             attended = ops.paged_attention(query, keys, values, step.tables, step.lengths)
+            attended = _cast(attended, residual.dtype)
             batch, seq = attended.shape[:2]
             product = layer.output(ops, attended.reshape(batch, seq, -1))
             normalized, _, residual = ops.add_rms_norm(residual, product, layer.post_norm, epsilon=config.epsilon)
@@ -124,6 +125,10 @@ class Network:
             for heads, gamma in zip((query, key), layer.head_norms, strict=True)
         )
         return query, key, value
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def load_network(

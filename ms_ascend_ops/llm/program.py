@@ -20,7 +20,7 @@ import numpy as np
 from ms_ascend_ops import registry
 from ms_ascend_ops.inference import infer_shapes, infer_types
 from ms_ascend_ops.library import native
-from ms_ascend_ops.super_kernel import LAST_ROW, VIEW, Step, Value, as_text
+from ms_ascend_ops.super_kernel import CAST, LAST_ROW, VIEW, Step, Value, as_text
 
 __all__ = ["Launch", "Program", "Recorder", "Symbol"]
 
@@ -44,6 +44,10 @@ class Symbol:
         if math.prod(sizes) != count:
             raise ValueError(f"reshape: {self.shape} has {count} elements, {shape} has not")
         return self.recorder.view(VIEW, self, sizes)
+
+    def astype(self, dtype: np.dtype[Any]) -> Symbol:
+        """The same numbers in another type of floats."""
+        return self.recorder.cast(self, dtype)
 
     def last_row(self) -> Symbol:
         """The last of the rows, as a matrix of one row."""
@@ -168,6 +172,11 @@ class Recorder:
         """Note down another view of a result."""
         self._steps.append(Step(kind, [source.value], dims=shape if kind == VIEW else ()))
         return self._symbol(Value(len(self._steps) - 1), shape, source.dtype)
+
+    def cast(self, source: Symbol, dtype: np.dtype[Any]) -> Symbol:
+        """Note down a conversion."""
+        self._steps.append(Step(CAST, [source.value], dtype=dtype.name))
+        return self._symbol(Value(len(self._steps) - 1), source.shape, dtype)
 
     def in_place(self, function: Callable[[Array], None], x: Symbol) -> Symbol:
         """Call a function of Python that changes what it gets. The symbol is of the changed values; `x` is gone."""

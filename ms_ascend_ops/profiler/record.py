@@ -203,6 +203,8 @@ def _build(root: Path, folder: Path, tell: Callable[[str], None], observer: str,
         f"-DPython_EXECUTABLE={sys.executable}",
         f"-DMS_ASCEND_OPS_OBSERVER={observer}",
     ]
+    if os.environ.get(_SOME_OPERATORS):
+        configure.append("-DMS_ASCEND_OPS_UNITY=2")
     compiling: list[str | Path] = ["cmake", "--build", folder, "--target", target]
     compiling += ["--parallel", str(os.cpu_count() or 1)]
     for command in (configure, compiling):

@@ -53,9 +53,3 @@ def test_a_network_that_the_example_has_not(tmp_path):
     done = run("--model", tiny.write_directory(tmp_path / "m", tiny.VARIANTS["qwen2"]), "--prompt", "x", cwd=tmp_path)
     assert done.returncode == 1
     assert "examples/llama.py has no biases" in done.stderr
-
-
-def test_help():
-    done = run("--help")
-    assert done.returncode == 0
-    assert "default: 48" in done.stdout

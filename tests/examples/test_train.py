@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,13 @@ def test_more_tokens_than_the_cache_has_room_for(trained):
     assert done.stderr.strip().endswith("has room for 384 tokens: ask for fewer")
 
 
-@pytest.mark.parametrize("script", ["train.py", "generate.py"])
-def test_help(script):
-    done = run(script, "--help")
-    assert done.returncode == 0
-    assert "default: " in done.stdout
+@pytest.mark.parametrize(
+    ("script", "text"), [("train", "default: "), ("generate", "default: "), ("demo", "default: 48")]
+)
+def test_help(script, text, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit) as end:
+        import_module(script).main()
+    assert end.value.code == 0
+    assert text in capsys.readouterr().out

@@ -152,12 +152,14 @@ def choose(mutations: list[Mutation], only: str, source: Path) -> list[Mutation]
     return chosen
 
 
-def check_cases(chosen: list[Mutation], cases: dict[str, list[str]], cwd: Path, variables: dict[str, str]) -> None:
+def check_cases(chosen: list[Mutation], cases: dict[str, list[str]], cwd: Path, jobs: int) -> None:
     """What is not mutated must pass."""
-    for name in sorted({m.cases for m in chosen}):
-        outcome = run_cases(next(m for m in chosen if m.cases == name), cases[name], cwd, variables)
-        if outcome.by != NOTHING:
-            raise click.ClickException(f"{name}: the cases fail without a mutation: {outcome.by} {outcome.detail}")
+    first = {m.cases: m for m in reversed(chosen)}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(lambda m: run_cases(m, cases[m.cases], cwd, {}), first.values()):
+            if outcome.by != NOTHING:
+                name = outcome.mutation.cases
+                raise click.ClickException(f"{name}: the cases fail without a mutation: {outcome.by} {outcome.detail}")
 
 
 def report(chosen: list[Mutation], test: Callable[[Mutation], Outcome], jobs: int) -> None:

@@ -2,11 +2,12 @@
 
 import random
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from ms_ascend_ops import _C
-from ms_ascend_ops.super_kernel import LAST_ROW, TRANSPOSE, VIEW, Step, Value, as_text
+from ms_ascend_ops.super_kernel import CAST, LAST_ROW, TRANSPOSE, VIEW, Step, Value, as_text
 
 X, GAMMA = Value(-1, 0), Value(-1, 1)
 NORM = {"epsilon": 1e-6, "scheme": "llama"}
@@ -82,6 +83,56 @@ def test_a_wrong_list(before, after, message):
         launch(TEXT.replace(before, after, 1))
 
 
+HALVES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+
+def cast_list(*dtypes):
+    return as_text(
+        1, [Step(CAST, [Value(i - 1)], dtype=name) for i, name in enumerate(dtypes)], [Value(len(dtypes) - 1)]
+    )
+
+
+# what a machine converts at once, and what is left over; more than one piece of 1024; a part for each thread
+@pytest.mark.parametrize("count", [1, 8, 13, 2061, 200000])
+def test_casts(count):
+    """Every bit as NumPy rounds: also ties, subnormal numbers, Inf, NaN and what is too large."""
+    rng = np.random.default_rng(count)
+    x = (rng.standard_normal(count) * np.exp2(rng.integers(-30, 20, count))).astype(np.float32)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 65519.9, 65520.0, 2.0**-24, 2.0**-25, 3 * 2.0**-25, 1 + 2.0**-11]
+    x[: len(special)] = special[:count]
+    with np.errstate(over="ignore"):
+        for name, dtype in HALVES.items():
+            half, again = np.empty(count, dtype), np.empty(count, np.float32)
+            _C.launch("super_kernel", [x], [half], {"kernels": cast_list(name)})
+            np.testing.assert_array_equal(half.astype(np.float32), x.astype(dtype).astype(np.float32))
+            _C.launch("super_kernel", [half], [again], {"kernels": cast_list("float32")})
+            np.testing.assert_array_equal(again, half.astype(np.float32))
+        other = np.empty(count, np.float16)
+        _C.launch("super_kernel", [x], [other], {"kernels": cast_list("bfloat16", "float16")})
+        np.testing.assert_array_equal(other, x.astype(ml_dtypes.bfloat16).astype(np.float32).astype(np.float16))
+
+
+# all at once; five at a time, which are converted without the machine's own instruction
+@pytest.mark.parametrize("halves", [slice(None), slice(1, 6), slice(1022, 1027), slice(31742, 31747)])
+def test_casts_of_halves(halves):
+    half = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)[halves]
+    again = np.empty(half.shape, np.float32)
+    _C.launch("super_kernel", [half], [again], {"kernels": cast_list("float32")})
+    np.testing.assert_array_equal(again, half.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64", ""])
+def test_a_cast_is_to_floats(dtype):
+    x = np.zeros(3, np.float32)
+    with pytest.raises(ValueError, match="casts to float16, bfloat16 or float32"):
+        _C.launch("super_kernel", [x], [x.copy()], {"kernels": cast_list(dtype)})
+
+
+def test_a_cast_is_of_floats():
+    with pytest.raises(TypeError, match=r"step 0 of 1, cast: it casts floats, got int32"):
+        _C.launch("super_kernel", [np.zeros(3, np.int32)], [np.zeros(3, np.float32)], {"kernels": cast_list("float32")})
+
+
 def test_what_is_written_must_be_an_input_of_the_list():
     steps = [
         Step("rms_norm", [X, GAMMA], NORM, outputs=2),
@@ -94,7 +145,22 @@ def test_what_is_written_must_be_an_input_of_the_list():
 def test_damaged_lists():
     """A list that is changed at random gives an error, or results in their memory: the sanitized build tells."""
     rng = random.Random(0)
-    words = [*TEXT.split(" "), "\n", ";", "-", "-1", "0:0", "9" * 30, "matmul", "transpose", "4294967296", "\0", "="]
+    words = [
+        *TEXT.split(" "),
+        "\n",
+        ";",
+        "-",
+        "-1",
+        "0:0",
+        "9" * 30,
+        "matmul",
+        "transpose",
+        "cast",
+        "float16",
+        "4294967296",
+        "\0",
+        "=",
+    ]
     messages = []
     for _ in range(400):
         text = TEXT.split(" ")

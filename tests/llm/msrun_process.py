@@ -13,8 +13,8 @@ PROMPTS = [[5, 9, 200, 31], [7, 7, 1]]
 
 def tokens(path, **options):
     model = LanguageModel.from_file(path, context=64, **options)
-    greedy = [list(model.generate(prompt, 12).tokens) for prompt in PROMPTS]
-    drawn = list(model.generate(PROMPTS[0], 12, Sampling(temperature=1.0, seed=None if model.group else 1)).tokens)
+    greedy = [list(model.generate(prompt, 6).tokens) for prompt in PROMPTS]
+    drawn = list(model.generate(PROMPTS[0], 6, Sampling(temperature=1.0, seed=None if model.group else 1)).tokens)
     return greedy, drawn, model.group
 
 
@@ -28,7 +28,7 @@ def losses(path, group=None):
     for name, lora in (("lora", Lora(2)), ("full", None)):
         network = TrainedNetwork(open_checkpoint(path), lora, context=64)
         # Five examples for two processes: shares that differ.
-        steps = train(network, examples(8), Training(4, batch=5, micro_batch=2, rate=1e-2), group)
+        steps = train(network, examples(8), Training(3, batch=5, micro_batch=2, rate=1e-2), group)
         result[name] = [step.loss for step in steps]
     return result
 

@@ -23,10 +23,12 @@ from tests.llm.test_network import DTYPES, close, ids, rounded
 VALUES = [None, 0, -1, 1e99, "x", [], {}, [1], True, float("nan")]
 
 
-def exported(folder, config=tiny.CONFIG, dtype="float32", context=96):
+def exported(folder, config=tiny.CONFIG, dtype="float32", context=96, cache_dtype=None):
     weights = tiny.random_weights(config)
     checkpoint = open_checkpoint(tiny.write_directory(folder / "m", config, weights))
-    write_bundle(checkpoint, folder / "m.msbundle", np.dtype(DTYPES[dtype]), True, context, 160)
+    write_bundle(
+        checkpoint, folder / "m.msbundle", np.dtype(DTYPES[dtype]), True, context, 160, cache_dtype=cache_dtype
+    )
     return folder / "m.msbundle", tiny.doubles(weights)
 
 
@@ -68,6 +70,15 @@ def test_logits(tmp_path, architecture, dtype):
     """A prompt in pieces, and single tokens behind it, in blocks that do not follow each other."""
     config = tiny.VARIANTS[architecture]
     path, weights = exported(tmp_path, config, dtype)
+    check(open_bundle(path).executor, config, weights, dtype)
+
+
+@pytest.mark.parametrize(("architecture", "dtype"), [("llama", "float16"), ("qwen3", "bfloat16")])
+def test_a_cache_of_another_type(tmp_path, architecture, dtype):
+    config = tiny.VARIANTS[architecture]
+    path, weights = exported(tmp_path, config, cache_dtype=DTYPES[dtype])
+    floats, _ = exported(tmp_path / "floats", config)
+    assert path.stat().st_size < floats.stat().st_size
     check(open_bundle(path).executor, config, weights, dtype)
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from ms_ascend_ops.llm.executor import Chunk
 from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor
+from ms_ascend_ops.llm.stock import StockModel
 from tests.llm import reference, tiny
-from tests.llm.test_network import close, executor, ids
+from tests.llm.test_network import DTYPES, close, executor, ids
 
 
 @pytest.mark.parametrize(("architecture", "dtype"), [("llama", "float32"), ("llama", "bfloat16"), ("qwen3", "float32")])
@@ -21,3 +22,29 @@ def test_steps(tmp_path, architecture, dtype):
     both = runs.step([Chunk(tokens[38:39], 38, [3, 5]), Chunk(tokens[20:21], 20, [7])])
     close(both, expected[[38, 20]], dtype)
     assert both.dtype == np.float32
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_stock_operators(tmp_path, architecture):
+    """What `llm bench --peers` measures beside: a prompt, and tokens behind it."""
+    config = tiny.VARIANTS[architecture]
+    runs, weights = executor(tmp_path, config)
+    model = StockModel(runs.network, 16)
+    tokens = ids(14)
+    expected = reference.logits(config, weights, tokens)
+    close(model.step(tokens[:12], 0), expected[11:12])
+    for place in (12, 13):
+        close(model.step(tokens[place : place + 1], place), expected[place : place + 1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_cache_of_another_type(tmp_path, dtype):
+    """The casts around it are MindSpore's here, and the kernel library's there: the same bits."""
+    kernels, weights = executor(tmp_path, cache_dtype=DTYPES[dtype])
+    runs = MindSporeExecutor(kernels.network, 16, 64, cache_dtype=DTYPES[dtype])
+    tokens = ids(40)
+    for first, end in ((0, 38), (38, 39), (39, 40)):
+        chunk = Chunk(tokens[first:end], first, [3, 5])
+        logits = runs.step([chunk])
+        np.testing.assert_array_equal(logits, kernels.step([chunk]))
+    close(logits, reference.logits(tiny.CONFIG, weights, tokens)[-1:], dtype)

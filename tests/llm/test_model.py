@@ -200,9 +200,26 @@ def test_command_perplexity_beside_llama_cpp(file, model, tmp_path, monkeypatch)
 
 
 def test_command_bench(file):
-    done = run("bench", file, "-c", 8, "-c", 40, "--tokens", 4, "--runs", 1, "--batch", 2, "--peers")
+    done = run("bench", file, "-c", 8, "-c", 40, "--tokens", 4, "--runs", 1, "--batch", 2)
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("ms_ascend_ops") >= 2
+    assert done.stdout.count("ms_ascend_ops") == 2
+
+
+def test_command_bench_with_peers(file, tmp_path, monkeypatch):
+    for name in ("llama_cpp", "torch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    image = tmp_path / "speed.svg"
+    done = run("bench", file, "-c", 8, "--tokens", 4, "--runs", 1, "--peers", "--chart", image)
+    assert done.exit_code == 0, done.output
+    for text in (
+        "llama.cpp: not installed",
+        r"ms_ascend_ops, float32 +8 ",
+        r"\nMindSpore, float32 +8 ",
+        r"first token \d",
+    ):
+        assert re.search(text, done.stdout), text
+    assert image.read_text().count("MindSpore, float32") == 1
+    assert "must end with .svg or .png" in run("bench", file, "--chart", tmp_path / "x.pdf").stderr
 
 
 @pytest.mark.parametrize("command", ["generate", "chat", "perplexity", "convert", "bench"])

@@ -21,11 +21,11 @@ TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
-def executor(tmp_path, config=tiny.CONFIG, dtype="float32", chunk=64, blocks=16):
+def executor(tmp_path, config=tiny.CONFIG, dtype="float32", chunk=64, blocks=16, cache_dtype=None):
     weights = tiny.random_weights(config)
     checkpoint = open_checkpoint(tiny.write_directory(tmp_path / "m", config, weights))
     network = load_network(checkpoint, DTYPES[dtype])
-    return ProgramExecutor(network, blocks, config.context, chunk), tiny.doubles(weights)
+    return ProgramExecutor(network, blocks, config.context, chunk, cache_dtype), tiny.doubles(weights)
 
 
 def close(actual, expected, dtype="float32"):
@@ -51,6 +51,18 @@ def test_dtypes(tmp_path, dtype):
     runs, weights = executor(tmp_path, dtype=dtype)
     tokens = ids(33)
     close(runs.step([Chunk(tokens, 0, [0, 1])], True), reference.logits(tiny.CONFIG, weights, tokens), dtype)
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("float32", "float16"), ("float32", "bfloat16"), ("bfloat16", "float16")])
+def test_a_cache_of_another_type(tmp_path, dtype, kept):
+    """It rounds keys, values, queries and what attention gives, and nothing else."""
+    runs, weights = executor(tmp_path, dtype=dtype, cache_dtype=DTYPES[kept])
+    assert runs._caches[0][0].dtype == DTYPES[kept]
+    tokens = ids(33)
+    runs.step([Chunk(tokens[:32], 0, [0, 1])])
+    logits = runs.step([Chunk(tokens[32:], 32, [0, 1])])
+    worse = max(dtype, kept, key=TOLERANCE.get)
+    close(logits, reference.logits(tiny.CONFIG, weights, tokens)[-1:], worse)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 9, 17, 31, 32, 33, 64])  # of programs and blocks, and between them

@@ -10,17 +10,15 @@ from codegen import host, params
 from codegen.tiling_header import read_fields
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.version import __version__
-from tests.kernels.host.module import ROOT, host_objects
+from tests.kernels.host.module import ROOT, binding_objects, host_objects
 
 HERE = Path(__file__).parent / "optional"
-BINDING = ["c_api", "mindspore_entry", "op", "shape_rule", "signature"]
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=0", "-ffp-contract=off"]
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """A kernel library with this operator, of the objects of the host layer that are there."""
+    """A kernel library with this operator, of objects that are there."""
     folder = tmp_path_factory.mktemp("library")
     spec = registry.load(HERE / "affine.yaml")
     fields = {s.name: read_fields(HERE / "affine_tiling.h", f"{s.entry}TilingData") for s in spec.signatures}
@@ -28,17 +26,9 @@ def library(tmp_path_factory):
     (folder / "affine_host.cpp").write_text(host.generate(spec, ["affine_kernel.h"], fields))
     kernels = ROOT / "kernels"
     includes = [f"-I{path}" for path in (kernels, kernels / "host", folder, HERE)]
-    sources = [folder / "affine_host.cpp", *[kernels / "binding" / f"{name}.cpp" for name in BINDING]]
     target = folder / "libms_ascend_ops.so"
-    command = [
-        "g++",
-        *FLAGS,
-        f'-DMS_ASCEND_OPS_VERSION="{__version__}"',
-        *includes,
-        "-shared",
-        *sources,
-        *host_objects(),
-    ]
+    objects = [*host_objects(), *binding_objects()]
+    command = ["g++", *FLAGS, *includes, "-shared", folder / "affine_host.cpp", *objects]
     command += [f"-Wl,-soname,{target.name}", "-lpthread", "-ldl", "-o", target]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]

@@ -57,12 +57,15 @@ def load(path):
 def cases(thorough):
     """(operator, whether dims are known) of what is exported.
 
-    How an attribute is handed on does not depend on unknown dims; what a gradient gets is what its forward gets. With
-    known dims every operator is exported by tests/npu.
+    A file holds every attribute that PyNative has (tests/ops/test_dynamic_shapes.py runs all their variants in graphs):
+    of each operator the last, whose attributes are not the defaults. What a gradient gets is what its forward gets.
+    With known dims every operator is exported by tests/npu.
     """
     first = {(example.name, example.gradient): example for example in reversed(examples())}
+    last = {(example.name, example.gradient): example for example in examples() if not example.gradient}
+    few = (first | last).values()
     static = [(example, "static") for example in first.values()] if thorough else []
-    return static + [(e, "dynamic") for e in examples() if thorough or not e.gradient or e in first.values()]
+    return static + [(example, "dynamic") for example in examples() if thorough or example in few]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,11 @@ _MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is 
 @click.option("--context", type=click.IntRange(2), help="Of a bundle: most tokens of a sequence; default: to 2048.")
 @click.option("--cache-tokens", type=click.IntRange(1), help="Of a bundle: most tokens of all; default: one context.")
 @click.option(
+    "--cache-dtype",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    help="Of a bundle: keys and values in the cache; default: float16, or bfloat16 with that --dtype.",
+)
+@click.option(
     "--activations", type=click.Choice(["int8", "float"]),
     help="Of a bundle: what single tokens are where they meet quantized matrices; default: int8, with --chip of an NPU "
     "float.",
@@ -34,8 +39,8 @@ _MOST_CONTEXT = 2048  # of a bundle, without being asked for more: its cache is 
 )  # fmt: skip
 @click.option("--chip", help="Of a bundle: the only chip it may run on, e.g. ascend910b; default: any.")
 def convert(
-    model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None, activations: str | None,
-    adapter: Path | None, chip: str | None,
+    model: Path, target: Path, dtype: str, context: int | None, cache_tokens: int | None,
+    cache_dtype: str | None, activations: str | None, adapter: Path | None, chip: str | None,
 ) -> None:  # fmt: skip
     """Write MODEL as TARGET: a bundle if that ends with .msbundle, else a directory.
 
@@ -49,7 +54,10 @@ def convert(
     """
     need_extra("llm")
     packed = target.suffix == ".msbundle"
-    given = {"--context": context, "--cache-tokens": cache_tokens, "--activations": activations, "--chip": chip}
+    given = {
+        "--context": context, "--cache-tokens": cache_tokens, "--cache-dtype": cache_dtype,
+        "--activations": activations, "--chip": chip,
+    }  # fmt: skip
     for name, value in given.items():
         if value is not None and not packed:
             raise click.UsageError(f"{name} is for a bundle, whose name ends with .msbundle")
@@ -58,7 +66,7 @@ def convert(
 
         from ms_ascend_ops.llm.checkpoints import open_checkpoint
         from ms_ascend_ops.llm.checkpoints.writer import write_directory
-        from ms_ascend_ops.llm.model import DTYPES
+        from ms_ascend_ops.llm.model import DTYPES, cache_type
 
         kind = None if dtype == "keep" else np.dtype(DTYPES[dtype])
         checkpoint = open_checkpoint(model)
@@ -71,9 +79,10 @@ def convert(
 
             context = context or min(checkpoint.config.context, _MOST_CONTEXT)
             rounding = activations or ("int8" if chip is None or chip.lower() == "cpu" else "float")
-            write_bundle(
-                checkpoint, target, kind or np.dtype(np.float32), True, context, cache_tokens or context, chip, rounding
-            )
+            kept = cache_type(cache_dtype, "float32" if kind is None else dtype)
+            calculated = kind or np.dtype(np.float32)
+            cache_tokens = cache_tokens or context
+            write_bundle(checkpoint, target, calculated, True, context, cache_tokens, chip, rounding, kept)
             click.echo(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
         else:
             size = write_directory(checkpoint, target, kind)

@@ -37,6 +37,10 @@ _MODEL = (
         "in.",
     ),
     click.option(
+        "--cache-dtype", type=click.Choice(["float32", "float16", "bfloat16"]),
+        help="Of keys and values in the cache, and so of attention. Default: float16, or bfloat16 with that --dtype.",
+    ),
+    click.option(
         "--engine", type=click.Choice(["kernels", "mindspore"]), default="kernels",
         help="Call the kernels directly (on a CPU), or through MindSpore.",
     ),
@@ -109,7 +113,7 @@ def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: i
 
     if is_bundle(model):
         context = click.get_current_context()
-        for name in ("dtype", "weights", "activations", "engine", "adapter", "tensor_parallel"):
+        for name in ("dtype", "weights", "activations", "cache_dtype", "engine", "adapter", "tensor_parallel"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} is not for a bundle: it is as it was exported")
@@ -122,7 +126,7 @@ def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: i
         set_num_threads(threads)
     language_model = LanguageModel.from_file(
         model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"],
-        options["activations"], processes, options["adapter"],
+        options["activations"], processes, options["adapter"], options["cache_dtype"],
     )  # fmt: skip
     if language_model.group is not None:
         speak_for_all(language_model.group.rank)

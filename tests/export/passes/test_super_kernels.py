@@ -71,6 +71,24 @@ def test_what_stands_between(tmp_path):
     assert lists(file) == [["rms_norm", "rms_norm"]]
 
 
+class Converted(nn.Cell):
+    """Casts between operators of float32 and float16; one of integers, from outside, is none of the run."""
+
+    def construct(self, x, gamma, numbers):
+        first = ops.rms_norm(x, gamma)[0].astype(ms.float16)
+        second = ops.silu_mul(first, first).astype(ms.bfloat16).astype(ms.float32)
+        return ops.silu_mul(second, second), ops.silu_mul(second, numbers.astype(ms.float32))
+
+
+def test_casts(tmp_path):
+    def inputs(rows):
+        return draw(rows, 8), draw(8), Tensor(np.arange(8 * rows, dtype=np.int32).reshape(rows, 8))
+
+    file = export_mindir(Converted(), *inputs(3), path=tmp_path / "casts", dynamic={0: (0,), 2: (0,)})
+    check_bits(file, inputs(3), inputs(40), inputs(0))
+    assert lists(file) == [["rms_norm", "cast", "silu_mul", "cast", "cast", "silu_mul", "silu_mul"]]
+
+
 class Written(nn.Cell):
     """A cache that is read before it is written, and behind that."""
 

@@ -52,7 +52,7 @@ def main(only: str, jobs: int) -> None:
     chosen = mutation.choose(every, only, source)
     workshop = Workshop(source)
     stage, mutants = workshop.build / "stage", workshop.build / "mutants"
-    mutation.check_cases(chosen, cases, stage, {})
+    mutation.check_cases(chosen, cases, stage, jobs)
     mutation.report(chosen, lambda m: mutation.run(m, mutants, workshop.make, cases[m.cases], stage), jobs)
 
 

@@ -41,6 +41,14 @@ def host_objects():
     return objects
 
 
+def binding_objects():
+    """Those of what a kernel library has besides the host layer and kernels."""
+    objects = sorted(BUILD.glob("CMakeFiles/ms_ascend_ops.dir/kernels/binding/*.o"))
+    objects = [path for path in objects if (ROOT / "kernels" / "binding" / path.name.removesuffix(".o")).is_file()]
+    assert objects, f"no objects of the binding in {BUILD}: install the package first"
+    return objects
+
+
 def _cmake(*arguments):
     done = subprocess.run(["cmake", *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -62,7 +62,7 @@ def main(only: str, jobs: int) -> None:
     chosen = mutation.choose(every, only, module.ROOT)
     workshop = Workshop()
     os.environ["MS_ASCEND_OPS_HOST_CALLS"] = str(workshop.host_calls)
-    mutation.check_cases(chosen, cases, module.ROOT, {})
+    mutation.check_cases(chosen, cases, module.ROOT, jobs)
     mutants = module.BUILD / "mutants"
     mutation.report(chosen, lambda m: mutation.run(m, mutants, workshop.make, cases[m.cases], module.ROOT), jobs)
 

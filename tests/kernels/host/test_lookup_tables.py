@@ -282,6 +282,7 @@ print(len(tables.looked_up(listening.texts)))
 """
 
 
+@pytest.mark.slow  # for sanitizers there is nothing in it: what LLVM compiles they do not see
 @pytest.mark.skipif(WAY == "by_element", reason="the tables are the same")
 def test_a_process_has_64_tables_at_most():
     """What comes later is calculated."""
@@ -289,6 +290,7 @@ def test_a_process_has_64_tables_at_most():
     assert (done.stdout, done.stderr) == ("64\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(WAY == "by_element", reason="this is that process")
 def test_one_element_after_the_other():
     """All of this file, as CPUs do it that gather slowly. A process has one code for loops that are alike."""

@@ -1,0 +1,231 @@
+"""Formulas as people write them who know nothing of the table of patterns: one form before matching."""
+
+import numpy as np
+import pytest
+from mindspore import Parameter, Tensor, nn, ops
+
+from ms_ascend_ops import optimize
+from tests.tensors import numpy, tensor
+
+B, S, N, D = 2, 5, 3, 8
+EPSILON = 1e-5
+WEIGHT = np.linspace(0.5, 1.5, D)
+ANGLES = np.random.default_rng(1).uniform(0, 3, (S, D // 2))
+SWAP = np.kron([[0, 1], [-1, 0]], np.eye(D // 2))  # (-x2, x1) of the halves x1 and x2
+# Sums of a row in another order, and exp of another library: some roundings of float32.
+TOLERANCE = 5e-6
+
+
+def square_mean(x):
+    return ops.square(x).mean(-1, keep_dims=True) + EPSILON
+
+
+def weight_first(x, w):
+    return (w * x) * ops.rsqrt(square_mean(x))
+
+
+def weight_on_the_factor(x, w):
+    return x * (ops.rsqrt(square_mean(x)) * w)
+
+
+def weight_divided(x, w):
+    return w * x / ops.sqrt(square_mean(x))
+
+
+def one_over_the_root(x, w):
+    return x * (1.0 / ops.sqrt((x * x).mean(-1, keep_dims=True) + EPSILON)) * w
+
+
+def axis_put_back(x, w):
+    return x * ops.rsqrt(ops.square(x).mean(-1) + EPSILON).expand_dims(-1) * w
+
+
+def axis_put_back_by_index(x, w):
+    return x * ops.rsqrt(ops.square(x).mean(-1) + EPSILON)[..., None] * w
+
+
+def weight_with_axes(x, w):
+    return x * ops.rsqrt(square_mean(x)) * w.reshape(1, 1, 1, -1)
+
+
+def weight_as_difference(x, w):
+    y = x * ops.rsqrt(square_mean(x))
+    return y + y * (w - 1.0)
+
+
+def quotient_by_exp(gate, up):
+    return up * gate / (1 + ops.exp(-gate))
+
+
+def factor_by_exp(gate, up):
+    return up * (1 / (1 + ops.exp(-1 * gate))) * gate
+
+
+def tanh_of_half(gate, up):
+    return up * (gate * (0.5 * (1 + ops.tanh(0.5 * gate))))
+
+
+def halves(x):
+    return x[..., : D // 2], x[..., D // 2 :]
+
+
+def subtracted(x, cos, sin):
+    x1, x2 = halves(x)
+    return x * cos - ops.cat((x2, -x1), -1) * sin
+
+
+def times_minus_one(x, cos, sin):
+    x1, x2 = ops.chunk(x, 2, -1)
+    return x * cos + ops.cat((-1 * x2, x1), -1) * sin
+
+
+def parted(x, cos, sin):
+    x1, x2 = ops.unbind(x.reshape(B, N, S, 2, D // 2), -2)
+    return x * cos + ops.stack((-x2, x1), -2).reshape(B, N, S, D) * sin
+
+
+def with_half_tables(x, cos, sin):
+    x1, x2 = halves(x)
+    cos, sin = cos[..., : D // 2], sin[..., : D // 2]
+    return ops.cat((x1 * cos + (-x2) * sin, x2 * cos + x1 * sin), -1)
+
+
+def neighbours(x, cos, sin):
+    """With the halves as the neighbours that they are there."""
+    x1, x2 = x.reshape(B, N, S, D // 2, 2)[..., 0], x.reshape(B, N, S, D // 2, 2)[..., 1]
+    cos, sin = cos[..., : D // 2], sin[..., : D // 2]
+    return ops.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1).reshape(B, N, S, D)
+
+
+def softmax_by_exp(x):
+    e = ops.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+class Formula(nn.Cell):
+    """The cells that hold a formula: a weight and a swap matrix are there for who wants them."""
+
+    def __init__(self, function, swap=None):
+        super().__init__()
+        self.weight = Parameter(Tensor(WEIGHT.astype(np.float32)), name="weight")
+        self.swap = None if swap is None else Tensor(swap.astype(np.float32))
+        self.function = function
+
+
+class Weighted(Formula):
+    def construct(self, x):
+        return self.function(x, self.weight)
+
+
+class Gate(Formula):
+    def construct(self, gate, up):
+        return self.function(gate, up)
+
+
+class Turn(Formula):
+    def construct(self, x, cos, sin):
+        return self.function(x, cos, sin)
+
+
+class Scores(Formula):
+    def construct(self, x):
+        return self.function(x)
+
+
+class SwapTransposed(Formula):
+    def construct(self, x, cos, sin):
+        return x * cos + ops.matmul(x, self.swap.T) * sin
+
+
+class SwapRepeated(Formula):
+    def construct(self, x, cos, sin):
+        return x * cos + ops.matmul(x, self.swap.broadcast_to((B, N, D, D))) * sin
+
+
+class SwapOfALinearLayer(Formula):
+    def construct(self, x, cos, sin):
+        return x * cos + ops.dense(x, self.swap) * sin
+
+
+class Holder(nn.Cell):
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def construct(self, *inputs):
+        return self.part(*inputs) + 0
+
+
+X, UP = (np.random.default_rng((2, seed)).standard_normal((B, N, S, D)) for seed in range(2))
+TABLES = [np.tile(f(ANGLES), 2) for f in (np.cos, np.sin)]
+
+
+def norm(x):
+    return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + EPSILON) * WEIGHT
+
+
+def turned(x, interleave=False):
+    cos, sin = np.cos(ANGLES), np.sin(ANGLES)
+    x1, x2 = (x[..., 0::2], x[..., 1::2]) if interleave else np.split(x, 2, -1)
+    parts = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+    return np.stack(parts, -1).reshape(x.shape) if interleave else np.concatenate(parts, -1)
+
+
+EXPONENTIALS = np.exp(X)
+NORM = ("RMSNorm", [X], norm(X))
+GATED = ("SwiGLU", [X, UP], X / (1 + np.exp(-X)) * UP)
+ROTARY = ("rotary embedding", [X, *TABLES], turned(X))
+CELLS = [
+    *(
+        (Weighted(f), *NORM)
+        for f in (
+            weight_first,
+            weight_on_the_factor,
+            weight_divided,
+            one_over_the_root,
+            axis_put_back,
+            axis_put_back_by_index,
+            weight_with_axes,
+        )
+    ),
+    (Weighted(weight_as_difference), *NORM),
+    *((Gate(f), *GATED) for f in (quotient_by_exp, factor_by_exp, tanh_of_half)),
+    *((Turn(f), *ROTARY) for f in (subtracted, times_minus_one, parted, with_half_tables)),
+    (Turn(neighbours), "rotary embedding", [X, *TABLES], turned(X, interleave=True)),
+    (SwapTransposed(None, SWAP.T), *ROTARY),
+    (SwapRepeated(None, SWAP), *ROTARY),
+    (SwapOfALinearLayer(None, SWAP.T), *ROTARY),
+    (Scores(softmax_by_exp), "softmax", [X], EXPONENTIALS / EXPONENTIALS.sum(-1, keepdims=True)),
+]
+
+
+@pytest.mark.parametrize(
+    ("cell", "pattern", "values", "expected"),
+    CELLS,
+    ids=[getattr(c.function, "__name__", type(c).__name__) for c, *_ in CELLS],
+)
+def test_spellings(cell, pattern, values, expected):
+    net, inputs = Holder(cell), [tensor(value, "float32") for value in values]
+    report = optimize(net, verify=inputs, engines=["cell"])
+    assert [(e.pattern, e.replaced) for e in report.entries] == [(pattern, True)], str(report)
+    np.testing.assert_allclose(numpy(net(*inputs)), expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def opposite(x, cos, sin):
+    """Turns the other way: no spelling of a rotary embedding with these tables."""
+    x1, x2 = halves(x)
+    return x * cos + ops.cat((x2, -x1), -1) * sin
+
+
+def other_sum(x):
+    e = ops.exp(x - x.max(-1, keepdims=True))
+    return e / ops.exp(x).sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(("cell", "values"), [(Turn(opposite), [X, *TABLES]), (Scores(other_sum), [X])])
+def test_almost_a_spelling(cell, values):
+    net, inputs = Holder(cell), [tensor(value, "float32") for value in values]
+    expected = numpy(net(*inputs))
+    report = optimize(net, verify=inputs, engines=["cell"])
+    assert not any(e.replaced for e in report.entries), str(report)
+    np.testing.assert_array_equal(numpy(net(*inputs)), expected)
