@@ -98,11 +98,11 @@ class Stock:
 
     def prompt(self, ids: Sequence[int]) -> None:
         """See `Engine`."""
-        self._model.step(ids, 0)
+        self._model.prompt(ids)
 
     def token(self, token: int, place: int) -> None:
         """See `Engine`."""
-        self._model.step([token], place)
+        self._model.token(token, place)
 
 
 class LlamaCpp:

@@ -23,6 +23,10 @@ __all__ = ["StockModel"]
 
 Array = np.ndarray[Any, Any]
 
+# Tokens of a prompt that are calculated at once, and in pieces if it is longer: a graph keeps the scores of all layers,
+# which of 2048 tokens would be 18 GB.
+WHOLE, PIECE = 512, 256
+
 
 class _Linear(nn.Cell):  # type: ignore[misc]
     def __init__(self, linear: Linear):
@@ -79,7 +83,7 @@ class _Layer(nn.Cell):  # type: ignore[misc]
         query, key = _turned(query, cos, sin), _turned(key, cos, sin)
         keys = ms.ops.scatter_update(self.keys, places, key)
         values = ms.ops.scatter_update(self.values, places, value)
-        if tokens > 1:  # a prompt: all that it sees is new
+        if mask.shape[1] == tokens:  # a whole prompt: all that it sees is new
             keys, values = ms.ops.depend(key, keys), ms.ops.depend(value, values)
         query = query.reshape(tokens, self.key_heads, self.shared, self.size).transpose(1, 2, 0, 3)
         query = query.reshape(self.key_heads, self.shared * tokens, self.size)
@@ -120,12 +124,20 @@ class StockModel:
         self._dtype = network.dtype
         self._room = room
 
-    def step(self, tokens: Sequence[int], start: int) -> Array:
-        """Logits behind the last of the tokens, which are a prompt (then `start` is 0) or one token."""
-        count = len(tokens)
-        places = np.arange(start, start + count)
-        seen = np.arange(count if count > 1 else self._room)
-        mask = np.where(seen[None] <= places[:, None], 0, -np.inf).astype(self._dtype)
+    def prompt(self, tokens: Sequence[int]) -> Array:
+        """Logits behind the last of the tokens, which are the first ones."""
+        if len(tokens) <= WHOLE:
+            return self._run(tokens, 0, len(tokens))
+        pieces = [(tokens[first : first + PIECE], first) for first in range(0, len(tokens), PIECE)]
+        return [self._run(piece, first, self._room) for piece, first in pieces][-1]
+
+    def token(self, token: int, place: int) -> Array:
+        """Logits behind one more."""
+        return self._run([token], place, self._room)
+
+    def _run(self, tokens: Sequence[int], start: int, seen: int) -> Array:
+        places = np.arange(start, start + len(tokens))
+        mask = np.where(np.arange(seen)[None] <= places[:, None], 0, -np.inf).astype(self._dtype)
         ids = np.array(tokens, np.int32)
         logits: Array = self._decoder(Tensor(ids), Tensor(places.astype(np.int32)), tensor_of(mask)).asnumpy()
         return logits.astype(np.float32)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from ms_ascend_ops.llm import stock
 from ms_ascend_ops.llm.executor import Chunk
 from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor
-from ms_ascend_ops.llm.stock import StockModel
 from tests.llm import reference, tiny
 from tests.llm.test_network import DTYPES, close, executor, ids
 
@@ -24,17 +24,20 @@ def test_steps(tmp_path, architecture, dtype):
     assert both.dtype == np.float32
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
-def test_stock_operators(tmp_path, architecture):
-    """What `llm bench --peers` measures beside: a prompt, and tokens behind it."""
+@pytest.mark.parametrize(("architecture", "piece"), [("llama", 0), ("qwen2", 0), ("qwen3", 5)])
+def test_stock_operators(tmp_path, monkeypatch, architecture, piece):
+    """What `llm bench --peers` measures beside: a prompt, also in pieces, and tokens behind it."""
+    if piece:
+        monkeypatch.setattr(stock, "WHOLE", piece)
+        monkeypatch.setattr(stock, "PIECE", piece)
     config = tiny.VARIANTS[architecture]
     runs, weights = executor(tmp_path, config)
-    model = StockModel(runs.network, 16)
+    model = stock.StockModel(runs.network, 16)
     tokens = ids(14)
     expected = reference.logits(config, weights, tokens)
-    close(model.step(tokens[:12], 0), expected[11:12])
+    close(model.prompt(tokens[:12]), expected[11:12])
     for place in (12, 13):
-        close(model.step(tokens[place : place + 1], place), expected[place : place + 1])
+        close(model.token(tokens[place], place), expected[place : place + 1])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
