@@ -10,40 +10,15 @@ import inspect
 from typing import Any
 
 import mindspore as ms
-from mindspore import Tensor, nn
+from mindspore import Tensor
 from mindspore import ops as ms_ops
 from ms_ascend_ops.export import attention_builtins as attention
+from ms_ascend_ops.export.stock_primitives import STOCK, StandIn
 
 from ms_ascend_ops import ops, registry
 from ms_ascend_ops.custom import FusedPrimitive
 
 __all__ = ["STAND_INS", "StandIn", "stand_in_for"]
-
-
-class StandIn(nn.Cell):  # type: ignore[misc]
-    """What a primitive has besides its call: none of it matters on one CPU."""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def shard(self, *args: Any, **kwargs: Any) -> StandIn:
-        return self
-
-    def recompute(self, *args: Any, **kwargs: Any) -> StandIn:
-        return self
-
-    def add_prim_attr(self, *args: Any) -> StandIn:
-        return self
-
-    def set_prim_instance_name(self, *args: Any) -> StandIn:
-        return self
-
-    def set_device(self, *args: Any) -> StandIn:
-        return self
-
-    def set_stage(self, *args: Any) -> StandIn:
-        return self
 
 
 def stand_in_for(primitive: Any) -> StandIn:
@@ -253,6 +228,8 @@ class ReshapeAndCache(StandIn):
         self, key: Tensor, value: Any = None, key_cache: Any = None, value_cache: Any = None, slot_mapping: Any = None
     ) -> Tensor:
         heads, size = key_cache.shape[2], key_cache.shape[3]
+        if value is None:  # keys once more are the same keys
+            value, value_cache = key, key_cache
         changed, _ = ops.kv_cache_update(
             key.reshape(-1, heads, size),
             value.reshape(-1, value_cache.shape[2], value_cache.shape[3]),
@@ -281,8 +258,7 @@ class PagedAttention(StandIn):
         self.read = FusedPrimitive(signature, signature.check_attributes({"scale": float(scale_value)}), None)
         # A graph does not see that it reads what ReshapeAndCache has written; side effects it leaves in their order.
         self.read.add_prim_attr("side_effect_mem", True)
-        if mla_v_dim:
-            raise ValueError(f"PagedAttention: mla_v_dim must be 0 on a CPU, got {mla_v_dim}")
+        self.scale, self.value_size = float(scale_value), int(mla_v_dim)
 
     def construct(
         self,
@@ -299,6 +275,13 @@ class PagedAttention(StandIn):
     ) -> Tensor:
         if antiquant_scale is not None or antiquant_offset is not None or alibi_mask is not None:
             raise ValueError("PagedAttention: antiquant_scale, antiquant_offset and alibi_mask must be None on a CPU")
+        if self.value_size:  # latent heads: values are the first elements of their keys
+            keys = ms_ops.depend(key_cache, query)
+            heads = query.reshape(-1, self.head_num, keys.shape[-1])
+            values = keys[:, :, :, : self.value_size]
+            causal = attn_mask is not None
+            out = attend_pages(heads, keys, values, block_tables, context_lens, q_seq_lens, self.scale, causal)
+            return out.astype(query.dtype).reshape(query.shape[:-1] + (-1,))  # noqa: RUF005
         # One new token of each sequence: a mask hides nothing that its length does not.
         size = key_cache.shape[-1]
         heads = query.reshape(-1, 1, self.head_num, size)
@@ -306,58 +289,6 @@ class PagedAttention(StandIn):
         tables = block_tables.astype(ms.int32)
         out = self.read(heads, key_cache, value_cache, tables, lengths)
         return out.reshape(query.shape)
-
-
-class BatchMatMul(StandIn):
-    """BatchMatMul(transpose_a, transpose_b)(x, y), also where only one of them has a batch."""
-
-    def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
-        super().__init__()
-        self.product = _BATCH_MAT_MUL(transpose_a, transpose_b)
-        self.transpose_a, self.transpose_b = bool(transpose_a), bool(transpose_b)
-
-    def construct(self, x: Tensor, y: Tensor) -> Tensor:
-        if x.ndim > 2 and y.ndim == 2 and not self.transpose_a:
-            rows = x.reshape(-1, x.shape[-1])
-            matrix = y.swapaxes(0, 1) if self.transpose_b else y
-            return ms_ops.matmul(rows, matrix).reshape(x.shape[:-1] + (matrix.shape[-1],))  # noqa: RUF005
-        return self.product(x, y)
-
-
-class ArgMaxExt(StandIn):
-    """ArgMaxExt()(input, dim, keepdim)."""
-
-    def construct(self, input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        return ms_ops.argmax(input, dim, keepdim)
-
-
-class CumsumExt(StandIn):
-    """CumsumExt()(input, dim, dtype)."""
-
-    def construct(self, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-        return ms_ops.cumsum(input, dim, dtype)
-
-
-class MoveTo(StandIn):
-    """MoveTo()(input, to, blocking): there is one memory."""
-
-    def construct(self, input: Tensor, to: str = "CPU", blocking: bool = True) -> Tensor:
-        return input
-
-
-class IndexSelect(StandIn):
-    """IndexSelect()(input, dim, index)."""
-
-    def construct(self, input: Tensor, dim: int, index: Tensor) -> Tensor:
-        return ms_ops.gather(input, index, dim)
-
-
-class TopkExt(StandIn):
-    """TopkExt()(input, k, dim, largest, sorted)."""
-
-    def construct(self, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        values, indices = ms_ops.topk(input, k, dim, largest, sorted)
-        return values, indices.astype(ms.int64)
 
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
@@ -515,12 +446,7 @@ class DynamicQuantExt(StandIn):
     """DynamicQuantExt()(x, smooth_scales): int8 of each row, and what one of them stands for."""
 
     def construct(self, x: Tensor, smooth_scales: Any = None) -> Any:
-        values = x.astype(ms.float32)
-        if smooth_scales is not None:
-            values = values * smooth_scales.astype(ms.float32)
-        scale = ms_ops.amax(ms_ops.abs(values), -1) / 127.0  # Tensor.max gives indices, too, in PyNative mode
-        step = ms_ops.select(scale > 0, scale, ms_ops.ones_like(scale))
-        return ms_ops.round(values / step.expand_dims(-1)).astype(ms.int8), scale
+        return ops.dynamic_quant(x, None if smooth_scales is None else smooth_scales.astype(x.dtype))
 
 
 class QuantV2(StandIn):
@@ -542,9 +468,9 @@ class QuantV2(StandIn):
 
 
 class QuantBatchMatmul(StandIn):
-    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8, summed in float32 exactly.
+    """QuantBatchMatmul(transpose_x1, transpose_x2, dtype)(x1, x2, scale, ...) of int8.
 
-    Up to 1040 products of two int8 are exact; longer sums are rounded as float32 is.
+    Sums are exact; of a weight with a batch, in float32, up to 1040 products are.
     """
 
     def __init__(self, transpose_x1: bool = False, transpose_x2: bool = False, dtype: Any = ms.float16):
@@ -560,63 +486,104 @@ class QuantBatchMatmul(StandIn):
         bias: Any = None,
         pertokenScaleOptional: Any = None,  # noqa: N803  (the name that MindSpore has)
     ) -> Tensor:
-        if offset is not None:
-            raise ValueError("QuantBatchMatmul: offset must be None on a CPU")
-        if scale.dtype not in (ms.float32, ms.bfloat16):
-            raise ValueError("QuantBatchMatmul: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
-        a, b = x1.astype(ms.float32), x2.astype(ms.float32)
-        a = a.swapaxes(-1, -2) if self.transpose_x1 else a
-        out = ms_ops.matmul(a, b.swapaxes(-1, -2) if self.transpose_x2 else b)
-        if bias is not None and bias.dtype == ms.int32:
-            out = out + bias.astype(ms.float32)
-        out = out * scale.astype(ms.float32)
-        if pertokenScaleOptional is not None:
-            out = out * pertokenScaleOptional.astype(ms.float32).expand_dims(-1)
-        if bias is not None and bias.dtype != ms.int32:
-            out = out + bias.astype(ms.float32)
-        return out.astype(self.dtype)
+        return quantized_product(
+            "QuantBatchMatmul",
+            x1,
+            x2,
+            scale,
+            offset,
+            bias,
+            pertokenScaleOptional,
+            self.transpose_x1,
+            self.transpose_x2,
+            self.dtype,
+        )
 
 
-class NPUAllocFloatStatus(StandIn):
-    """NPUAllocFloatStatus()(): the flags of overflow, of which a CPU has none."""
+def quantized_product(
+    name: str,
+    x1: Tensor,
+    x2: Tensor,
+    scale: Tensor,
+    offset: Any,
+    bias: Any,
+    row_scale: Any,
+    transpose_x1: bool,
+    transpose_x2: bool,
+    dtype: Any,
+) -> Tensor:
+    """The product of matrices of int8, scaled by column and by row, with a bias of int32 before that or of floats."""
+    if offset is not None:
+        raise ValueError(f"{name}: offset must be None on a CPU")
+    if scale.dtype not in (ms.float32, ms.bfloat16):
+        raise ValueError(f"{name}: scale must be float32 or bfloat16 on a CPU: int64 packs bits of an NPU")
+    scale = scale.reshape(-1).astype(ms.float32)
+    rows = x1.swapaxes(-1, -2) if transpose_x1 else x1
+    if x2.ndim == 2:
+        columns = x2 if transpose_x2 else x2.swapaxes(0, 1)
+        out = ops.quant_matmul(rows, columns, ms_ops.ones((columns.shape[0],), ms.float32))
+    else:
+        weight = x2.swapaxes(-1, -2) if transpose_x2 else x2
+        out = ms_ops.matmul(rows.astype(ms.float32), weight.astype(ms.float32))
+    if bias is not None and bias.dtype == ms.int32:
+        out = out + bias.astype(ms.float32)
+    out = out * scale
+    if row_scale is not None:
+        out = out * row_scale.astype(ms.float32).expand_dims(-1)
+    if bias is not None and bias.dtype != ms.int32:
+        out = out + bias.astype(ms.float32)
+    return out.astype(dtype)
 
-    def construct(self) -> Tensor:
-        return ms_ops.zeros((8,), ms.float32)
+
+def attend_pages(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    new: Any,
+    scale: float,
+    causal: bool,
+) -> Tensor:
+    """Attention of heads of any size over pages: query (tokens, heads, d), keys (blocks, block_size, key heads, d).
+
+    `new` has the number of new tokens of each sequence, one each without it. Composed of stock operators, in float32.
+    """
+    tokens, heads, size = query.shape
+    pages, rows, shared, _ = keys.shape
+    index = ms_ops.arange(tokens).astype(ms.int32)
+    lengths, tables = lengths.reshape(-1).astype(ms.int32), tables.astype(ms.int32)
+    if new is None:
+        sequence, ahead = index, ms_ops.zeros_like(index)
+    else:
+        ends = ms_ops.cumsum(new.reshape(-1).astype(ms.int32), 0, ms.int32)
+        sequence = (index.reshape(-1, 1) >= ends.reshape(1, -1)).astype(ms.int32).sum(1).astype(ms.int32)
+        ahead = ms_ops.gather(ends, sequence, 0) - 1 - index
+    seen = ms_ops.gather(lengths, sequence, 0) - (ahead if causal else 0)
+    table = ms_ops.clamp(ms_ops.gather(tables, sequence, 0), 0, pages - 1)
+    length = table.shape[1] * rows
+    k = ms_ops.gather(keys, table.reshape(-1), 0).reshape(tokens, length, shared, size).astype(ms.float32)
+    v = ms_ops.gather(values, table.reshape(-1), 0).reshape(tokens, length, shared, -1).astype(ms.float32)
+    q = query.reshape(tokens, shared, heads // shared, size).astype(ms.float32)
+    scores = ms_ops.matmul(q, k.transpose(0, 2, 3, 1)) * scale
+    visible = (ms_ops.arange(length).reshape(1, -1) < seen.reshape(-1, 1)).reshape(tokens, 1, 1, length)
+    weights = ms_ops.softmax(ms_ops.select(visible, scores, ms_ops.full_like(scores, -1e30)), -1)
+    weights = ms_ops.select(visible, weights, ms_ops.zeros_like(weights))
+    return ms_ops.matmul(weights, v.swapaxes(1, 2)).reshape(tokens, heads, -1)
 
 
-class NPUGetFloatStatusV2(StandIn):
-    """NPUGetFloatStatusV2()(input): no overflow; a step finds it in its gradients, or not at all."""
-
-    def construct(self, input: Tensor) -> Tensor:
-        return ms_ops.zeros_like(input)
-
-
-class NPUClearFloatStatusV2(NPUGetFloatStatusV2):
-    """NPUClearFloatStatusV2()(input)."""
-
-
-_BATCH_MAT_MUL = ms_ops.BatchMatMul
-
-STAND_INS: dict[str, Any] = {
+STAND_INS: dict[str, Any] = STOCK | {
     kind.__name__: kind
     for kind in (
         AddRmsNorm,
         ApplyRotaryPosEmb,
-        ArgMaxExt,
-        BatchMatMul,
-        CumsumExt,
         DynamicQuantExt,
         FlashAttentionScore,
         GroupedMatmul,
         GroupedMatmulV4,
-        IndexSelect,
         MoeInitRoutingV2,
         MoeTokenPermute,
         MoeTokenUnpermute,
-        MoveTo,
-        NPUAllocFloatStatus,
-        NPUClearFloatStatusV2,
-        NPUGetFloatStatusV2,
         PagedAttention,
         PromptFlashAttention,
         QuantBatchMatmul,
@@ -624,6 +591,5 @@ STAND_INS: dict[str, Any] = {
         ReshapeAndCache,
         RmsNorm,
         Swiglu,
-        TopkExt,
     )
 }

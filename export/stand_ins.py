@@ -6,6 +6,8 @@ Functions: one row each; a row whose operator is not there is left out. Primitiv
 from __future__ import annotations
 
 import gc
+import inspect
+import linecache
 import re
 import sys
 import traceback
@@ -17,14 +19,19 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
-from mindspore.ops.auto_generate import gen_ops_prim
+from mindspore.ops.auto_generate import gen_ops_def, gen_ops_prim
 from mindspore.ops.operations import _infer_ops, math_ops, other_ops
 from ms_ascend_ops.export import attention_builtins as attention
-from ms_ascend_ops.export.primitives import STAND_INS, StandIn, stand_in_for
+from ms_ascend_ops.export.custom_ops import CUSTOM_OPS, custom_ops_stand_in
+from ms_ascend_ops.export.primitives import STAND_INS, StandIn, quantized_product, stand_in_for
 
 from ms_ascend_ops import ops, registry
 
-__all__ = ["BY_PRIMITIVE", "cpu_builtins", "device_is_cpu"]
+__all__ = ["BY_PRIMITIVE", "MissingOperatorError", "cpu_builtins", "device_is_cpu"]
+
+
+class MissingOperatorError(RuntimeError):
+    """An operator that has no kernel on a CPU and no stand-in: its name, the line that called it, and what there is."""
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Any:
@@ -72,6 +79,32 @@ def _layer_norm_ext(x: Tensor, shape: Any, gamma: Tensor, beta: Tensor, epsilon:
     return ops.layer_norm(x, gamma, beta, epsilon)
 
 
+def quant_batch_matmul(
+    x1: Tensor,
+    x2: Tensor,
+    scale: Tensor,
+    offset: Any = None,
+    bias: Any = None,
+    pertokenScaleOptional: Any = None,  # noqa: N803  (the name that MindSpore has)
+    transpose_x1: bool = False,
+    transpose_x2: bool = False,
+    dtype: Any = ms.float16,
+) -> Tensor:
+    """In the place of `mindspore.ops.auto_generate.quant_batch_matmul`."""
+    return quantized_product(
+        "quant_batch_matmul",
+        x1,
+        x2,
+        scale,
+        offset,
+        bias,
+        pertokenScaleOptional,
+        transpose_x1,
+        transpose_x2,
+        dtype,
+    )
+
+
 # Operator, MindSpore's function, the one in its place, MindSpore's primitive, what computes that, if anything does.
 _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None], ...] = (
     ("rms_norm", ms_ops.rms_norm, rms_norm, "RmsNorm", rms_norm),
@@ -100,6 +133,13 @@ _ROWS: tuple[tuple[str, Any, Callable[..., Any], str, Callable[..., Any] | None]
         "PromptFlashAttention",
         None,
     ),
+    (
+        "quant_matmul",
+        gen_ops_def.quant_batch_matmul,
+        quant_batch_matmul,
+        "QuantBatchMatmul",
+        None,
+    ),
     ("flash_attention", ms_ops.incre_flash_attention, attention.incre_flash_attention, "IncreFlashAttention", None),
 )
 
@@ -112,6 +152,8 @@ BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT i
 @contextmanager
 def cpu_builtins() -> Iterator[None]:
     """Within the block, what MindSpore has for an NPU only is ours: `ops.rms_norm`, `ops.swiglu`, `RmsNorm` and others.
+
+    `import ms_custom_ops` finds the functions that MindFormers calls, where the package is not installed.
 
     Models that use them run, train and export on a CPU, in PyNative and in graph mode; a graph must be compiled inside
     the block, and goes on working outside. Every module that has imported such a function sees ours; a function that
@@ -126,34 +168,62 @@ def cpu_builtins() -> Iterator[None]:
     if ms.get_context("device_target") != "CPU":
         yield
         return
-    with _StandIns():
+    with _StandIns(), custom_ops_stand_in():
         try:
             yield
-        except RuntimeError as error:
+        except (RuntimeError, AttributeError, ImportError) as error:
             name = _without_kernel(str(error))
-            if not name:
+            if not name or isinstance(error, MissingOperatorError):
                 raise
             there = ", ".join(sorted({*STAND_INS, *(row[3] for row in _PRESENT)}))
-            raise RuntimeError(
-                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error)}. "
-                f"There are stand-ins for {there}"
+            raise MissingOperatorError(
+                f"cpu_builtins: {name} has no kernel on a CPU and no stand-in, called at {_caller(error, name)}. "
+                f"There are stand-ins for {there}; in ms_custom_ops for {', '.join(CUSTOM_OPS)}"
             ) from error
 
 
 def _without_kernel(message: str) -> str:
-    """The primitive that MindSpore has no kernel for on a CPU, if that is what an error says."""
-    found = re.search(r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered", message)
-    return (found[1] or found[2]) if found else ""
+    """The operator that there is no kernel for on a CPU, if that is what an error says."""
+    found = _NO_KERNEL.search(message)
+    if found is None:
+        return ""
+    custom = found["custom"] or found["imported"]
+    return f"ms_custom_ops.{custom}" if custom else next(part for part in found.groups() if part)
 
 
-def _caller(error: BaseException) -> str:
-    """The line that used a primitive: the innermost that is neither MindSpore's nor ours."""
+_NO_KERNEL = re.compile(
+    r"Unsupported op \[(\w+)\]|The kernel (\w+) unregistered|user defined function path '(\w+)' is illegal"
+    r"|ms_custom_ops\.(?P<custom>\w+) has no stand-in|cannot import name '(?P<imported>\w+)' from 'ms_custom_ops'"
+)
+
+
+def _caller(error: BaseException, name: str) -> str:
+    """The line that used an operator: the innermost that is neither MindSpore's nor ours."""
     compiled = re.findall(r"In file ([^\s:]+):(\d+)", str(error))
     called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)][::-1]
-    for file, line in [*compiled, *called]:
+    # A graph does not always say where an operator is from: whatever holds it does.
+    for file, line in [*compiled, *(_holders(name) if _IN_GRAPH.search(str(error)) else ()), *called]:
         if not _LIBRARIES.search(str(Path(file).resolve())):
-            return f"{file}:{line}"
+            code = linecache.getline(file, int(line)).strip()
+            return f"{file}:{line} ({code})" if code else f"{file}:{line}"
     return "a line that is not known"
+
+
+_IN_GRAPH = re.compile(r"Kernel select failed")
+
+
+def _holders(name: str) -> Iterator[tuple[str, int]]:
+    """The lines of cells that call a primitive that they hold."""
+    for cell in [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]:
+        for attribute, primitive in list(cell._primitives.items()):
+            if getattr(primitive, "name", None) != name:
+                continue
+            try:
+                lines, first = inspect.getsourcelines(type(cell))
+            except (OSError, TypeError):
+                continue
+            file = inspect.getsourcefile(type(cell)) or ""
+            yield from ((file, first + i) for i, line in enumerate(lines) if f"self.{attribute}(" in line)
 
 
 _LIBRARIES = re.compile(

@@ -30,9 +30,8 @@ def main(folder: Path) -> None:
         step(*on_cpu, "generate.py", name, str(folder / name))
         step(*on_cpu, "export.py", name, str(folder / name))
         step("check.py", str(folder / name))
-    llama = str(folder / "llama")
-    step(*on_cpu, "finetune.py", "npu", llama)
-    step(*on_cpu, "trainer.py", "npu", llama)
+        step(*on_cpu, "trainer.py", name, str(folder / name))
+    step(*on_cpu, "trainer.py", "llama", str(folder / "llama"), "stock")
     step("substitute.py")
 
 

@@ -1,6 +1,7 @@
 """Small networks with random weights: as Hugging Face's transformers has them, and as MindFormers has them.
 
-`python networks.py NAME FOLDER` writes the checkpoint of one, and what transformers generates with it on PyTorch.
+`python networks.py NAME FOLDER` writes the checkpoint of one, what transformers generates with it on PyTorch, and the
+losses of 20 steps of training there.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 PROMPTS = [[3, 17, 5, 99, 23, 7], [11, 2, 77]]
 NEW_TOKENS = 10
+STEPS, BATCH, LENGTH, LEARNING_RATE = 20, 2, 32, 1e-3
 SIZES = {
     "vocab_size": 128,
     "hidden_size": 64,
@@ -28,7 +32,7 @@ SIZES = {
 # Classes in transformers, those in MindFormers with their modules, and what a network has besides.
 NETWORKS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
     "llama": ("Llama", ("mindformers.models.llama", "Llama"), {}),
-    "qwen2": ("Qwen2", ("mindformers.models.qwen2", "Qwen2"), {}),
+    "qwen2": ("Qwen2", ("mindformers.models.qwen2", "Qwen2"), {"attention_bias": True}),
     "qwen3": ("Qwen3", ("mindformers.models.qwen3", "Qwen3"), {"head_dim": 16}),
     "qwen3_moe": (
         "Qwen3Moe",
@@ -49,8 +53,31 @@ NETWORKS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
 }
 
 
+def batches() -> list[Any]:
+    """Four batches of random tokens: of each row, all but the last are input, all but the first are labels."""
+    return list(np.random.default_rng(0).integers(1, 128, (4, BATCH, LENGTH + 1)).astype(np.int32))
+
+
+def losses(model: Any) -> list[float]:
+    """Of a network of transformers."""
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    values = []
+    for step in range(STEPS):
+        tokens = torch.from_numpy(batches()[step % 4]).long()
+        logits = model(tokens[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        values.append(loss.item())
+    return values
+
+
 def write(name: str, folder: Path) -> None:
-    """The checkpoint and the tokens of one network."""
+    """The checkpoint, the tokens and the losses of one network."""
     import torch
     import transformers
 
@@ -58,11 +85,15 @@ def write(name: str, folder: Path) -> None:
     torch.manual_seed(0)
     config = getattr(transformers, f"{stem}Config")(**SIZES, **extra, eos_token_id=None, initializer_range=0.3)
     model = getattr(transformers, f"{stem}ForCausalLM")(config).eval().float()
+    for parameter_name, parameter in model.named_parameters():
+        if parameter_name.endswith("bias"):  # zeros would not show whether they are there
+            torch.nn.init.normal_(parameter, 0.0, 0.3)
     model.save_pretrained(folder)
     tokens = [
         model.generate(torch.tensor([p]), max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist() for p in PROMPTS
     ]
     (folder / "tokens.json").write_text(json.dumps(tokens))
+    (folder / "losses.json").write_text(json.dumps(losses(model)))
 
 
 if __name__ == "__main__":

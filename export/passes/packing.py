@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mindspore.train.mind_ir_pb2 import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.files.model import graphs
@@ -81,13 +81,20 @@ def pack(model: ModelProto, proto: GraphProto, graph: Graph, found: Iterable[Fou
         if item.fused.op not in PACKED_OPS:
             continue
         layers = [linear_layer(node, parameters, uses, users) for node in item.inputs]
-        gate, up = layers
+        gate, up = (_with_its_reshape(layer, item.moved.get(place)) for place, layer in enumerate(layers))
         if gate is None or up is None or not _alike(gate, up):
             continue
         join(proto, (gate, up))
         del parameters[gate.weight.name], parameters[up.weight.name]
         packed[id(item)] = Packed(gate.product, gate.reshape, "gate and up by one product, with one weight in the file")
     return packed
+
+
+def _with_its_reshape(layer: Linear | None, moved: Node | None) -> Linear | None:
+    """The layer with the reshape that stood behind its activation."""
+    if moved is None or layer is None:
+        return layer
+    return replace(layer, reshape=moved) if moved.kind == "Reshape" and layer.reshape is None else None
 
 
 def linear_layer(node: Node, parameters: dict[str, TensorProto], uses: Uses, users: Counter[int]) -> Linear | None:

@@ -19,12 +19,14 @@ def run(script: Path, arguments: tuple[str, ...]) -> None:
 
     A device "Ascend" that the script asks for is the CPU. All that stands behind SCRIPT are its own arguments.
     """
-    from ms_ascend_ops.export.stand_ins import cpu_builtins, device_is_cpu
+    from ms_ascend_ops.export.stand_ins import MissingOperatorError, cpu_builtins, device_is_cpu
 
-    with device_is_cpu(), cpu_builtins():
-        sys.argv = [str(script), *arguments]
-        sys.path.insert(0, str(script.resolve().parent))
-        try:
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        with device_is_cpu(), cpu_builtins():
             runpy.run_path(str(script), run_name="__main__")
-        finally:
-            sys.path.remove(str(script.resolve().parent))
+    except MissingOperatorError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        sys.path.remove(str(script.resolve().parent))

@@ -335,15 +335,24 @@ def _unsqueeze(reader: _Reader, source: NodeProto) -> Node:
 def _turned_heads(reader: _Reader, x: Node, output: str) -> Node | None:
     """What has its last two axes swapped where batch and heads are joined for that, and parted again.
 
-    So PyTorch's exporter writes the keys of an attention: (b, h, s, d) -> (b h, s, d) -> (b h, d, s) -> (b, h, d, s).
+    So PyTorch's exporter writes the keys of an attention: (b, h, s, d) -> (b h, s, d) -> (b h, d, s) -> (b, h, d, s);
+    where heads were repeated, from (b, h / r, r, s, d).
     """
     if x.kind != "Transpose" or x.inputs[1].value != (0, 2, 1) or x.inputs[0].kind != "Reshape":
         return None
     heads = x.inputs[0].inputs[0]
     before, after = _sizes(heads), _sizes(reader.shaped(output))
     joined = _sizes(x.inputs[0])
-    if len(before) != 4 or len(after) != 4 or joined[1:] != before[2:] or None in before:
+    if len(after) != 4 or len(before) < 4 or joined[1:] != before[-2:] or None in before:
         return None
+    repeated = [size for size in before[1:-2] if isinstance(size, int)]
+    if len(before) == 5 and before[0] == after[0] and len(repeated) == 2 and repeated[0] * repeated[1] == after[1]:
+        shape, symbols = reader.shaped(output).shape or (), reader.shaped(output).symbols
+        turned = [0, 1, 3, 2]
+        names = tuple(symbols[i] for i in turned) if symbols else ()
+        sizes = tuple(shape[i] for i in turned)
+        heads = reader.inner("Reshape", heads, constant(None), shape=sizes, symbols=names, dtype=heads.dtype)
+        before = _sizes(heads)
     return heads if after == (*before[:2], before[3], before[2]) else None
 
 

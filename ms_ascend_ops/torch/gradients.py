@@ -250,7 +250,9 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     dim = 1 if last else 2  # of rows
     turned = weight.unflatten(0, (groups, -1)).transpose(1, 4 if last else 2).flatten(0, 1)
-    parts = gradient_of_x(attributes, lambda **changed: changed)(*weight.shape[dim : dim + 2])
+    # A traced graph is for kernels of this size: how many convolutions there are depends on it.
+    rows, cols = (int(size) for size in weight.shape[dim : dim + 2])
+    parts = gradient_of_x(attributes, lambda **changed: changed)(rows, cols)
     strides = attributes["stride_h"], attributes["stride_w"]
     dx: Tensor | None = None
     for index, part in enumerate(parts):

@@ -48,15 +48,19 @@ def test_generates_what_transformers_does(checkpoint, name, mode):
     assert on_cpu("generate.py", name, checkpoint(name), mode).count("as transformers") == 2
 
 
-@pytest.mark.parametrize("script", ["finetune.py", "trainer.py"])
-def test_trains_as_the_stock_network(checkpoint, script):
-    curves = []
-    for kind in ("npu", "stock"):
-        line = next(t for t in on_cpu(script, kind, checkpoint("llama")).splitlines() if "losses:" in t)
-        curves.append(json.loads(line.partition("losses:")[2]))
-    assert len(curves[0]) == 20
-    assert curves[0][-1] < curves[0][3]
-    np.testing.assert_allclose(*curves, rtol=1e-4)
+def losses(checkpoint, name, *kind):
+    """With MindFormers' Trainer; the script fails where they are not those of PyTorch."""
+    line = next(t for t in on_cpu("trainer.py", name, checkpoint(name), *kind).splitlines() if "losses:" in t)
+    return json.loads(line.partition("losses:")[2])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_trains_as_pytorch_does(checkpoint, name):
+    values = losses(checkpoint, name)
+    assert len(values) == 20
+    assert values[-1] < values[3]
+    if name == "llama":  # the only network that stock MindSpore trains on a CPU
+        np.testing.assert_allclose(values, losses(checkpoint, name, "stock"), rtol=2e-5)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -16,14 +16,19 @@ from ms_ascend_ops.onnx import DOMAIN, optimize
 from ms_ascend_ops.onnx.runtime import run, session
 
 
-def llama():
+def llama(attention="eager"):
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
         vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, attn_implementation="eager",
+        num_key_value_heads=2, attn_implementation=attention,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config)
     return (lambda ids: model(input_ids=ids, use_cache=False).logits), model, [torch.randint(0, 64, (2, 8))]
+
+
+def llama_sdpa():
+    """As transformers makes it by itself."""
+    return llama("sdpa")
 
 
 def vit():
@@ -77,10 +82,12 @@ OPEN = {"dynamic_shapes": (({0: "batch", 1: "length"},),)}
     [
         (llama, {}, LLAMA),
         (llama, OPEN, LLAMA),
+        (llama_sdpa, {}, LLAMA),
+        (llama_sdpa, OPEN, LLAMA),
         (vit, {}, {"layer_norm": 5, "gelu": 2, "flash_attention": 2}),
         (unet, {}, {"group_norm": 21, "flash_attention": 4}),
     ],
-    ids=["llama", "llama of any length", "vit", "unet"],
+    ids=["llama", "llama of any length", "llama, sdpa", "llama, sdpa, of any length", "vit", "unet"],
 )
 def test_networks(make, options, expected, tmp_path):
     path, output = tmp_path / "model.onnx", tmp_path / "fused.onnx"

@@ -317,6 +317,23 @@ def test_gate_and_up_become_one_product(cell, operator, dynamic, x, tmp_path):
         np.testing.assert_allclose(numpy(network(value)), numpy(net(value)), rtol=1e-4, atol=1e-5)
 
 
+def test_gate_and_up_become_one_product_where_a_reshape_is_behind_the_activation(x, tmp_path):
+    class Gated(spellings.LlamaStyleMLP):
+        """As MindFormers has it: the activation sees two dims."""
+
+        def construct(self, x):
+            shape = x.shape[:-1]
+            gate = ops.silu(self.gate_proj(x.reshape(-1, HIDDEN)))
+            up = self.up_proj(x.reshape(-1, HIDDEN))
+            return self.down_proj(gate.reshape(*shape, -1) * up.reshape(*shape, -1))
+
+    net = Gated()
+    stock = export_mindir(net, x, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
+    assert any("gate and up by one product" in entry.text for entry in report.replaced)
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-5)
+
+
 def test_a_weight_that_is_used_elsewhere_stays(x, tmp_path):
     class Tied(spellings.LlamaStyleMLP):
         def construct(self, x):
