@@ -157,6 +157,13 @@ class OneHotExt(StandIn):
         return self.one_hot(tensor, num_classes, on_value, off_value)
 
 
+class OnesLikeExt(StandIn):
+    """OnesLikeExt()(input, dtype)."""
+
+    def construct(self, input: Tensor, dtype: Any = None) -> Tensor:
+        return ms_ops.ones_like(input).astype(input.dtype if dtype is None else dtype)
+
+
 class Outer(StandIn):
     """Outer()(input, vec2)."""
 
@@ -232,6 +239,7 @@ STOCK: dict[str, Any] = {
         NPUClearFloatStatusV2,
         NPUGetFloatStatusV2,
         OneHotExt,
+        OnesLikeExt,
         Outer,
         RepeatInterleaveInt,
         SortExt,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import pickle
 import sys
+import textwrap
 import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from mindspore import Tensor, nn
@@ -147,7 +151,7 @@ def flatten(cell: nn.Cell) -> Flat:
     here = os.getcwd()
     os.chdir(folder())  # it writes into the working directory
     try:
-        with _unchanged_path(), _statements_only(), warnings.catch_warnings():
+        with _unchanged_path(), _imports_once(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             source = SymbolTree.create(alone).get_code()
     finally:
@@ -164,15 +168,30 @@ class _Imports(symbol_tree.AstImportFinder):  # type: ignore[misc]
                 self.visit(child)
 
 
+@cache
+def _imports_of(path: str) -> bytes:
+    """The imports of a file, such that each user has statements of its own."""
+    source = Path(path).read_text(encoding="utf-8")
+    return pickle.dumps(_Imports(ast.parse(textwrap.dedent(source))).get_import_node())
+
+
+def _save_imports_from_file(self: Any, file_path: str, belonging_ast: Any = None) -> None:
+    """What `SymbolTree.save_imports_from_file` does, with each file read once."""
+    self.save_file_path_to_sys(0, file_path, belonging_ast)
+    nodes = (self._process_relative_import(node, file_path) for node in pickle.loads(_imports_of(file_path)))
+    self._get_imports_list_of_ast(belonging_ast).extend(node for node in nodes if node)
+
+
 @contextlib.contextmanager
-def _statements_only() -> Iterator[None]:
+def _imports_once() -> Iterator[None]:
     """`mindspore.rewrite` reads the file of each function that a construct calls, which takes it most of its time."""
-    stock = symbol_tree.AstImportFinder
-    symbol_tree.AstImportFinder = _Imports
+    kind = symbol_tree.SymbolTree
+    stock = kind.save_imports_from_file
+    kind.save_imports_from_file = _save_imports_from_file
     try:
         yield
     finally:
-        symbol_tree.AstImportFinder = stock
+        kind.save_imports_from_file = stock
 
 
 def _opaque(child: nn.Cell) -> nn.Cell:

@@ -23,7 +23,7 @@ from ms_ascend_ops.export.graphs.graph import CALL
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
-from ms_ascend_ops.export.graphs.trace import activation_of
+from ms_ascend_ops.export.graphs.trace import activation_of, is_linear
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure, measured
@@ -245,6 +245,8 @@ class _Walk:
     def _search(self, cell: nn.Cell, kinds: Sequence[Any]) -> _Found:
         """Ask the engines about a cell: for each choice of optional inputs with which it was called."""
         found = _Found()
+        if is_linear(cell) or type(cell) in _PLAIN:
+            return found
         flat: Any = None
         subject = Subject(cell, self.patterns, self.level, self.observed.returns)
         for calls in kinds or [[]]:
@@ -361,6 +363,8 @@ class _Found:
         return set.intersection(*inside) if inside else set()
 
 
+# Cells that are a primitive of their own, of which no pattern is a part.
+_PLAIN = (nn.Conv2d, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
 
 

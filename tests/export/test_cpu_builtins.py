@@ -39,6 +39,22 @@ def test_models_written_for_the_npu_run(mode, x):
     np.testing.assert_allclose(numpy(second), numpy(fused.swiglu(z)), rtol=1e-6)
 
 
+class Mask(nn.Cell):
+    """A causal mask as mindone joins it with one that is given."""
+
+    def construct(self, mask):
+        return mint.logical_or(mask, mint.triu(mint.ones_like(mask, dtype=ms.bool_), diagonal=1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ones_like_a_mask(mode):
+    given = np.zeros((2, 1, 4, 4), bool)
+    given[1, :, :, 0] = True
+    with cpu_builtins():
+        joined = run(mode, Mask(), (Tensor(given),))
+    np.testing.assert_array_equal(joined.asnumpy(), given | ~np.tri(4, dtype=bool))
+
+
 def test_they_train_and_export(x, tmp_path):
     net = BuiltIn()
     with cpu_builtins():
