@@ -56,6 +56,7 @@ PANELS = [  # what a host without AVX-512 brings into panels: case, transposes
     (((16,), (), 200, 261, 270), (True, True)),  # several each way, with tails
     (((), (), 40, 261, 512), (False, False)),  # rows that fall into few sets of a cache
     (((), (), 40, 261, 270), (False, True)),  # of 16 bits only
+    (((), (), 40, 261, 270), (True, False)),  # x is brought into rows
 ]
 
 

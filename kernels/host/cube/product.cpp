@@ -155,7 +155,7 @@ constexpr uint32_t ROWS_WORTH_TRANSPOSING = 192;
 
 bool IsWorthPanels(const Product& product)
 {
-    if (product.type != ElementType::FLOAT) {
+    if (product.type != ElementType::FLOAT || product.a.transposed) {
         return true;
     }
     return product.b.transposed ? product.m >= ROWS_WORTH_TRANSPOSING
@@ -181,7 +181,13 @@ void MultiplyPanels(const Product& product, const OneDnn& library)
         part.k = std::min(PANEL_SIDE, product.k - p);
         part.accumulate = product.accumulate || p > 0;
         part.a = PartOf(product.a, product.type, 0, p);
-        if (product.type != ElementType::FLOAT) {
+        if (product.a.transposed) {
+            // In rows once, not anew for every panel.
+            float* const rows = Scratch<0>(product.m * static_cast<uint64_t>(STRIDE));
+            g_vectorUnit->packPanel[static_cast<uint32_t>(product.type)](
+                {part.a.data, rows, part.a.stride, STRIDE, part.k, product.m, true});
+            part.a = {reinterpret_cast<char*>(rows), STRIDE, false};
+        } else if (product.type != ElementType::FLOAT) {
             part.a = Floats<0>(part.a, product.type, product.m, part.k);
         }
         for (uint32_t col = 0; col < product.n; col += PANEL_SIDE) {

@@ -34,7 +34,10 @@ constexpr uint32_t FEW_ROWS_COLUMNS = M <= 2 || REGISTERS == 32 ? 4 : 3;
 constexpr uint32_t CACHE_LINE = 64;
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
 // ones it does.
-constexpr uint32_t ROWS_AHEAD = 8;
+// Rows of 128 floats of 8 heads are 4 KiB apart: eight of them fill the ways of their sets in the L1 cache. The more
+// rows at a time, the less often sums come and go.
+template <typename T>
+constexpr uint32_t ROWS_AHEAD = 32 / sizeof(T);
 constexpr uint32_t ROWS_OF_A_TRANSPOSED_AHEAD = 12;  // a multiple of 3 and of 4
 constexpr uint32_t LONG_ROW_BYTES = 2048;
 
@@ -43,6 +46,15 @@ HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
     for (uint64_t at = 0; at < bytes; at += CACHE_LINE) {
         __builtin_prefetch(begin + at);
     }
+}
+
+// In a register: multiplications that read a vector from memory each read it anew.
+HOST_INLINE VF InRegister(VF v)
+{
+#if defined(HOST_SIMD_AVX2)
+    asm("" : "+x"(v));
+#endif
+    return v;
 }
 
 template <typename T>
@@ -107,25 +119,29 @@ HOST_INLINE void AddProducts(const FewRowsProduct& product, uint32_t row, uint32
     };
     const bool begins = first == 0 && !product.accumulate;
     float* const c = product.c + row * product.cStride + col;
-    VF sums[M][N];
+    VF sums[M][N] = {};
+    if (!begins) {
 #pragma GCC unroll 8
-    for (uint32_t i = 0; i < M; ++i) {
+        for (uint32_t i = 0; i < M; ++i) {
 #pragma GCC unroll 8
-        for (uint32_t j = 0; j < N; ++j) {
-            sums[i][j] = begins ? VF{} : load(c + i * product.cStride + j * W);
+            for (uint32_t j = 0; j < N; ++j) {
+                sums[i][j] = load(c + i * product.cStride + j * W);
+            }
         }
     }
-    const float* const a = product.a + row * product.aStride + first;
-    for (uint32_t p = 0; p < depth; ++p) {
-        const T* const line = RowOf<T>(product, first + p) + col;
+    const int64_t aStride = product.aStride;
+    const int64_t bStride = product.bStride;
+    const float* a = product.a + row * aStride + first;
+    const T* line = RowOf<T>(product, first) + col;
+    for (const float* const end = a + depth; a != end; ++a, line += bStride) {
         VF b[N];
 #pragma GCC unroll 8
         for (uint32_t j = 0; j < N; ++j) {
-            b[j] = load(line + j * W);
+            b[j] = InRegister(load(line + j * W));
         }
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < M; ++i) {
-            const VF value = Set(a[i * product.aStride + p]);
+            const VF value = Set(a[i * aStride]);
 #pragma GCC unroll 8
             for (uint32_t j = 0; j < N; ++j) {
                 sums[i][j] = Fma(value, b[j], sums[i][j]);
@@ -193,7 +209,7 @@ void MultiplyFewRows(const FewRowsProduct& product)
     const uint32_t lines = product.transposed ? product.n : product.k;
     const uint64_t lineBytes = (product.transposed ? product.k : product.n) * sizeof(T);
     const bool foreseen = lineBytes >= LONG_ROW_BYTES;
-    const uint32_t most = product.transposed ? ROWS_OF_A_TRANSPOSED_AHEAD : ROWS_AHEAD;
+    const uint32_t most = product.transposed ? ROWS_OF_A_TRANSPOSED_AHEAD : ROWS_AHEAD<T>;
     for (uint32_t line = 0; line < lines; line += most) {
         const uint32_t count = std::min(most, lines - line);
         const uint32_t ahead = std::min(most, lines - line - count);
