@@ -541,7 +541,8 @@ def test_cells_that_differ_in_how_they_were_made_are_judged_once(monkeypatch):
     image = tensor(draw(np.random.default_rng(0), (2, HIDDEN, 4, 3)), "float32")
     report = optimize(nn.SequentialCell(Block(), Block(), Block(3.0)), verify=[image])
     assert len(report.replaced) == 3
-    assert Counter(judged) == {"SequentialCell": 1, "Block": 2, "Conv2d": 1, "GroupNorm": 1, "Dropout": 1}
+    # Conv2d and Dropout, of which a block is made, are no pattern and not judged by themselves.
+    assert Counter(judged) == {"SequentialCell": 1, "Block": 2, "GroupNorm": 1}
 
 
 @pytest.mark.parametrize("mode", ["pynative", "graph"])
