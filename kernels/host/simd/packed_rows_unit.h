@@ -14,8 +14,6 @@
 #define ASCENDC_HOST_SIMD_PACKED_ROWS_UNIT_H
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
 
 #include "ir/instruction.h"
 #include "simd/folding.h"
@@ -102,8 +100,6 @@ struct PeriodicFactors {
     static constexpr uint32_t MOST = 2 * MOST_ROW_GROUPS + SUMS_AT_ONCE;
     static_assert(MOST <= MOST_PACKED_GROUPS, "the sums keep as many");
 
-    uint32_t groups = 0;  // 0: of no row yet
-    bool opposites = false;
     uint32_t period = 0;
     std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
     float xScale[MOST];
@@ -113,24 +109,17 @@ struct PeriodicFactors {
     template <typename S>
     bool Take(const PackedRowsOperands<S>& in)
     {
-        const bool same = in.groups == groups && memcmp(integers, in.integers, groups * GROUP) == 0;
-        groups = in.groups;
         period = in.groups % 2 == 0 ? in.groups : 2 * in.groups;
         const uint32_t count = period + SUMS_AT_ONCE;
         for (uint32_t first = 0; first < count; first += in.groups) {
             const uint32_t some = std::min(in.groups, count - first);
-            if (!same) {
-                memcpy(integers + first * GROUP, in.integers, some * GROUP);
-            }
+            memcpy(integers + first * GROUP, in.integers, some * GROUP);
             memcpy(xScale + first, in.xScale, some * sizeof(float));
             if (in.xSum != nullptr) {
                 memcpy(xSum + first, in.xSum, some * sizeof(float));
             }
         }
-        if (!same) {
-            opposites = sums.Take(integers, count, GROUP);
-        }
-        return opposites;
+        return sums.Take(integers, count, GROUP);
     }
 };
 
@@ -187,14 +176,7 @@ void RunPackedRowsOf(const Instruction& self, uint32_t begin, uint32_t end)
     float terms[ROWS * MOST_ROW_GROUPS + 8];
     auto* const results = reinterpret_cast<float*>(self.operands[0].base);
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    // A kernel takes all rows of x for some rows of the weight, and then for the next ones.
-    constexpr uint32_t KEPT = 8;
-    static thread_local std::unique_ptr<PeriodicFactors<PER_BYTE, GROUP>> kept[KEPT];
-    auto& place = kept[reinterpret_cast<uintptr_t>(in.integers) / (groups * GROUP) % KEPT];
-    if (place == nullptr) {
-        place = std::make_unique<PeriodicFactors<PER_BYTE, GROUP>>();
-    }
-    PeriodicFactors<PER_BYTE, GROUP>& x = *place;
+    PeriodicFactors<PER_BYTE, GROUP> x;
     const bool known = x.Take(in);
     const int64_t factorBytes = groups * sizeof(S);
     const bool together = self.operands[1].stride == groups * GROUP / PER_BYTE &&
