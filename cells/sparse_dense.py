@@ -129,7 +129,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             weight = placed(self.weight, self.places, self.out_channels * self.in_channels)
             y = matmul(rows, weight.reshape((self.out_channels, self.in_channels)), None, False, True)
         elif way == "blocks":
-            y = self._by_blocks(rows)
+            y = self._by_blocks(rows)  # type: ignore[no-untyped-call]
         else:
             y = _turned(
                 self._product(

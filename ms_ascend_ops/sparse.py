@@ -108,7 +108,7 @@ class CSR(_CSR):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def way(self, n: int, target: str | None = None) -> Way:
+    def way(self, n: float, target: str | None = None) -> Way:
         """How `matmul` multiplies with n columns, and why.
 
         `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None.
