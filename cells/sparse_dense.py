@@ -8,12 +8,10 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from ms_ascend_ops.custom import device_target, kernel
+from ms_ascend_ops.custom import kernel
 from ms_ascend_ops.gradients import needs_gradient
-from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
-from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul
-from ms_ascend_ops.sparse import BLOCK_SIDE, CSR, THRESHOLDS, Way, placed, transposed_arrays
+from ms_ascend_ops.sparse import CSR, transposed_arrays
 
 __all__ = ["SparseDense"]
 
@@ -59,9 +57,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         TypeError, ValueError: `weight` is no matrix, or one that is wrong (`CSR.check`); a bias of another shape.
 
     Parameters `weight` (the values) and `bias`, which are trained, and the pattern, which is not: `row_ends` and
-    `indices`, the same of the transposed weight, and the places of values in blocks and in a dense matrix. Products are
-    accumulated in float32. Rows of x are the columns of `CSR.way`, whose table says how to multiply; for another way
-    than the direct one the values are put at their places in each call, as they may have changed.
+    `indices`, and the same of the transposed weight. Products are accumulated in float32.
     """
 
     def __init__(self, weight: Any, bias: Tensor | None = None):
@@ -77,17 +73,12 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         self.bias: Any = None if bias is None else Parameter(Tensor(bias), name="bias")
         indptr, indices = matrix.indptr.asnumpy(), matrix.indices.asnumpy()
         column_pointers, rows, order = transposed_arrays(indptr, indices, self.in_channels)
-        blocks = matrix.block_pattern
-        places = matrix.dense_places.asnumpy()
         for name, array in (
             ("row_ends", indptr[1:]), ("indices", indices), ("column_ends", column_pointers[1:]), ("rows", rows),
-            ("order", order), ("places", places), ("block_ends", blocks.indptr.asnumpy()[1:]),
-            ("block_indices", blocks.indices.asnumpy()), ("block_places", blocks.places.asnumpy()),
+            ("order", order),
         ):  # fmt: skip
             setattr(self, name, Parameter(Tensor(np.ascontiguousarray(array)), name=name, requires_grad=False))
         self._product = _Product()
-        limits = [row.columns for row in THRESHOLDS[device_target()]]
-        self._ways = tuple((min(most, _MOST), matrix.way(most).name) for most in limits)
 
     @classmethod
     def of(cls, dense: nn.Dense, density: float | None = None) -> SparseDense:
@@ -118,48 +109,15 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         shape = (self.out_channels, self.in_channels)
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
 
-    def way(self, n: int, target: str | None = None) -> Way:
-        """How n rows of x are multiplied, and why: `CSR.way` of the weight."""
-        return self.to_csr().way(n, target)
-
     def construct(self, x):  # type: ignore[no-untyped-def]
         rows = x.reshape((-1, self.in_channels))
-        way = _way_of(self._ways, rows.shape[0])
-        if way == "dense":
-            weight = placed(self.weight, self.places, self.out_channels * self.in_channels)
-            y = matmul(rows, weight.reshape((self.out_channels, self.in_channels)), None, False, True)
-        elif way == "blocks":
-            y = self._by_blocks(rows)  # type: ignore[no-untyped-call]
-        else:
-            y = _turned(
-                self._product(
-                    self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
-                )
-            )
+        y = self._product(
+            self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
+        )
+        y = _turned(y)
         if self.has_bias:
             y = y + self.bias
         return y.reshape((*x.shape[:-1], self.out_channels))
-
-    def _by_blocks(self, rows):  # type: ignore[no-untyped-def]
-        """Sizes that are no multiples of a block's side have zeros behind."""
-        count = self.block_indices.shape[0]
-        blocks = placed(self.weight, self.block_places, count * BLOCK_SIDE * BLOCK_SIDE)
-        blocks = blocks.reshape((count, BLOCK_SIDE, BLOCK_SIDE))
-        dense = rows.astype(ms.float32).swapaxes(0, 1)
-        more = -self.in_channels % BLOCK_SIDE
-        if more:
-            dense = ops.cat((dense, ops.zeros((more, dense.shape[1]), ms.float32)))
-        y = block_sparse_matmul(self.block_ends, self.block_indices, blocks, dense.astype(rows.dtype))
-        return y.astype(ms.float32)[: self.out_channels].swapaxes(0, 1).astype(rows.dtype)
-
-
-_MOST = 2**62  # rows of x: no limit
-
-
-@ms.constexpr  # type: ignore[untyped-decorator]
-def _way_of(ways: tuple[tuple[float, str], ...], rows: int) -> str:
-    """Of a number of rows that a graph does not know: that of the most."""
-    return next((way for most, way in ways if 0 <= rows <= most), ways[-1][1])
 
 
 def _turned(x: Tensor) -> Tensor:

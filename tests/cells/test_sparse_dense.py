@@ -1,12 +1,10 @@
-import math
-
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
 from ms_ascend_ops import SparseDense
-from ms_ascend_ops.sparse import CSR, THRESHOLDS, Thresholds
+from ms_ascend_ops.sparse import CSR
 from tests.tensors import numpy
 
 # Sums of 12 products of numbers about 1 at most, in float32 and in another order, and gradients that are some 10 times
@@ -32,22 +30,12 @@ def dense():
     return layer
 
 
-WAYS = {  # limits that leave nothing else
-    "direct": Thresholds(math.inf, 0, 0, 1),
-    "blocks": Thresholds(math.inf, 1, 0, 0),
-    "dense": Thresholds(math.inf, 0, 1, 0),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
-def test_as_a_dense_layer(dense, mode, way, monkeypatch):
+def test_as_a_dense_layer(dense, mode):
     """Also its gradients, of the values that the weight has."""
-    monkeypatch.setitem(THRESHOLDS, "CPU", (WAYS[way],))
     ms.set_context(mode=mode)
     try:
         sparse = SparseDense.of(dense)
-        assert sparse.way(6).name == way
         x = Tensor(np.random.default_rng(1).normal(size=(2, 3, 12)).astype(np.float32))
         np.testing.assert_allclose(numpy(sparse(x)), numpy(dense(x)), **CLOSE)
         results = []
@@ -62,25 +50,6 @@ def test_as_a_dense_layer(dense, mode, way, monkeypatch):
             np.testing.assert_allclose(numpy(found), expected, **CLOSE)
     finally:
         ms.set_context(mode=ms.PYNATIVE_MODE)
-
-
-def test_the_table_chooses_by_the_rows_of_x(monkeypatch):
-    """The same way, and the same reason, as the matrix itself."""
-    limits = (Thresholds(4, 0, 1, 0), Thresholds(math.inf, 0, 0, 1))
-    monkeypatch.setitem(THRESHOLDS, "CPU", limits)
-    weight = np.eye(32, dtype=np.float32)
-    layer = SparseDense(weight)
-    turned = []
-
-    def product(*tensors):
-        turned.append(tensors[3].shape)
-        return tensors[3]
-
-    monkeypatch.setattr(layer._product, "construct", product)
-    for rows in (4, 5):
-        np.testing.assert_array_equal(numpy(layer(Tensor(weight[:rows]))), weight[:rows])
-        assert layer.way(rows) == CSR.of(weight).way(rows)
-    assert turned == [(32, 5)]
 
 
 def test_pruning(dense):
