@@ -117,8 +117,8 @@ compile() {
         mkdir -p "build/$name"
         (
             flock 9
-            env "${module[@]}" cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" -DMS_ASCEND_OPS_TEST_BUILD=ON \
-                "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" \
+            env "${module[@]}" cmake -S . -B "build/$name" "-DPython_EXECUTABLE=$(command -v python)" \
+                -DMS_ASCEND_OPS_TEST_BUILD=ON "-DMS_ASCEND_OPS_PORTABLE=$portable" "-DMS_ASCEND_OPS_UNITY=$unity" \
                 ${option:+"$option"}
             cmake --build "build/$name" --parallel 2 9>&-
         ) 9> "build/$name/lock"

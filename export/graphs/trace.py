@@ -21,8 +21,8 @@ from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
-from ms_ascend_ops.export.matching.expressions import turning, turns_pairs
 from ms_ascend_ops.export.matching.patterns import repeats
+from ms_ascend_ops.export.matching.turning import turning, turns_pairs
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
 __all__ = ["Spec", "Trace", "is_linear", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]

@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, repeats_heads
-from ms_ascend_ops.export.matching.expressions import Expr, number
+from ms_ascend_ops.export.matching.expr import Expr, number
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op, Optional, Pattern
 from ms_ascend_ops.export.matching.rows import Fused, Mask, Match, Row, Skip, typed
 

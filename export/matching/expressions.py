@@ -5,58 +5,21 @@
 transpose: it is always behind them here, applied to a value that the graph does not have (`Expr.via`).
 
 A row of `_PRIMITIVES` says what a primitive computes; a name that has no row stays an expression that no pattern knows.
-Spellings are put together here and nowhere else.
+Spellings are put together here, in arithmetic.py and in turning.py, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
 from ms_ascend_ops.export.graphs.sizes import permutation, transposed
+from ms_ascend_ops.export.matching.arithmetic import simplified
+from ms_ascend_ops.export.matching.expr import Expr, known_number, number
+from ms_ascend_ops.export.matching.turning import turned_by
 
-__all__ = ["Expr", "Expressions", "number", "turning", "turns_pairs"]
-
-
-@dataclass(eq=False)
-class Expr:
-    """One value in the common spelling. Without a node it stands for a value that the graph does not compute."""
-
-    op: str
-    inputs: tuple[Expr, ...] = ()
-    attributes: dict[str, Any] = field(default_factory=dict)
-    node: Node | None = None
-    via: Node | None = None  # the reshape or transpose that makes this value, if it is applied to the input instead
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        node = self.node or self.via
-        return node.shape if node else None
-
-    @property
-    def dtype(self) -> str:
-        return self.node.dtype if self.node else self.inputs[0].dtype if self.via else ""
-
-    @property
-    def source(self) -> Expr:
-        """The value of the graph that this one is, or is made from by `via`."""
-        return self.inputs[0] if self.via else self
-
-    def __repr__(self) -> str:
-        return f"{self.op}({', '.join(map(repr, self.inputs))})"
-
-
-def number(expr: Expr) -> float | None:
-    """The value of an expression that is one known number."""
-    if expr.op != "constant":
-        return None
-    value = expr.attributes["value"]
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.item()
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+__all__ = ["Expressions"]
 
 
 _Build = Callable[["Expressions", Node, "list[Expr]"], "Expr | None"]
@@ -158,139 +121,11 @@ def _elementwise(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), node=node)
 
 
-def _simplified(op: str, inputs: tuple[Expr, ...], node: Node | None) -> Expr:
-    """Sums, products and quotients with known numbers last, and roots, sigmoid, softmax and signs in one form."""
-    a, b = inputs
-    if op in ("add", "mul") and number(a) is not None:
-        a, b = b, a
-    if op in ("add", "mul"):
-        a, b = _vector(a, b), _vector(b, a)
-    c = number(b)
-    made: Expr | None = None
-    if op == "mul":
-        made = _product(a, b, c, node)
-    elif op == "sub":
-        made = _difference(a, b, c, node)
-    elif op == "div":
-        made = _quotient(a, b, c, node)
-    elif op == "add":
-        made = _sum(a, b, c, node)
-    return made or Expr(op, (a, b), node=node)
-
-
-def _vector(a: Expr, b: Expr) -> Expr:
-    """A vector that was given axes of one element in front to meet `b`, without them."""
-    inner = a.inputs[0] if a.op in ("reshape", "expand_dims") else a
-    while inner.op == "expand_dims" and len(inner.shape or ()) > 1:
-        inner = inner.inputs[0]
-    if inner is a or not a.shape or not inner.shape or len(inner.shape) != 1 or len(b.shape or ()) < len(a.shape):
-        return a
-    return inner if a.shape == (1,) * (len(a.shape) - 1) + inner.shape else a
-
-
-def _product(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
-    if a is b:
-        return Expr("square", (a,), node=node)
-    if c == 1 and node is not None and (node.dtype, node.shape) == (a.dtype, a.shape):
-        return a
-    if c == -1:
-        return Expr("neg", (a,), node=node)
-    # (1 + tanh(x / 2)) / 2
-    if c == _HALF and a.op == "add" and number(a.inputs[1]) == 1 and (x := _halved_tanh(a.inputs[0])) is not None:
-        return Expr("sigmoid", (x,), node=node)
-    return None
-
-
-def _sum(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
-    if c == _HALF and a.op == "mul" and number(a.inputs[1]) == _HALF and (x := _halved_tanh(a.inputs[0])) is not None:
-        return Expr("sigmoid", (x,), node=node)
-    for one, other in ((a, b), (b, a)):
-        if c is None and (positive := _negated(other)) is not None:
-            return Expr("sub", (one, positive), node=node)
-        # y + y * w: a weight that is stored as the difference from one
-        if other.op == "mul" and one in other.inputs and one.node is not None:
-            weight = other.inputs[other.inputs[0] is one]
-            if len(weight.shape or ()) == 1:
-                return Expr("mul", (one, Expr("add", (weight, _number(1.0)))), node=node)
-    return None
-
-
-def _difference(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
-    if c is not None:
-        return Expr("add", (a, _number(-c)), node=node)
-    if number(a) == 0:
-        return Expr("neg", (b,), node=node)
-    positive = _negated(b)
-    return None if positive is None else Expr("add", (a, positive), node=node)
-
-
-def _quotient(a: Expr, b: Expr, c: float | None, node: Node | None) -> Expr | None:
-    if c is not None and c != 0:
-        return Expr("mul", (a, _number(1 / c)), node=node)
-    inverse: tuple[str, tuple[Expr, ...]] | None = None
-    if b.op == "sqrt":
-        inverse = "rsqrt", b.inputs
-    elif (x := _of_sigmoid(b)) is not None:
-        inverse = "sigmoid", (x,)
-    if inverse is not None:
-        made = Expr(*inverse, node=node if number(a) == 1 else None)
-        return made if number(a) == 1 else Expr("mul", (a, made), node=node)
-    if number(a) == 1:
-        return Expr("reciprocal", (b,), node=node)
-    # exp(x) / sum(exp(x)), where x may have its maximum taken off
-    if a.op == "exp" and b.op == "sum" and b.inputs[0] is a and b.attributes["keep_dims"]:
-        x, axis = a.inputs[0], b.attributes["axis"]
-        if x.op == "sub" and (most := x.inputs[1]).op == "max" and most.inputs[0] is x.inputs[0]:
-            same = most.attributes == {"axis": axis, "keep_dims": True}
-            return Expr("softmax", (x.inputs[0],), {"axis": axis}, node) if same else None
-    return None
-
-
-_HALF = 0.5
-
-
-def _of_sigmoid(expr: Expr) -> Expr | None:
-    """x of 1 + exp(-x)."""
-    if expr.op != "add" or number(expr.inputs[1]) != 1 or expr.inputs[0].op != "exp":
-        return None
-    inner = expr.inputs[0].inputs[0]
-    return inner.inputs[0] if inner.op == "neg" else None
-
-
-def _halved_tanh(expr: Expr) -> Expr | None:
-    """x of tanh(x / 2)."""
-    if expr.op != "tanh" or expr.inputs[0].op != "mul":
-        return None
-    x, factor = expr.inputs[0].inputs
-    return x if number(factor) == _HALF else None
-
-
-def _negated(expr: Expr) -> Expr | None:
-    """What an expression is the negative of, where it is written so: -y, (-y) * z, and (y, -x) put together."""
-    if expr.op == "neg":
-        return expr.inputs[0]
-    if expr.op == "mul":
-        for one, other in (expr.inputs, expr.inputs[::-1]):
-            positive = None if number(other) is not None else _negated(one)
-            if positive is not None:
-                return Expr("mul", (positive, other))
-    if expr.op in ("concat", "stack") and [part.op == "neg" for part in expr.inputs] == [False, True]:
-        first, second = expr.inputs
-        return Expr(expr.op, (Expr("neg", (first,)), second.inputs[0]), expr.attributes)
-    if expr.op == "reshape" and (positive := _negated(expr.inputs[0])) is not None:
-        return Expr("reshape", (positive,), expr.attributes)
-    return None
-
-
-def _number(value: float) -> Expr:
-    return Expr("constant", attributes={"value": value})
-
-
 def _binary(op: str) -> _Build:
     def build(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
         if len(inputs) > 2 and number(inputs[2]) != 1:  # AddExt, SubExt: a + alpha * b
             return None
-        return _simplified(op, (inputs[0], inputs[1]), node)
+        return simplified(op, (inputs[0], inputs[1]), node)
 
     return build
 
@@ -302,7 +137,7 @@ def _pow(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _reciprocal(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
-    return _simplified("div", (_number(1.0), inputs[0]), node)
+    return simplified("div", (known_number(1.0), inputs[0]), node)
 
 
 def _sqrt(_: Expressions, node: Node, inputs: list[Expr]) -> Expr:
@@ -669,74 +504,9 @@ def _matmul(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     flags = transposed(node)
     if flags is None:
         return None
-    if not flags[0] and (turned := _turned(inputs[0], inputs[1], flags[1], node)) is not None:
+    if not flags[0] and (turned := turned_by(inputs[0], inputs[1], flags[1], node)) is not None:
         return turned
     return Expr("matmul", tuple(inputs[:2]), dict(zip(("transpose_a", "transpose_b"), flags, strict=True)), node)
-
-
-def _turned(x: Expr, matrix: Expr, turn: bool, node: Node) -> Expr | None:
-    """The product with a matrix that turns pairs of x, or turns them back; None with any other."""
-    while matrix.inputs:
-        if matrix.op == "transpose" and _swaps_last(matrix.attributes["order"]):
-            turn = not turn
-        elif matrix.op not in ("broadcast", "cast", "expand_dims") or not _same_matrix(matrix):
-            return None
-        matrix = matrix.inputs[0]
-    mode = _turns_pairs(matrix)
-    if not mode:
-        return None
-    back = mode.endswith(_BACK)
-    attributes = {"mode": mode.removesuffix(_BACK)}
-    if back is turn:
-        return Expr("turned_pairs", (x,), attributes, node)
-    return Expr("neg", (Expr("turned_pairs", (x,), attributes),), node=node)
-
-
-def _same_matrix(expr: Expr) -> bool:
-    """Whether what is applied to a matrix leaves its last two axes as they are."""
-    before = expr.inputs[0].shape
-    return expr.shape is not None and before is not None and expr.shape[-2:] == before[-2:]
-
-
-def _swaps_last(order: tuple[int, ...]) -> bool:
-    rank = len(order)
-    return order == (*range(rank - 2), rank - 1, rank - 2)
-
-
-def _turns_pairs(matrix: Expr) -> str:
-    """What `turns_pairs` says of a matrix."""
-    if matrix.node is None:
-        return ""
-    value = matrix.node.value
-    if isinstance(value, np.ndarray):
-        return turns_pairs(value)
-    return str(matrix.node.attributes.get("turns", ""))
-
-
-_BACK = " back"
-
-
-def turns_pairs(values: Any) -> str:
-    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
-
-    (-x2, x1) of x1 and x2; " back" is behind it where it is (x2, -x1).
-    """
-    if values.ndim < 2 or values.shape[-1] != values.shape[-2] or not values.size or values.shape[-1] % 2:
-        return ""
-    every = values.reshape(-1, *values.shape[-2:])
-    values = every[0]
-    if np.any(every != values):
-        return ""
-    known = (mode + back for mode in ("half", "interleave") for back in ("", _BACK))
-    return next((turns for turns in known if np.array_equal(values, turning(turns, len(values)))), "")
-
-
-def turning(turns: str, size: int) -> Any:
-    """The matrix of which `turns_pairs` says this."""
-    quarter, rest = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
-    if turns.endswith(_BACK):
-        quarter = -quarter
-    return np.kron(quarter, rest) if turns.startswith("half") else np.kron(rest, quarter)
 
 
 def _transpose(known: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
@@ -759,7 +529,7 @@ def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
     """Dense(x, weight, bias): the weight is transposed."""
     x, weight, *bias = inputs[:3]
     given = [b for b in bias if b.op != "constant" or b.attributes["value"] is not None]
-    if not given and (turned := _turned(x, weight, True, node)) is not None:
+    if not given and (turned := turned_by(x, weight, True, node)) is not None:
         return turned
     return Expr("linear", (x, weight, *given), node=node)
 

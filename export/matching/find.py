@@ -11,7 +11,8 @@ from functools import cached_property
 
 from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Graph, Node
 from ms_ascend_ops.export.graphs.sizes import Sizes
-from ms_ascend_ops.export.matching.expressions import Expr, Expressions
+from ms_ascend_ops.export.matching.expr import Expr
+from ms_ascend_ops.export.matching.expressions import Expressions
 from ms_ascend_ops.export.matching.match import matches, roots
 from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ms_ascend_ops.export.matching.expressions import Expr
+from ms_ascend_ops.export.matching.expr import Expr
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
 __all__ = ["build_linear"]

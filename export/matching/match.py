@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any as Object
 
-from ms_ascend_ops.export.matching.expressions import Expr, number
+from ms_ascend_ops.export.matching.expr import Expr, number
 
 __all__ = ["Any", "Bindings", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "matches", "roots"]
 

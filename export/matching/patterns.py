@@ -12,7 +12,7 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.matching.attention import attention_rows
-from ms_ascend_ops.export.matching.expressions import Expr
+from ms_ascend_ops.export.matching.expr import Expr
 from ms_ascend_ops.export.matching.linear import build_linear
 from ms_ascend_ops.export.matching.match import Any, Near, Number, OneOf, Op, Optional, Pattern
 from ms_ascend_ops.export.matching.rows import LEVELS, Fused, Match, Row, Skip, typed

@@ -8,7 +8,7 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.graphs.sizes import Sizes
-from ms_ascend_ops.export.matching.expressions import Expr, number
+from ms_ascend_ops.export.matching.expr import Expr, number
 from ms_ascend_ops.export.matching.match import Bindings, Pattern
 
 __all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "typed"]

@@ -19,7 +19,7 @@ CASES = [  # dims of x but the last, k, n
     ((7,), 130, 530),  # and in two groups
     ((17,), 33, 65),  # sizes that fill no block
     ((200,), 64, 520),  # several tiles each way, with tails
-    ((600,), 20, 1100),  # several full tiles each way
+    ((1300,), 20, 1100),  # several full tiles each way, more than a chip has cores for: as large as they may be
     ((2, 3, 5), 16, 8),  # rows of all batches are one matrix
     ((3, 0), 8, 8),  # no rows
     ((4,), 6, 0),  # no columns

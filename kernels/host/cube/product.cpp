@@ -7,18 +7,11 @@
 
 #include "api/types.h"
 #include "cube/onednn.h"
+#include "runtime/convert.h"
 
 namespace AscendC {
 namespace host {
 namespace {
-
-constexpr uint32_t BytesOf(ElementType type)
-{
-    if (type == ElementType::INT8) {
-        return 1;
-    }
-    return type == ElementType::HALF || type == ElementType::BFLOAT16 ? 2 : 4;
-}
 
 // Memory of this thread, kept from product to product; whole cache lines.
 template <uint32_t SLOT>
@@ -32,31 +25,6 @@ float* Scratch(size_t count)
     }
     const auto begin = reinterpret_cast<uintptr_t>(memory.data());
     return memory.data() + (LINE_BYTES - begin % LINE_BYTES) % LINE_BYTES / sizeof(float);
-}
-
-// `rows` rows of `cols` elements from one type to another, one of which is float.
-void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src, ElementType srcType, int64_t srcStride,
-             uint32_t rows, uint32_t cols)
-{
-    if (rows == 0 || cols == 0) {
-        return;
-    }
-    const RunFn cast = g_vectorUnit->cast[static_cast<uint32_t>(srcType)][static_cast<uint32_t>(dstType)][0];
-    const bool gapless = dstStride == cols && srcStride == cols && rows * uint64_t{cols} <= UINT32_MAX;
-    const uint32_t lines = gapless ? 1 : rows;
-    const uint32_t length = gapless ? rows * cols : cols;
-    Instruction instruction;
-    instruction.run = cast;
-    instruction.units = length;
-    instruction.operandCount = 2;
-    instruction.option =
-        static_cast<uint32_t>(dstType == ElementType::FLOAT ? RoundMode::CAST_NONE : RoundMode::CAST_RINT);
-    for (uint32_t line = 0; line < lines; ++line) {
-        instruction.operands[0] = {dst + line * dstStride * BytesOf(dstType), BytesOf(dstType), BytesOf(dstType)};
-        instruction.operands[1] = {const_cast<char*>(src) + line * srcStride * BytesOf(srcType), BytesOf(srcType),
-                                   BytesOf(srcType)};
-        cast(instruction, 0, length);
-    }
 }
 
 // The matrix in floats, without gaps.

@@ -331,6 +331,7 @@ def test_gate_and_up_become_one_product_where_a_reshape_is_behind_the_activation
     stock = export_mindir(net, x, path=tmp_path / "stock")
     report = optimize_mindir(stock, tmp_path / "fused.mindir", level="O3")
     assert any("gate and up by one product" in entry.text for entry in report.replaced)
+    # Two products in a row, each added up in another order than by MindSpore's: 2.9e-6 of results up to 30 is seen.
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,54 @@
+"""One value of a graph in the common spelling (expressions.py), and numbers among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from ms_ascend_ops.export.graphs.graph import Node
+
+__all__ = ["Expr", "known_number", "number"]
+
+
+@dataclass(eq=False)
+class Expr:
+    """One value in the common spelling. Without a node it stands for a value that the graph does not compute."""
+
+    op: str
+    inputs: tuple[Expr, ...] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+    node: Node | None = None
+    via: Node | None = None  # the reshape or transpose that makes this value, if it is applied to the input instead
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        node = self.node or self.via
+        return node.shape if node else None
+
+    @property
+    def dtype(self) -> str:
+        return self.node.dtype if self.node else self.inputs[0].dtype if self.via else ""
+
+    @property
+    def source(self) -> Expr:
+        """The value of the graph that this one is, or is made from by `via`."""
+        return self.inputs[0] if self.via else self
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join(map(repr, self.inputs))})"
+
+
+def number(expr: Expr) -> float | None:
+    """The value of an expression that is one known number."""
+    if expr.op != "constant":
+        return None
+    value = expr.attributes["value"]
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def known_number(value: float) -> Expr:
+    """The expression of a number."""
+    return Expr("constant", attributes={"value": value})

@@ -1,0 +1,75 @@
+"""Matrices whose product turns pairs of elements by a right angle, as rotary embedding does with some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ms_ascend_ops.export.graphs.graph import Node
+from ms_ascend_ops.export.matching.expr import Expr
+
+__all__ = ["turned_by", "turning", "turns_pairs"]
+
+_BACK = " back"
+
+
+def turned_by(x: Expr, matrix: Expr, turn: bool, node: Node) -> Expr | None:
+    """The product with a matrix that turns pairs of x, or turns them back; None with any other."""
+    while matrix.inputs:
+        if matrix.op == "transpose" and _swaps_last(matrix.attributes["order"]):
+            turn = not turn
+        elif matrix.op not in ("broadcast", "cast", "expand_dims") or not _same_matrix(matrix):
+            return None
+        matrix = matrix.inputs[0]
+    mode = _turns_pairs(matrix)
+    if not mode:
+        return None
+    back = mode.endswith(_BACK)
+    attributes = {"mode": mode.removesuffix(_BACK)}
+    if back is turn:
+        return Expr("turned_pairs", (x,), attributes, node)
+    return Expr("neg", (Expr("turned_pairs", (x,), attributes),), node=node)
+
+
+def _same_matrix(expr: Expr) -> bool:
+    """Whether what is applied to a matrix leaves its last two axes as they are."""
+    before = expr.inputs[0].shape
+    return expr.shape is not None and before is not None and expr.shape[-2:] == before[-2:]
+
+
+def _swaps_last(order: tuple[int, ...]) -> bool:
+    rank = len(order)
+    return order == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _turns_pairs(matrix: Expr) -> str:
+    """What `turns_pairs` says of a matrix."""
+    if matrix.node is None:
+        return ""
+    value = matrix.node.value
+    if isinstance(value, np.ndarray):
+        return turns_pairs(value)
+    return str(matrix.node.attributes.get("turns", ""))
+
+
+def turns_pairs(values: Any) -> str:
+    """Which pairs a product with a matrix turns by a right angle: "half", "interleave", or none.
+
+    (-x2, x1) of x1 and x2; " back" is behind it where it is (x2, -x1).
+    """
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2] or not values.size or values.shape[-1] % 2:
+        return ""
+    every = values.reshape(-1, *values.shape[-2:])
+    values = every[0]
+    if np.any(every != values):
+        return ""
+    known = (mode + back for mode in ("half", "interleave") for back in ("", _BACK))
+    return next((turns for turns in known if np.array_equal(values, turning(turns, len(values)))), "")
+
+
+def turning(turns: str, size: int) -> Any:
+    """The matrix of which `turns_pairs` says this."""
+    quarter, rest = np.array([[0, 1], [-1, 0]]), np.eye(size // 2)
+    if turns.endswith(_BACK):
+        quarter = -quarter
+    return np.kron(quarter, rest) if turns.startswith("half") else np.kron(rest, quarter)

@@ -1,0 +1,33 @@
+#include "runtime/convert.h"
+
+#include "api/types.h"
+
+namespace AscendC {
+namespace host {
+
+void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src, ElementType srcType, int64_t srcStride,
+             uint32_t rows, uint32_t cols)
+{
+    if (rows == 0 || cols == 0) {
+        return;
+    }
+    const RunFn cast = g_vectorUnit->cast[static_cast<uint32_t>(srcType)][static_cast<uint32_t>(dstType)][0];
+    const bool gapless = dstStride == cols && srcStride == cols && rows * uint64_t{cols} <= UINT32_MAX;
+    const uint32_t lines = gapless ? 1 : rows;
+    const uint32_t length = gapless ? rows * cols : cols;
+    Instruction instruction;
+    instruction.run = cast;
+    instruction.units = length;
+    instruction.operandCount = 2;
+    instruction.option =
+        static_cast<uint32_t>(dstType == ElementType::FLOAT ? RoundMode::CAST_NONE : RoundMode::CAST_RINT);
+    for (uint32_t line = 0; line < lines; ++line) {
+        instruction.operands[0] = {dst + line * dstStride * BytesOf(dstType), BytesOf(dstType), BytesOf(dstType)};
+        instruction.operands[1] = {const_cast<char*>(src) + line * srcStride * BytesOf(srcType), BytesOf(srcType),
+                                   BytesOf(srcType)};
+        cast(instruction, 0, length);
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC
