@@ -23,10 +23,11 @@ from ms_ascend_ops.export.graphs.sizes import Size, Sizes, repeats_heads
 from ms_ascend_ops.export.matching.expr import Expr, number
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op, Optional, Pattern
 from ms_ascend_ops.export.matching.rows import Fused, Mask, Match, Row, Skip, typed
+from numpy.typing import NDArray
 
 from ms_ascend_ops import registry
 
-__all__ = ["attention_rows"]
+__all__ = ["attention_rows", "mask_kind"]
 
 _OP = "flash_attention"
 _HEADS_BEHIND = (0, 2, 1, 3)  # (batch, s, heads, d) <-> (batch, heads, s, d)
@@ -402,13 +403,24 @@ def _known_mask(mask: Expr, hidden: bool | None) -> str:
             return ""
         mask = inner
     values = mask.attributes.get("value")
-    if not isinstance(values, np.ndarray) or values.ndim < 2 or values.size == 0:
+    return mask_kind(values, hidden) if isinstance(values, np.ndarray) else ""
+
+
+def mask_kind(values: NDArray[np.generic], hidden: bool | None, most: float = _HIDES) -> str:
+    """Whether a mask hides no key ("all"), or those behind each query ("causal"); nothing: neither.
+
+    Args:
+        values: of the mask, (..., queries, keys).
+        hidden: what bools are where a key is hidden; None: the mask is added to scores.
+        most: an added number up to this one hides a key.
+    """
+    if values.ndim < 2 or values.size == 0:
         return ""
     if hidden is None:
-        values = values.astype(np.float32)
-        if not ((values == 0) | (values <= _HIDES)).all():
+        added = values.astype(np.float32)
+        if not ((added == 0) | (added <= most)).all():
             return ""
-        seen = values == 0
+        seen = added == 0
     else:
         seen = values.astype(bool) != hidden
     if seen.all():

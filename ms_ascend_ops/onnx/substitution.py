@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.export.matching.attention import mask_kind
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.report import Entry, Report
@@ -348,19 +349,7 @@ class _Substitution:
     def _known_mask(self, origin: Any, hidden: bool | None) -> str:
         """Whether a mask is a constant that hides no key, or as a causal attention does; nothing: neither."""
         values = self._evaluated(origin) if isinstance(origin, str) else None
-        if values is None or values.ndim < 2:
-            return ""
-        if hidden is None:
-            values = values.astype(np.float32)
-            if not ((values == 0) | (values <= _HIDDEN)).all():
-                return ""
-            seen = values == 0
-        else:
-            seen = values != hidden
-        if seen.all():
-            return "all"
-        queries, keys = values.shape[-2:]
-        return "causal" if queries <= keys and (seen == np.tri(queries, keys, keys - queries, bool)).all() else ""
+        return "" if values is None else mask_kind(values, hidden, _HIDDEN)
 
     def _evaluated(self, name: str) -> np.ndarray[Any, Any] | None:
         """A value that follows from constants by element-wise operators, as exporters write masks of fixed sizes."""
