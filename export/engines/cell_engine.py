@@ -74,6 +74,9 @@ class Subject:
     returns: Mapping[int, Any]  # of the sub-cells, as far as that was observed
     method: str = "construct"
     split: bool = False  # whether linear layers are called without their activations
+    form: Any = None  # equal for cells that differ in sizes and other numbers alone; None: like no other
+    errors: dict[Any, Mapping[str, float]] = field(default_factory=dict)  # of such cells, by dtype: `_errors`
+    watched: dict[str, Trace | str] = field(default_factory=dict)  # the cell itself, by inputs: `stock`
 
     @cached_property
     def stored(self) -> str:
@@ -93,6 +96,13 @@ class Subject:
             options.setdefault("construct", others.pop(self.method))
             options["methods"] = others
         return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+
+    def stock(self, inputs: Mapping[str, Any]) -> Trace | str:
+        """What the cell does with such inputs in the dtype in which it works; watched once."""
+        key = repr(inputs)
+        if key not in self.watched:
+            self.watched[key] = self.trace(self.cell, drawn(inputs, self.stored, self.stored))
+        return self.watched[key]
 
     @property
     def signature(self) -> inspect.Signature:
@@ -187,8 +197,11 @@ def _version(
     subject: Subject, inputs: Mapping[str, Any], dtype: str = "", training: bool = False
 ) -> _Version | Analysis | str:
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
-    values = drawn(inputs, dtype or subject.stored, subject.stored)
-    seen = subject.trace(subject.cell, values, training=training)
+    if training or dtype:
+        values = drawn(inputs, dtype or subject.stored, subject.stored)
+        seen = subject.trace(subject.cell, values, training=training)
+    else:
+        seen = subject.stock(inputs)
     if isinstance(seen, str):
         return seen
     found, left = find(seen.graph, subject.patterns, subject.level)
@@ -239,7 +252,7 @@ def smaller(subject: Subject, inputs: Mapping[str, Any]) -> tuple[Subject, dict[
         return replace(value, shape=tuple(shrunk.get(size, size) for size in value.shape))
 
     changed = {key: resized(value) for key, value in returns.items() if value is not None}
-    return replace(subject, returns=changed), {name: resized(value) for name, value in inputs.items()}
+    return replace(subject, returns=changed, watched={}), {name: resized(value) for name, value in inputs.items()}
 
 
 _LARGE, _FEW = 2**14, 4
@@ -294,29 +307,42 @@ def _in_every_dtype(
         f"def construct(self, {', '.join(inputs)}):\n    " + "\n    ".join(version.statements) + "\n",
     ).construct
     made = bypassed(version.seen.graph)
-    accepted, notes = [], []
-    for dtype in dict.fromkeys((stored, *_FLOATS)):
-        tried, given = (subject, inputs) if dtype == stored else trial
-        same = version if dtype == stored else _version(tried, given, dtype)
-        if not isinstance(same, _Version) or same.statements != version.statements:
-            continue
-        error = error_of(tried, given, dtype, same.seen, construct)
-        if not error <= TOLERANCES[dtype]:
-            if dtype == stored:
-                text = f"its {dtype} result is {error:.1e} away from the fused operator's"
-                return Analysis(left=[(f.row.name, text) for f in version.found], graph=version.seen.graph)
-            continue
-        accepted.append(dtype)
-        if dtype != "float32" and error > 0:
-            notes.append(f"{dtype} within {error:.0e}")
-    if stored not in accepted:
-        return Analysis()
+    error = error_of(subject, inputs, stored, version.seen, construct)
+    if not error <= TOLERANCES[stored]:
+        text = f"its {stored} result is {error:.1e} away from the fused operator's"
+        return Analysis(left=[(f.row.name, text) for f in version.found], graph=version.seen.graph)
+    errors = {stored: error, **_errors(trial, version.statements, construct)}
+    accepted = [dtype for dtype, error in errors.items() if error <= TOLERANCES[dtype]]
+    notes = [f"{d} within {errors[d]:.0e}" for d in accepted if d != "float32" and errors[d] > 0]
     conditions = conditions_of(subject, inputs, accepted)
     if len(accepted) < len(_FLOATS):
         rest = " and ".join(d for d in _FLOATS if d not in accepted)
         notes.append(f"{rest} input keeps the stock construct")
     make = partial(subclass, statements=version.statements, conditions=conditions, method=subject.method)
     return Analysis(Swap(make, version.found, notes, made), graph=version.seen.graph, found=version.found)
+
+
+def _errors(
+    trial: tuple[Subject, Mapping[str, Any]], statements: tuple[str, ...], construct: Callable[..., Any]
+) -> Mapping[str, float]:
+    """How far the construct is from the stock one in the dtypes that are not its own, as far as it takes them.
+
+    Cells that differ in sizes alone, and become the same statements, are tried once.
+    """
+    subject, inputs = trial
+    kinds = [(n, (len(v.shape), v.dtype) if isinstance(v, Spec) else type(v)) for n, v in inputs.items()]
+    key = subject.form, subject.method, subject.split, statements, repr(kinds)
+    if subject.form is not None and key in subject.errors:
+        return subject.errors[key]
+    errors = {}
+    for dtype in _FLOATS:
+        if dtype == subject.stored:
+            continue
+        same = _version(subject, inputs, dtype)
+        if isinstance(same, _Version) and same.statements == statements:
+            errors[dtype] = error_of(subject, inputs, dtype, same.seen, construct)
+    subject.errors[key] = errors
+    return errors
 
 
 def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:

@@ -110,7 +110,7 @@ def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace,
 
 
 def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
-    seen = subject.trace(subject.cell, drawn(inputs, subject.stored, subject.stored))
+    seen = subject.stock(inputs)
     if isinstance(seen, str):
         return float("inf")
     error: float = error_of(subject, inputs, subject.stored, seen, edited.construct)

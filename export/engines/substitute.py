@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MethodType
@@ -202,6 +202,7 @@ class _Walk:
         self._swaps: list[tuple[nn.Cell, type, type]] = []
         self._known: dict[Any, _Found] = {}
         self._flats: dict[Any, Any] = {}
+        self._errors: dict[Any, Mapping[str, float]] = {}
         self._places: dict[int, str] = {}
         self._contained: set[str] = set()
 
@@ -248,7 +249,8 @@ class _Walk:
         if is_linear(cell) or type(cell) in _PLAIN:
             return found
         flat: Any = None
-        subject = Subject(cell, self.patterns, self.level, self.observed.returns)
+        form = tuple(_form(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
+        subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
         for calls in kinds or [[]]:
             analysis, engine = analyse(subject, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
@@ -285,10 +287,10 @@ class _Walk:
         found: list[tuple[str, Analysis]] = []
         gated = [row for row in self.patterns if row.op in _GATED]
         if any(activation_of(child) for child in sub_cells(subject.cell).values()):
-            split = replace(subject, patterns=gated, split=True)
+            split = replace(subject, patterns=gated, split=True, watched={})
             found += [("cell", analysis) for calls in kinds if (analysis := analyse(split, calls)).swap is not None]
         for name in self.observed.methods.get(id(subject.cell), {}):
-            method = replace(subject, method=name)
+            method = replace(subject, method=name, watched={})
             calls = self.observed.kinds(subject.cell, name)
             found += [("cell", analysis) for call in calls if (analysis := analyse(method, call)).swap is not None]
         return found

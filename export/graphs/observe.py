@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from types import FunctionType
 from typing import Any
 
@@ -110,11 +110,12 @@ def _watching_methods(net: nn.Cell, observed: Observed) -> Iterator[None]:
 @contextmanager
 def _watching(observed: Observed) -> Iterator[None]:
     original = nn.Cell.__call__
+    signature: Any = cache(lambda kind: inspect.signature(inspect.unwrap(kind.construct)))
 
     def call(self: nn.Cell, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
         try:
-            bound = inspect.signature(inspect.unwrap(type(self).construct)).bind(self, *args, **kwargs).arguments
+            bound = signature(type(self)).bind(self, *args, **kwargs).arguments
         except (TypeError, ValueError):
             return result
         _enter(observed.calls.setdefault(id(self), []), bound)

@@ -58,11 +58,17 @@ class Spec:
 def spec_of(value: Any) -> Any:
     """A value with its tensors described instead of held."""
     if isinstance(value, Tensor):
-        dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and value.size <= 2**20
+        dtype, small = dtype_name(value.dtype), value.ndim > 1 and value.shape[-1] <= 512 and 0 < value.size <= 2**20
         if not small or "float" not in dtype:
             return Spec(tuple(value.shape), dtype)
-        values = read(value)
-        return Spec(tuple(value.shape), dtype, repeats(values), turns_pairs(values))
+        values = value.asnumpy() if dtype == "float32" else read(value)
+        first = values.reshape(-1, *values.shape[-2:])[0]  # few tensors get beyond that
+        return Spec(
+            tuple(value.shape),
+            dtype,
+            repeats(first) and repeats(values),
+            turns_pairs(first) and turns_pairs(values),
+        )
     if isinstance(value, (tuple, list)):
         return tuple(spec_of(item) for item in value)
     return value
@@ -209,9 +215,20 @@ def _mapped(value: Any, old: Any, new: Any) -> Any:
 
 
 def _content(value: Tensor) -> Any:
-    """What tells the values of a run apart."""
-    values = read(value) if value.dtype == ms.bfloat16 else value.asnumpy()
-    return tuple(value.shape), dtype_name(value.dtype), values.tobytes()
+    """What tells the values of a run apart: all of a small one; of a large one the sum of its bits, and a sample.
+
+    The data are random numbers. To read a large one twice, to keep it and to hash it takes longer than what is watched.
+    """
+    values = np.ascontiguousarray(read(value) if value.dtype == ms.bfloat16 else value.asnumpy())
+    kind = tuple(value.shape), dtype_name(value.dtype)
+    if values.nbytes <= _SAMPLED:
+        return kind, values.tobytes()
+    words = values.reshape(-1).view(np.uint8)
+    words = words[: words.size // 8 * 8].view(np.uint64)
+    return kind, int(words.sum()), words[:: words.size // 1024].tobytes(), values.reshape(-1)[-8:].tobytes()
+
+
+_SAMPLED = 2**15  # bytes
 
 
 class _SubCell:
