@@ -77,8 +77,10 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dbias = bias
         if bias is not None:
             if bias.dtype == dz.dtype:
-                ones = stock.ones_like((dz[..., :1] if last else dz[:, :1]).astype(ms.float32)).astype(dz.dtype)
-                tap = stock.ones_like(weight[:, :1, :1, :1].astype(ms.float32)).astype(dz.dtype)
+                # Slices are of float32: of bfloat16, MindSpore has some on a CPU only as views, which not all are.
+                wide = dz.astype(ms.float32)
+                ones = stock.ones_like(wide[..., :1] if last else wide[:, :1]).astype(dz.dtype)
+                tap = stock.ones_like(weight.astype(ms.float32)[:, :1, :1, :1]).astype(dz.dtype)
                 dbias = of_bias(dz, ones, tap).reshape(-1)
             else:  # which is rounded less
                 dbias = dz.astype(ms.float32).sum((0, 1, 2) if last else (0, 2, 3)).astype(bias.dtype)

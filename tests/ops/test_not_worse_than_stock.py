@@ -43,17 +43,20 @@ def test_error(example, dtype):
 
 
 def stock(example, tensors, like):
-    """What the composition of stock operators gives.
-
-    An operator without a kernel is found missing behind the call, which then fails, or one of those that follow.
-    """
+    """What the composition of stock operators gives."""
     wide = [t.astype(ms.float32) if t.dtype in (ms.float16, ms.bfloat16) else t for t in tensors]
-    with suppress(RuntimeError, TypeError, ValueError):  # no kernel for 16 bits
+    try:
         return [numpy(value) for value in flat(example.network(example.operator.stock)(*tensors))]
-    for left in (2, 1, 0):
-        try:
-            results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
-        except (RuntimeError, TypeError, ValueError):
-            if not left:
-                raise
+    except (RuntimeError, TypeError, ValueError):  # no kernel for 16 bits
+        forget_failures()
+    results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
     return [decode(encode(value, dtype_name(t)), dtype_name(t)) for value, t in zip(results, like, strict=True)]
+
+
+def forget_failures():
+    """An operator without a kernel is found missing behind its call, and reported by a later one: each of those that
+    failed by one.
+    """
+    for _ in range(32):
+        with suppress(RuntimeError, TypeError, ValueError):
+            (ms.Tensor(1.0) + 1).asnumpy()
