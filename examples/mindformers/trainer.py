@@ -173,7 +173,7 @@ def main() -> None:
     error = max(abs(a / b - 1) for a, b in zip(values, expected, strict=True))
     print("losses:", json.dumps(values))
     print(f"{name} ({kind}): {STEPS} steps from {values[0]:.4f} to {values[-1]:.4f}, within {error:.1e} of PyTorch's")
-    # Networks for training round queries, keys and values to float16: with experts, a token may choose another one then.
+    # Networks for training round queries, keys and values to float16: with experts, a token may then choose others.
     rounded = {} if kind == "float32" else {"qwen3": 5e-4, "qwen3_moe": 2e-2}
     if not error < rounded.get(name, 2e-5):
         sys.exit(1)

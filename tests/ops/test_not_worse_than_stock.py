@@ -1,11 +1,10 @@
 """Rule 3 of tests/acceptance.py for every operator, forward and gradient: not more than twice the error of stock
 operators of the same dtype.
 
-Where stock MindSpore has no kernel for 16 bits on a CPU (most of bfloat16: SiLU, GELU, softmax, norms), ours has to
-stand beside the composition in float32 whose results are rounded once, which is harder.
+In bfloat16 ours stands beside the composition in float32 whose results are rounded once, which is harder: stock
+MindSpore has few kernels for bfloat16 on a CPU (none of SiLU, GELU, softmax and the norms).
 """
 
-from contextlib import suppress
 from itertools import cycle, product
 
 import mindspore as ms
@@ -43,20 +42,10 @@ def test_error(example, dtype):
 
 
 def stock(example, tensors, like):
-    """What the composition of stock operators gives."""
-    wide = [t.astype(ms.float32) if t.dtype in (ms.float16, ms.bfloat16) else t for t in tensors]
-    try:
-        return [numpy(value) for value in flat(example.network(example.operator.stock)(*tensors))]
-    except (RuntimeError, TypeError, ValueError):  # no kernel for 16 bits
-        forget_failures()
+    """What the composition of stock operators gives: in float32 in place of bfloat16, as most of MindSpore's kernels
+    for a CPU lack it. (To call one that is missing is no way to find out: its error is reported by a later call, and
+    leaves indexing broken behind it.)
+    """
+    wide = [t.astype(ms.float32) if t.dtype == ms.bfloat16 else t for t in tensors]
     results = [numpy(value) for value in flat(example.network(example.operator.stock)(*wide))]
     return [decode(encode(value, dtype_name(t)), dtype_name(t)) for value, t in zip(results, like, strict=True)]
-
-
-def forget_failures():
-    """An operator without a kernel is found missing behind its call, and reported by a later one: each of those that
-    failed by one.
-    """
-    for _ in range(32):
-        with suppress(RuntimeError, TypeError, ValueError):
-            (ms.Tensor(1.0) + 1).asnumpy()
