@@ -99,8 +99,11 @@ public:
         const uint32_t left = tiling_.n - first;
         const uint32_t last = first + (left < tiling_.tileRows ? left : tiling_.tileRows);
         for (uint32_t row = first; row < last; row += tiling_.blockRows) {
-            for (uint32_t part = 0; part < tiling_.parts; ++part) {
-                Block(part, row, last - row < tiling_.blockRows ? last - row : tiling_.blockRows);
+            const uint32_t rows = last - row < tiling_.blockRows ? last - row : tiling_.blockRows;
+            for (uint32_t i = 0; i < tiling_.m; i += tiling_.rowsAtOnce) {
+                for (uint32_t part = 0; part < tiling_.parts; ++part) {
+                    Block(part, row, rows, i);
+                }
             }
         }
     }
@@ -209,9 +212,11 @@ private:
         return factors;
     }
 
-    // `column`: of the output, which the rows give.
-    __aicore__ inline void Block(uint32_t part, uint32_t column, uint32_t rows)
+    // `column`: of the output, which the rows give. `first`: of the rows of x that are multiplied with it.
+    __aicore__ inline void Block(uint32_t part, uint32_t column, uint32_t rows, uint32_t first)
     {
+        const uint32_t left = tiling_.m - first;
+        const uint32_t last = first + (left < tiling_.rowsAtOnce ? left : tiling_.rowsAtOnce);
         const uint32_t row = part * tiling_.n + column;
         const uint32_t elements = rows * tiling_.k;
         const uint32_t bytes = elements / tiling_.perByte;
@@ -232,17 +237,19 @@ private:
         AscendC::Cast(float_, half_, AscendC::RoundMode::CAST_NONE, elements);
         AscendC::LocalTensor<S> scale;
         AscendC::LocalTensor<S> offset;
-        for (uint32_t i = 0; i < tiling_.m; ++i) {
+        for (uint32_t i = first; i < last; ++i) {
+            // Where those of the rows before were, so that a host sees that these are not needed any more.
+            const AscendC::LocalTensor<float> x = x_[(i - first) * tiling_.k];
             if (tiling_.quantizeX != 0) {
-                // Their floats are in x_ already. A host finds the integers where it sees the casts.
+                // Their floats were in x_ already. A host finds the integers where it sees the casts.
                 AscendC::Cast(xHalf_, integers_[i * tiling_.k], AscendC::RoundMode::CAST_NONE, tiling_.k);
-                AscendC::Cast(x_[i * tiling_.k], xHalf_, AscendC::RoundMode::CAST_NONE, tiling_.k);
+                AscendC::Cast(x, xHalf_, AscendC::RoundMode::CAST_NONE, tiling_.k);
             }
             for (uint32_t r = 0; r < rows; ++r) {
-                AscendC::Mul(product_, float_[r * tiling_.k], x_[i * tiling_.k], static_cast<int32_t>(tiling_.k));
+                AscendC::Mul(product_, float_[r * tiling_.k], x, static_cast<int32_t>(tiling_.k));
                 SumGroups(sums_[r * tiling_.groupStride], product_);
             }
-            if (i == 0) {  // next to their use, so that a host need not keep them in memory
+            if (i == first) {  // next to their use, so that a host need not keep them in memory
                 scale = TakeFactors(scaleQueue_, scale_, rows);
                 if (tiling_.hasOffset != 0) {
                     offset = TakeFactors(offsetQueue_, offset_, rows);

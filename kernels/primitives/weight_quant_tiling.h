@@ -43,6 +43,7 @@ struct WeightQuantTilingData {
     uint32_t stretchRows;
     // Few rows of x: the vector unit multiplies, and there is no tile.
     uint32_t fewRows;
+    uint32_t rowsAtOnce;  // of x, with a block of the weight
     uint32_t quantizeX;
     uint32_t pieces;  // of a group: a sum takes 64 products at most
     uint32_t pieceCols;
@@ -65,7 +66,9 @@ constexpr uint64_t FIXED_BYTES = 4096;
 constexpr uint64_t MOST_CHUNK_ROWS = 32;     // of a product, for the vector unit
 constexpr uint64_t MOST_STRETCH_ROWS = 256;  // of x, in a product that the vector unit finishes
 
-constexpr uint64_t FEW_ROWS = 4;  // of x: more are multiplied faster with an unpacked tile
+constexpr uint64_t FEW_ROWS = 4;          // of x: more are multiplied faster with an unpacked tile
+constexpr uint64_t FEW_ROUNDED_ROWS = 8;  // if they become integers
+constexpr uint64_t ROWS_AT_ONCE = 4;      // of x, with a block of the weight: sums that a host sees together
 constexpr uint64_t FEW_ROWS_OF_CHIP = 2;
 constexpr uint64_t LEAST_COLS_OF_CHIP = 1024;
 constexpr uint64_t MOST_PIECES = 4;
@@ -84,9 +87,9 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
     // With quantize_x results depend on it, so that it is the same everywhere.
     const bool restricted = platform.tileBytes == 0 && !quantizeX;
-    if (tiling.m == 0 || tiling.m > (restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS) ||
-        (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 || group / piece > MOST_PIECES ||
-        tiling.groups > MAX_REPEAT_TIMES) {
+    const uint64_t most = quantizeX ? FEW_ROUNDED_ROWS : restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS;
+    if (tiling.m == 0 || tiling.m > most || (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 ||
+        group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
     const uint64_t stride = RoundUp(tiling.groups, 16);
@@ -106,12 +109,14 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
     const uint64_t perRow = k * (2 + 2 + sizeof(float)) + stride * groupBytes + FLOATS_PER_REPEAT * sizeof(float) +
                             BLOCK_BYTES + 16 + 2 * (sizeof(float) + bytes) +
                             (2 + tiling.scratch + tiling.m) * sizeof(float);
+    const uint64_t atOnce = CeilDiv(tiling.m, CeilDiv(tiling.m, ROWS_AT_ONCE));
+    tiling.rowsAtOnce = static_cast<uint32_t>(atOnce);
     if (fixed + perRow * 8 > platform.ubBytes) {
         return false;
     }
     const uint64_t rows = std::min({(platform.ubBytes - fixed) / perRow / 8 * 8, MOST_BLOCK_ROWS,
                                     std::max<uint64_t>(8, MOST_FEW_ELEMENTS / k / 8 * 8),
-                                    std::max<uint64_t>(8, MOST_SUMS / tiling.m / 8 * 8)});
+                                    std::max<uint64_t>(8, MOST_SUMS / atOnce / 8 * 8)});
     tiling.blockCols = tiling.k;
     tiling.blockStride = tiling.k;
     const uint64_t aligned = CORE_ALIGNMENT / bytes;

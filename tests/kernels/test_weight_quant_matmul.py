@@ -104,12 +104,15 @@ def test_products(case, types, bits, has_offset, has_bias):
 INTEGERS = [  # those of few rows
     ((1,), 70, 64, 32),
     ((3,), 33, 576, 32),  # two groups behind the last eight
-    ((4,), 16, 1024, 32),  # as many rows as are rounded
+    ((4,), 16, 1024, 32),  # as many rows as are taken at once
     ((2,), 16, 1024, 128),  # groups of two sums
     ((1,), 20, 192, 64),
     ((2,), 6, 1024, 256),
     ((2,), 9, 96, 96),
     ((1,), 24, 96, 32),  # an odd number of groups: eight of them are of several rows
+    ((5,), 33, 192, 64),  # taken as 3 and 2
+    ((7,), 70, 576, 32),  # as 4 and 3
+    ((2, 4), 16, 128, 128),  # as many rows as are rounded
 ]
 
 
@@ -149,6 +152,19 @@ def test_rounded_activations_that_are_not_finite_or_extreme(value, size):
     assert np.isnan(y[1]).all()
     terms = np.abs(exact[0][0]) @ np.abs(reference.dequantised(*exact[1:4], 64)).T
     assert_accurate(y[0], golden[0], "float32", 8 * terms)
+
+
+@pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rounded_rows_are_what_they_are_alone(name, bits):
+    """However many come together, and again where rows of x differ little."""
+    inputs = arrays(np.random.default_rng(0), ((8,), 70, 576, 32), bits, 1, 1)
+    inputs[0][1:4] = inputs[0][0]
+    inputs[0][2, 575] *= 2
+    dtypes = ["float32", "int8", "float16", "float16", "float32"]
+    together = launch(name, inputs, dtypes, quantize_x="int8")[0][0]
+    alone = [launch(name, [row[None], *inputs[1:]], dtypes, quantize_x="int8")[0][0] for row in inputs[0]]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
 
 
 @pytest.mark.parametrize("name", ["weight_quant_matmul", "weight_quant_swiglu"])

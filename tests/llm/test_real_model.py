@@ -51,9 +51,12 @@ def test_greedy_tokens(model):
     assert ties <= 1
 
 
-def test_weights_that_stay_quantized():
-    """The offset of Q4_1 is rounded: the tokens are others only where two were about as likely."""
-    model = LanguageModel.from_file(FILE, weights="quantized", context=256)
+@pytest.mark.parametrize(("activations", "tie"), [("float", 0.05), ("int8", 0.5)])
+def test_weights_that_stay_quantized(activations, tie):
+    """The offset of Q4_1 is rounded: the tokens are others only where two were about as likely. With rounded activations
+    that is a wider range: a prompt of five tokens is rounded, too (0.22 was seen).
+    """
+    model = LanguageModel.from_file(FILE, weights="quantized", context=256, activations=activations)
     for case in CASES[::5]:
         request = model.request(case["ids"], 24)
         request.stop_tokens = ()
@@ -61,7 +64,7 @@ def test_weights_that_stay_quantized():
         model.scheduler.run()
         pairs = zip(request.tokens, case["tokens"], case["margins"], strict=False)
         margin = next((margin for ours, theirs, margin in pairs if ours != theirs), 0)
-        assert margin < 0.05, case["prompt"]
+        assert margin < tie, case["prompt"]
 
 
 def test_round_trips(model):

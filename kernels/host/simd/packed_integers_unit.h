@@ -66,6 +66,7 @@ void PackedIntegerSums(const Instruction& self, uint32_t begin, uint32_t end)
 
 constexpr uint32_t MOST_PACKED_GROUPS = 256;  // a repeat each
 constexpr uint32_t SUMS_AT_ONCE = 8;          // of a vector
+constexpr uint32_t MOST_SUMS_AT_ONCE = 16;    // of a vector of AVX-512
 
 constexpr int8_t LOWEST_BYTE = -128;
 
@@ -153,32 +154,28 @@ private:
     }
 };
 
-// Of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart; their factors are those at even
-// places, and then those at odd ones. Of groups of 32, the first of eight is an even one.
+// Of numbers of 4 bits. 64 of them are a vector, one group or two, which may lie apart.
 template <uint32_t GROUP>
 struct NibbleSums {
-    static constexpr uint32_t PER_VECTOR = 64 / GROUP;
-    static constexpr uint32_t VECTORS = MOST_PACKED_GROUPS / PER_VECTOR;
+    static constexpr uint32_t HALF = GROUP / 2;
+    static constexpr uint32_t MOST = MOST_PACKED_GROUPS + MOST_SUMS_AT_ONCE;  // vectors may reach beyond the last group
 
-    __m256i factors[2 * VECTORS];
-    int32_t shifts[MOST_PACKED_GROUPS + SUMS_AT_ONCE];  // 8 times the sum of a group's factors
+    alignas(64) int8_t even[MOST * HALF];  // factors at even places of a group, group after group
+    alignas(64) int8_t odd[MOST * HALF];
+    int32_t shifts[MOST];  // 8 times the sum of a group's factors
 
     bool Take(const int8_t* from, uint32_t groups, uint32_t stride)
     {
         const __m256i order =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-        // The 32 factors of a half of a vector: those at even places are its lower half.
-        const auto load = [&](uint32_t group, uint32_t at) {
-            return group < groups ? _mm256_permute4x64_epi64(
-                                        _mm256_shuffle_epi8(LoadRaw<__m256i>(from + group * stride + at), order), 0xd8)
-                                  : _mm256_setzero_si256();
-        };
-        for (uint32_t vector = 0; vector * PER_VECTOR < groups + SUMS_AT_ONCE - 1 && vector < VECTORS; ++vector) {
-            const __m256i first = load(vector * PER_VECTOR, 0);
-            const __m256i second = GROUP == 32 ? load(vector * PER_VECTOR + 1, 0) : load(vector, 32);
-            factors[2 * vector] = _mm256_permute2x128_si256(first, second, 0x20);
-            factors[2 * vector + 1] = _mm256_permute2x128_si256(first, second, 0x31);
+        for (uint32_t part = 0; part < groups * (GROUP / 32); ++part) {
+            const int8_t* const some = from + part / (GROUP / 32) * stride + part % (GROUP / 32) * 32;
+            const __m256i parted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(LoadRaw<__m256i>(some), order), 0xd8);
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(even + part * 16), _mm256_castsi256_si128(parted));
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(odd + part * 16), _mm256_extracti128_si256(parted, 1));
         }
+        std::fill_n(even + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
+        std::fill_n(odd + groups * HALF, MOST_SUMS_AT_ONCE * HALF, int8_t{0});
         for (uint32_t group = 0; group < groups; ++group) {
             __m256i sums = EightTimes(LoadRaw<__m256i>(from + group * stride));
             if (GROUP == 64) {
@@ -186,19 +183,19 @@ struct NibbleSums {
             }
             shifts[group] = SumOf(sums);
         }
-        std::fill_n(shifts + groups, SUMS_AT_ONCE, 0);
+        std::fill_n(shifts + groups, MOST_SUMS_AT_ONCE, 0);
         return true;
     }
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
-        const __m256i* const others = factors + slots.group * 2 / PER_VECTOR;
+        const uint32_t at = slots.group * HALF;
         __m256i sums;
         if constexpr (GROUP == 32) {
             __m256i products[4];
 #pragma GCC unroll 4
             for (uint32_t k = 0; k < 4; ++k) {
-                products[k] = Products(TwoGroups(slots, 2 * k), others + 2 * k);
+                products[k] = Products(TwoGroups(slots, 2 * k), at + k * 32);
             }
             // Of each half of it: groups of products 0, 1, 2 and 3.
             const __m256i folded =
@@ -210,14 +207,54 @@ struct NibbleSums {
             for (uint32_t slot = 0; slot < SUMS_AT_ONCE; ++slot) {
                 const uint8_t* const numbers = slots.Place(slot);
                 const bool empty = !SLOTS::WHOLE && numbers == nullptr;
-                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), others + 2 * slot);
+                products[slot] = empty ? _mm256_setzero_si256() : Widened(LoadRaw<__m256i>(numbers), at + slot * 32);
             }
             sums = FoldedIntegers(products);
         }
         return _mm256_sub_epi32(sums, LoadRaw<__m256i>(shifts + slots.group));
     }
+#if defined(HOST_SIMD_AVX512)
+    // Of sixteen groups of 32 that lie one behind the other.
+    HOST_INLINE __m512i OfSixteen(const uint8_t* numbers, uint32_t group) const
+    {
+        static_assert(GROUP == 32);
+        __m512i products[4];  // of four groups, four lanes each
+#pragma GCC unroll 4
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t at = group * HALF + k * 64;
+            const __m512i bytes = _mm512_xor_si512(LoadRaw<__m512i>(numbers + k * 64), _mm512_set1_epi8(-0x78));
+            const __m512i mask = _mm512_set1_epi8(15);
+            const __m512i lower = _mm512_and_si512(bytes, mask);
+            const __m512i upper = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+            products[k] = DotBytes(lower, LoadRaw<__m512i>(even + at), upper, LoadRaw<__m512i>(odd + at));
+        }
+        const __m512i first = AddedPairs(products[0], products[1]);
+        const __m512i second = AddedPairs(products[2], products[3]);
+        const __m512i folded =
+            _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
+        // Lane k of quarter q is the sum of group 4 k + q.
+        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        return _mm512_sub_epi32(_mm512_permutexvar_epi32(order, folded), LoadRaw<__m512i>(shifts + group));
+    }
+#endif
 
 private:
+#if defined(HOST_SIMD_AVX512)
+    // In each quarter: half sums of a, of b, of a, of b.
+    static HOST_INLINE __m512i AddedPairs(__m512i a, __m512i b)
+    {
+        return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    }
+    static HOST_INLINE __m512i DotBytes(__m512i a, __m512i b, __m512i c, __m512i d)
+    {
+#if defined(__AVX512VNNI__)
+        return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), a, b), c, d);
+#else
+        return _mm512_madd_epi16(_mm512_add_epi16(_mm512_maddubs_epi16(a, b), _mm512_maddubs_epi16(c, d)),
+                                 _mm512_set1_epi16(1));
+#endif
+    }
+#endif
     static HOST_INLINE __m256i EightTimes(__m256i factors)
     {
         return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(8), factors), _mm256_set1_epi16(1));
@@ -241,17 +278,17 @@ private:
         return !SLOTS::WHOLE && second == nullptr ? low : _mm256_inserti128_si256(low, LoadRaw<__m128i>(second), 1);
     }
     // Four to a lane of 16 bits, of numbers that are 8 more than they are: at most 7680.
-    static HOST_INLINE __m256i Products(__m256i packed, const __m256i* evenAndOdd)
+    HOST_INLINE __m256i Products(__m256i packed, uint32_t at) const
     {
         const __m256i bytes = _mm256_xor_si256(packed, _mm256_set1_epi8(-0x78));
         const __m256i mask = _mm256_set1_epi8(15);
         const __m256i upper = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
-        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), evenAndOdd[0]),
-                                _mm256_maddubs_epi16(upper, evenAndOdd[1]));
+        return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), LoadRaw<__m256i>(even + at)),
+                                _mm256_maddubs_epi16(upper, LoadRaw<__m256i>(odd + at)));
     }
-    static HOST_INLINE __m256i Widened(__m256i packed, const __m256i* evenAndOdd)
+    HOST_INLINE __m256i Widened(__m256i packed, uint32_t at) const
     {
-        return _mm256_madd_epi16(Products(packed, evenAndOdd), _mm256_set1_epi16(1));
+        return _mm256_madd_epi16(Products(packed, at), _mm256_set1_epi16(1));
     }
     // Two lanes of 32 bits of each half of a, and of b behind them.
     static HOST_INLINE __m256i Quarters(__m256i a, __m256i b)

@@ -14,6 +14,8 @@
 #define ASCENDC_HOST_SIMD_PACKED_ROWS_UNIT_H
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 
 #include "ir/instruction.h"
 #include "simd/folding.h"
@@ -94,12 +96,25 @@ HOST_INLINE __m256 LoadEight(const half* p)
     return _mm256_cvtph_ps(LoadRaw<__m128i>(p));
 }
 
+#if defined(HOST_SIMD_AVX512)
+HOST_INLINE __m512 LoadSixteen(const float* p)
+{
+    return _mm512_loadu_ps(p);
+}
+HOST_INLINE __m512 LoadSixteen(const half* p)
+{
+    return _mm512_cvtph_ps(LoadRaw<__m256i>(p));
+}
+#endif
+
 // What x has, as long as is read of it from any eighth group on.
 template <uint32_t PER_BYTE, uint32_t GROUP>
 struct PeriodicFactors {
-    static constexpr uint32_t MOST = 2 * MOST_ROW_GROUPS + SUMS_AT_ONCE;
+    static constexpr uint32_t MOST = 2 * MOST_ROW_GROUPS + MOST_SUMS_AT_ONCE;
     static_assert(MOST <= MOST_PACKED_GROUPS, "the sums keep as many");
 
+    uint32_t groups = 0;  // 0: of no row yet
+    bool opposites = false;
     uint32_t period = 0;
     std::conditional_t<PER_BYTE == 1, ByteSums<GROUP>, NibbleSums<GROUP>> sums;
     float xScale[MOST];
@@ -109,17 +124,24 @@ struct PeriodicFactors {
     template <typename S>
     bool Take(const PackedRowsOperands<S>& in)
     {
+        const bool same = in.groups == groups && memcmp(integers, in.integers, groups * GROUP) == 0;
+        groups = in.groups;
         period = in.groups % 2 == 0 ? in.groups : 2 * in.groups;
-        const uint32_t count = period + SUMS_AT_ONCE;
+        const uint32_t count = period + MOST_SUMS_AT_ONCE;
         for (uint32_t first = 0; first < count; first += in.groups) {
             const uint32_t some = std::min(in.groups, count - first);
-            memcpy(integers + first * GROUP, in.integers, some * GROUP);
+            if (!same) {
+                memcpy(integers + first * GROUP, in.integers, some * GROUP);
+            }
             memcpy(xScale + first, in.xScale, some * sizeof(float));
             if (in.xSum != nullptr) {
                 memcpy(xSum + first, in.xSum, some * sizeof(float));
             }
         }
-        return sums.Take(integers, count, GROUP);
+        if (!same) {
+            opposites = sums.Take(integers, count, GROUP);
+        }
+        return opposites;
     }
 };
 
@@ -137,10 +159,31 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         }
         return _mm256_mul_ps(term, scales);
     };
-    const uint32_t step = SUMS_AT_ONCE % x.period;
     uint32_t at = 0;
     uint32_t s = 0;
-    for (; s + SUMS_AT_ONCE <= count; s += SUMS_AT_ONCE) {
+    const auto advance = [&](uint32_t groups) {
+        s += groups;
+        at = (at + groups) % x.period;
+    };
+#if defined(HOST_SIMD_AVX512)
+    if constexpr (PER_BYTE == 2 && GROUP == 32) {
+        while (s + MOST_SUMS_AT_ONCE <= count) {
+            const uint8_t* const first = numbers + s * STEP;
+#pragma GCC unroll 4
+            for (uint32_t line = 0; line < MOST_SUMS_AT_ONCE * STEP; line += 64) {
+                __builtin_prefetch(first + AHEAD + line);
+            }
+            const __m512 sums = _mm512_cvtepi32_ps(x.sums.OfSixteen(first, at));
+            __m512 term = _mm512_mul_ps(sums, _mm512_loadu_ps(x.xScale + at));
+            if (OFFSET) {
+                term = _mm512_add_ps(term, _mm512_mul_ps(LoadSixteen(offset + s), _mm512_loadu_ps(x.xSum + at)));
+            }
+            _mm512_storeu_ps(terms + s, _mm512_mul_ps(term, LoadSixteen(scale + s)));
+            advance(MOST_SUMS_AT_ONCE);
+        }
+    }
+#endif
+    while (s + SUMS_AT_ONCE <= count) {
         const uint8_t* const first = numbers + s * STEP;
 #pragma GCC unroll 8
         for (uint32_t line = 0; line < SUMS_AT_ONCE * STEP; line += 64) {
@@ -149,8 +192,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         const __m256i sums = x.sums.Of(NextGroups{first, STEP, at});
         const __m256 offsets = OFFSET ? LoadEight(offset + s) : _mm256_setzero_ps();
         _mm256_storeu_ps(terms + s, termsOf(sums, at, LoadEight(scale + s), offsets));
-        at += step;
-        at -= at >= x.period ? x.period : 0;
+        advance(SUMS_AT_ONCE);
     }
     if (s < count) {
         const uint32_t rest = count - s;
@@ -176,7 +218,14 @@ void RunPackedRowsOf(const Instruction& self, uint32_t begin, uint32_t end)
     float terms[ROWS * MOST_ROW_GROUPS + 8];
     auto* const results = reinterpret_cast<float*>(self.operands[0].base);
 #if defined(HOST_SIMD_AVX512) || defined(HOST_SIMD_AVX2)
-    PeriodicFactors<PER_BYTE, GROUP> x;
+    // A kernel takes all rows of x for some rows of the weight, and then for the next ones.
+    constexpr uint32_t KEPT = 8;
+    static thread_local std::unique_ptr<PeriodicFactors<PER_BYTE, GROUP>> kept[KEPT];
+    auto& place = kept[reinterpret_cast<uintptr_t>(in.integers) / (groups * GROUP) % KEPT];
+    if (place == nullptr) {
+        place = std::make_unique<PeriodicFactors<PER_BYTE, GROUP>>();
+    }
+    PeriodicFactors<PER_BYTE, GROUP>& x = *place;
     const bool known = x.Take(in);
     const int64_t factorBytes = groups * sizeof(S);
     const bool together = self.operands[1].stride == groups * GROUP / PER_BYTE &&
