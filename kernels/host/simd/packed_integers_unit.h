@@ -110,11 +110,30 @@ struct LastGroups : NextGroups {
     HOST_INLINE const uint8_t* Place(uint32_t slot) const { return slot < count ? numbers + slot * step : nullptr; }
 };
 
+#if defined(HOST_SIMD_AVX512)
+// In each quarter of a vector: half sums of a, of b, of a, of b.
+HOST_INLINE __m512i AddedPairs(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+
+// Lane k of each quarter: the sum of that quarter of v[k].
+HOST_INLINE __m512i AddedQuarters(const __m512i (&v)[4])
+{
+    const __m512i first = AddedPairs(v[0], v[1]);
+    const __m512i second = AddedPairs(v[2], v[3]);
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
+}
+#endif
+
 // Of numbers of 8 bits. A factor has the sign of its number taken into it: -128 has no opposite, see RunPackedIntegers.
 template <uint32_t GROUP>
 struct ByteSums {
     const int8_t* factors = nullptr;
     uint32_t stride = 0;
+#if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
+    alignas(64) uint8_t raised[(MOST_PACKED_GROUPS + MOST_SUMS_AT_ONCE) * GROUP];  // factors + 128, group after group
+#endif
 
     bool Take(const int8_t* from, uint32_t groups, uint32_t groupStride)
     {
@@ -124,10 +143,40 @@ struct ByteSums {
         for (uint32_t group = 0; group < groups; ++group) {
             for (uint32_t i = 0; i < GROUP; ++i) {
                 opposites &= from[group * stride + i] != LOWEST_BYTE;
+#if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
+                raised[group * GROUP + i] = static_cast<uint8_t>(from[group * stride + i] ^ LOWEST_BYTE);
+#endif
             }
         }
         return opposites;
     }
+#if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
+    // Of sixteen groups of 32 that lie one behind the other: with factors + 128, and 128 times the numbers less.
+    HOST_INLINE __m512i OfSixteen(const uint8_t* numbers, uint32_t group) const
+    {
+        static_assert(GROUP == 32);
+        __m512i halves[2];  // quarters 0 and 1, 2 and 3 of a lane are parts of one sum
+#pragma GCC unroll 2
+        for (uint32_t half = 0; half < 2; ++half) {
+            __m512i products[4];
+#pragma GCC unroll 4
+            for (uint32_t k = 0; k < 4; ++k) {
+                const uint32_t at = (half * 4 + k) * 64;
+                const __m512i values = LoadRaw<__m512i>(numbers + at);
+                const __m512i zero = _mm512_setzero_si512();
+                products[k] =
+                    _mm512_sub_epi32(_mm512_dpbusd_epi32(zero, LoadRaw<__m512i>(raised + group * GROUP + at), values),
+                                     _mm512_dpbusd_epi32(zero, _mm512_set1_epi8(LOWEST_BYTE), values));
+            }
+            halves[half] = AddedQuarters(products);
+        }
+        const __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(halves[0], halves[1], 0x88),
+                                              _mm512_shuffle_i32x4(halves[0], halves[1], 0xdd));
+        // Lane k of quarter q is the sum of group 2 k + q % 2, and 8 on in the last two quarters.
+        const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+        return _mm512_permutexvar_epi32(order, sums);
+    }
+#endif
     template <class SLOTS>
     HOST_INLINE __m256i Of(const SLOTS& slots) const
     {
@@ -228,23 +277,15 @@ struct NibbleSums {
             const __m512i upper = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
             products[k] = DotBytes(lower, LoadRaw<__m512i>(even + at), upper, LoadRaw<__m512i>(odd + at));
         }
-        const __m512i first = AddedPairs(products[0], products[1]);
-        const __m512i second = AddedPairs(products[2], products[3]);
-        const __m512i folded =
-            _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
         // Lane k of quarter q is the sum of group 4 k + q.
         const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        return _mm512_sub_epi32(_mm512_permutexvar_epi32(order, folded), LoadRaw<__m512i>(shifts + group));
+        return _mm512_sub_epi32(_mm512_permutexvar_epi32(order, AddedQuarters(products)),
+                                LoadRaw<__m512i>(shifts + group));
     }
 #endif
 
 private:
 #if defined(HOST_SIMD_AVX512)
-    // In each quarter: half sums of a, of b, of a, of b.
-    static HOST_INLINE __m512i AddedPairs(__m512i a, __m512i b)
-    {
-        return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-    }
     static HOST_INLINE __m512i DotBytes(__m512i a, __m512i b, __m512i c, __m512i d)
     {
 #if defined(__AVX512VNNI__)

@@ -166,10 +166,15 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         at = (at + groups) % x.period;
     };
 #if defined(HOST_SIMD_AVX512)
-    if constexpr (PER_BYTE == 2 && GROUP == 32) {
+#if defined(__AVX512VNNI__)
+    constexpr bool SIXTEEN = GROUP == 32;
+#else
+    constexpr bool SIXTEEN = GROUP == 32 && PER_BYTE == 2;
+#endif
+    if constexpr (SIXTEEN) {
         while (s + MOST_SUMS_AT_ONCE <= count) {
             const uint8_t* const first = numbers + s * STEP;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (uint32_t line = 0; line < MOST_SUMS_AT_ONCE * STEP; line += 64) {
                 __builtin_prefetch(first + AHEAD + line);
             }
