@@ -8,9 +8,12 @@ from tests.npu import smoke
 from tests.npu.__main__ import main
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (i % 4 > 0)) for i, name in enumerate(registry.names())],
+)
 def test_every_operator_passes_on_the_cpu(name, tmp_path, monkeypatch, request):
-    """With its first attributes; thoroughly with all. tests/ops has them all."""
+    """One of four, with its first attributes; thoroughly all, with all. tests/ops has them all."""
     table = smoke.operator(name)
     if request.config.getoption("cases") != "all":
         fields = vars(table)
