@@ -72,7 +72,7 @@ def test_generate_by_hand(trained):
 
 def test_more_tokens_than_the_cache_has_room_for(trained, monkeypatch):
     _, folder = trained
-    with pytest.raises(SystemExit, match="has room for 384 tokens: ask for fewer$"):
+    with pytest.raises(SystemExit, match=r"has room for 384 tokens: ask for fewer$"):
         call(monkeypatch, "generate", folder / "fused.mindir", "--prompt", "x" * 384, "--tokens", "2")
 
 

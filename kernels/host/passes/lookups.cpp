@@ -200,7 +200,8 @@ bool Lookups::Fetch()
 bool UsesLookups(uint64_t bytes)
 {
     const uint64_t least = g_lookupBytes.load(std::memory_order_relaxed);
-    return least == 0 ? g_vectorUnit->lookupMethod != LookupMethod::NONE && bytes >= LEAST_BYTES_TO_LOOK_UP : bytes >= least;
+    return least == 0 ? g_vectorUnit->lookupMethod != LookupMethod::NONE && bytes >= LEAST_BYTES_TO_LOOK_UP
+                      : bytes >= least;
 }
 
 LookupMethod LookupMethodInUse()
