@@ -46,6 +46,7 @@ _KEYS = frozenset(
         "attributes",
         "types",
         "reasons",
+        "values",
         "positive",
         "writes",
         "optional",
@@ -144,6 +145,8 @@ class Signature:
     )  # symbol: the int attribute or symbol it is a multiple of
     version: int = 1  # raised when old nodes of a MindIR would mean something else
     writes: tuple[str, ...] = ()  # inputs that the kernel changes in place
+    # The values of an input with which the kernel does not stop itself, in words for its error.
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def entry(self) -> str:
@@ -262,7 +265,8 @@ def load(path: Path) -> OpSpec:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         writes = tuple(data.get("writes") or ())
         optional = tuple(data.get("optional") or ())
-        for key, given in (("writes", writes), ("optional", optional)):
+        values = dict(data.get("values") or {})
+        for key, given in (("writes", writes), ("optional", optional), ("values", values)):
             if others := [tensor for tensor in given if tensor not in data["forward"]["inputs"]]:
                 raise ValueError(f"'{key}' must name inputs, got {others}")
         if both := [tensor for tensor in optional if tensor in writes]:
@@ -275,7 +279,8 @@ def load(path: Path) -> OpSpec:
             ]
             rows = types if key == "forward" else _used(types, tensors[0])
             changed = writes if key == "forward" else ()
-            fixed = reasons, positive, multiples, version, changed
+            ruled = {tensor.name: values[tensor.name] for tensor in tensors[0] if tensor.name in values}
+            fixed = reasons, positive, multiples, version, changed, ruled
             made = Signature(signature_name, tensors[0], tensors[1], attributes, rows, *fixed)
             _check_signature(made)
             return made

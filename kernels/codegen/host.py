@@ -56,6 +56,9 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
+    call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
+    if rules := "; ".join(f"{name} must be {rule}" for name, rule in signature.values.items()):
+        call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
 
 {make_params(spec, signature)}
@@ -80,7 +83,7 @@ void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, co
     constexpr Runner runners[] = {{
         {instances},
     }};
-    runners[row](params, Make{entry}Params(inputs, attributes), memory);
+    {call}
 }}
 
 LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,

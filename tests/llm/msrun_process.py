@@ -24,13 +24,10 @@ def losses(path, group=None):
     from ms_ascend_ops.llm.finetune.training import Training, train  # noqa: PLC0415
     from tests.llm.test_finetune import examples  # noqa: PLC0415
 
-    result = {}
-    for name, lora in (("lora", Lora(2)), ("full", None)):
-        network = TrainedNetwork(open_checkpoint(path), lora, context=64)
-        # Five examples for two processes: shares that differ.
-        steps = train(network, examples(8), Training(3, batch=5, micro_batch=2, rate=1e-2), group)
-        result[name] = [step.loss for step in steps]
-    return result
+    network = TrainedNetwork(open_checkpoint(path), Lora(2), context=64)
+    # Five examples for two processes: shares that differ.
+    steps = train(network, examples(8), Training(3, batch=5, micro_batch=2, rate=1e-2), group)
+    return [step.loss for step in steps]
 
 
 if __name__ == "__main__":

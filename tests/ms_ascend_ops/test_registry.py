@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,3 +130,22 @@ def test_the_library_has_the_same_signatures():
         for side, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
             assert signature[side] == [{"name": t.name, "dtype": t.dtype, "shape": t.rule.text} for t in tensors]
         assert {a["name"]: a["default"] for a in signature["attributes"]} == spec.check_attributes({})
+
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+
+
+def stops_itself(folder: Path) -> bool:
+    """Whether the kernels of an operator call Trap, in the headers of primitives that they include, too."""
+    waiting, read = list(folder.glob("*.h")), set()
+    while waiting:
+        header = waiting.pop()
+        read.add(header)
+        names = re.findall(r'#include "(primitives/\w+\.h)"', header.read_text(encoding="utf-8"))
+        waiting += {KERNELS / name for name in names} - read
+    return any("AscendC::Trap()" in header.read_text(encoding="utf-8") for header in read)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_kernel_that_may_stop_itself_has_rules_for_values(name):
+    assert bool(registry.op_spec(name).forward.values) == stops_itself(KERNELS / name)

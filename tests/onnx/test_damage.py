@@ -43,15 +43,16 @@ def network():
     return model(nodes, {"x": x}, {"y": ("float32", ["n", 3, 8])}, constants)
 
 
+@pytest.mark.parametrize("files", [250, pytest.param(1000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mutate", [mutate_bytes, partial(mutate_model, kind=onnx.ModelProto)], ids=["bytes", "fields"])
-def test_optimize(mutate, tmp_path):
+def test_optimize(mutate, files, tmp_path):
     content = network().SerializeToString()
     path, output = tmp_path / "model.onnx", tmp_path / "fused.onnx"
     path.write_bytes(content)
     assert len(optimize(path, output, level="O3", verify=False).replaced) == 4
     outcomes = set()
 
-    @settings(max_examples=1000, deadline=None)
+    @settings(max_examples=files, deadline=None)
     @given(SEEDS)
     def check(seed):
         path.write_bytes(mutate(content, seed))

@@ -68,7 +68,8 @@ def test_there_is_no_gradient(mode):
 
 @pytest.mark.parametrize("wrong", [(Tensor([[5, 2, 3], [1, 0, 0]], ms.int32), LENGTHS), (TABLES, LENGTHS - 7)])
 def test_a_wrong_block_or_length(wrong):
-    with pytest.raises(RuntimeError, match=r"^paged_attention: the kernel stopped itself"):
+    message = r"block_tables must be at least 0 and below key_cache.shape\[0\]; context_lengths must be at least 0 and "
+    with pytest.raises(RuntimeError, match=rf"^paged_attention: the kernel stopped itself .*{message}"):
         ops.paged_attention(*inputs("float32")[:3], *wrong)
 
 

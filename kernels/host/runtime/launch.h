@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -46,6 +47,20 @@ struct Trapped : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 constexpr const char* TRAPPED = "the kernel stopped itself (Trap): an input has a value that is not allowed";
+
+// Runs a launch. A kernel that stopped itself can say no more than that: `rules` say which values it takes.
+template <class LAUNCH>
+void WithValueRules(const char* rules, LAUNCH&& launch)
+{
+    try {
+        launch();
+    } catch (const Trapped& trap) {
+        if (std::string_view(trap.what()) != TRAPPED) {
+            throw;
+        }
+        throw Trapped(std::string(TRAPPED) + ": " + rules);
+    }
+}
 
 // Runs `block` once for each of config.blockDim cores and returns when all have ended. Inputs of launches with large
 // outputs are prefetched. `tiling`: all that the kernel goes by besides its tensors, as bytes: launches with the same
