@@ -47,7 +47,7 @@ Variables:
                1: only for tests, all but the vector unit is optimised less, and kernels are compiled as two sources: a
                third of the time to build; check takes the Python module that test built
   MS_ASCEND_OPS_UNITY
-               as how many sources the kernels are compiled (default: 8); 0: each by itself, so that after a change
+               as how many sources the kernels are compiled (default: 8); 0: every source by itself, so that after a change
                only that one is compiled
   PYTHON       the Python that makes .venv (default: python3); 3.10, 3.11 or 3.12, which MindSpore 2.10 has wheels for
 EOF
@@ -263,7 +263,7 @@ check() {
         local missed=0
         python -m tests.kernels.checked.mutate "${@:2}" || missed=1
         cd "$MS_ASCEND_OPS_SOURCE"
-        host
+        MS_ASCEND_OPS_TEST_BUILD=0 MS_ASCEND_OPS_UNITY=0 host
         env -u MS_ASCEND_OPS_WRONG_KERNELS python -m tests.kernels.host.mutate "${@:2}" || missed=1
         return "$missed"
     fi

@@ -11,8 +11,8 @@ namespace {
 
 using AscendC::host::ElementType;
 
-constexpr int64_t PIECE = 1024;             // floats between two types: they stay in the L1 data cache
-constexpr int64_t MOST = int64_t{1} << 30;  // that one conversion counts
+constexpr int64_t PIECE = 1024;                     // floats between two types: they stay in the L1 data cache
+constexpr int64_t MOST_AT_ONCE = int64_t{1} << 30;  // that one conversion counts
 
 ElementType ElementOf(DataType dtype)
 {
@@ -43,7 +43,7 @@ void CastFloats(const void* source, DataType from, void* target, DataType to, in
     std::array<float, PIECE> floats;
     auto* const between = reinterpret_cast<char*>(floats.data());
     for (int64_t begin = 0; begin < count;) {
-        const int64_t size = std::min(direct ? MOST : PIECE, count - begin);
+        const int64_t size = std::min(direct ? MOST_AT_ONCE : PIECE, count - begin);
         const auto cols = static_cast<uint32_t>(size);
         const char* const here = src + begin * SizeOf(from);
         char* const there = dst + begin * SizeOf(to);

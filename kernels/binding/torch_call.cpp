@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -32,27 +33,27 @@ constexpr int64_t MOST_ELEMENT_BYTES = 8;
 
 // What of PyTorch is needed, so that this module can do without.
 struct Torch {
-    py::tuple types;                                        // of tensors that are nothing but memory
-    std::vector<std::pair<py::object, py::object>> idle;    // functions, and what they give where nobody looks on
-    py::object casts;                                       // a function: whether there is autocast
-    std::vector<std::pair<py::object, py::object>> plain;   // of a tensor: its attributes, and what they are then
-    py::dict levels;                                        // of forward-mode differentiation: "_current_level"
-    py::object isRecording;                                 // torch.is_grad_enabled
-    const PyMethodDef* isNegative;                          // Tensor.is_neg
-    const PyGetSetDef* requiresGradient;                    // Tensor.requires_grad
-    std::unique_ptr<torch_abi::Functions> abi;              // null: this release has not all of it
-    std::vector<std::pair<int32_t, const char*>> dtypes{};  // numbers in that ABI
-    py::str level = "_current_level";
+    py::tuple types;                                       // of tensors that are nothing but memory
+    std::vector<std::pair<py::object, py::object>> idle;   // functions, and what they give where nobody looks on
+    py::object casts;                                      // a function: whether there is autocast
+    std::vector<std::pair<py::object, py::object>> plain;  // of a tensor: its attributes, and what they are then
+    std::vector<std::tuple<py::dict, py::str, py::object>> flags;  // variables of modules, and the same of them
+    py::object isRecording;                                        // torch.is_grad_enabled
+    const PyMethodDef* isNegative;                                 // Tensor.is_neg
+    const PyGetSetDef* requiresGradient;                           // Tensor.requires_grad
+    std::unique_ptr<torch_abi::Functions> abi;                     // null: this release has not all of it
+    std::vector<std::pair<int32_t, const char*>> dtypes{};         // numbers in that ABI
     py::str isZero = "_is_zerotensor";
 
     Torch(py::tuple types, std::vector<std::pair<py::object, py::object>> idle, py::object casts,
-          std::vector<std::pair<py::object, py::object>> plain, py::dict levels, py::object isRecording,
+          std::vector<std::pair<py::object, py::object>> plain,
+          std::vector<std::tuple<py::dict, py::str, py::object>> flags, py::object isRecording,
           const py::object& isNegative, const py::object& requiresGradient, const std::string& library)
         : types(std::move(types)),
           idle(std::move(idle)),
           casts(std::move(casts)),
           plain(std::move(plain)),
-          levels(std::move(levels)),
+          flags(std::move(flags)),
           isRecording(std::move(isRecording)),
           isNegative(MethodOf(isNegative)),
           requiresGradient(GetterOf(requiresGradient)),
@@ -185,8 +186,13 @@ private:
                 return false;
             }
         }
-        PyObject* level = PyDict_GetItemWithError(torch_->levels.ptr(), torch_->level.ptr());
-        return level != nullptr && PyLong_AsLong(level) < 0;
+        for (const auto& [variables, name, expected] : torch_->flags) {
+            // Small ints, True and False are one object each.
+            if (PyDict_GetItemWithError(variables.ptr(), name.ptr()) != expected.ptr()) {
+                return false;
+            }
+        }
+        return true;
     }
 
     bool Casts() const { return Own(CallNoArgs(torch_->casts.ptr())).ptr() != Py_False; }
@@ -508,16 +514,16 @@ py::object MakeDirectCall(std::shared_ptr<Torch> torch, std::string op, size_t c
 void BindTorchCall(py::module_& module)
 {
     using Pairs = std::vector<std::pair<py::object, py::object>>;
+    using Flags = std::vector<std::tuple<py::dict, py::str, py::object>>;
     py::class_<Torch, std::shared_ptr<Torch>>(
         module, "Torch",
         "What tells whether somebody but a kernel has to see a call, and PyTorch's stable ABI in `library`.\n\n"
         "`types`: of tensors that are nothing but memory. `idle`: functions, and what they return where nobody looks "
         "on; `casts`: whether there is autocast. `plain`: attributes of a tensor that is nothing but memory, without "
-        "that ABI. `levels` has "
-        "`_current_level` of forward-mode differentiation.")
-        .def(py::init<py::tuple, Pairs, py::object, Pairs, py::dict, py::object, py::object, py::object,
+        "that ABI. `flags`: dicts of variables, a name, and the value where nobody looks on.")
+        .def(py::init<py::tuple, Pairs, py::object, Pairs, Flags, py::object, py::object, py::object,
                       const std::string&>(),
-             py::arg("types"), py::arg("idle"), py::arg("casts"), py::arg("plain"), py::arg("levels"),
+             py::arg("types"), py::arg("idle"), py::arg("casts"), py::arg("plain"), py::arg("flags"),
              py::arg("is_recording"), py::arg("is_negative"), py::arg("requires_gradient"), py::arg("library"))
         .def_property_readonly("has_abi", [](const Torch& torch) { return torch.abi != nullptr; });
     module.def("direct_call", &MakeDirectCall, py::arg("torch"), py::arg("op"), py::arg("count"), py::arg("is_lowered"),

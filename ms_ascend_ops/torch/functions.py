@@ -7,7 +7,6 @@ past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see 
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.convolution import numbers
+from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
 __all__ = [
@@ -61,29 +61,9 @@ __all__ = [
 def _function(name: str) -> Callable[..., Any]:
     """The function of an operator: its parameters are the inputs and attributes of the definition."""
     spec = registry.op_spec(name)
-    signature = spec.forward
-    inputs = [tensor.name for tensor in signature.inputs]
-    attributes = [attribute.name for attribute in signature.attributes]
-    parameters = [f"{t.name}=None" if t.optional else t.name for t in signature.inputs]
-    parameters += [f"{a.name}={a.default!r}" for a in signature.attributes]
-    values = ", ".join(inputs + attributes)
-    # In a closure: what the compiler sees of it is not looked up in this module.
-    source = (
-        "def make(compiling, direct, operator):\n"
-        f"    def {name}({', '.join(parameters)}):\n"
-        "        if not compiling():\n"
-        f"            result = direct({values})\n"
-        "            if result is not NotImplemented:\n"
-        "                return result\n"
-        f"        return operator({values})\n"
-        f"    return {name}\n"
-    )
-    file = f"<{__name__}.{name}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"__name__": __name__}
-    exec(compile(source, file, "exec"), scope)
     overload = getattr(getattr(torch.ops, NAMESPACE), name).default
-    function: Callable[..., Any] = scope["make"](torch.compiler.is_dynamo_compiling, operators()[name].direct, overload)
+    # The compiler sees the operator.
+    function = direct_first(spec.forward, operators()[name].direct, overload, torch.compiler.is_dynamo_compiling)
     function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
     return function
 

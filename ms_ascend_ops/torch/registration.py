@@ -10,11 +10,11 @@ A kernel runs on the memory of the tensors. PyTorch allocates the results, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, profiler
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
@@ -23,6 +23,7 @@ from ms_ascend_ops.library import check_built, native
 from ms_ascend_ops.registry import AttributeSpec, Signature
 from ms_ascend_ops.sizes import known, output_shapes
 from ms_ascend_ops.torch import npu
+from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.gradients import formula
 
 __all__ = ["DTYPES", "NAMESPACE", "Operator", "operators", "register"]
@@ -233,6 +234,7 @@ def register() -> None:
             backward, setup_context = formula(operator.signature)
             torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)
             _library.impl(name, _transformed(operator, backward, setup_context), "FuncTorchDynamicLayerFrontMode")
+            _call_directly(operator)
 
 
 def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,6 +245,13 @@ def _directly(operator: Operator, autograd: Callable[..., Any]) -> Callable[...,
         return autograd(keyset, *arguments, **keywords) if result is NotImplemented else result
 
     return kernel
+
+
+def _call_directly(operator: Operator) -> None:
+    """Have `torch.ops`, as compiled graphs call it, try the kernel before the dispatcher, which takes longer."""
+    packet = getattr(getattr(torch.ops, NAMESPACE), operator.signature.name)
+    for called in (packet.default, packet):
+        called._op = direct_first(operator.signature, operator.direct, called._op)
 
 
 def _transformed(operator: Operator, backward: Callable[..., Any], keep: Callable[..., Any]) -> Callable[..., Any]:
@@ -370,10 +379,11 @@ def _torch() -> Any:
             (torch._C._is_torch_function_mode_enabled, False),
             (torch._C._are_functorch_transforms_active, False),
             (torch._C._is_tracing, False),
+            (partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch), False),
         ],
         casts=torch._C._is_any_autocast_enabled,
         plain=[("is_cpu", True), ("layout", torch.strided)],
-        levels=vars(forward_ad),
+        flags=[(vars(forward_ad), "_current_level", -1), (vars(profiler), "_is_profiler_enabled", False)],
         is_negative=torch.Tensor.is_neg,
         is_recording=torch.is_grad_enabled,
         requires_gradient=torch.Tensor.requires_grad,

@@ -19,7 +19,7 @@ def net():
 
 @pytest.fixture
 def ids():
-    return np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 12)).astype(np.int32)
+    return np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 8)).astype(np.int32)
 
 
 def empty_cache(batch):
@@ -36,17 +36,17 @@ def test_it_knows_nothing_of_this_library():
 
 def test_the_cache_changes_nothing(net, ids):
     expected, _ = net(Tensor(ids))
-    logits, cache = net(Tensor(ids[:, :7]), empty_cache(2))
-    np.testing.assert_allclose(logits.asnumpy(), expected.asnumpy()[:, :7], rtol=1e-4, atol=1e-5)
-    for step in range(7, 12):
+    logits, cache = net(Tensor(ids[:, :5]), empty_cache(2))
+    np.testing.assert_allclose(logits.asnumpy(), expected.asnumpy()[:, :5], rtol=1e-4, atol=1e-5)
+    for step in range(5, 8):
         logits, cache = net(Tensor(ids[:, step : step + 1]), cache)
         np.testing.assert_allclose(logits.asnumpy()[:, 0], expected.asnumpy()[:, step], rtol=1e-4, atol=1e-5)
-    assert cache.shape == (2, 2, 2, 2, 12, 8)
+    assert cache.shape == (2, 2, 2, 2, 8, 8)
 
 
 def with_room(net, ids):
     """The scores of all tokens, by decoding with a cache of fixed size that is full of something else at first."""
-    shape = (CONFIG.num_hidden_layers, 2, ids.shape[0], CONFIG.num_key_value_heads, 14, CONFIG.head_dim)
+    shape = (CONFIG.num_hidden_layers, 2, ids.shape[0], CONFIG.num_key_value_heads, 10, CONFIG.head_dim)
     cache = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     scores = []
     for step in range(ids.shape[1]):
@@ -64,10 +64,10 @@ def test_a_cache_with_room_changes_nothing(net, ids):
 
 def test_a_token_sees_none_after_it(net, ids):
     changed = ids.copy()
-    changed[:, 6:] += 1
+    changed[:, 5:] += 1
     before, after = net(Tensor(ids))[0].asnumpy(), net(Tensor(changed % CONFIG.vocab_size))[0].asnumpy()
-    np.testing.assert_allclose(after[:, :6], before[:, :6], rtol=1e-5, atol=1e-6)
-    assert np.abs(after[:, 6:] - before[:, 6:]).max() > 1e-2
+    np.testing.assert_allclose(after[:, :5], before[:, :5], rtol=1e-5, atol=1e-6)
+    assert np.abs(after[:, 5:] - before[:, 5:]).max() > 1e-2
 
 
 def test_positions_are_relative(net):
@@ -127,10 +127,10 @@ def test_decoding_was_not_shown_and_stays_as_it_is(net, ids):
 
 
 def decoded(net, ids):
-    """The logits of seven tokens at once, and of the others one by one."""
-    logits, cache = net(Tensor(ids[:, :7]), empty_cache(2))
+    """The logits of six tokens at once, and of the others one by one."""
+    logits, cache = net(Tensor(ids[:, :6]), empty_cache(2))
     parts = [logits.asnumpy()]
-    for step in range(7, ids.shape[1]):
+    for step in range(6, ids.shape[1]):
         logits, cache = net(Tensor(ids[:, step : step + 1]), cache)
         parts.append(logits.asnumpy())
     return np.concatenate(parts, axis=1)

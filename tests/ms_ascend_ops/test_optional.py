@@ -10,7 +10,7 @@ from codegen import host, params
 from codegen.tiling_header import read_fields
 
 from ms_ascend_ops import registry
-from tests.kernels.host.module import ROOT, binding_objects, host_objects
+from tests.kernels.host.module import ROOT, library_objects
 
 HERE = Path(__file__).parent / "optional"
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=0", "-ffp-contract=off"]
@@ -27,7 +27,7 @@ def library(tmp_path_factory):
     kernels = ROOT / "kernels"
     includes = [f"-I{path}" for path in (kernels, kernels / "host", folder, HERE)]
     target = folder / "libms_ascend_ops.so"
-    objects = [*host_objects(), *binding_objects()]
+    objects = library_objects()
     command = ["g++", *FLAGS, *includes, "-shared", folder / "affine_host.cpp", *objects]
     command += [f"-Wl,-soname,{target.name}", "-lpthread", "-ldl", "-o", target]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)

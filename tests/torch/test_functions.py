@@ -13,6 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.clients
 
+from torch.fx.experimental.proxy_tensor import make_fx
+
 import ms_ascend_ops.torch as fused
 from ms_ascend_ops.library import get_num_threads
 from ms_ascend_ops.torch.registration import _torch, operators
@@ -75,6 +77,30 @@ class TestPaths:
             warnings.simplefilter("ignore")
             torch.jit.trace(lambda y: (seen.append(passes_by(x)), y + 1)[1], x, check_trace=False)
         assert seen == [False, False]
+        with torch.profiler.profile():
+            assert not passes_by(x)
+
+    def test_a_call_of_torch_ops_does_as_well(self):
+        """It is what compiled graphs call, with attributes by name. The dispatcher would be slower than a function."""
+        x, gamma, packet = random(4, 8), random(8), torch.ops.ms_ascend_ops.rms_norm
+        expected = fused.rms_norm(x, gamma, 1e-3, "gemma")
+        for call in (packet, packet.default):
+            assert call._op.__module__ == "ms_ascend_ops.torch.calls"
+            found = call(x, gamma, scheme="gemma", epsilon=1e-3)
+            assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+            with pytest.raises(TypeError, match=r"rms_norm\(\) missing 1 required positional argument: 'gamma'"):
+                call(x)
+
+    @pytest.mark.parametrize("before_autograd", [False, True])
+    def test_a_graph_of_real_tensors_has_the_operators(self, before_autograd):
+        operator = torch.ops.ms_ascend_ops.rms_norm
+
+        def traced(x, gamma):
+            calls = fused.rms_norm, operator, operator.default
+            return [call(x, gamma)[0] for call in calls]
+
+        graph = make_fx(traced, pre_dispatch=before_autograd)(random(2, 8), random(8)).graph
+        assert [node.target for node in graph.nodes].count(operator.default) == 3
 
     def test_calls_that_are_alike_but_for_one_thing(self):
         """What was prepared is taken for the same sizes, dtypes and values of attributes alone."""

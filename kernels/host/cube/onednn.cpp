@@ -340,13 +340,13 @@ const char* OneDnn::Path()
 
 // Below so many rows the functions for matrices that are used once read the larger one faster than primitives do
 // (1 x 4096 x 4096 in bfloat16 on a Zen 4: 30 and 10 GFLOP/s).
-constexpr uint32_t FEW_ROWS = 16;
+constexpr uint32_t LEAST_ROWS = 16;
 
 bool OneDnn::Multiply(const Product& product) const
 {
     const bool floats = product.resultType == ElementType::FLOAT;
     const bool simple = floats && product.bias == nullptr;
-    if (product.accumulate || (simple && product.m < FEW_ROWS)) {
+    if (product.accumulate || (simple && product.m < LEAST_ROWS)) {
         return simple && Gemm(product);
     }
     return Primitive(product) || (simple && Gemm(product));

@@ -18,7 +18,6 @@ namespace host {
 namespace {
 
 constexpr uint32_t OPERANDS = LoopNode::NO_OPERAND;
-constexpr uint32_t REPEAT = 64;  // floats in one
 constexpr uint32_t LANES_OF_128_BITS = 4;
 
 static_assert(static_cast<uint32_t>(NodeKind::BINARY) == 23, "Emit and AccessOf must know every node");
@@ -187,7 +186,7 @@ private:
 
     void PrepareLanes(uint8_t operand, IrBuilder& before)
     {
-        for (uint32_t k = 0; k < REPEAT / lanes_; ++k) {
+        for (uint32_t k = 0; k < REPEAT_FLOATS / lanes_; ++k) {
             const std::string at = Lane(operand, k, ".at");
             before.Define(at,
                           "getelementptr float, ptr " + Name("base", operand) + ", i64 " + std::to_string(k * lanes_));
@@ -196,7 +195,7 @@ private:
             sums_[operand][k] = Lane(operand, k, byRow_ ? ".first" : "");
             collected_.push_back({operand, k});
         }
-        for (uint32_t k = 0; k < REPEAT / lanes_ && paired_; ++k) {
+        for (uint32_t k = 0; k < REPEAT_FLOATS / lanes_ && paired_; ++k) {
             before.Define(Lane(operand, k, ".first"),
                           Apart(Lane(operand, k & ~1u, ".there"), Lane(operand, k | 1u, ".there"), k % 2));
         }
@@ -497,7 +496,7 @@ private:
 
     void Collect(const LoopNode& node, Opcode opcode)
     {
-        const uint32_t repeat = REPEAT / lanes_;
+        const uint32_t repeat = REPEAT_FLOATS / lanes_;
         Vectors before;
         for (uint32_t k = 0; k < std::min(count_, repeat); ++k) {
             before.push_back(sums_[node.operand][(first_ + k) % repeat]);
@@ -723,7 +722,7 @@ private:
         return 2;
     }
     // Elements in one iteration of the loop; LOOP_ELEMENTS is a multiple, and it is one of a repeat.
-    uint32_t AtOnce() const { return lanes_ == IrBuilder::AVX512_LANES ? LOOP_ELEMENTS : REPEAT; }
+    uint32_t AtOnce() const { return lanes_ == IrBuilder::AVX512_LANES ? LOOP_ELEMENTS : REPEAT_FLOATS; }
 
     std::string Module(const std::string& name) const
     {
@@ -800,7 +799,7 @@ private:
     std::map<std::pair<uint32_t, uint32_t>, std::string> indices_;  // by operand and vector: bits of elements
     std::map<int32_t, Vectors> found_;                              // by term: results of lookups
     std::array<NodeAccess, OPERANDS> access_{};
-    std::array<std::array<std::string, REPEAT / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
+    std::array<std::array<std::string, REPEAT_FLOATS / LANES_OF_128_BITS>, OPERANDS> sums_;  // the lanes that collect
     std::vector<std::pair<uint8_t, uint32_t>> collected_;  // vectors of such lanes: operand and number
 };
 

@@ -13,7 +13,6 @@ namespace host {
 namespace {
 
 constexpr uint32_t FLOAT_BYTES = sizeof(float);
-constexpr uint32_t REPEAT = ONE_REPEAT_BYTE_SIZE / FLOAT_BYTES;
 
 class StraightLineWriter {
 public:
@@ -137,7 +136,7 @@ private:
     {
         for (int64_t u = 0; u < step_->units; ++u) {
             Vectors parts;
-            for (uint32_t i = 0; i < REPEAT; i += lanes_) {
+            for (uint32_t i = 0; i < REPEAT_FLOATS; i += lanes_) {
                 parts.push_back(Load(AddressOf(1, u, i * FLOAT_BYTES), lanes_));
             }
             Store(AddressOf(0, u, 0), reduced(parts), 1);

@@ -11,7 +11,7 @@ namespace host {
 namespace {
 
 // A table is not in the L1 data cache when a launch begins.
-constexpr uint64_t LEAST_BYTES = 256 * 1024;
+constexpr uint64_t LEAST_BYTES_TO_LOOK_UP = 256 * 1024;
 
 std::atomic<uint64_t> g_lookupBytes{0};
 std::atomic<LookupMethod> g_lookupMethod{LookupMethod::NONE};
@@ -200,7 +200,8 @@ bool Lookups::Fetch()
 bool UsesLookups(uint64_t bytes)
 {
     const uint64_t least = g_lookupBytes.load(std::memory_order_relaxed);
-    return least == 0 ? g_vectorUnit->lookupMethod != LookupMethod::NONE && bytes >= LEAST_BYTES : bytes >= least;
+    return least == 0 ? g_vectorUnit->lookupMethod != LookupMethod::NONE && bytes >= LEAST_BYTES_TO_LOOK_UP
+                      : bytes >= least;
 }
 
 LookupMethod LookupMethodInUse()

@@ -14,8 +14,6 @@ namespace {
 
 using Kind = SmallStep::Kind;
 
-constexpr uint32_t REPEAT = ONE_REPEAT_BYTE_SIZE / sizeof(float);
-
 // The opcode goes with it.
 std::optional<Kind> KindOf(const Instruction& instruction, Opcode& opcode)
 {
@@ -30,10 +28,10 @@ std::optional<Kind> KindOf(const Instruction& instruction, Opcode& opcode)
     if (run == unit.broadcastBlock[1]) {
         return Kind::BLOCKS;
     }
-    if (run == unit.reduceSum && instruction.lanes == REPEAT) {
+    if (run == unit.reduceSum && instruction.lanes == REPEAT_FLOATS) {
         return Kind::SUM;
     }
-    if (run == unit.reduceMax && instruction.lanes == REPEAT) {
+    if (run == unit.reduceMax && instruction.lanes == REPEAT_FLOATS) {
         return Kind::LARGEST;
     }
     const Operation operation = OperationOf(instruction);

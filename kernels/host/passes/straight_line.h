@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "api/types.h"
 #include "ir/instruction.h"
 
 namespace AscendC {
 namespace host {
+
+constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 
 // An instruction of a straight-line piece. No padding: forms are compared as bytes.
 struct SmallStep {

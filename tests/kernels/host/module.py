@@ -30,23 +30,18 @@ def build():
 
 def host_objects():
     """The object files of the host layer, as the installation built them."""
-    objects = [
-        path
-        for folder in ("host_layer.dir", "vector_unit_*.dir")
-        for path in sorted(BUILD.glob(f"CMakeFiles/{folder}/kernels/host/*/*.o"))
-        # An object stays where its source was renamed.
-        if (ROOT / "kernels" / "host" / path.parent.name / path.name.removesuffix(".o")).is_file()
-    ]
-    assert objects, f"no objects of the host layer in {BUILD}: install the package first"
-    return objects
+    return _objects("host_objects.txt")
 
 
-def binding_objects():
-    """Those of what a kernel library has besides the host layer and kernels."""
-    objects = sorted(BUILD.glob("CMakeFiles/ms_ascend_ops.dir/kernels/binding/*.o"))
-    objects = [path for path in objects if (ROOT / "kernels" / "binding" / path.name.removesuffix(".o")).is_file()]
-    assert objects, f"no objects of the binding in {BUILD}: install the package first"
-    return objects
+def library_objects():
+    """Those of a kernel library but for its kernels."""
+    return _objects("library_objects.txt")
+
+
+def _objects(names):
+    """CMake writes their names."""
+    assert (BUILD / names).is_file(), f"there is no {BUILD / names}: install the package first"
+    return [Path(line) for line in (BUILD / names).read_text().splitlines()]
 
 
 def _cmake(*arguments):

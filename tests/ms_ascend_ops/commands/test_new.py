@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ms_ascend_ops import _C, registry
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.commands.new import FILES, FUNCTIONS, LAYER_FILES, LAYERS, MODELS, PACKAGE
-from tests.kernels.host.module import binding_objects, host_objects
+from tests.kernels.host.module import library_objects
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "new_operator.md"
@@ -126,7 +126,7 @@ def run(tree, *command):
         "CMAKE_BUILD_TYPE": "None",  # without optimisation: quick to build
         "MS_ASCEND_OPS_OPERATORS": "my_op|my_gate",  # the others are compiled and tested elsewhere
         # An operator changes nothing there.
-        "MS_ASCEND_OPS_OBJECTS": ";".join(map(str, host_objects() + binding_objects())),
+        "MS_ASCEND_OPS_OBJECTS": ";".join(map(str, library_objects())),
         "MS_ASCEND_OPS_PYTHON_MODULE": _C.__file__,
     }
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
