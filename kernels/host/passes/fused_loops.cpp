@@ -135,10 +135,7 @@ struct Touch {
     bool writes;
 
     bool SameMemory(const Touch& other) const { return IsAlike(other) && operand->base == other.operand->base; }
-    bool Conflicts(const Touch& other) const
-    {
-        return (writes || other.writes) && SpanOf(*operand).Overlaps(SpanOf(*other.operand));
-    }
+    bool Conflicts(const Touch& other) const { return (writes || other.writes) && Overlap(*operand, *other.operand); }
     bool IsApart(const Touch& other) const { return !Conflicts(other) || IsBeside(other); }
     // The code goes through all nodes for some elements, then for the next: of two that collect in the same lanes, the
     // second one would begin before the first one is done.
@@ -157,13 +154,10 @@ struct Touch {
     // Columns of the same rows, which never meet?
     bool IsBeside(const Touch& other) const
     {
-        if (elements == 0 || stride != other.stride || stride <= 0 || access == NodeAccess::NONE ||
-            other.access == NodeAccess::NONE) {
+        if (elements == 0 || stride != other.stride || access == NodeAccess::NONE || other.access == NodeAccess::NONE) {
             return false;
         }
-        int64_t distance = BytesTo(other) % stride;
-        distance += distance < 0 ? stride : 0;
-        return distance >= Bytes() && distance + other.Bytes() <= stride;
+        return ColumnsAreApart(BytesTo(other), Bytes(), other.Bytes(), stride);
     }
     // Columns of the same rows, whole vectors apart?
     bool SharesRows(const Touch& other) const
@@ -518,7 +512,7 @@ bool IsAlone(const OpenLoop& loop, const std::vector<OpenLoop>& loops)
                 if (mine.Conflicts(theirs)) {
                     return false;
                 }
-                overlaps = overlaps || SpanOf(*mine.operand).Overlaps(SpanOf(*theirs.operand));
+                overlaps = overlaps || Overlap(*mine.operand, *theirs.operand);
             }
         }
         shared += overlaps ? mine.operand->end - mine.operand->base : 0;
@@ -582,7 +576,7 @@ NodeAccess TypeOfUse(const Instruction& copy, const std::vector<Step>& list, uin
         }
         const Member user = MemberOf(k, list[k], group, instructions, NodeAccess::NONE);
         for (const Touch& touch : user.touches) {
-            if (SpanOf(*touch.operand).Overlaps(SpanOf(to))) {
+            if (Overlap(*touch.operand, to)) {
                 const bool same = user.compiles && touch.reads && touch.operand->base == to.base &&
                                   touch.stride == to.stride && touch.Bytes() == to.stride;
                 return same ? touch.access : NodeAccess::NONE;

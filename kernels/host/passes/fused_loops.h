@@ -15,7 +15,7 @@
 
 #include "api/types.h"
 #include "ir/instruction.h"
-#include "ir/ranges.h"
+#include "ir/memory.h"
 #include "passes/groups.h"
 #include "passes/steps.h"
 #include "passes/straight_line.h"

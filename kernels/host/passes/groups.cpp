@@ -30,28 +30,6 @@ bool StaysAlone(const Instruction& instruction)
            instruction.run == unit.packedRows[0] || instruction.run == unit.packedRows[1];
 }
 
-bool Overlap(const Operand& a, const Operand& b)
-{
-    return a.base < b.end && b.base < a.end;
-}
-
-bool Gapless(const Operand& operand)
-{
-    return operand.stride == static_cast<int64_t>(operand.extent);
-}
-
-bool ShareMemory(const Instruction& a, const Instruction& b)
-{
-    for (uint32_t i = 0; i < a.operandCount; ++i) {
-        for (uint32_t k = 0; k < b.operandCount; ++k) {
-            if (Overlap(a.operands[i], b.operands[k])) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 // May strips of the instruction not begin at every one of so many units?
 bool IsGranular(const Instruction& instruction, uint32_t units)
 {
@@ -68,13 +46,7 @@ bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& lat
         if (earlier.base == later.base && later.extent <= later.stride) {
             return true;
         }
-        // Columns of the same rows that never meet.
-        int64_t distance = later.base - earlier.base;
-        if (distance <= -earlier.stride || distance >= earlier.stride) {
-            distance %= earlier.stride;
-        }
-        distance += distance < 0 ? earlier.stride : 0;
-        if (distance >= earlier.extent && distance + later.extent <= earlier.stride) {
+        if (ColumnsAreApart(later.base - earlier.base, earlier.extent, later.extent, earlier.stride)) {
             return true;
         }
     }
@@ -119,14 +91,6 @@ bool WalksWith(const Instruction& earlier, const Instruction& later)
 }
 
 }  // namespace
-
-void SetEnds(Instruction& instruction)
-{
-    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-        Operand& operand = instruction.operands[i];
-        operand.end = operand.base + operand.stride * (instruction.units - 1) + operand.extent;
-    }
-}
 
 void Groups::Clear()
 {
@@ -358,16 +322,14 @@ bool Groups::SinkCopy(const Instruction& copy)
             }
             // Bytes that it overwrites as a whole were not made for the copy.
             makers.erase(std::remove_if(makers.begin(), makers.end(),
-                                        [&](const Maker& maker) {
-                                            return to.base <= made(maker).base && made(maker).end <= to.end;
-                                        }),
+                                        [&](const Maker& maker) { return SpanOf(to).Covers(SpanOf(made(maker))); }),
                          makers.end());
             makers.push_back({g, i});
         }
     }
     std::sort(makers.begin(), makers.end(),
               [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
-    const bool rows = !Gapless(from) || !Gapless(to);
+    const bool rows = !IsGapless(from) || !IsGapless(to);
     if (makers.empty() || (rows && makers.size() != copy.units)) {
         return false;
     }
@@ -375,7 +337,7 @@ bool Groups::SinkCopy(const Instruction& copy)
     for (const Maker& maker : makers) {
         const Operand& part = made(maker);
         const bool halves = copy.kind == InstructionKind::COPY_OUT_ADD && part.extent % sizeof(float) != 0;
-        if (!Gapless(part) || part.base != expected || (rows && part.end != part.base + from.extent) || halves) {
+        if (!IsGapless(part) || part.base != expected || (rows && part.end != part.base + from.extent) || halves) {
             return false;
         }
         expected = rows ? part.base + from.stride : part.end;
@@ -385,10 +347,8 @@ bool Groups::SinkCopy(const Instruction& copy)
     }
     for (const Group& group : groups_) {
         for (const uint32_t i : group.members) {
-            for (uint32_t a = 0; a < instructions_[i].operandCount; ++a) {
-                if (Overlap(instructions_[i].operands[a], to)) {
-                    return false;
-                }
+            if (Touches(instructions_[i], SpanOf(to))) {
+                return false;
             }
         }
     }
@@ -413,13 +373,12 @@ bool Groups::SinkCopy(const Instruction& copy)
 
 // ---- writing through
 
-void Groups::Discard(const char* begin, const char* end)
+void Groups::Discard(const Span& dead)
 {
     frozen_ = static_cast<uint32_t>(instructions_.size());
     uint32_t kept = 0;
     for (const uint32_t copy : copiesOut_) {
-        const Operand& from = instructions_[copy].operands[1];
-        if (begin <= from.base && from.end <= end) {
+        if (dead.Covers(SpanOf(instructions_[copy].operands[1]))) {
             lastUses_.push_back(copy);
         } else {
             copiesOut_[kept++] = copy;
@@ -435,7 +394,7 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
     const Instruction& out = instructions_[copy];
     const Operand& from = out.operands[1];
     const Operand& to = out.operands[0];
-    if (out.units != 1 && (!Gapless(from) || !Gapless(to))) {
+    if (out.units != 1 && (!IsGapless(from) || !IsGapless(to))) {
         return false;
     }
     bool made = false;
@@ -453,8 +412,8 @@ bool Groups::OnlyUse(uint32_t copy, const Group& group) const
                 if (!Overlap(operand, from)) {
                     continue;
                 }
-                const bool inside = from.base <= operand.base && operand.end <= from.end;
-                const bool makes = a == 0 && operand.base == from.base && operand.end == from.end && Gapless(operand);
+                const bool inside = SpanOf(from).Covers(SpanOf(operand));
+                const bool makes = a == 0 && operand.base == from.base && operand.end == from.end && IsGapless(operand);
                 if (&other != &group || i > copy || !inside || (!made && !makes)) {
                     return false;
                 }

@@ -213,7 +213,7 @@ void Scheduler::RecordRows(std::vector<Instruction>& rows)
 void Scheduler::Resolve(Operand& operand, uint32_t units)
 {
     for (uint32_t i = 0; i < views_.size();) {
-        if (!views_[i].ub.Overlaps({operand.base, operand.end})) {
+        if (!views_[i].ub.Overlaps(SpanOf(operand))) {
             ++i;
         } else if (ReadInPlace(views_[i], operand, units)) {
             return;
@@ -242,7 +242,7 @@ bool Scheduler::ReadInPlace(const View& view, Operand& operand, uint32_t units) 
         operand.stride = view.gmStride;
     }
     operand.base = const_cast<char*>(view.gm) + row * view.gmStride + column;
-    operand.end = operand.base + operand.stride * (units - 1) + operand.extent;
+    operand.end = const_cast<char*>(SpanOf(operand, units).end);
     operand.origin = view.origin;
     return true;
 }
@@ -287,7 +287,7 @@ void Scheduler::Overwrite(const Span& span, bool gapless)
 
 void Scheduler::Discard(const Span& freed)
 {
-    groups_.Discard(freed.begin, freed.end);
+    groups_.Discard(freed);
     steps_.Kill(static_cast<uint32_t>(groups_.Instructions().size()), freed);
     for (uint32_t i = 0; i < views_.size();) {
         if (freed.Covers(views_[i].ub)) {
