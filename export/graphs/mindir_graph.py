@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -27,7 +27,7 @@ from ms_ascend_ops import registry
 from ms_ascend_ops.custom import FusedPrimitive
 from ms_ascend_ops.inference import infer_shapes, infer_types
 
-__all__ = ["MindIRGraph", "graphs_of", "name_of"]
+__all__ = ["MindIRGraph", "graphs_of", "name_of", "outputs_of"]
 
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NUMPY = {
@@ -121,6 +121,18 @@ def _layer(parameter: Node) -> str:
 def name_of(node: Node) -> str:
     """What a value is called in the file."""
     return str(node.origin.output[0] if isinstance(node.origin, NodeProto) else node.origin or node.name)
+
+
+def outputs_of(graph: MindIRGraph) -> set[int]:
+    """What leaves a graph, by id: MindSpore takes no parameter for that."""
+    kept: set[int] = set()
+    for output in graph.graph.outputs:
+        node = output
+        kept.add(id(node))
+        while node.kind == "Depend" and node.inputs:
+            node = node.inputs[0]
+            kept.add(id(node))
+    return kept
 
 
 def graphs_of(model: ModelProto) -> list[MindIRGraph]:
@@ -225,6 +237,10 @@ class MindIRGraph:
         """Whether the output of a node may be written while the graph runs (writes.py): its readers stay then."""
         return name_of(node) in self._file.writes
 
+    def is_ever_written(self, node: Node) -> bool:
+        """Whether the output of a node may be written at all, before it is read or behind that."""
+        return self._file.writes.at_all(name_of(node))
+
     def unused(self, name: str) -> str:
         """A name that no value of the file has, from now on taken."""
         while name in self._file.names:
@@ -306,9 +322,12 @@ class MindIRGraph:
         else:
             proto.op_type = f"REF::{name_of(value)}"
 
-    def put(self, made: Iterable[NodeProto]) -> None:
-        """Put nodes in, each in the place of the one that had its output, and eliminate dead nodes."""
-        protos = {node.output[0]: node for node in self.proto.node}
+    def put(self, made: Iterable[NodeProto], without: Container[str] = ()) -> None:
+        """Put nodes in, each in the place of the one that had its output, and eliminate dead nodes.
+
+        `without`: outputs of nodes with side effects that are dead, too.
+        """
+        protos = {node.output[0]: node for node in self.proto.node if node.output[0] not in without}
         protos |= {node.output[0]: node for node in made}
         ordered = self._ordered(protos)
         del self.proto.node[:]

@@ -62,6 +62,12 @@ class Writes:
             return True
         return any(of in self._writers and not self._is_after(name, self._writers[of]) for of in memory)
 
+    def at_all(self, name: str) -> bool:
+        """Whether the memory of this value may be written at all, whatever needs the writer."""
+        memory = self._memory.get(name)
+        unknown = memory is None and bool(self._writers)
+        return self._any or unknown or any(of in self._writers for of in memory or ())
+
     def _add(self, node: NodeProto, primitive: PrimitiveProto | None) -> None:
         for name in node.input:
             self._users[name] += node.output
@@ -104,6 +110,8 @@ def _targets(node: NodeProto, primitive: PrimitiveProto) -> list[str]:
     """What a node may write."""
     if primitive.op_type.startswith(_IN_PLACE):
         return list(node.input[:1])
+    if primitive.op_type.endswith("View"):  # has a place in the order of writes, and is none
+        return []
     writes = any(a.name == "side_effect_mem" and a.i for a in primitive.attribute)
     return list(node.input) if writes else []
 

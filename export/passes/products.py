@@ -26,7 +26,7 @@ from ms_ascend_ops.export.graphs.sizes import PRODUCTS, Size, Sizes, repeats_hea
 from ms_ascend_ops.export.passes.packing import set_dim
 from ms_ascend_ops.export.reports.report import Entry
 
-__all__ = ["FLOATS", "fold_transposes", "group_heads", "scale_first"]
+__all__ = ["FLOATS", "fold_transposes", "group_heads", "scale_first", "with_numbers"]
 
 FLOATS = ("float32", "float16", "bfloat16")
 
@@ -161,12 +161,25 @@ def _behind_transposes(graph: MindIRGraph, node: Node, turn: bool) -> tuple[Node
 
 def _reshape(graph: MindIRGraph, like: Node, source: str, name: str, target: tuple[int, ...]) -> list[NodeProto]:
     """A reshape with its target."""
-    called = graph.unused(f"{name}_target")
+    return with_numbers(graph, like, "Reshape", source, name, target, target)
+
+
+def with_numbers(
+    graph: MindIRGraph,
+    like: Node,
+    kind: str,
+    source: str,
+    name: str,
+    numbers: Sequence[int],
+    shape: Sequence[int] | None = None,
+) -> list[NodeProto]:
+    """An operator of a value and a tuple of numbers, and that tuple; `shape` as of `_operator`."""
+    called = graph.unused(f"{name}_numbers")
     constant = NodeProto(op_type="Constant", name=called, output=[called])
     value = constant.attribute.add(name="value", type=AttributeProto.TUPLE)
-    for size in target:
-        value.values.add(type=AttributeProto.INT64).ints.append(size)
-    return [constant, _operator(graph, like, "Reshape", [source, constant.name], name, target)]
+    for number in numbers:
+        value.values.add(type=AttributeProto.INT64).ints.append(number)
+    return [constant, _operator(graph, like, kind, [source, constant.name], name, shape)]
 
 
 def _operator(

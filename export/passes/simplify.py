@@ -29,10 +29,11 @@ from typing import Any
 import numpy as np
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, TensorProto
 from ms_ascend_ops.export.graphs.graph import CONSTANT, Node
-from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, name_of
+from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, name_of, outputs_of
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, permutation
 from ms_ascend_ops.export.graphs.slices import index_of, is_whole
 from ms_ascend_ops.export.passes.products import FLOATS, fold_transposes, group_heads, scale_first
+from ms_ascend_ops.export.passes.views import functionalize
 from ms_ascend_ops.export.reports.report import Entry
 
 __all__ = ["fold_products", "simplify", "tidy"]
@@ -68,7 +69,7 @@ def _drop_unused(graph: MindIRGraph) -> list[Entry]:
 
 def _leave_out(graph: MindIRGraph) -> list[Entry]:
     """Leave out what hands on what it gets; each would be a copy."""
-    kept = _outputs(graph)
+    kept = outputs_of(graph)
     instead: dict[int, Node] = {}
     entries: list[Entry] = []
     for node in graph.graph.nodes:
@@ -78,18 +79,6 @@ def _leave_out(graph: MindIRGraph) -> list[Entry]:
             entries.append(Entry(graph.name, found[0], "mindir", True, "left out"))
     graph.redirect(instead)
     return entries
-
-
-def _outputs(graph: MindIRGraph) -> set[int]:
-    """What leaves a graph, by id: MindSpore takes no parameter for that."""
-    kept: set[int] = set()
-    for output in graph.graph.outputs:
-        node = output
-        kept.add(id(node))
-        while node.kind == "Depend" and node.inputs:
-            node = node.inputs[0]
-            kept.add(id(node))
-    return kept
 
 
 def _of_everything(node: Node) -> Node | None:
@@ -226,7 +215,7 @@ def _join_reshapes(graph: MindIRGraph) -> list[Entry]:
             node.origin.input[0] = name_of(before.inputs[0])
     graph.put([])
     sizes = Sizes(graph.graph)
-    kept = _outputs(graph)
+    kept = outputs_of(graph)
     instead: dict[int, Node] = {}
     for node in reshapes:
         shape, now = sizes.shape(node.inputs[0]), sizes.shape(node)
@@ -256,6 +245,7 @@ def _share_sizes(graph: MindIRGraph) -> list[Entry]:
 
 _CHANGES = (
     _drop_unused,
+    functionalize,
     _leave_out,
     _fold_slices,
     _scale_behind_reshape,

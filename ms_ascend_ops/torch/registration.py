@@ -127,7 +127,12 @@ class Operator:
     def fake(self, *arguments: Any) -> Any:
         """Empty results, for tensors without memory."""
         tensors = self._all(arguments)
-        _, results = self.results(tensors, arguments[self.count :], tensors[0].device)
+        device, first = tensors[0].device, self.signature.inputs[0].name
+        for tensor, spec in zip(tensors, self.signature.inputs, strict=True):
+            if tensor is not None and tensor.device != device:
+                where = f"{spec.name} must be where {first} is ({device}), got one on {tensor.device}"
+                raise RuntimeError(f"{self.signature.name}: {where}")
+        _, results = self.results(tensors, arguments[self.count :], device)
         return results if len(results) > 1 else results[0]
 
     def npu(self, *arguments: Any) -> Any:

@@ -145,6 +145,14 @@ class TestPaths:
 
 
 class TestErrors:
+    def test_tensors_with_and_without_memory(self):
+        """PyTorch's dispatcher takes them for tensors without memory: the result would hold anything."""
+        for path in (fused.rms_norm, torch.ops.ms_ascend_ops.rms_norm):
+            with pytest.raises(RuntimeError, match=r"rms_norm: gamma must be where x is \(cpu\), got one on meta"):
+                path(random(2, 4), random(4).to("meta"))
+            with pytest.raises(RuntimeError, match=r"rms_norm: gamma must be where x is \(meta\), got one on cpu"):
+                path(random(2, 4).to("meta"), random(4))
+
     def test_shapes_and_attributes(self):
         for path in (fused.rms_norm, torch.ops.ms_ascend_ops.rms_norm):
             with pytest.raises(

@@ -43,14 +43,6 @@ void Multiply(const Product& product);
 const char* ProductLibrary();
 const char* ProductLibraryPath();
 
-// Bytes from the first to behind the last element of a matrix of so many rows and columns.
-constexpr uint64_t ExtentOf(const Matrix& matrix, uint32_t rows, uint32_t cols, uint32_t elementBytes)
-{
-    const uint64_t lines = matrix.transposed ? cols : rows;
-    const uint64_t length = matrix.transposed ? rows : cols;
-    return lines == 0 || length == 0 ? 0 : ((lines - 1) * static_cast<uint64_t>(matrix.stride) + length) * elementBytes;
-}
-
 }  // namespace host
 }  // namespace AscendC
 

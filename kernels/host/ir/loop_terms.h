@@ -1,5 +1,5 @@
 /*!
- * The values that a loop over elements (fused_loops.h) calculates, as terms: the result of a node, and its operands.
+ * The values that a loop over elements (loop_form.h) calculates, as terms: the result of a node, and its operands.
  */
 #ifndef ASCENDC_HOST_IR_LOOP_TERMS_H
 #define ASCENDC_HOST_IR_LOOP_TERMS_H
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/instruction.h"
-#include "passes/fused_loops.h"
+#include "ir/loop_form.h"
 
 namespace AscendC {
 namespace host {

@@ -83,7 +83,7 @@ bool FusedSequence::CastsItself(const Instruction& instruction)
 bool FusedSequence::Aligned(const Instruction& later) const
 {
     const auto aligned = [](const Operand& written, const Operand& other) {
-        return other.base >= written.end || written.base >= other.end || Same(written, other);
+        return !Overlap(written, other) || Same(written, other);
     };
     for (const Instruction* earlier : parts_) {
         for (uint32_t i = 0; i < earlier->operandCount; ++i) {

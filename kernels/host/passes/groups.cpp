@@ -30,28 +30,6 @@ bool StaysAlone(const Instruction& instruction)
            instruction.run == unit.packedRows[0] || instruction.run == unit.packedRows[1];
 }
 
-bool Overlap(const Operand& a, const Operand& b)
-{
-    return a.base < b.end && b.base < a.end;
-}
-
-bool Gapless(const Operand& operand)
-{
-    return operand.stride == static_cast<int64_t>(operand.extent);
-}
-
-bool ShareMemory(const Instruction& a, const Instruction& b)
-{
-    for (uint32_t i = 0; i < a.operandCount; ++i) {
-        for (uint32_t k = 0; k < b.operandCount; ++k) {
-            if (Overlap(a.operands[i], b.operands[k])) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 // May strips of the instruction not begin at every one of so many units?
 bool IsGranular(const Instruction& instruction, uint32_t units)
 {
@@ -68,13 +46,7 @@ bool KeepsStep(const Operand& earlier, uint32_t earlierRatio, const Operand& lat
         if (earlier.base == later.base && later.extent <= later.stride) {
             return true;
         }
-        // Columns of the same rows that never meet.
-        int64_t distance = later.base - earlier.base;
-        if (distance <= -earlier.stride || distance >= earlier.stride) {
-            distance %= earlier.stride;
-        }
-        distance += distance < 0 ? earlier.stride : 0;
-        if (distance >= earlier.extent && distance + later.extent <= earlier.stride) {
+        if (ColumnsAreApart(later.base - earlier.base, earlier.extent, later.extent, earlier.stride)) {
             return true;
         }
     }
@@ -119,14 +91,6 @@ bool WalksWith(const Instruction& earlier, const Instruction& later)
 }
 
 }  // namespace
-
-void SetEnds(Instruction& instruction)
-{
-    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-        Operand& operand = instruction.operands[i];
-        operand.end = operand.base + operand.stride * (instruction.units - 1) + operand.extent;
-    }
-}
 
 void Groups::Clear()
 {
@@ -325,173 +289,6 @@ bool Groups::Widens(const Instruction& later)
     const uint32_t elements = wider.lanes * (wider.units / group.units);
     group.elements = elements > group.elements ? elements : group.elements;
     return true;
-}
-
-// A copy out of results of earlier groups, such as several rows, each made by a group of its own: every group takes its
-// part of the copy along, while the row is in the L1 cache. Only if the groups make exactly the copied bytes, in order,
-// and nothing after them touches either side.
-bool Groups::SinkCopy(const Instruction& copy)
-{
-    const Operand& to = copy.operands[0];
-    const Operand& from = copy.operands[1];
-    if (groups_.empty()) {
-        return false;
-    }
-    const Operand& latest = instructions_[groups_.back().members.back()].operands[0];
-    if (latest.base == from.base && latest.end == from.end) {
-        return false;  // one group made it all: the copy joins that in the ordinary way
-    }
-    // The last instruction that writes each part of the source, in the order of the parts.
-    struct Maker {
-        uint32_t group;
-        uint32_t instruction;
-    };
-    std::vector<Maker> makers;
-    const auto made = [this](const Maker& maker) -> const Operand& {
-        return instructions_[maker.instruction].operands[0];
-    };
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
-        for (const uint32_t i : groups_[g].members) {
-            const Operand& to = instructions_[i].operands[0];
-            if (!Overlap(to, from)) {
-                continue;
-            }
-            // Bytes that it overwrites as a whole were not made for the copy.
-            makers.erase(std::remove_if(makers.begin(), makers.end(),
-                                        [&](const Maker& maker) {
-                                            return to.base <= made(maker).base && made(maker).end <= to.end;
-                                        }),
-                         makers.end());
-            makers.push_back({g, i});
-        }
-    }
-    std::sort(makers.begin(), makers.end(),
-              [&](const Maker& a, const Maker& b) { return made(a).base < made(b).base; });
-    const bool rows = !Gapless(from) || !Gapless(to);
-    if (makers.empty() || (rows && makers.size() != copy.units)) {
-        return false;
-    }
-    const char* expected = from.base;
-    for (const Maker& maker : makers) {
-        const Operand& part = made(maker);
-        const bool halves = copy.kind == InstructionKind::COPY_OUT_ADD && part.extent % sizeof(float) != 0;
-        if (!Gapless(part) || part.base != expected || (rows && part.end != part.base + from.extent) || halves) {
-            return false;
-        }
-        expected = rows ? part.base + from.stride : part.end;
-    }
-    if (!rows && expected != from.end) {
-        return false;
-    }
-    for (const Group& group : groups_) {
-        for (const uint32_t i : group.members) {
-            for (uint32_t a = 0; a < instructions_[i].operandCount; ++a) {
-                if (Overlap(instructions_[i].operands[a], to)) {
-                    return false;
-                }
-            }
-        }
-    }
-    for (uint32_t k = 0; k < makers.size(); ++k) {
-        const Instruction& maker = instructions_[makers[k].instruction];
-        Instruction part = copy;
-        part.units = maker.units;
-        part.lanes = maker.lanes;
-        part.operands[1] = maker.operands[0];
-        const int64_t offset = rows ? to.stride * k : maker.operands[0].base - from.base;
-        part.operands[0] = {to.base + offset, maker.operands[0].stride, maker.operands[0].extent, to.origin};
-        SetEnds(part);
-        const uint32_t index = static_cast<uint32_t>(instructions_.size());
-        instructions_.push_back(part);
-        if (copy.kind == InstructionKind::COPY_OUT) {
-            copiesOut_.push_back(index);
-        }
-        AddTo(groups_[makers[k].group], index);
-    }
-    return true;
-}
-
-// ---- writing through
-
-void Groups::Discard(const char* begin, const char* end)
-{
-    frozen_ = static_cast<uint32_t>(instructions_.size());
-    uint32_t kept = 0;
-    for (const uint32_t copy : copiesOut_) {
-        const Operand& from = instructions_[copy].operands[1];
-        if (begin <= from.base && from.end <= end) {
-            lastUses_.push_back(copy);
-        } else {
-            copiesOut_[kept++] = copy;
-        }
-    }
-    copiesOut_.resize(kept);
-}
-
-// Is the source of this copy made anew in its group, by walks that keep their form at the destination, and used nowhere
-// else?
-bool Groups::OnlyUse(uint32_t copy, const Group& group) const
-{
-    const Instruction& out = instructions_[copy];
-    const Operand& from = out.operands[1];
-    const Operand& to = out.operands[0];
-    if (out.units != 1 && (!Gapless(from) || !Gapless(to))) {
-        return false;
-    }
-    bool made = false;
-    for (const Group& other : groups_) {
-        for (const uint32_t i : other.members) {
-            const Instruction& user = instructions_[i];
-            if (i == copy) {
-                continue;
-            }
-            for (uint32_t a = user.operandCount; a-- > 0;) {  // sources first
-                const Operand& operand = user.operands[a];
-                if (Overlap(operand, to)) {
-                    return false;
-                }
-                if (!Overlap(operand, from)) {
-                    continue;
-                }
-                const bool inside = from.base <= operand.base && operand.end <= from.end;
-                const bool makes = a == 0 && operand.base == from.base && operand.end == from.end && Gapless(operand);
-                if (&other != &group || i > copy || !inside || (!made && !makes)) {
-                    return false;
-                }
-                made = true;
-            }
-        }
-    }
-    return made;
-}
-
-void Groups::WriteThrough()
-{
-    for (const uint32_t copy : lastUses_) {
-        for (Group& group : groups_) {
-            const Instruction& out = instructions_[copy];
-            uint32_t place = 0;
-            while (place < group.members.size() && group.members[place] != copy) {
-                ++place;
-            }
-            if (place == group.members.size() || place == 0 || !OnlyUse(copy, group)) {
-                continue;
-            }
-            const Operand from = out.operands[1];
-            const Operand to = out.operands[0];
-            for (const uint32_t i : group.members) {
-                for (uint32_t a = 0; a < instructions_[i].operandCount && i != copy; ++a) {
-                    Operand& operand = instructions_[i].operands[a];
-                    if (Overlap(operand, from)) {
-                        operand.base += to.base - from.base;
-                        operand.end += to.base - from.base;
-                        operand.origin = to.origin;
-                    }
-                }
-            }
-            group.members.erase(group.members.begin() + place);
-        }
-    }
 }
 
 }  // namespace host

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/instruction.h"
+#include "ir/memory.h"
 
 namespace AscendC {
 namespace host {
@@ -32,7 +32,7 @@ public:
     // A copy to global memory: where its data is made if possible, else as Add.
     void AddCopyOut(const Instruction& copy);
     // The bytes are dead from here on: copies that were made from them may have been their only use.
-    void Discard(const char* begin, const char* end);
+    void Discard(const Span& dead);
     // Instructions whose only reader is a copy to global memory write there themselves.
     void WriteThrough();
 
@@ -54,8 +54,6 @@ private:
     std::vector<uint32_t> lastUses_;   // copies that are
     uint32_t frozen_ = 0;              // so many instructions came before the last Discard
 };
-
-void SetEnds(Instruction& instruction);
 
 }  // namespace host
 }  // namespace AscendC

@@ -80,7 +80,7 @@ void Liveness::PassStep(const Step& step)
     if (step.items.empty()) {
         const Instruction& instruction = instructions_[step.parts[0]];
         const Operand& to = instruction.operands[0];
-        if (to.origin == NO_ORIGIN && to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
+        if (to.origin == NO_ORIGIN && FillsSpan(to)) {
             needed_.Remove(SpanOf(to));
         }
         for (uint32_t i = 1; i < instruction.operandCount; ++i) {

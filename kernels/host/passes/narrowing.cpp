@@ -22,7 +22,7 @@ bool IsWidening(const Operation& operation)
 bool Stays(const Operand& source, const std::vector<Instruction>& instructions, uint32_t cast)
 {
     for (uint32_t i = cast; i < instructions.size(); ++i) {
-        if (SpanOf(instructions[i].operands[0]).Overlaps(SpanOf(source))) {
+        if (Overlap(instructions[i].operands[0], source)) {
             return false;
         }
     }
@@ -73,7 +73,7 @@ std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& ins
         }
         const Operand& to = instruction.operands[0];
         for (uint32_t c = static_cast<uint32_t>(casts.size()); c-- > 0;) {
-            if (SpanOf(casts[c].to).Overlaps(SpanOf(to))) {
+            if (Overlap(casts[c].to, to)) {
                 casts.erase(casts.begin() + c);
             }
         }

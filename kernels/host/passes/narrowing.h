@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/instruction.h"
-#include "ir/ranges.h"
+#include "ir/memory.h"
 
 namespace AscendC {
 namespace host {

@@ -1,6 +1,6 @@
 #include "passes/packed_dots.h"
 
-#include "ir/ranges.h"
+#include "ir/memory.h"
 
 namespace AscendC {
 namespace host {
@@ -9,12 +9,6 @@ namespace {
 
 constexpr uint32_t FAR = 4096;  // instructions that are looked through for the one that made an operand
 constexpr uint32_t NONE = UINT32_MAX;
-
-Span SpanOfUnits(const Operand& operand, uint32_t units)
-{
-    const uint32_t steps = units == 0 ? 0 : units - 1;
-    return {operand.base, operand.base + operand.stride * static_cast<int64_t>(steps) + operand.extent};
-}
 
 RunFn CastOf(ElementType from, ElementType to)
 {
@@ -36,7 +30,7 @@ public:
     uint32_t WriterOf(const Span& span, int64_t after, uint32_t before) const
     {
         for (int64_t i = int64_t{before} - 1; i >= 0 && i > after; --i) {
-            if (SpanOfUnits(instructions_[i].operands[0], instructions_[i].units).Overlaps(span)) {
+            if (SpanOf(instructions_[i].operands[0], instructions_[i].units).Overlaps(span)) {
                 return static_cast<uint32_t>(i);
             }
         }
@@ -56,8 +50,8 @@ public:
             return false;
         }
         // Of sums that lie on their product, what they are depends on the order in which the vector unit takes them.
-        const Span read = SpanOfUnits(from, reduction.units);
-        if (read.Overlaps(SpanOfUnits(reduction.operands[0], reduction.units))) {
+        const Span read = SpanOf(from, reduction.units);
+        if (read.Overlaps(SpanOf(reduction.operands[0], reduction.units))) {
             return false;
         }
         const RunFn multiply =
@@ -74,7 +68,7 @@ private:
         const uint32_t maker = WriterOf(span, int64_t{before} - FAR, before);
         const bool whole = maker != NONE && instructions_[maker].kind == InstructionKind::VECTOR &&
                            instructions_[maker].run == run &&
-                           SpanOfUnits(instructions_[maker].operands[0], instructions_[maker].units).Covers(span);
+                           SpanOf(instructions_[maker].operands[0], instructions_[maker].units).Covers(span);
         return whole ? maker : NONE;
     }
 
@@ -123,8 +117,8 @@ private:
         const Operand& from = reduction.operands[1];
         const Instruction& multiplied = instructions_[dot.product];
         const int64_t at = from.base - multiplied.operands[0].base;
-        const int64_t bytes = SpanOfUnits(from, reduction.units).end - from.base;
-        const Span written = SpanOfUnits(reduction.operands[0], reduction.units);
+        const int64_t bytes = SpanOf(from, reduction.units).end - from.base;
+        const Span written = SpanOf(reduction.operands[0], reduction.units);
         char* const factors = multiplied.operands[3 - packed].base + at;
         const Packed numbers = NumbersOf(multiplied.operands[packed].base + at, bytes, dot.product);
         // Sums are written before all numbers are read.
@@ -168,16 +162,16 @@ bool Continues(const Instruction& dots, const Instruction& next)
             return false;
         }
     }
-    const Span written{dots.operands[0].base, SpanOfUnits(next.operands[0], 1).end};
-    const Span numbers{dots.operands[1].base, SpanOfUnits(next.operands[1], 1).end};
-    return !written.Overlaps(numbers) && !written.Overlaps(SpanOfUnits(next.operands[2], 1));
+    const Span written{dots.operands[0].base, SpanOf(next.operands[0], 1).end};
+    const Span numbers{dots.operands[1].base, SpanOf(next.operands[1], 1).end};
+    return !written.Overlaps(numbers) && !written.Overlaps(SpanOf(next.operands[2], 1));
 }
 
 // Whether nothing changes if this result is written before the instruction.
 bool MayComeBefore(const Instruction& instruction, const Operand& result)
 {
     for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-        if (SpanOfUnits(instruction.operands[i], instruction.units).Overlaps(SpanOfUnits(result, 1))) {
+        if (SpanOf(instruction.operands[i], instruction.units).Overlaps(SpanOf(result, 1))) {
             return false;
         }
     }
@@ -278,9 +272,9 @@ public:
         rows.operands[6] = operandOf(given[1]);
         // What was read by then is still there, and no result of this lies among it.
         const uint32_t since[] = {0, Index(dots), Index(dots), first, scaled, shifted, shifted};
-        const Span results = SpanOfUnits(rows.operands[0], rows.units);
+        const Span results = SpanOf(rows.operands[0], rows.units);
         for (uint32_t i = 1; i < rows.operandCount; ++i) {
-            const Span read = SpanOfUnits(rows.operands[i], rows.units);
+            const Span read = SpanOf(rows.operands[i], rows.units);
             if (results.Overlaps(read) || finder_.WriterOf(read, since[i], sum) != NONE) {
                 return false;
             }

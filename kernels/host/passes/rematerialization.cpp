@@ -110,9 +110,8 @@ private:
     }
     bool Overwrites(const Step& step, const Operand& operand) const
     {
-        return std::any_of(step.parts.begin(), step.parts.end(), [&](uint32_t part) {
-            return SpanOf(instructions_[part].operands[0]).Overlaps(SpanOf(operand));
-        });
+        return std::any_of(step.parts.begin(), step.parts.end(),
+                           [&](uint32_t part) { return Overlap(instructions_[part].operands[0], operand); });
     }
     // Does the step overwrite an operand of the value?
     bool OverwritesSource(const Step& step, const Value& value) const
@@ -130,7 +129,7 @@ private:
         const Value value{step.items[count].operand, {begin, begin + count}, numbers_[step.parts[0]]};
         // Fused sequences collect in memory of its own (FusedSequence::Extend).
         const bool lasts = std::none_of(begin + count + 1, step.items.end(), [&value](const SequenceNode& item) {
-            return Stores(item.kind) && SpanOf(*item.operand).Overlaps(SpanOf(*value.to));
+            return Stores(item.kind) && Overlap(*item.operand, *value.to);
         });
         if (lasts && !OverwritesSource(step, value)) {
             values_.push_back(value);

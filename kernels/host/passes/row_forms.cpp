@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "api/types.h"
+#include "ir/memory.h"
 #include "ir/operation.h"
-#include "ir/ranges.h"
 #include "passes/groups.h"
 
 namespace AscendC {
@@ -101,7 +101,7 @@ Span SpanOfSweep(const Instruction& first, const Sweep& sweep, uint32_t operand)
 {
     const Operand& o = first.operands[operand];
     const uint32_t bytes = Stays(first, operand, sweep.folds) ? o.extent : o.extent / first.lanes * sweep.columns;
-    return {o.base, o.base + o.stride * (first.units - 1) + bytes};
+    return SpanOf(Operand{o.base, o.stride, bytes}, first.units);
 }
 
 // A row may be done with before the next is begun: written bytes are read at the same place or not at all. Rows may

@@ -12,31 +12,10 @@ namespace {
 // How far back a fused sequence is looked for that an instruction may extend.
 constexpr uint32_t MOST_OPEN = 64;
 
-// Does one of them write bytes that the other touches?
-bool Depends(const Instruction& a, const Instruction& b)
-{
-    const auto writes = [](const Instruction& writer, const Instruction& other) {
-        const Span written = SpanOf(writer.operands[0]);
-        for (uint32_t i = 0; i < other.operandCount; ++i) {
-            if (written.Overlaps(SpanOf(other.operands[i]))) {
-                return true;
-            }
-        }
-        return false;
-    };
-    return writes(a, b) || writes(b, a);
-}
-
-// Of an operand whose end is not filled in.
-Span SpanOfOperand(const Operand& operand, uint32_t units)
-{
-    return {operand.base, operand.base + operand.stride * (units - 1) + operand.extent};
-}
-
 void AddRows(const Operand& operand, uint32_t units, Ranges& ranges)
 {
     if (operand.stride <= static_cast<int64_t>(operand.extent)) {
-        ranges.Add(SpanOfOperand(operand, units));
+        ranges.Add(SpanOf(operand, units));
         return;
     }
     for (uint32_t u = 0; u < units; ++u) {
@@ -239,7 +218,7 @@ void Steps::EliminateInstruction(Step& step, const Instruction& instruction, Ran
         return;
     }
     step.units = UnitsRead(instruction, to, needed);
-    if (to.stride > 0 && to.stride <= static_cast<int64_t>(to.extent)) {
+    if (FillsSpan(to)) {
         needed.Remove(SpanOf(to));
     }
     for (uint32_t i = 1; i < instruction.operandCount; ++i) {
@@ -319,7 +298,7 @@ Ranges WrittenFirst(const Instruction* instructions, uint32_t count)
         if (instruction.kind == InstructionKind::VECTOR || out) {
             for (uint32_t a = 1; a < instruction.operandCount; ++a) {
                 Ranges read;
-                read.Add(SpanOfOperand(instruction.operands[a], instruction.units));
+                read.Add(SpanOf(instruction.operands[a], instruction.units));
                 for (const Span& known : written.Spans()) {
                     read.Remove(known);
                 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/ranges.h"
+#include "ir/memory.h"
 #include "passes/fused_sequences.h"
 #include "passes/groups.h"
 #include "passes/narrowing.h"

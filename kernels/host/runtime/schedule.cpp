@@ -22,13 +22,8 @@ bool Schedule::Meet(const GmRows& a, const GmRows& b, const char* const* gm)
     if (!spanOf(a).Overlaps(spanOf(b))) {
         return false;
     }
-    const int64_t stride = a.rows.stride;
-    if (stride != b.rows.stride || stride <= 0) {
-        return true;
-    }
-    int64_t distance = (gm[b.origin] - gm[a.origin]) % stride;
-    distance += distance < 0 ? stride : 0;
-    return distance < a.rows.rowBytes || distance + b.rows.rowBytes > stride;
+    return a.rows.stride != b.rows.stride ||
+           !ColumnsAreApart(gm[b.origin] - gm[a.origin], a.rows.rowBytes, b.rows.rowBytes, a.rows.stride);
 }
 
 bool Schedule::Fits(const char* const* gm) const

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ir/instruction.h"
-#include "ir/ranges.h"
+#include "ir/memory.h"
 #include "jit/loop_code.h"
 #include "runtime/prefetch.h"
 

@@ -27,7 +27,7 @@ bool RecordedLaunch::Find(const char* address, Place& place) const
 {
     for (uint32_t i = 0; i < launch_.tensorCount; ++i) {
         const Span& tensor = launch_.tensors[i];
-        if (tensor.begin <= address && address < tensor.end) {
+        if (tensor.Holds(address)) {
             place = {i, static_cast<uint64_t>(address - tensor.begin)};
             return true;
         }

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cube/product.h"
-#include "ir/ranges.h"
+#include "ir/memory.h"
 #include "runtime/prefetch.h"
 #include "runtime/schedule.h"
 

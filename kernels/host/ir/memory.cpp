@@ -1,9 +1,35 @@
-#include "ir/ranges.h"
+#include "ir/memory.h"
 
 #include <algorithm>
 
 namespace AscendC {
 namespace host {
+
+void SetEnds(Instruction& instruction)
+{
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        Operand& operand = instruction.operands[i];
+        operand.end = const_cast<char*>(SpanOf(operand, instruction.units).end);
+    }
+}
+
+bool Touches(const Instruction& instruction, const Span& span)
+{
+    const Operand* const end = instruction.operands + instruction.operandCount;
+    return std::any_of(instruction.operands, end,
+                       [&](const Operand& operand) { return span.Overlaps(SpanOf(operand)); });
+}
+
+bool ShareMemory(const Instruction& a, const Instruction& b)
+{
+    const Operand* const end = a.operands + a.operandCount;
+    return std::any_of(a.operands, end, [&](const Operand& operand) { return Touches(b, SpanOf(operand)); });
+}
+
+bool Depends(const Instruction& a, const Instruction& b)
+{
+    return Touches(b, SpanOf(a.operands[0])) || Touches(a, SpanOf(b.operands[0]));
+}
 
 void Ranges::Add(const Span& span)
 {

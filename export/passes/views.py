@@ -1,0 +1,86 @@
+"""Functionalization: transposes that are views become transposes that nothing has to order.
+
+    keys = mint.transpose(keys, 1, 2)
+
+A view is memory of another tensor. MindSpore keeps it in an order with what may be written (`UpdateState`, `Load`), so
+what was made of it has more users than a pattern has. Where nothing writes that memory, the order says nothing.
+"""
+
+from __future__ import annotations
+
+from ms_ascend_ops.export.graphs.graph import CONSTANT, Node
+from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of, outputs_of
+from ms_ascend_ops.export.passes.products import with_numbers
+from ms_ascend_ops.export.reports.report import Entry
+
+__all__ = ["functionalize"]
+
+
+def functionalize(graph: MindIRGraph) -> list[Entry]:
+    """Put stock transposes in the place of views, without the order that MindSpore has given these."""
+    orders = {
+        id(node): order
+        for node in graph.graph.nodes
+        if (order := _order(node)) is not None and not graph.is_ever_written(node)
+    }
+    if not orders:
+        return []
+    free = set(orders)
+    instead = _unordered(graph, free)
+    _leave_tuples(graph, free)
+    views = [(node, orders[id(node)]) for node in graph.graph.nodes if id(node) in orders]
+    states = {name_of(node) for node in graph.graph.nodes if id(node) in instead and node.kind == "UpdateState"}
+    graph.redirect(instead)
+    made = []
+    for node, order in views:
+        made += with_numbers(graph, node, "Transpose", name_of(node.inputs[0]), name_of(node), order)
+    graph.put(made, without=states)
+    return []
+
+
+def _order(node: Node) -> tuple[int, ...] | None:
+    """The order in which a view takes the axes of a tensor; None: it is no such view, or unknown."""
+    rank = len(node.shape or ())
+    if node.kind != "TransposeExtView" or len(node.inputs) != 4:
+        return None
+    axes = [i.value for i in node.inputs[1:3] if i.kind == CONSTANT]
+    if len(axes) != 2 or not all(type(axis) is int and -rank <= axis < rank for axis in axes):
+        return None
+    order = list(range(rank))
+    one, other = axes
+    order[one], order[other] = order[other], order[one]
+    return tuple(order)
+
+
+def _leave_tuples(graph: MindIRGraph, free: set[int]) -> None:
+    """Take what is in `free` out of tuples that are there for the order alone, and have other parts, too."""
+    values = {id(i) for node in graph.graph.nodes if node.kind != "UpdateState" for i in node.inputs}
+    values |= {id(output) for output in graph.graph.outputs}
+    for node in graph.graph.nodes:
+        parts = [place for place, i in enumerate(node.inputs) if id(i) not in free]
+        if node.kind != "MakeTuple" or id(node) in values or not 0 < len(parts) < len(node.inputs):
+            continue
+        node.inputs = tuple(node.inputs[place] for place in parts)
+        node.origin.input[:] = [node.origin.input[place] for place in parts]
+        for attribute in node.origin.attribute:
+            if len(attribute.values) > len(parts):
+                shapes = [attribute.values[place] for place in parts]
+                del attribute.values[:]
+                attribute.values.extend(shapes)
+
+
+def _unordered(graph: MindIRGraph, free: set[int]) -> dict[int, Node]:
+    """What stands for each node, by id, that has kept something in `free` in an order, and nothing else."""
+    kept = outputs_of(graph)
+    instead: dict[int, Node] = {}
+    for node in graph.graph.nodes:
+        if node.kind == "MakeTuple" and node.inputs and all(id(i) in free for i in node.inputs):
+            free.add(id(node))
+        elif id(node) in kept or len(node.inputs) != 2:
+            continue
+        elif node.kind == "Load" and id(node.inputs[0]) in free:
+            free.add(id(node))
+            instead[id(node)] = node.inputs[0]
+        elif node.kind == "UpdateState" and id(node.inputs[1]) in free:
+            instead[id(node)] = node.inputs[0]
+    return instead

@@ -1,0 +1,91 @@
+/*!
+ * Alias analysis: which bytes operands touch, and whether these are the same. All passes ask here.
+ */
+#ifndef ASCENDC_HOST_IR_MEMORY_H
+#define ASCENDC_HOST_IR_MEMORY_H
+
+#include <vector>
+
+#include "ir/instruction.h"
+
+namespace AscendC {
+namespace host {
+
+// From one address to another.
+struct Span {
+    const char* begin;
+    const char* end;
+    bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
+    bool Covers(const Span& other) const { return begin <= other.begin && other.end <= end; }
+    bool Holds(const char* address) const { return begin <= address && address < end; }
+};
+
+// The bytes of an operand whose end is known.
+inline Span SpanOf(const Operand& operand)
+{
+    return {operand.base, operand.end};
+}
+
+// Those of an operand of so many units, whose end may not be known.
+inline Span SpanOf(const Operand& operand, uint32_t units)
+{
+    const int64_t steps = units == 0 ? 0 : int64_t{units} - 1;
+    return {operand.base, operand.base + operand.stride * steps + operand.extent};
+}
+
+// Fills in the ends of all operands, which the functions below need.
+void SetEnds(Instruction& instruction);
+
+inline bool Overlap(const Operand& a, const Operand& b)
+{
+    return SpanOf(a).Overlaps(SpanOf(b));
+}
+
+// Does the instruction read or write some of the bytes?
+bool Touches(const Instruction& instruction, const Span& span);
+bool ShareMemory(const Instruction& a, const Instruction& b);
+// Does one of them write bytes that the other touches?
+bool Depends(const Instruction& a, const Instruction& b);
+
+// Does each unit begin where the one before ends?
+inline bool IsGapless(const Operand& operand)
+{
+    return operand.stride == static_cast<int64_t>(operand.extent);
+}
+
+// Are all bytes of its span in some unit?
+inline bool FillsSpan(const Operand& operand)
+{
+    return operand.stride > 0 && operand.stride <= static_cast<int64_t>(operand.extent);
+}
+
+// Columns of rows that begin `stride` bytes after each other: do some of so many bytes never meet others, which begin
+// `distance` bytes behind them, in whatever row?
+inline bool ColumnsAreApart(int64_t distance, int64_t bytes, int64_t otherBytes, int64_t stride)
+{
+    if (stride <= 0) {
+        return false;
+    }
+    // Mostly of the same row: a division takes longer than all the rest.
+    int64_t column = distance > -stride && distance < stride ? distance : distance % stride;
+    column += column < 0 ? stride : 0;
+    return column >= bytes && column + otherBytes <= stride;
+}
+
+// A set of bytes.
+class Ranges {
+public:
+    void Add(const Span& span);
+    void Remove(const Span& span);
+    bool Overlaps(const Span& span) const;
+    // In order, and apart from each other.
+    const std::vector<Span>& Spans() const { return spans_; }
+
+private:
+    std::vector<Span> spans_;
+};
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_IR_MEMORY_H

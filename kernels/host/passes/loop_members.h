@@ -1,0 +1,108 @@
+/*!
+ * A step as a fused loop (fused_loops.h) sees it: its nodes, and which memory they access.
+ */
+#ifndef ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
+#define ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "api/types.h"
+#include "ir/loop_form.h"
+#include "ir/memory.h"
+#include "passes/groups.h"
+#include "passes/steps.h"
+
+namespace AscendC {
+namespace host {
+
+// Columns of a row are told apart by so many, whole vectors of any CPU.
+constexpr uint32_t COLUMNS = 16;
+
+// A step's accesses to memory. A unit is one of the group.
+struct MemoryAccess {
+    const Operand* operand;
+    int64_t stride;     // bytes from a unit to the next
+    uint32_t elements;  // of a unit that is a row; 0: it is an element
+    NodeAccess kind;
+    bool reads;
+    bool writes;
+
+    bool SameMemory(const MemoryAccess& other) const { return IsAlike(other) && operand->base == other.operand->base; }
+    bool Conflicts(const MemoryAccess& other) const
+    {
+        return (writes || other.writes) && Overlap(*operand, *other.operand);
+    }
+    bool IsApart(const MemoryAccess& other) const { return !Conflicts(other) || IsBeside(other); }
+    // The code goes through all nodes for some elements, then for the next: of two that collect in the same lanes, the
+    // second one would begin before the first one is done.
+    bool MayFollow(const MemoryAccess& other) const
+    {
+        const bool collect = kind == NodeAccess::LANES && other.kind == NodeAccess::LANES;
+        return IsApart(other) || (SameMemory(other) && !collect);
+    }
+    // Bytes of a row.
+    int64_t Bytes() const
+    {
+        return kind == NodeAccess::LANES   ? ONE_REPEAT_BYTE_SIZE
+               : kind == NodeAccess::BLOCK ? ONE_BLK_SIZE
+                                           : elements * SizeOf(kind);
+    }
+    // Columns of the same rows, which never meet?
+    bool IsBeside(const MemoryAccess& other) const
+    {
+        if (elements == 0 || stride != other.stride || kind == NodeAccess::NONE || other.kind == NodeAccess::NONE) {
+            return false;
+        }
+        return ColumnsAreApart(BytesTo(other), Bytes(), other.Bytes(), stride);
+    }
+    // Columns of the same rows, whole vectors apart?
+    bool SharesRows(const MemoryAccess& other) const
+    {
+        const int64_t bytes = BytesTo(other);
+        return HasWhole() && other.HasWhole() && HasElements() && IsAlike(other) &&
+               bytes % (COLUMNS * SizeOf(kind)) == 0 &&
+               std::max(Bytes(), bytes + other.Bytes()) - std::min<int64_t>(0, bytes) <= stride;
+    }
+    bool HasElements() const
+    {
+        return kind == NodeAccess::FLOAT || kind == NodeAccess::HALF || kind == NodeAccess::BFLOAT16;
+    }
+    bool IsInput() const { return reads && !writes && HasElements(); }
+    bool HasWhole() const { return elements > 0 && elements % COLUMNS == 0; }
+    int32_t ColumnsTo(const MemoryAccess& other) const { return static_cast<int32_t>(BytesTo(other) / SizeOf(kind)); }
+
+private:
+    bool IsAlike(const MemoryAccess& other) const
+    {
+        return stride == other.stride && operand->origin == other.operand->origin && kind == other.kind;
+    }
+    int64_t BytesTo(const MemoryAccess& other) const { return other.operand->base - operand->base; }
+};
+
+using MemoryAccesses = std::vector<MemoryAccess>;
+
+// One of the steps, as a loop sees it.
+struct LoopMember {
+    uint32_t step;
+    uint32_t units;
+    uint32_t rowElements;  // 0: a unit is an element
+    std::vector<SequenceNode> items;
+    MemoryAccesses accesses;
+    bool compiles = false;
+};
+
+// `copied`: the type of elements that a copy is one of.
+LoopMember MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
+                    NodeAccess copied);
+
+// Does one of them write what the other accesses?
+bool Conflict(const MemoryAccesses& a, const MemoryAccesses& b);
+// Do some of one work on other columns of rows that some of the other work on?
+bool Shift(const MemoryAccesses& a, const MemoryAccesses& b);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
