@@ -53,8 +53,8 @@ def test_greedy_tokens(model):
 
 @pytest.mark.parametrize(("activations", "tie"), [("float", 0.05), ("int8", 0.5)])
 def test_weights_that_stay_quantized(activations, tie):
-    """The offset of Q4_1 is rounded: the tokens are others only where two were about as likely. With rounded activations
-    that is a wider range: a prompt of five tokens is rounded, too (0.22 was seen).
+    """The offset of Q4_1 is rounded: the tokens are others only where two were about as likely. With rounded
+    activations that is a wider range: a prompt of five tokens is rounded, too (0.22 was seen).
     """
     model = LanguageModel.from_file(FILE, weights="quantized", context=256, activations=activations)
     for case in CASES[::5]:
