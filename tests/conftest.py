@@ -44,13 +44,18 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """`--sample`. A prime number as N keeps all values of every parameter: few lists are multiples of it.
 
-    And what is marked `thorough` is left out but with `--cases all`, as are graphs that differ little.
+    And what is marked `thorough` is left out but with `--cases all`, as are graphs that differ little. Of random
+    programs `--cases paths` has those of the first seed.
     """
     step, cases, kept, left = config.getoption("sample"), Counter(), [], []
     level = config.getoption("cases")
     needless = set() if level == "all" else cover.needless_graphs(items)
     for item in items:
-        if item in needless or (level != "all" and item.get_closest_marker("thorough")):
+        if (
+            item in needless
+            or (level != "all" and item.get_closest_marker("thorough"))
+            or (level == "paths" and seed(item) > 0)
+        ):
             left.append(item)
             continue
         test = item.path, getattr(item, "originalname", item.name)
@@ -60,6 +65,10 @@ def pytest_collection_modifyitems(config, items):
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def seed(item):
+    return item.callspec.params.get("seed", 0) if hasattr(item, "callspec") else 0
 
 
 def pytest_collection_finish():
