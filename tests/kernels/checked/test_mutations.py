@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ms_ascend_ops import registry
 from tests.kernels.checked import mutate as kernels
 from tests.kernels.host import mutate as host
 from tests.kernels.mutation import expand, load
@@ -26,6 +27,7 @@ def test_there_are_enough(path):
 def test_the_text_stands_in_the_source_once(path, mutation):
     assert mutation.count(SOURCE) == 1, f"{mutation.file}: change {path.parent.name}/{path.name} with the source"
     assert mutation.cases in LISTS[path][0]
+    assert not mutation.op or mutation.op in registry.names()
     assert mutation.caught
     assert mutation.old != mutation.new
 
