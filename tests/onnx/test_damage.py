@@ -46,6 +46,7 @@ def network():
 @pytest.mark.parametrize("files", [250, pytest.param(1000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mutate", [mutate_bytes, partial(mutate_model, kind=onnx.ModelProto)], ids=["bytes", "fields"])
 def test_optimize(mutate, files, tmp_path):
+    """2,000 files in all, thoroughly; each is parsed and searched, which is what takes the time."""
     content = network().SerializeToString()
     path, output = tmp_path / "model.onnx", tmp_path / "fused.onnx"
     path.write_bytes(content)

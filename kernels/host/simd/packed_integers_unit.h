@@ -131,9 +131,6 @@ template <uint32_t GROUP>
 struct ByteSums {
     const int8_t* factors = nullptr;
     uint32_t stride = 0;
-#if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
-    alignas(64) uint8_t raised[(MOST_PACKED_GROUPS + MOST_SUMS_AT_ONCE) * GROUP];  // factors + 128, group after group
-#endif
 
     bool Take(const int8_t* from, uint32_t groups, uint32_t groupStride)
     {
@@ -143,15 +140,13 @@ struct ByteSums {
         for (uint32_t group = 0; group < groups; ++group) {
             for (uint32_t i = 0; i < GROUP; ++i) {
                 opposites &= from[group * stride + i] != LOWEST_BYTE;
-#if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
-                raised[group * GROUP + i] = static_cast<uint8_t>(from[group * stride + i] ^ LOWEST_BYTE);
-#endif
             }
         }
         return opposites;
     }
 #if defined(HOST_SIMD_AVX512) && defined(__AVX512VNNI__)
-    // Of sixteen groups of 32 that lie one behind the other: with factors + 128, and 128 times the numbers less.
+    // Of sixteen groups of 32 that lie one behind the other, as do those of their factors: with factors + 128, and 128
+    // times the numbers less.
     HOST_INLINE __m512i OfSixteen(const uint8_t* numbers, uint32_t group) const
     {
         static_assert(GROUP == 32);
@@ -164,9 +159,10 @@ struct ByteSums {
                 const uint32_t at = (half * 4 + k) * 64;
                 const __m512i values = LoadRaw<__m512i>(numbers + at);
                 const __m512i zero = _mm512_setzero_si512();
-                products[k] =
-                    _mm512_sub_epi32(_mm512_dpbusd_epi32(zero, LoadRaw<__m512i>(raised + group * GROUP + at), values),
-                                     _mm512_dpbusd_epi32(zero, _mm512_set1_epi8(LOWEST_BYTE), values));
+                const __m512i most = _mm512_set1_epi8(LOWEST_BYTE);  // 128, without sign
+                const __m512i raised = _mm512_xor_si512(LoadRaw<__m512i>(factors + group * GROUP + at), most);
+                products[k] = _mm512_sub_epi32(_mm512_dpbusd_epi32(zero, raised, values),
+                                               _mm512_dpbusd_epi32(zero, most, values));
             }
             halves[half] = AddedQuarters(products);
         }

@@ -161,9 +161,10 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
     };
     uint32_t at = 0;
     uint32_t s = 0;
-    const auto advance = [&](uint32_t groups) {
+    const auto advance = [&](uint32_t groups, uint32_t step) {  // no division: it takes as long as all the rest
         s += groups;
-        at = (at + groups) % x.period;
+        at += step;
+        at -= at >= x.period ? x.period : 0;
     };
 #if defined(HOST_SIMD_AVX512)
 #if defined(__AVX512VNNI__)
@@ -172,6 +173,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
     constexpr bool SIXTEEN = GROUP == 32 && PER_BYTE == 2;
 #endif
     if constexpr (SIXTEEN) {
+        const uint32_t step = MOST_SUMS_AT_ONCE % x.period;
         while (s + MOST_SUMS_AT_ONCE <= count) {
             const uint8_t* const first = numbers + s * STEP;
 #pragma GCC unroll 8
@@ -184,10 +186,11 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
                 term = _mm512_add_ps(term, _mm512_mul_ps(LoadSixteen(offset + s), _mm512_loadu_ps(x.xSum + at)));
             }
             _mm512_storeu_ps(terms + s, _mm512_mul_ps(term, LoadSixteen(scale + s)));
-            advance(MOST_SUMS_AT_ONCE);
+            advance(MOST_SUMS_AT_ONCE, step);
         }
     }
 #endif
+    const uint32_t step = SUMS_AT_ONCE % x.period;
     while (s + SUMS_AT_ONCE <= count) {
         const uint8_t* const first = numbers + s * STEP;
 #pragma GCC unroll 8
@@ -197,7 +200,7 @@ HOST_INLINE void TermsOf(const PeriodicFactors<PER_BYTE, GROUP>& x, const uint8_
         const __m256i sums = x.sums.Of(NextGroups{first, STEP, at});
         const __m256 offsets = OFFSET ? LoadEight(offset + s) : _mm256_setzero_ps();
         _mm256_storeu_ps(terms + s, termsOf(sums, at, LoadEight(scale + s), offsets));
-        advance(SUMS_AT_ONCE);
+        advance(SUMS_AT_ONCE, step);
     }
     if (s < count) {
         const uint32_t rest = count - s;
