@@ -142,8 +142,8 @@ void SumRows(const RowSumsWork& work)
     static thread_local std::vector<float> packed;
     const uint64_t count = work.sumCount == 0 ? 0 : work.sums[work.sumCount - 1].endTerm;
     terms.resize(count);
-    // Offsets are multiples of the stride: so near to its inverse, a product rounds to the quotient, and takes a fifth of
-    // the time of a division.
+    // Offsets are multiples of the stride: so near to its inverse, a product rounds to the quotient, and takes a fifth
+    // of the time of a division.
     const double inverse = 1.0 / static_cast<double>(work.stride);
     for (uint64_t i = 0; i < count; ++i) {
         const double offset = static_cast<double>(work.terms[i].row - work.first);
