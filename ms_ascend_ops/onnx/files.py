@@ -79,7 +79,8 @@ def _constant(node: NodeProto) -> TensorProto | None:
     """The tensor of a constant; None of one that holds texts or a sparse tensor."""
     (attribute,) = node.attribute
     if attribute.name == "value":
-        return attribute.t
+        tensor: TensorProto = attribute.t
+        return tensor
     kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     if attribute.name not in kinds:
         return None
