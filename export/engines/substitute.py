@@ -26,8 +26,8 @@ from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cell
 from ms_ascend_ops.export.graphs.trace import activation_of, is_linear
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
-from ms_ascend_ops.export.reports.measure import Measured, gradient_difference, measure, measured
-from ms_ascend_ops.export.reports.report import Difference, Entry, Report
+from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure, measured
+from ms_ascend_ops.export.reports.report import Entry, Report
 
 __all__ = ["optimize"]
 
@@ -57,7 +57,8 @@ def optimize(
             how much the outputs differ; beyond the tolerance everything is put back. They also show what its blocks are
             called with, so that larger ones are looked at. A network that is called in several ways, with and without
             a cache, say, takes a list for each: `[[ids], [ids, cache]]`.
-        gradients: compare also the gradients of the parameters for those inputs.
+        gradients: compare also the gradients of the parameters for those inputs. Where this is not asked for, and an
+            operator gives no gradient for an input as a mask, it is only made sure that no parameter loses its own.
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
@@ -171,23 +172,25 @@ def _prove(
     if not report.outputs.relative <= limit:
         report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {limit:g}")
         return set()
+    if report.gradients is not None and not report.gradients.relative <= limit:
+        report.roll_back(f"the gradients differ by {report.gradients.relative:.2e}, more than {limit:g}")
+        return walk.blind
     # The network may be trained later, even if no gradients were asked for.
-    found = report.gradients or (_gradients(net, calls, walk) if walk.blind else None)
-    if found is not None and not found.relative <= limit:
-        report.roll_back(f"the gradients differ by {found.relative:.2e}, more than {limit:g}")
+    if report.gradients is None and walk.blind and _loses_gradients(net, calls, walk):
+        report.roll_back("a parameter no longer gets its gradient")
         return walk.blind
     return set()
 
 
-def _gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> Difference | None:
-    """How far the gradients are from those of the stock constructs; None where they cannot be computed."""
+def _loses_gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> bool:
+    """Whether a gradient ends in a fused operator; False where none can be computed."""
     if not net.trainable_params():
-        return None
+        return False
     try:
-        return gradient_difference(net, calls, walk.stock)
+        return loses_gradients(net, calls, walk.stock)
     except Exception:  # a network that is for inference only, or operators without a gradient on this machine
         settle()
-        return None
+        return False
 
 
 class _Walk:

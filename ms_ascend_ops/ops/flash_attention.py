@@ -33,8 +33,9 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
 
     def bprop(query, key, value, mask, out, dout):  # type: ignore[no-untyped-def]
         lse, delta = gradient_sums(out, dout, swaps)
-        # MindSpore wants a gradient for each input; the mask has none.
-        return (*grad(dout[0], query, key, value, lse, delta, mask), mask)
+        gradients = grad(dout[0], query, key, value, lse, delta, mask)
+        # MindSpore wants a gradient for each input; that of a mask is not calculated.
+        return (*gradients, None if mask is None else stock.zeros_like(mask))
 
     return bprop
 
@@ -75,7 +76,7 @@ def flash_attention(
         mask: Tensor[dtype of query | float32 | bool], shape (batch or 1, heads or 1, s or 1, t), or without the first
             ones of these. It is added to the scores; -inf hides a key. Of bools, True is a key that is seen, as in
             PyTorch's scaled_dot_product_attention; they are made into 0 and -inf of float32 first. Differentiable is
-            everything else: a mask has no gradient.
+            everything else: the gradient of a mask is not calculated, but 0.
         scale: what scores are multiplied by; without it 1 / sqrt(d).
         causal: a query sees the keys up to its own position only. The last query stands at the last key, as with a
             cache of keys: query i sees keys 0 to i + t - s.

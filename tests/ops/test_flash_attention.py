@@ -71,12 +71,26 @@ def test_masks_of_bools_and_of_fewer_dims(mode, shape):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_mask_has_no_gradient_and_the_others_have(mode):
+def test_a_mask_of_what_is_behind_is_causal(mode):
     query, key, value = inputs("float32")
     mask = tensor(np.where(np.tri(5, 37, 32), 0, -np.inf)[None, None], "float32")
     out, _ = run(mode, ops.flash_attention, (query, key, value, mask))
     causal, _ = ops.flash_attention(query, key, value, causal=True)
     np.testing.assert_allclose(numpy(out), numpy(causal), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_of_a_mask_is_0(mode):
+    query, key, value = inputs("float32")
+    mask = tensor(np.ones((1, 1, 5, 37)), "float32")
+
+    def total(query, key, value, mask):
+        return ops.flash_attention(query, key, value, mask)[0].sum()
+
+    gradient = ms.grad(total, (0, 3))
+    dquery, dmask = run(mode, gradient, (query, key, value, mask))
+    assert numpy(dquery).any()
+    assert not numpy(dmask).any()
 
 
 BAD = [
