@@ -9,6 +9,7 @@ from ms_ascend_ops.cells.kv_cache import KVCache
 from ms_ascend_ops.cells.layer_norm import LayerNorm
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.cells.quant_dense import QuantDense
+from ms_ascend_ops.cells.quant_moe_feed_forward import QuantMoEFeedForward
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
 from ms_ascend_ops.cells.sparse_dense import SparseDense
@@ -25,6 +26,7 @@ __all__ = [
     "LayerNorm",
     "MoEFeedForward",
     "QuantDense",
+    "QuantMoEFeedForward",
     "RMSNorm",
     "RotaryEmbedding",
     "SparseDense",
