@@ -69,7 +69,7 @@ class QuantMoEFeedForward(MoEFeedForward):
             dtype=layer.dtype, router_dtype=layer.router_weight.dtype,
         )  # fmt: skip
         if has_bias:
-            found.router_bias.set_data(Tensor(layer.router_bias))
+            found.router_bias.set_data(Tensor(layer.router_bias))  # type: ignore[union-attr]
         return found
 
     def own_parameters(self) -> list[Parameter]:

@@ -144,10 +144,6 @@ BAD = [
     ),
     (lambda: ops.grouped_matmul(zeros(0, 4), zeros(0, 4, 6), zeros(0, dtype=np.int32)), "grouped_matmul: "),
     (
-        lambda: ops.grouped_quant_matmul(zeros(3, 4), zeros(2, 6, 4), zeros(2, 6), zeros(2, dtype=np.int32)),
-        "grouped_quant_matmul: x.dtype must be int8, got float32",
-    ),
-    (
         lambda: ops.grouped_quant_matmul(
             zeros(3, 4, dtype=np.int8), zeros(2, 6, 4, dtype=np.int8), zeros(2, 4), zeros(2, dtype=np.int32)
         ),

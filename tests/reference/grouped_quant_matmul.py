@@ -6,6 +6,7 @@ from tests.reference import grouped_matmul
 
 
 def forward(x, weight, scale, group_list, pertoken_scale=None):
-    x, weight = np.asarray(x, np.float64), np.asarray(weight, np.float64)
-    y = grouped_matmul.forward(x, weight * np.asarray(scale, np.float64)[..., None], group_list, True)
+    x, weight, scale = (np.asarray(values, np.float64) for values in (x, weight, scale))
+    rows = np.diff(np.asarray(group_list).astype(int), prepend=0)
+    y = grouped_matmul.forward(x, weight, group_list, True) * np.repeat(scale, rows, axis=0)
     return y if pertoken_scale is None else y * pertoken_scale[..., None]
