@@ -34,7 +34,12 @@ class Thresholds(NamedTuple):
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
 THRESHOLDS = {
-    "CPU": (Thresholds(8, 0.2, 0.2, 0.004), Thresholds(256, 0.2, 0.2, 0.02), Thresholds(inf, 0.4, 0.5, 0.24)),
+    "CPU": (
+        Thresholds(8, 0.02, 0.2, 0.004),
+        Thresholds(64, 0.1, 0.2, 0.006),
+        Thresholds(256, 0.2, 0.2, 0.04),
+        Thresholds(inf, 0.5, 0.4, 0.17),
+    ),
     "Ascend": (Thresholds(inf, 0.3, 0.06, 0.02),),
 }
 
