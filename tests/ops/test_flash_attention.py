@@ -105,7 +105,10 @@ def test_gradient_of_a_mask(mode, shape, dtype, layout, causal, window):
     tensors = [*(tensor(x, dtype) for x in given), tensor(mask, "float32"), tensor(dout, "float32")]
     dquery, dmask = run(mode, gradient, tensors)
     golden, terms = reference.mask_gradient(dout, *given, mask, 0.25, causal, window, layout)
-    assert_accurate(numpy(dmask), golden, dtype, TERMS[dtype] * terms)
+    if dtype == "float32":
+        assert_accurate(numpy(dmask), golden, dtype, TERMS[dtype] * terms)
+    else:  # the sum that is taken off every product is one of rounded outputs: some ULP of bfloat16 of what is added up
+        assert (np.abs(numpy(dmask) - golden) <= 2.0**-7 * terms).all()
     assert np.isfinite(numpy(dquery)).all()
 
 
