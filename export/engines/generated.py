@@ -51,9 +51,11 @@ def load_source(name: str, source: str, names: Mapping[str, Any] | None = None) 
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    vars(module).update({k: v for k, v in (names or {}).items() if not k.startswith("__")})
+    known = {k: v for k, v in (names or {}).items() if not k.startswith("__")}
+    vars(module).update(known)
     sys.modules[module_name] = module
     spec.loader.exec_module(module)
+    vars(module).update({k: known[k] for k in ("Tensor", "ops") if k in known})  # the header has others
     return module
 
 

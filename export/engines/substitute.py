@@ -64,7 +64,7 @@ def optimize(
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
             operator in place of several layers, as residual add and norm.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
-            single statements of a construct with `mindspore.rewrite`; it takes seconds per class, and needs `verify`.
+            single statements of a construct and of the functions that it calls, and needs `verify`.
             By default all that can be used: both with `verify`, "cell" without.
         patterns: what to look for.
 
@@ -279,7 +279,7 @@ class _Walk:
         return found
 
     def _flat(self, cell: nn.Cell) -> Any:
-        """The flat source of a cell; of cells that differ in numbers only, `mindspore.rewrite` writes the same."""
+        """The flat source of a cell; cells that differ in numbers only have the same."""
         key = _form(cell)
         if key not in self._flats:
             self._flats[key] = rewrite_engine.flat_source(cell)
