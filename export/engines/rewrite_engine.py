@@ -51,8 +51,8 @@ def rewrite(
 ) -> Analysis | str:
     """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
 
-    `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; without
-    it, that is a construct. A text says why the cell cannot be looked at.
+    `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
+    default that is a construct. A text says why the cell cannot be looked at.
     """
     stored = subject.stored
     inputs = drawn(calls[0], stored, stored)

@@ -112,6 +112,11 @@ def _noise(like: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def _map(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Mapping):
+        raise TypeError(
+            "optimize: gradients are compared for outputs that are tensors or tuples, got a "
+            f"{type(value).__name__} (networks of transformers return tuples with return_dict=False)"
+        )
     return tuple(_map(v, function) for v in value) if isinstance(value, (tuple, list)) else function(value)
 
 

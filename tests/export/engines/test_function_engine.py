@@ -186,5 +186,7 @@ def test_outputs_that_are_a_dict():
         def construct(self, x):
             return {"logits": self.gelu(x)}
 
-    report = optimize(Named(), verify=[tensor(draw(np.random.default_rng(0), (2, 3, 8)), "float32")])
-    assert 0 < report.outputs.absolute < 1e-5
+    x = tensor(draw(np.random.default_rng(0), (2, 3, 8)), "float32")
+    assert 0 < optimize(Named(), verify=[x]).outputs.absolute < 1e-5
+    with pytest.raises(TypeError, match="tensors or tuples, got a dict"):
+        optimize(Named(), verify=[x], gradients=True)
