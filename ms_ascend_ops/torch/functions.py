@@ -213,8 +213,8 @@ def flash_attention(
 ) -> tuple[Tensor, Tensor]:
     """Attention without the matrix of scores in memory, causal or not, with shared key and value heads.
 
-    See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. A mask that needs a gradient is refused
-    when it is asked for.
+    See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. The gradient of a mask, if it is needed,
+    takes all scores in memory.
     """
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5

@@ -80,17 +80,36 @@ def test_a_mask_of_what_is_behind_is_causal(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_gradient_of_a_mask_is_0(mode):
-    query, key, value = inputs("float32")
-    mask = tensor(np.ones((1, 1, 5, 37)), "float32")
+@pytest.mark.parametrize("shape", [(2, 4, 5, 37), (1, 1, 5, 37), (2, 1, 1, 37)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "layout", "causal", "window"),
+    [
+        ("float32", "BNSD", False, 0),
+        ("float32", "BSND", True, 0),
+        ("bfloat16", "BNSD", True, 3),
+        ("float32", "BSND", False, 2),
+    ],
+)
+def test_gradient_of_a_mask(mode, shape, dtype, layout, causal, window):
+    """A bias of the scores may be learned. Some keys are hidden."""
+    rng = np.random.default_rng(3)
+    given = [x if layout == "BNSD" else x.swapaxes(1, 2) for x in map(numpy, inputs(dtype))]
+    mask = np.where(rng.random(shape) < 0.2, -np.inf, draw(rng, shape)).astype(np.float32)
+    dout = draw(rng, reference.forward(*given, layout=layout)[0].shape)
 
-    def total(query, key, value, mask):
-        return ops.flash_attention(query, key, value, mask)[0].sum()
+    def total(query, key, value, mask, dout):
+        out, _ = ops.flash_attention(query, key, value, mask, 0.25, causal, window, layout)
+        return (out.astype(ms.float32) * dout).sum()
 
     gradient = ms.grad(total, (0, 3))
-    dquery, dmask = run(mode, gradient, (query, key, value, mask))
-    assert numpy(dquery).any()
-    assert not numpy(dmask).any()
+    tensors = [*(tensor(x, dtype) for x in given), tensor(mask, "float32"), tensor(dout, "float32")]
+    dquery, dmask = run(mode, gradient, tensors)
+    golden, terms = reference.mask_gradient(dout, *given, mask, 0.25, causal, window, layout)
+    if dtype == "float32":
+        assert_accurate(numpy(dmask), golden, dtype, TERMS[dtype] * terms)
+    else:  # the sum that is taken off every product is one of rounded outputs: some ULP of bfloat16 of what is added up
+        assert (np.abs(numpy(dmask) - golden) <= 2.0**-7 * terms).all()
+    assert np.isfinite(numpy(dquery)).all()
 
 
 BAD = [
