@@ -34,6 +34,7 @@ __all__ = [
     "gelu_mul",
     "group_norm",
     "grouped_matmul",
+    "grouped_quant_matmul",
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
@@ -75,6 +76,7 @@ geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")
 grouped_matmul = _function("grouped_matmul")
+grouped_quant_matmul = _function("grouped_quant_matmul")
 linear_gelu_mul = _function("linear_gelu_mul")
 linear_silu_mul = _function("linear_silu_mul")
 matmul = _function("matmul")

@@ -71,6 +71,7 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
 _WITHOUT = {
     "paged_attention": "it has no gradient: it is for inference; flash_attention has one",
     "dynamic_quant": "it has no gradient: it is for inference",
+    "grouped_quant_matmul": "it has no gradient: it is for inference",
     "quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_swiglu": "it has no gradient: it is for inference",
