@@ -36,6 +36,8 @@ public:
     // Whether its products read their operands in place for most sizes, so that how b lies in memory counts: with
     // AVX-512 it copies them.
     bool ReadsInPlace() const { return readsInPlace_; }
+    // Whether it packs rows of floats fast enough to be ahead of the vector unit from few rows of a on: with AVX-512.
+    bool PacksRows() const { return packsRows_; }
 
 private:
     friend class OneDnnLoader;
@@ -45,6 +47,7 @@ private:
     bool multipliesBFloat16_ = false;
     bool multipliesIntegers_ = false;
     bool readsInPlace_ = false;
+    bool packsRows_ = false;
 };
 
 }  // namespace host
