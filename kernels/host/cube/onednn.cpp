@@ -319,15 +319,14 @@ const char* OneDnn::Path()
 // Below so many rows the functions for matrices that are used once read the larger one faster than primitives do
 // (1 x 4096 x 4096 in bfloat16 on a Zen 4: 30 and 10 GFLOP/s).
 constexpr uint32_t LEAST_ROWS = 16;
-// So do they the rows of a b of floats with AVX-512, where a product is one of many tiles. 128 rows of a Zen 5, in GFLOP/s, by
-// primitives and by functions: tiles of 128 columns of 4096x4096 129 and 199, all columns 200 and 212; of 256 columns
-// of 1024x1024 231 and 235.
+// With AVX-512 they also read parts of rows of floats faster. 128 rows on a Zen 5, primitives and functions, in GFLOP/s:
+// 128 columns of a b of 4096x4096 129 and 199, all of them 200 and 212; 256 columns of 1024x1024 231 and 235.
 
 bool OneDnn::Multiply(const Product& product) const
 {
     const bool simple = product.resultType == ElementType::FLOAT && product.bias == nullptr;
-    const bool rowsOfFloats = product.type == ElementType::FLOAT && !product.b.transposed && packsRows_;
-    if (product.accumulate || (simple && (product.m < LEAST_ROWS || rowsOfFloats))) {
+    const bool partsOfRows = product.type == ElementType::FLOAT && !product.b.transposed && product.b.stride > product.n;
+    if (product.accumulate || (simple && (product.m < LEAST_ROWS || (partsOfRows && packsRows_)))) {
         return simple && Gemm(product);
     }
     return Primitive(product) || (simple && Gemm(product));
