@@ -136,10 +136,10 @@ bool Find(void* library, const char* name, FUNCTION& function)
 bool FindAll(void* library)
 {
     Functions& f = g_functions;
-    return Find(library, "dnnl_version", f.version) &&
-           Find(library, "dnnl_get_effective_cpu_isa", f.effectiveIsa) && Find(library, "dnnl_sgemm", f.sgemm) &&
-           Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) && Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) &&
-           Find(library, "dnnl_engine_create", f.engineCreate) && Find(library, "dnnl_stream_create", f.streamCreate) &&
+    return Find(library, "dnnl_version", f.version) && Find(library, "dnnl_get_effective_cpu_isa", f.effectiveIsa) &&
+           Find(library, "dnnl_sgemm", f.sgemm) && Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) &&
+           Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) && Find(library, "dnnl_engine_create", f.engineCreate) &&
+           Find(library, "dnnl_stream_create", f.streamCreate) &&
            Find(library, "dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
            Find(library, "dnnl_memory_desc_destroy", f.memoryDescDestroy) &&
            Find(library, "dnnl_memory_create", f.memoryCreate) &&
@@ -319,13 +319,14 @@ const char* OneDnn::Path()
 // Below so many rows the functions for matrices that are used once read the larger one faster than primitives do
 // (1 x 4096 x 4096 in bfloat16 on a Zen 4: 30 and 10 GFLOP/s).
 constexpr uint32_t LEAST_ROWS = 16;
-// With AVX-512 they also read parts of rows of floats faster. 128 rows on a Zen 5, primitives and functions, in GFLOP/s:
-// 128 columns of a b of 4096x4096 129 and 199, all of them 200 and 212; 256 columns of 1024x1024 231 and 235.
+// With AVX-512 they also read parts of rows of floats faster. 128 rows on a Zen 5, primitives and functions, in
+// GFLOP/s: 128 columns of a b of 4096x4096 129 and 199, all of them 200 and 212; 256 columns of 1024x1024 231 and 235.
 
 bool OneDnn::Multiply(const Product& product) const
 {
     const bool simple = product.resultType == ElementType::FLOAT && product.bias == nullptr;
-    const bool partsOfRows = product.type == ElementType::FLOAT && !product.b.transposed && product.b.stride > product.n;
+    const bool partsOfRows =
+        product.type == ElementType::FLOAT && !product.b.transposed && product.b.stride > product.n;
     if (product.accumulate || (simple && (product.m < LEAST_ROWS || (partsOfRows && packsRows_)))) {
         return simple && Gemm(product);
     }

@@ -36,7 +36,8 @@ public:
     // Whether its products read their operands in place for most sizes, so that how b lies in memory counts: with
     // AVX-512 it copies them.
     bool ReadsInPlace() const { return readsInPlace_; }
-    // Whether it packs rows of floats fast enough to be ahead of the vector unit from few rows of a on: with AVX-512.
+    // Whether it is fast with a b of floats that is not transposed: ahead of primitives if b is part of wider rows, and
+    // of the vector unit from fewer rows of a on. With AVX-512.
     bool PacksRows() const { return packsRows_; }
 
 private:

@@ -29,7 +29,9 @@ template <uint32_t M>
 constexpr uint32_t FEW_ROWS_WIDTH = M <= REGISTERS / 8 ? 4 : 2;
 // The same of rows of a transposed b: with 3 the CPU waits less for the sums of four rows.
 template <uint32_t M>
-constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4 : REGISTERS == 32 ? 2 : 3;
+constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4
+                                      : REGISTERS == 32  ? 2
+                                                         : 3;
 
 constexpr uint32_t CACHE_LINE = 64;
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
