@@ -2,6 +2,7 @@
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
 from ms_ascend_ops.cells.conv2d import Conv2d
+from ms_ascend_ops.cells.dense import Dense
 from ms_ascend_ops.cells.geglu import GEGLU
 from ms_ascend_ops.cells.gelu import GELU
 from ms_ascend_ops.cells.group_norm import GroupNorm
@@ -9,6 +10,7 @@ from ms_ascend_ops.cells.kv_cache import KVCache
 from ms_ascend_ops.cells.layer_norm import LayerNorm
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.cells.quant_dense import QuantDense
+from ms_ascend_ops.cells.quant_moe_feed_forward import QuantMoEFeedForward
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
 from ms_ascend_ops.cells.sparse_dense import SparseDense
@@ -20,11 +22,13 @@ __all__ = [
     "GELU",
     "AddRMSNorm",
     "Conv2d",
+    "Dense",
     "GroupNorm",
     "KVCache",
     "LayerNorm",
     "MoEFeedForward",
     "QuantDense",
+    "QuantMoEFeedForward",
     "RMSNorm",
     "RotaryEmbedding",
     "SparseDense",

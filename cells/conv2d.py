@@ -9,6 +9,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn
 from mindspore.common.initializer import HeUniform, Uniform
+from ms_ascend_ops.cells.exchange import exchange, named_as_before
 from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 
 from ms_ascend_ops import registry
@@ -126,16 +127,15 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
             padding = tuple(number for number in padding for _ in range(2))
         elif isinstance(padding, list):
             padding = tuple(padding)
-        parameters = [(p, p.name) for p in (layer.weight, layer.bias) if p is not None]
-        made = cls(
-            layer.in_channels, layer.out_channels, *(tuple(layer.kernel_size), tuple(layer.stride)), pad_mode, padding,
-            tuple(layer.dilation), getattr(layer, "group", None) or layer.groups, layer.bias is not None, layer.weight,
-            layer.bias, getattr(layer, "data_format", "NCHW"), activation=activation,
-        )  # fmt: skip
-        for parameter, own_name in parameters:  # MindSpore puts a prefix in front
-            parameter.name = own_name
-        made.set_train(layer.training)
-        return made
+
+        def make() -> Conv2d:
+            return cls(
+                layer.in_channels, layer.out_channels, *(tuple(layer.kernel_size), tuple(layer.stride)), pad_mode,
+                padding, tuple(layer.dilation), getattr(layer, "group", None) or layer.groups, layer.bias is not None,
+                layer.weight, layer.bias, getattr(layer, "data_format", "NCHW"), activation=activation,
+            )  # fmt: skip
+
+        return named_as_before(make, list(layer.get_parameters())).set_train(layer.training)  # type: ignore[no-any-return]
 
     @classmethod
     def replace(cls, network: nn.Cell) -> list[str]:
@@ -149,23 +149,12 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         Returns:
             The names of the cells that were replaced.
         """
-        found: dict[str, Conv2d] = {}
-        for name, cell in network.cells_and_names():
-            if name and _is_convolution(cell) and getattr(cell, "padding_mode", "zeros") == "zeros":
-                found[name] = cls.of(cell)
-        for name, layer in found.items():
-            *path, last = name.split(".")
-            owner: Any = network
-            for part in path:
-                owner = owner[int(part)] if isinstance(owner, _LISTS) else getattr(owner, part)
-            names = [(p, p.name) for p in (layer.weight, layer.bias) if p is not None]
-            if isinstance(owner, _LISTS):
-                owner[int(last)] = layer
-            else:
-                setattr(owner, last, layer)
-            for parameter, own_name in names:
-                parameter.name = own_name
-        return list(found)
+        found = {
+            name: cls.of(cell)
+            for name, cell in network.cells_and_names()
+            if name and _is_convolution(cell) and getattr(cell, "padding_mode", "zeros") == "zeros"
+        }
+        return exchange(network, found)
 
     def construct(self, x: Tensor) -> Tensor:
         padding = self.padding
@@ -185,9 +174,6 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         sizes = f"{self.in_channels}, {self.out_channels}, {self.kernel_size}, stride={self.stride}"
         pads = f"pad_mode='{self.pad_mode}', padding={self.padding}, dilation={self.dilation}"
         return f"{sizes}, {pads}, group={self.group}, has_bias={self.has_bias}, {form}"
-
-
-_LISTS = (nn.CellList, nn.SequentialCell)
 
 
 def _is_convolution(cell: nn.Cell) -> bool:

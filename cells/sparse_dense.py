@@ -8,10 +8,12 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from ms_ascend_ops.custom import kernel
+from ms_ascend_ops.custom import device_target, kernel
 from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
+from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul
-from ms_ascend_ops.sparse import CSR, transposed_arrays
+from ms_ascend_ops.sparse import BLOCK_AREA, BLOCK_SIDE, CSR, THRESHOLDS, WAYS, Way, placed, transposed_arrays
 
 __all__ = ["SparseDense"]
 
@@ -46,6 +48,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     Args:
         weight: the matrix (out_channels, in_channels): what `CSR.of` takes, such as a dense one with zeros.
         bias: Tensor of shape (out_channels,), or None.
+        way: how to multiply, one of `sparse.WAYS`; None: as `CSR.way` says for the weight, rows of x being the columns.
 
     Inputs:
         x: Tensor[dtype of the weight], shape (..., in_channels).
@@ -54,13 +57,18 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         Tensor[dtype of the weight], shape (..., out_channels).
 
     Raises:
-        TypeError, ValueError: `weight` is no matrix, or one that is wrong (`CSR.check`); a bias of another shape.
+        TypeError, ValueError: `weight` is no matrix, or one that is wrong (`CSR.check`); a bias of another shape; a
+            way that there is not.
+        RuntimeError: with the way of blocks, parameters were loaded whose values are in other blocks than those of
+            `weight`: the kernel stops.
 
     Parameters `weight` (the values) and `bias`, which are trained, and the pattern, which is not: `row_ends` and
-    `indices`, and the same of the transposed weight. Products are accumulated in float32.
+    `indices`, and the same of the transposed weight. Products are accumulated in float32. A checkpoint may have another
+    pattern of as many values: where a value is in a dense matrix or in its block follows from these parameters in each
+    call. The way, and with it the blocks, remain those that suit `weight`.
     """
 
-    def __init__(self, weight: Any, bias: Tensor | None = None):
+    def __init__(self, weight: Any, bias: Tensor | None = None, way: str | None = None):
         super().__init__()
         matrix = CSR.of(weight)
         if not matrix.values.shape[0]:
@@ -79,14 +87,18 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         ):  # fmt: skip
             setattr(self, name, Parameter(Tensor(np.ascontiguousarray(array)), name=name, requires_grad=False))
         self._product = _Product()
+        self._ways = _ways(matrix, way)
+        if any(chosen.name == "blocks" for _, chosen in self._ways):
+            self._blocks = _Blocks(matrix)
 
     @classmethod
-    def of(cls, dense: nn.Dense, density: float | None = None) -> SparseDense:
+    def of(cls, dense: nn.Dense, density: float | None = None, way: str | None = None) -> SparseDense:
         """A layer with the weight and the bias of an `nn.Dense`.
 
         Args:
             dense: the layer, without activation.
             density: this share of the weight stays, the largest magnitudes; None: all that is not 0.
+            way: see above.
 
         Raises:
             TypeError: `dense` is no nn.Dense.
@@ -101,7 +113,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             if not 0 < density <= 1:
                 raise ValueError(f"SparseDense: density must be above 0 and at most 1, got {density}")
             weight = _pruned(weight, density)
-        return cls(weight, Tensor(dense.bias) if dense.has_bias else None)
+        return cls(weight, Tensor(dense.bias) if dense.has_bias else None, way)
 
     def to_csr(self) -> CSR:
         """The weight as a sparse matrix."""
@@ -109,15 +121,81 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         shape = (self.out_channels, self.in_channels)
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
 
+    def way(self, n: int) -> Way:
+        """How n rows of x are multiplied, and why."""
+        return next(way for most, way in self._ways if n <= most)
+
     def construct(self, x):  # type: ignore[no-untyped-def]
         rows = x.reshape((-1, self.in_channels))
-        y = self._product(
-            self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
-        )
-        y = _turned(y)
+        way = _name_of(self._ways, rows.shape[0])
+        if way == "direct":
+            y = self._product(
+                self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
+            )
+            y = _turned(y)
+        else:
+            # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
+            columns = ops.gather(self.indices, self.order, 0)
+            values = reordered(self.weight, self.order)
+            if way == "dense":
+                places = (columns * self.out_channels + self.rows).expand_dims(1)
+                weight = placed(values, places, self.in_channels * self.out_channels)
+                y = matmul(rows, weight.reshape((self.in_channels, self.out_channels)))
+            else:
+                y = _turned(self._blocks(self.rows, columns, values, _turned(rows)))
         if self.has_bias:
             y = y + self.bias
         return y.reshape((*x.shape[:-1], self.out_channels))
+
+
+class _Blocks(nn.Cell):  # type: ignore[misc]
+    """The product with a dense matrix by those blocks that have a value in `matrix`."""
+
+    def __init__(self, matrix: CSR):
+        super().__init__()
+        self.shape = matrix.shape
+        self.across = -(-matrix.shape[1] // BLOCK_SIDE)
+        pattern = matrix.block_pattern
+        self.row_ends, self.indices, self.count = pattern.indptr[1:], pattern.indices, pattern.indices.shape[0]
+        rows = np.repeat(np.arange(pattern.indptr.shape[0] - 1), np.diff(pattern.indptr.asnumpy()))
+        numbers = np.full((pattern.indptr.shape[0] - 1) * self.across, self.count, np.int32)
+        numbers[rows * self.across + pattern.indices.asnumpy()] = np.arange(self.count)
+        self.numbers = Tensor(numbers)  # of each block, also of those without a value: `count`
+
+    def construct(self, rows, columns, values, dense):  # type: ignore[no-untyped-def]
+        down, right = rows // BLOCK_SIDE, columns // BLOCK_SIDE
+        number = ops.gather(self.numbers, down * self.across + right, 0)
+        within = (rows - down * BLOCK_SIDE) * BLOCK_SIDE + columns - right * BLOCK_SIDE
+        # One more block takes the values that have none; with them, no column is one, and the kernel stops.
+        blocks = placed(values, (number * BLOCK_AREA + within).expand_dims(1), (self.count + 1) * BLOCK_AREA)
+        blocks = blocks.astype(ms.float32)[: self.count * BLOCK_AREA].astype(values.dtype)
+        blocks = blocks.reshape((self.count, BLOCK_SIDE, BLOCK_SIDE))
+        missing = number.max() // self.count
+        indices = self.indices - missing * (self.across + 1)
+        more = -self.shape[1] % BLOCK_SIDE
+        if more:
+            zeros = ops.zeros((more, dense.shape[1]), ms.float32)
+            dense = ops.cat((dense.astype(ms.float32), zeros)).astype(values.dtype)
+        y = block_sparse_matmul(self.row_ends, indices, blocks, dense)
+        return y.astype(ms.float32)[: self.shape[0]].astype(values.dtype)
+
+
+_MOST = 2**62  # rows of x: no limit
+
+
+def _ways(matrix: CSR, way: str | None) -> tuple[tuple[int, Way], ...]:
+    """Up to how many rows of x, and how to multiply."""
+    if way is None:
+        return tuple((int(min(row.columns, _MOST)), matrix.way(row.columns)) for row in THRESHOLDS[device_target()])
+    if way not in WAYS:
+        raise ValueError(f"SparseDense: way must be one of {', '.join(WAYS)}, got {way}")
+    return ((_MOST, Way(way, "asked for")),)
+
+
+@ms.constexpr  # type: ignore[untyped-decorator]
+def _name_of(ways: tuple[tuple[int, Way], ...], rows: int) -> str:
+    """Of a number of rows that a graph does not know: the way of the most."""
+    return next((way[0] for most, way in ways if 0 <= rows <= most), ways[-1][1][0])
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from mindspore import Parameter, Tensor, amp, nn
 from ms_ascend_ops.benchmarks.networks.clients import _mint_on_cpu
 
 import ms_ascend_ops
-from ms_ascend_ops import Conv2d, optimize
+from ms_ascend_ops import Conv2d, Dense, optimize
 
 SIZE, BATCH, WORDS, FEATURES = 32, 2, 16, 64
 
@@ -40,7 +40,7 @@ class Denoiser(nn.Cell):  # type: ignore[misc]
 
 
 def network(*, fused: bool) -> nn.Cell:
-    """With the same initial weights each time; `fused`: with convolutions, norms and attention of this library."""
+    """With the same initial weights each time; `fused`: with layers of this library."""
     from mindone.diffusers import UNet2DConditionModel  # noqa: PLC0415  (after mint has what a CPU lacks)
 
     ms.set_seed(0)
@@ -63,6 +63,7 @@ def network(*, fused: bool) -> nn.Cell:
         print(f"{len(Conv2d.replace(net))} convolutions")
         report = optimize(net, verify=batch(0)[:3])
         print(f"{len(report.replaced)} places of optimize; {report.outputs}")
+        print(f"{len(Dense.replace(net))} linear layers")
     return net
 
 

@@ -168,11 +168,14 @@ def _tables(batch: tuple[int, ...], tables: tuple[int, ...], cos: tuple[int, ...
         raise ValueError(f"rotary_embedding: cos may not broadcast between dims in which it does not, got {cos}")
 
 
-def _quant_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
-    x = shapes[0]
-    most = registry.op_spec("quant_matmul").limits["columns"]
-    if x[-1] > most:
-        raise ValueError(f"quant_matmul: x.shape[-1] must be at most {most}, got {x}")
+def _exact_sums(op: str) -> ShapeCheck:
+    def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
+        x = shapes[0]
+        most = registry.op_spec(op).limits["columns"]
+        if x[-1] > most:
+            raise ValueError(f"{op}: x.shape[-1] must be at most {most}, got {x}")
+
+    return check
 
 
 def _weight_quant(op: str) -> ShapeCheck:
@@ -204,6 +207,7 @@ CHECKS: dict[str, ShapeCheck] = {
     "cross_entropy": _cross_entropy,
     "flash_attention": _attention("flash_attention"),
     "flash_attention_varlen": _attention("flash_attention_varlen"),
+    "grouped_quant_matmul": _exact_sums("grouped_quant_matmul"),
     "kv_cache_update": _kv_cache_update,
     "matmul": _matmul,
     "moe_gating_top_k": _moe_gating_top_k,
@@ -211,7 +215,7 @@ CHECKS: dict[str, ShapeCheck] = {
     "moe_token_unpermute": _experts_of_a_token("moe_token_unpermute", 1),
     "paged_attention": _paged_attention,
     "qkv_rotary_embedding": _qkv_rotary_embedding,
-    "quant_matmul": _quant_matmul,
+    "quant_matmul": _exact_sums("quant_matmul"),
     "rotary_embedding": _rotary_embedding,
     "weight_quant_matmul": _weight_quant("weight_quant_matmul"),
     "weight_quant_swiglu": _weight_quant("weight_quant_swiglu"),

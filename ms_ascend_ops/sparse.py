@@ -16,11 +16,11 @@ from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
 
-__all__ = ["BSR", "CSR", "THRESHOLDS", "WAYS", "Thresholds", "Way", "check_pattern"]
+__all__ = ["BLOCK_AREA", "BLOCK_SIDE", "BSR", "CSR", "THRESHOLDS", "WAYS", "Thresholds", "Way", "check_pattern"]
 
 WAYS = ("direct", "blocks", "dense")
-_SIDE = 16  # of a block
-_AREA = _SIDE * _SIDE
+BLOCK_SIDE = 16  # of a block
+BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE
 
 
 class Thresholds(NamedTuple):
@@ -34,7 +34,12 @@ class Thresholds(NamedTuple):
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
 THRESHOLDS = {
-    "CPU": (Thresholds(8, 0.2, 0.2, 0.004), Thresholds(256, 0.2, 0.2, 0.02), Thresholds(inf, 0.4, 0.5, 0.24)),
+    "CPU": (
+        Thresholds(8, 0.02, 0.2, 0.004),
+        Thresholds(64, 0.1, 0.2, 0.006),
+        Thresholds(256, 0.2, 0.2, 0.04),
+        Thresholds(inf, 0.5, 0.4, 0.17),
+    ),
     "Ascend": (Thresholds(inf, 0.3, 0.06, 0.02),),
 }
 
@@ -108,7 +113,7 @@ class CSR(_CSR):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def way(self, n: int, target: str | None = None) -> Way:
+    def way(self, n: float, target: str | None = None) -> Way:
         """How `matmul` multiplies with n columns, and why.
 
         `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None.
@@ -120,18 +125,17 @@ class CSR(_CSR):
         if target not in THRESHOLDS:
             raise ValueError(f"CSR: target must be one of {', '.join(THRESHOLDS)}, got {target}")
         limits = next(row for row in THRESHOLDS[target] if n <= row.columns)
-        blocks, fill = self._blocks.share, self.values.shape[0] / max(1, self._blocks.indices.shape[0] * _AREA)
+        where = f"on {target} with " + ("many" if limits.columns == inf else f"up to {limits.columns:.0f}") + " columns"
+        blocks = self.block_pattern.share
+        fill = self.values.shape[0] / max(1, self.block_pattern.indices.shape[0] * BLOCK_AREA)
         if blocks <= limits.blocks and fill >= limits.fill:
             return Way(
                 "blocks",
                 f"{blocks:.1%} of the blocks have values, at most {limits.blocks:.0%}, and {fill:.1%} of their "
-                f"elements, at least {limits.fill:.0%}, on {target} with {n} columns",
+                f"elements, at least {limits.fill:.0%}, {where}",
             )
         name, than = ("direct", "at most") if self.density <= limits.direct else ("dense", "more than")
-        return Way(
-            name,
-            f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, on {target} with {n} columns",
-        )
+        return Way(name, f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, {where}")
 
     def matmul(self, dense: Tensor, way: str | None = None) -> Tensor:
         """The product with a dense matrix, in the way that `way` says, or the one of `WAYS` that is given.
@@ -164,14 +168,15 @@ class CSR(_CSR):
         return {}
 
     def _in_blocks(self) -> BSR:
-        return self._blocks.with_values(self.values, self.shape)
+        return self.block_pattern.with_values(self.values, self.shape)
 
     def _in_dense(self) -> Tensor:
         return placed(self.values, self._dense_places, self.shape[0] * self.shape[1]).reshape(self.shape)
 
     @cached_property
-    def _blocks(self) -> _Blocks:
-        return _Blocks.of(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape)
+    def block_pattern(self) -> BlockPattern:
+        """Which blocks have values, and where in them these are."""
+        return BlockPattern.of(self.indptr.asnumpy(), self.indices.asnumpy(), self.shape)
 
     @cached_property
     def _dense_places(self) -> Tensor:
@@ -199,7 +204,7 @@ class CSR(_CSR):
         )
 
 
-class _Blocks(NamedTuple):
+class BlockPattern(NamedTuple):
     """Which blocks of a matrix by rows have a value, and where in them its values are."""
 
     indptr: Tensor
@@ -208,11 +213,11 @@ class _Blocks(NamedTuple):
     share: float  # of all blocks
 
     @classmethod
-    def of(cls, indptr: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], shape: tuple[int, int]) -> _Blocks:
-        rows, across, down = rows_of(indptr), -(-shape[1] // _SIDE), -(-shape[0] // _SIDE)
-        number = (rows // _SIDE).astype(np.int64) * across + indices // _SIDE
+    def of(cls, indptr: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], shape: tuple[int, int]) -> BlockPattern:
+        rows, across, down = rows_of(indptr), -(-shape[1] // BLOCK_SIDE), -(-shape[0] // BLOCK_SIDE)
+        number = (rows // BLOCK_SIDE).astype(np.int64) * across + indices // BLOCK_SIDE
         found, block = np.unique(number, return_inverse=True)
-        places = block.astype(np.int64) * _AREA + (rows % _SIDE) * _SIDE + indices % _SIDE
+        places = block.astype(np.int64) * BLOCK_AREA + (rows % BLOCK_SIDE) * BLOCK_SIDE + indices % BLOCK_SIDE
         counts = np.bincount(found // across, minlength=down) if across else np.zeros(down, int)
         pointers = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
         columns = (found % max(1, across)).astype(np.int32)
@@ -220,7 +225,7 @@ class _Blocks(NamedTuple):
 
     def with_values(self, values: Tensor, shape: tuple[int, int]) -> BSR:
         count = self.indices.shape[0]
-        blocks = placed(values, self.places, count * _AREA).reshape((count, _SIDE, _SIDE))
+        blocks = placed(values, self.places, count * BLOCK_AREA).reshape((count, BLOCK_SIDE, BLOCK_SIDE))
         return BSR(self.indptr, self.indices, blocks, shape)
 
 
@@ -250,18 +255,18 @@ class BSR(NamedTuple):
         if isinstance(matrix, BSR):
             found = matrix
         elif getattr(matrix, "format", None) == "bsr":
-            if matrix.blocksize != (_SIDE, _SIDE):
+            if matrix.blocksize != (BLOCK_SIDE, BLOCK_SIDE):
                 raise ValueError(f"BSR: blocks must be of 16 x 16, got {matrix.blocksize[0]} x {matrix.blocksize[1]}")
             data = matrix.data.astype(np.float32) if matrix.data.dtype == np.float64 else matrix.data
             indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
             found = cls(Tensor(indptr), Tensor(indices), Tensor(np.ascontiguousarray(data)), _shape(matrix.shape))
         else:
             rows = CSR.of(matrix)
-            pattern = _Blocks.of(rows.indptr.asnumpy(), rows.indices.asnumpy(), rows.shape)
+            pattern = BlockPattern.of(rows.indptr.asnumpy(), rows.indices.asnumpy(), rows.shape)
             if rows.values.shape[0]:
                 found = pattern.with_values(rows.values, rows.shape)
             else:
-                values = Tensor(np.zeros((0, _SIDE, _SIDE), np.float32)).astype(rows.values.dtype)
+                values = Tensor(np.zeros((0, BLOCK_SIDE, BLOCK_SIDE), np.float32)).astype(rows.values.dtype)
                 found = cls(pattern.indptr, pattern.indices, values, rows.shape)
         if dtype is not None:
             found = found._replace(values=found.values.astype(dtype))
@@ -272,12 +277,14 @@ class BSR(NamedTuple):
         """Raises TypeError or ValueError where the tensors are no sparse matrix. Reads them."""
         if self.values.dtype not in _FLOATS:
             raise TypeError(f"BSR: values must be float16, bfloat16 or float32, got {self.values.dtype}")
-        if self.indices.ndim != 1 or self.values.shape != (self.indices.shape[0], _SIDE, _SIDE):
+        if self.indices.ndim != 1 or self.values.shape != (self.indices.shape[0], BLOCK_SIDE, BLOCK_SIDE):
             raise ValueError(
                 f"BSR: values must have shape (z, 16, 16) for z indices, got {self.values.shape} and "
                 f"{self.indices.shape}"
             )
-        check_pattern("BSR", self.indptr, self.indices, (-(-self.shape[0] // _SIDE), -(-self.shape[1] // _SIDE)))
+        check_pattern(
+            "BSR", self.indptr, self.indices, (-(-self.shape[0] // BLOCK_SIDE), -(-self.shape[1] // BLOCK_SIDE))
+        )
 
     def matmul(self, dense: Tensor) -> Tensor:
         """The product with a dense matrix: `ops.block_sparse_matmul`, with rows of zeros behind where blocks need them.
@@ -287,18 +294,18 @@ class BSR(NamedTuple):
         """
         if dense.ndim != 2 or dense.shape[0] != self.shape[1]:
             raise ValueError(f"BSR: dense must have shape ({self.shape[1]}, n), got {dense.shape}")
-        dtype, more = self.values.dtype, -self.shape[1] % _SIDE
+        dtype, more = self.values.dtype, -self.shape[1] % BLOCK_SIDE
         if more:  # in float, which MindSpore's operators for a CPU need
             dense = ms.ops.cat((dense.astype(ms.float32), ms.ops.zeros((more, dense.shape[1])))).astype(dense.dtype)
         y = block_sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
-        return y.astype(ms.float32)[: self.shape[0]].astype(dtype) if self.shape[0] % _SIDE else y
+        return y.astype(ms.float32)[: self.shape[0]].astype(dtype) if self.shape[0] % BLOCK_SIDE else y
 
     def to_dense(self) -> Tensor:
         """The dense matrix."""
-        down, across = -(-self.shape[0] // _SIDE), -(-self.shape[1] // _SIDE)
-        dense = np.zeros((down, across, _SIDE, _SIDE), np.float32)
+        down, across = -(-self.shape[0] // BLOCK_SIDE), -(-self.shape[1] // BLOCK_SIDE)
+        dense = np.zeros((down, across, BLOCK_SIDE, BLOCK_SIDE), np.float32)
         dense[rows_of(self.indptr.asnumpy()), self.indices.asnumpy()] = self.values.astype(ms.float32).asnumpy()
-        dense = dense.swapaxes(1, 2).reshape(down * _SIDE, across * _SIDE)[: self.shape[0], : self.shape[1]]
+        dense = dense.swapaxes(1, 2).reshape(down * BLOCK_SIDE, across * BLOCK_SIDE)[: self.shape[0], : self.shape[1]]
         return Tensor(np.ascontiguousarray(dense)).astype(self.values.dtype)
 
 

@@ -7,7 +7,7 @@ from ms_ascend_ops.profiler import record
 
 OPERATORS = (
     "add_rms_norm", "flash_attention", "kv_cache_update", "matmul", "paged_attention", "qkv_rotary_embedding",
-    "rms_norm", "silu_mul", "swiglu",
+    "rms_norm", "silu_mul", "sparse_matmul", "swiglu",
 )  # fmt: skip
 
 

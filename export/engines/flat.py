@@ -1,27 +1,21 @@
-"""The source of a cell in which every statement does one thing, as `mindspore.rewrite` makes it, and edits of it."""
+"""The source of a construct, or of a function, in which every statement does one thing, and edits of it."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import os
-import pickle
+import inspect
 import sys
-import textwrap
-import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from mindspore import Tensor, nn
-from mindspore.rewrite import SymbolTree
-from mindspore.rewrite.symbol_tree import symbol_tree
-from ms_ascend_ops.export.engines.generated import folder, load_source
-from ms_ascend_ops.export.graphs.probe import detached, rebound, sub_cells
+from ms_ascend_ops.export.engines.generated import load_source
+from ms_ascend_ops.export.engines.statements import simplified
+from ms_ascend_ops.export.graphs.observe import helpers
 
-__all__ = ["Flat", "Frame", "flatten", "locator"]
+__all__ = ["Flat", "Frame", "flatten", "flatten_function", "locator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,48 +28,32 @@ class Frame:
 
 
 class Flat:
-    """The flat source, as a module that is loaded."""
+    """The flat source of a function, and of those that it calls, as a module that is loaded."""
 
-    def __init__(self, cell: nn.Cell, source: str) -> None:
-        with _unchanged_path():
-            # mindspore.rewrite copies imports, but not the other names that the module of the cell defines.
-            names = vars(sys.modules[type(cell).__module__])
-            self.module = load_source(f"flat_{type(cell).__name__}", source, names)
+    def __init__(self, name: str, source: str, names: Mapping[str, Any]) -> None:
+        self.name, self.names = name, names
+        self.module = load_source(f"flat_{name}", source, names)
         file = self.module.__file__
         assert file is not None
         self.file = file
         with open(file, encoding="utf-8") as stream:
             self.lines = stream.read().splitlines()
-        # More than one such class where a cell holds another of its own kind: the outermost comes last.
-        kinds = [k for k in vars(self.module).values() if isinstance(k, type) and type(cell) in k.__bases__]
-        if not kinds:
-            raise TypeError(f"it writes no class for {type(cell).__name__}")
-        self.kind = kinds[-1]
-        self._functions = self._spans()
-
-    def _spans(self) -> list[ast.FunctionDef]:
-        return [n for n in ast.walk(ast.parse("\n".join(self.lines))) if isinstance(n, ast.FunctionDef)]
+        self._first = len(self.lines) - len(source.splitlines())
+        self._tree = ast.parse("\n".join(self.lines))
+        self._functions = [n for n in ast.walk(self._tree) if isinstance(n, ast.FunctionDef)]
 
     def function_at(self, line: int) -> ast.FunctionDef:
         """The function that holds a line."""
         return next(f for f in self._functions if f.lineno <= line <= (f.end_lineno or f.lineno))
 
-    def copy(self, cell: nn.Cell) -> nn.Cell:
-        """A cell of the flat class with the parameters and sub-cells of `cell`, which keeps its own lists of them."""
-        source = detached(cell, cells=sub_cells(cell))
-        made: nn.Cell = self.kind(source)
-        made.__dict__.update(rebound(made.__dict__, source, made))
-        return made
-
     @property
-    def construct(self) -> Any:
-        """The function of the cell's construct."""
-        return vars(self.kind)["construct"]
+    def function(self) -> Any:
+        """The function itself."""
+        return vars(self.module)[self.name]
 
-    def first_line_of_construct(self) -> int:
-        """Where the body of the cell's construct begins."""
-        start = self.construct.__code__.co_firstlineno
-        return next(f for f in self._functions if f.name == "construct" and f.lineno == start).body[0].lineno
+    def first_line(self) -> int:
+        """Where its body begins."""
+        return next(f for f in self._functions if f.name == self.name).body[0].lineno
 
     def targets(self, line: int) -> list[str]:
         """The names that the statement on this line assigns; none if it is not one line of assignment."""
@@ -87,7 +65,7 @@ class Flat:
                     return [n.id for n in names]  # type: ignore[attr-defined]
         return []
 
-    def edited(self, cell: nn.Cell, replaced: dict[int, str], removable: set[int]) -> Flat:
+    def edited(self, replaced: dict[int, str], removable: set[int]) -> Flat:
         """With other statements on some lines, and without those of `removable` whose names are dead then."""
         lines = list(self.lines)
         for line, text in replaced.items():
@@ -103,12 +81,13 @@ class Flat:
                     continue
                 lines[line - 1] = old[: len(old) - len(old.lstrip())] + "pass"  # the only one under an `if`, perhaps
                 changed = True
-        body = "\n".join(lines)
-        return Flat(cell, body)
+        return Flat(self.name, "\n".join(lines[self._first :]), self.names)
 
-    def inserted(self, cell: nn.Cell, line: int, texts: list[str]) -> Flat:
-        """With more lines in front of one."""
-        return Flat(cell, "\n".join([*self.lines[: line - 1], *texts, *self.lines[line - 1 :]]))
+    def guarded(self, texts: list[str], names: Mapping[str, Any]) -> Flat:
+        """With more lines in front of the first, and the names that they use."""
+        first = self.first_line() - 1
+        lines = [*self.lines[self._first : first], *texts, *self.lines[first:]]
+        return Flat(self.name, "\n".join(lines), {**self.names, **names})
 
     def always_before(self, first: int, second: int) -> bool:
         """Whether the statement on the first line has been executed whenever that on the second is."""
@@ -126,6 +105,19 @@ class Flat:
         """Whether a later statement of the same function reads one of the names."""
         return self._read_in(self.lines, line, names, ())
 
+    def is_pure(self, line: int) -> bool:
+        """Whether a statement assigns what a function of MindSpore's returns, or a tensor in another form."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.value, ast.Call):
+                callee = node.value.func
+                path = ast.unparse(callee).split(".") if isinstance(callee, (ast.Attribute, ast.Name)) else [""]
+                owner = self.names.get(path[0])
+                for name in path[1:-1]:
+                    owner = getattr(owner, name, None)
+                library = isinstance(owner, ModuleType) and owner.__name__.startswith("mindspore.")
+                return (library and not path[-1].endswith("_")) or path[-1] in _FORMS
+        return False
+
     def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
         """Whether a later statement of the same function reads one of the names, before a new one assigns it."""
         span = self.function_at(line)
@@ -142,73 +134,22 @@ class Flat:
         )
 
 
-def flatten(cell: nn.Cell) -> Flat:
-    """The flat source of a cell, without that of its sub-cells, which stay calls.
-
-    Raises whatever `mindspore.rewrite` raises for a construct that it does not take.
-    """
-    alone = detached(cell, cells={name: _opaque(child) for name, child in sub_cells(cell).items()})
-    here = os.getcwd()
-    os.chdir(folder())  # it writes into the working directory
-    try:
-        with _unchanged_path(), _imports_once(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            source = SymbolTree.create(alone).get_code()
-    finally:
-        os.chdir(here)
-    return Flat(cell, source)
+# Methods of tensors that give them in another form.
+_FORMS = frozenset(
+    {"to", "astype", "type_as", "float", "contiguous", "view", "reshape", "swapaxes", "transpose", "permute"}
+)
 
 
-class _Imports(symbol_tree.AstImportFinder):  # type: ignore[misc]
-    """The imports of a file, which are statements: without a look into every expression."""
-
-    def generic_visit(self, node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                self.visit(child)
+def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:
+    """The flat source of the construct of a cell; `absent` says of arguments whether they are None."""
+    methods = {name: method for name, method in helpers(cell).items() if name not in cell.__dict__}
+    construct = inspect.unwrap(type(cell).construct)
+    return Flat(construct.__name__, *simplified(construct, methods, absent=absent))
 
 
-@cache
-def _imports_of(path: str) -> bytes:
-    """The imports of a file, such that each user has statements of its own."""
-    source = Path(path).read_text(encoding="utf-8")
-    return pickle.dumps(_Imports(ast.parse(textwrap.dedent(source))).get_import_node())
-
-
-def _save_imports_from_file(self: Any, file_path: str, belonging_ast: Any = None) -> None:
-    """What `SymbolTree.save_imports_from_file` does, with each file read once."""
-    self.save_file_path_to_sys(0, file_path, belonging_ast)
-    nodes = (self._process_relative_import(node, file_path) for node in pickle.loads(_imports_of(file_path)))
-    self._get_imports_list_of_ast(belonging_ast).extend(node for node in nodes if node)
-
-
-@contextlib.contextmanager
-def _imports_once() -> Iterator[None]:
-    """`mindspore.rewrite` reads the file of each function that a construct calls, which takes it most of its time."""
-    kind = symbol_tree.SymbolTree
-    stock = kind.save_imports_from_file
-    kind.save_imports_from_file = _save_imports_from_file
-    try:
-        yield
-    finally:
-        kind.save_imports_from_file = stock
-
-
-def _opaque(child: nn.Cell) -> nn.Cell:
-    """What `mindspore.rewrite` does not look into, in the place of a sub-cell."""
-    if isinstance(child, nn.CellList):
-        return nn.CellList([nn.Identity() for _ in child])
-    return nn.Identity()
-
-
-@contextlib.contextmanager
-def _unchanged_path() -> Iterator[None]:
-    """The generated source puts folders of MindSpore's own modules on the search path; that ends here."""
-    path = list(sys.path)
-    try:
-        yield
-    finally:
-        sys.path[:] = path
+def flatten_function(function: FunctionType, absent: Mapping[str, bool], unread: Collection[int]) -> Flat:
+    """The flat source of a function; of what it returns, the items in `unread` are None."""
+    return Flat(function.__name__, *simplified(function, absent=absent, unread=unread))
 
 
 def locator(flat: Flat) -> Any:

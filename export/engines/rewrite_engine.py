@@ -1,13 +1,13 @@
 """Engine 2: single statements inside a user's construct, and inside the functions that it calls.
 
-`mindspore.rewrite` brings the construct into a form where every statement does one thing. That form runs while it is
-watched, as in engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything
-else of the construct, its conditions and shapes included, stays.
+The construct is brought into a form where every statement does one thing. That form runs while it is watched, as in
+engine 1, and each primitive is known by the line that executed it. Lines are then changed; everything else of the
+construct, its conditions and shapes included, stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from ms_ascend_ops.export.engines.cell_engine import (
 )
 from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts
 from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
-from ms_ascend_ops.export.engines.generated import guard, with_construct
+from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
+from ms_ascend_ops.export.engines.statements import NotSimpleError
 from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
 from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
@@ -34,26 +35,30 @@ from ms_ascend_ops import registry
 __all__ = ["flat_source", "rewrite"]
 
 
-def flat_source(cell: nn.Cell) -> Flat | str:
+def flat_source(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat | str:
     """The construct of a cell in simple statements, or why there is none."""
     try:
-        flat = flatten(cell)
-        flat.copy(cell)
-    except Exception as error:  # mindspore.rewrite raises anything for what it does not take
-        lines = str(error).strip().splitlines()
-        return f"mindspore.rewrite does not take its construct ({type(error).__name__}: {''.join(lines[:1])[:160]})"
-    return flat
+        return flatten(cell, absent)
+    except (NotSimpleError, SyntaxError, NameError) as error:
+        return f"its construct cannot be changed: {error}"
 
 
-def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) -> Analysis | str:
+def rewrite(
+    subject: Subject,
+    flat: Flat,
+    calls: Sequence[Mapping[str, Any]],
+    make: Callable[..., type] | None = None,
+) -> Analysis | str:
     """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
 
-    A text says why it cannot be looked at.
+    `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
+    default that is a construct. A text says why the cell cannot be looked at.
     """
-    cell, stored = subject.cell, subject.stored
-    seen = subject.trace(flat.copy(cell), drawn(calls[0], stored, stored), locate=locator(flat))
+    stored = subject.stored
+    inputs = drawn(calls[0], stored, stored)
+    seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
-        return f"its construct as mindspore.rewrite writes it does not run ({seen})"
+        return f"it does not run by itself ({seen})"
     edits = _Edits(flat, seen)
     found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
     if any(item.fused.dropout for item in found):
@@ -75,7 +80,7 @@ def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) ->
     if not result.found:
         return result
     try:
-        edited = flat.edited(cell, edits.lines, edits.removable())
+        edited = flat.edited(edits.lines, edits.removable())
         difference = max(_error(subject, inputs, edited) for inputs in calls)
         reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
     except (SyntaxError, NameError, ImportError) as error:
@@ -86,15 +91,14 @@ def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) ->
         return result
     # What was watched is one dtype and one choice of optional inputs.
     conditions = conditions_of(subject, calls[0], [stored])
-    result.swap = Swap(partial(_class, cell=cell, edited=edited, conditions=conditions), result.found, [])
+    result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
 def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace, found: Sequence[Found]) -> str:
     """Why places in which there may be a dropout must stay: in training they are not the same."""
     inputs = drawn(call, subject.stored, subject.stored)
-    copy = flat.copy(subject.cell)
-    trained = subject.trace(copy, inputs, training=True, locate=locator(flat))
+    trained = subject.trace(subject.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
     if isinstance(trained, str):
         return f"it cannot be watched in training ({trained})"
     others, left = find(trained.graph, subject.patterns, subject.level, _Edits(flat, trained).refusal)
@@ -113,15 +117,14 @@ def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
     seen = subject.stock(inputs)
     if isinstance(seen, str):
         return float("inf")
-    error: float = error_of(subject, inputs, subject.stored, seen, edited.construct)
+    error: float = error_of(subject, inputs, subject.stored, seen, edited.function)
     return error
 
 
-def _class(stock: type, cell: nn.Cell, edited: Flat, conditions: Sequence[str]) -> type:
+def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
     """A class with the edited construct; where a condition fails, that of `stock` runs."""
-    lines = [line.replace("    ", "        ", 1) for line in guard(stock, conditions)]
-    guarded = edited.inserted(cell, edited.first_line_of_construct(), lines)
-    made: type = with_construct(stock, guarded.construct, "\n".join(guarded.lines))
+    guarded = edited.guarded(guard(conditions, *stock_of(stock)), {})
+    made: type = with_construct(stock, guarded.function, "\n".join(guarded.lines))
     return made
 
 
@@ -155,7 +158,7 @@ class _Edits:
         outputs = {self.seen.places[id(node)][depth]: (index, node) for index, node in found.outputs.items()}
         frames = sorted(outputs, key=lambda frame: frame.line)
         names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
-        if any(not n for n in names) or any(frame.line in self.lines for frame in frames):
+        if any(not n for n in names) or any(self._goes_on(frame, depth, found) for frame in frames):
             return "its statement assigns something else, too"
         arguments, kept = [], {}
         for i in found.inputs:
@@ -172,18 +175,34 @@ class _Edits:
             arguments = fused.arguments(moved_texts(found, arguments))
         except NotPortableError as error:
             return str(error)
-        self.lines.update(kept)
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
         call = f"fused.{fused.op}({', '.join(arguments)})"
+        lines = kept
         if len(registry.signature(fused.op).outputs) == 1:
-            self.lines[frames[0].line] = f"{names[0]} = {call}"
+            lines[frames[0].line] = f"{names[0]} = {call}"
         else:
             result = f"fused_{frames[0].line}"
             for frame, name in zip(frames, names, strict=True):
-                self.lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
-            self.lines[frames[0].line] = f"{result} = {call}; {self.lines[frames[0].line]}"
+                lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
+            lines[frames[0].line] = f"{result} = {call}; {lines[frames[0].line]}"
+        if any(self.lines.get(line, text) != text for line, text in lines.items()):
+            return "its statement becomes something else in another call"
+        self.lines.update(lines)
         self._inside |= {id(n) for n in found.inside}
         return ""
+
+    def _goes_on(self, frame: Frame, depth: int, found: Found) -> bool:
+        """Whether a statement does more with the result: in a function that stays whole, say."""
+        within = {id(n) for n in found.inside}
+        nodes = self.seen.graph.nodes
+        last = max(i for i, n in enumerate(nodes) if any(n is o for o in found.outputs.values()))
+        for node in nodes[last + 1 :]:
+            chain = self.seen.places.get(id(node), ())
+            if len(chain) <= depth or (chain[depth].function, chain[depth].line) != (frame.function, frame.line):
+                break
+            if id(node) not in within and node.kind != "TupleGetItem":
+                return True
+        return False
 
     def _target(self, line: int, node: Node) -> str:
         """The name that a statement gives to a value; none if it gives others to values that are needed."""
@@ -208,7 +227,7 @@ class _Edits:
         return line if named else None
 
     def removable(self) -> set[int]:
-        """Lines under which nothing ran but what is replaced, and further results of it that are unused."""
+        """Lines that may go where nobody reads what they assign, as nothing ran under them but what is replaced."""
         ran: dict[int, bool] = {}
         users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
@@ -216,7 +235,9 @@ class _Edits:
                 continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
-        return {line for line, only in ran.items() if only}
+        # A dropout in evaluation, say, or a cast of what has the dtype already: nothing runs, but they read a value.
+        pure = {line for line in range(1, len(self.flat.lines) + 1) if self.flat.is_pure(line)}
+        return {line for line, only in ran.items() if only} | pure
 
 
 def _name(node: Node, variables: dict[str, Node]) -> str | None:

@@ -20,7 +20,7 @@ from ms_ascend_ops.export.from_onnx.graph import Array, Graph, known
 from ms_ascend_ops.export.from_onnx.node import DTYPES, Node
 from ms_ascend_ops.export.from_onnx.operators import OPERATORS
 
-from ms_ascend_ops.onnx.substitution import read_model
+from ms_ascend_ops.onnx.files import read_model
 
 __all__ = ["convert_onnx", "input_names"]
 

@@ -68,7 +68,12 @@ class Fused:
         """The tensors that the Python function is given, from the texts of the inputs."""
         given = list(texts)
         for place, mask in self.masks.items():
-            given[place] += ".logical_not()" if mask.hidden else ""  # True is a key that is seen
+            if mask.hidden is None:
+                # Its gradient takes all scores, slower than by other operators: where one is needed, it shall be
+                # missing when the network is compared with itself.
+                given[place] = f"mindspore.ops.stop_gradient({given[place]})"
+            elif mask.hidden:
+                given[place] += ".logical_not()"  # True is a key that is seen
         return given
 
 

@@ -41,7 +41,7 @@ __aicore__ inline ProductTile ProductTileAt(const ProductTilingData& tiling, uin
 // Where a tile begins in the output.
 __aicore__ inline uint64_t OutputOffset(const ProductTilingData& tiling, const ProductTile& tile)
 {
-    return (tile.batch * tiling.m + tile.row) * tiling.n + tile.col;
+    return tile.batch * tiling.yBatch + tile.row * tiling.n + tile.col;
 }
 
 // Elements from a row of a chunk to the next: whole blocks, also of 16 bits.
@@ -56,6 +56,29 @@ __aicore__ inline uint64_t FirstProductTask(const ProductTilingData& tiling)
     const uint64_t core = AscendC::GetBlockIdx();  // groups of cores may be one more than there is work for
     return core < tiling.cores ? core : tiling.tasks;
 }
+
+// Those tasks, as tiles.
+class TilesInTurn {
+public:
+    __aicore__ inline explicit TilesInTurn(const ProductTilingData& tiling)
+        : tiling_(tiling), task_(FirstProductTask(tiling))
+    {}
+
+    // False: there is no other one.
+    __aicore__ inline bool Next(ProductTile& tile)
+    {
+        if (task_ >= tiling_.tasks) {
+            return false;
+        }
+        tile = ProductTileAt(tiling_, task_);
+        task_ += tiling_.cores;
+        return true;
+    }
+
+private:
+    ProductTilingData tiling_;
+    uint64_t task_;
+};
 
 // The products of one core with one weight. RESULT: float for the vector unit, or T; int32_t for int8_t.
 template <typename T, typename RESULT>
@@ -140,21 +163,36 @@ public:
 
     __aicore__ inline void Process(Products (&products)[COUNT], FINISH& finish)
     {
-        const uint64_t begin = FirstProductTask(tiling_);
+        TilesInTurn tiles(tiling_);
+        Process(products, finish, tiles);
+    }
+
+    // `tiles`: those of this core, as TilesInTurn has them.
+    template <class TILES>
+    __aicore__ inline void Process(Products (&products)[COUNT], FINISH& finish, TILES& tiles)
+    {
         uint32_t buffer = 0;
-        Start(products, begin, buffer);
-        for (uint64_t task = begin; task < tiling_.tasks; task += tiling_.cores) {
-            const ProductTile tile = ProductTileAt(tiling_, task);
+        ProductTile tile{};
+        bool goesOn = tiles.Next(tile);
+        if (goesOn) {
+            Start(products, tile, buffer);
+        }
+        while (goesOn) {
             if (tiling_.k != 0) {
                 for (uint32_t i = 0; i < COUNT; ++i) {
                     products[i].product.WaitIterateAll();
                 }
             }
-            Start(products, task + tiling_.cores, 1 - buffer);
+            ProductTile next{};
+            goesOn = tiles.Next(next);
+            if (goesOn) {
+                Start(products, next, 1 - buffer);
+            }
             finish.BeginTile(tile);
             for (uint32_t row = 0; row < tile.rows; row += tiling_.chunkRows) {
                 Finish(tile, buffer, row, finish);
             }
+            tile = next;
             buffer = 1 - buffer;
         }
         for (uint32_t i = 0; i < COUNT; ++i) {
@@ -163,12 +201,11 @@ public:
     }
 
 private:
-    __aicore__ inline void Start(Products (&products)[COUNT], uint64_t task, uint32_t buffer)
+    __aicore__ inline void Start(Products (&products)[COUNT], const ProductTile& tile, uint32_t buffer)
     {
-        if (tiling_.k == 0 || task >= tiling_.tasks) {
+        if (tiling_.k == 0) {
             return;
         }
-        const ProductTile tile = ProductTileAt(tiling_, task);
         for (uint32_t i = 0; i < COUNT; ++i) {
             products[i].Start(tile, productGm_[buffer][i], tiling_.tileCols);
         }

@@ -22,6 +22,8 @@ struct ProductTilingData {
     uint64_t k;
     uint64_t xBatch;  // elements from one matrix to the next; of the weight 0 if all share one
     uint64_t weightBatch;
+    uint64_t yBatch;
+    uint64_t groups;  // of rows, each with a matrix of weights, a batch; 0: rows are in no groups
     uint64_t workspacePerCore;
     uint32_t transposeX;
     uint32_t transposeWeight;
@@ -100,6 +102,8 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
     tiling.k = work.k;
     tiling.xBatch = work.m * work.k;
     tiling.weightBatch = work.sharesWeight ? 0 : work.n * work.k;
+    tiling.yBatch = work.m * work.n;
+    tiling.groups = 0;
     tiling.transposeX = work.transposeX ? 1 : 0;
     tiling.transposeWeight = work.transposeWeight ? 1 : 0;
     tiling.finished = work.finished;

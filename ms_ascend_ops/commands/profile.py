@@ -61,7 +61,7 @@ def _axes(texts: tuple[str, ...]) -> dict[str, list[int]]:
     "--fill",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Values of an input of integers: a number, or 'count': 0, 1, 2 ...",
+    help="Values of an input of integers: a number, 'count' (0, 1, 2 ...), or a file that NumPy saved (.npy).",
 )
 @click.option("--cores", type=click.IntRange(1, 256), help="That the tiling is told, instead of the chip's.")
 @click.option("--ub-bytes", type=click.IntRange(1024), help="That the tiling is told, instead of the chip's.")

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
-from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -20,17 +18,14 @@ from ms_ascend_ops.export.matching.attention import mask_kind
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.report import Entry, Report
-from ms_ascend_ops.onnx.builtins import ORT_DOMAIN, replace_builtins
+from ms_ascend_ops.onnx.builtins import replace_builtins
+from ms_ascend_ops.onnx.files import DAMAGE, ONNX_DOMAIN, check_model, damaged, name_domain, read_model, write_model
 from ms_ascend_ops.onnx.graphs import Vector, captured, read
 from ms_ascend_ops.onnx.schemas import DOMAIN, VERSION
 
-__all__ = ["optimize", "read_model"]
+__all__ = ["optimize"]
 
 ENGINE = "onnx"
-ONNX_DOMAIN = "ai.onnx"
-
-# Files of protobuf have at most so many bytes; larger ones keep their tensors beside them.
-_MOST_BYTES = 2**31 - 1
 
 # A number that takes the place of a score, or is added to it, hides the key from here on, whatever the scores are.
 _HIDDEN = -1e30
@@ -45,20 +40,6 @@ _ELEMENTWISE = frozenset(
 
 # What ONNX Runtime's own operators do faster: it packs weights once (docs/onnx.md, Speed).
 _SLOWER = frozenset({"matmul"})
-
-# What a file that is not as it should be may raise in `onnx` and here.
-_DAMAGE = (
-    onnx.checker.ValidationError,
-    onnx.shape_inference.InferenceError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 def optimize(
@@ -109,10 +90,10 @@ def optimize(
     try:
         if level != "O0":
             _optimize(model, report, [row for row in patterns if atc or row.op not in _SLOWER])
-        _check(model)
-    except _DAMAGE as error:  # what the checker lets pass
-        raise _damaged("optimize", path, error) from error
-    _write(model, target, beside)
+        check_model(model)
+    except DAMAGE as error:  # what the checker lets pass
+        raise damaged("optimize", path, error) from error
+    write_model(model, target, beside)
     from ms_ascend_ops.onnx import runtime  # noqa: PLC0415  (which may have no ONNX Runtime)
 
     if verify or (verify is None and runtime.is_installed() and report.replaced):
@@ -121,70 +102,9 @@ def optimize(
         atc and not report.rolled_back
     ):  # last: no checker, and in subgraphs no ONNX Runtime, knows operators by that name
         written = onnx.load(target, load_external_data=False)
-        _name_domain(written)
+        name_domain(written)
         onnx.save_model(written, target)
     return report
-
-
-def _name_domain(model: ModelProto) -> None:
-    """Give ONNX's own domain its name, in the model's imports and in every node, those of subgraphs included."""
-    for opset in model.opset_import:
-        opset.domain = opset.domain or ONNX_DOMAIN
-    graphs = [model.graph]
-    while graphs:
-        for node in graphs.pop().node:
-            node.domain = node.domain or ONNX_DOMAIN
-            for attribute in node.attribute:
-                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-
-
-def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
-    """A model with its tensors, checked; and whether some of these lie in files beside it.
-
-    Raises:
-        ValueError: it is no ONNX file, it is damaged, or a file beside it is missing.
-    """
-    try:
-        model = onnx.load(path, load_external_data=False)
-        beside = any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer)
-        _move_simplified(model, "", ORT_DOMAIN)
-        onnx.checker.check_model(str(path) if beside else model)
-        if beside:
-            onnx.load_external_data_for_model(model, str(path.absolute().parent))
-        if model.functions:
-            model = onnx.inliner.inline_local_functions(model)
-    except (DecodeError, OSError, *_DAMAGE) as error:
-        raise _damaged(caller, path, error) from error
-    return model, beside
-
-
-def _damaged(caller: str, path: Path, error: Exception) -> ValueError:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return ValueError(f"{caller}: {path} is no ONNX file, or a damaged one: {lines[0]}")
-
-
-def _move_simplified(model: ModelProto, source: str, target: str) -> None:
-    """ONNX Runtime has one operator of its own in ONNX's domain, where ONNX's checker does not want it."""
-    for node in model.graph.node:
-        if node.op_type == "SimplifiedLayerNormalization" and node.domain == source:
-            node.domain = target
-            if target and all(o.domain != target for o in model.opset_import):
-                model.opset_import.append(helper.make_opsetid(target, 1))
-
-
-def _check(model: ModelProto) -> None:
-    if model.ByteSize() <= _MOST_BYTES:
-        onnx.checker.check_model(model, full_check=True)
-
-
-def _write(model: ModelProto, target: Path, beside: bool) -> None:
-    _move_simplified(model, ORT_DOMAIN, "")
-    if beside or model.ByteSize() > _MOST_BYTES:
-        location = f"{target.name}.data"
-        (target.absolute().parent / location).unlink(missing_ok=True)
-        onnx.save_model(model, target, save_as_external_data=True, location=location)
-        return
-    onnx.save_model(model, target)
 
 
 def _optimize(model: ModelProto, report: Report, patterns: Sequence[Row]) -> None:

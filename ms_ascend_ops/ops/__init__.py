@@ -14,6 +14,7 @@ from ms_ascend_ops.ops.gelu import gelu
 from ms_ascend_ops.ops.gelu_mul import gelu_mul
 from ms_ascend_ops.ops.group_norm import group_norm
 from ms_ascend_ops.ops.grouped_matmul import grouped_matmul
+from ms_ascend_ops.ops.grouped_quant_matmul import grouped_quant_matmul
 from ms_ascend_ops.ops.kv_cache_update import kv_cache_append, kv_cache_update
 from ms_ascend_ops.ops.layer_norm import layer_norm
 from ms_ascend_ops.ops.linear_gelu_mul import linear_gelu_mul
@@ -51,6 +52,7 @@ __all__ = [
     "gelu_mul",
     "group_norm",
     "grouped_matmul",
+    "grouped_quant_matmul",
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",

@@ -11,6 +11,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
 
 __all__ = ["flash_attention"]
 
@@ -30,13 +31,57 @@ def gradient_sums(out: tuple[Tensor, Tensor], dout: tuple[Tensor, Tensor], swaps
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     swaps = grad.attributes["layout"] == "BSND"
+    of_mask = _mask_gradient(**grad.attributes)
 
     def bprop(query, key, value, mask, out, dout):  # type: ignore[no-untyped-def]
         lse, delta = gradient_sums(out, dout, swaps)
-        # MindSpore wants a gradient for each input; the mask has none.
-        return (*grad(dout[0], query, key, value, lse, delta, mask), mask)
+        gradients = grad(dout[0], query, key, value, lse, delta, mask)
+        if mask is None:
+            return (*gradients, mask)
+        dmask = stock.zeros_like(mask)
+        if needs_gradient(mask):
+            dmask = of_mask(query, key, value, mask, dout[0], lse, delta)
+        return (*gradients, dmask)
 
     return bprop
+
+
+def _mask_gradient(scale: float, causal: bool, window: int, layout: str) -> Callable[..., Tensor]:
+    """The gradient of the mask, of stock operators: scores and what they become are in memory then, as the mask is."""
+
+    def heads_first(x: Tensor) -> Tensor:
+        x = x.astype(ms.float32)
+        return x.swapaxes(1, 2) if layout == "BSND" else x
+
+    def products(x: Tensor, y: Tensor) -> Tensor:
+        """x y^T for each head of x, of which consecutive ones share one of y."""
+        b, n, s, d = stock.shape(x)
+        shared, t = stock.shape(y)[1], stock.shape(y)[2]
+        of_heads = stock.matmul(x.reshape((b, shared, -1, d)), y.swapaxes(-1, -2))  # rows of all heads that share one
+        return of_heads.reshape((b, n, s, t))
+
+    def of_mask(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dout: Tensor, lse: Tensor, delta: Tensor
+    ) -> Tensor:
+        scores = products(heads_first(query), heads_first(key)) * scale + mask.astype(ms.float32)
+        dscores = stock.exp(scores - lse.expand_dims(-1))
+        dscores = dscores * (products(heads_first(dout), heads_first(value)) - delta.expand_dims(-1))
+        if causal or window:
+            behind = _behind(dscores)
+            hidden = behind < 0 if causal else behind >= window
+            if causal and window:
+                hidden = stock.logical_or(hidden, behind >= window)
+            dscores = stock.select(hidden, 0.0, dscores)
+        return sum_to_shape_of(dscores, mask)
+
+    return of_mask
+
+
+def _behind(scores: Tensor) -> Tensor:
+    """How many positions each key is behind each query, (1, 1, s, t); of sizes that a graph need not know."""
+    ones = stock.ones_like(scores[:1, :1])
+    rows, columns = stock.cumsum(ones, -2), stock.cumsum(ones, -1)
+    return rows - columns + (ones.sum(-1, keepdims=True) - ones.sum(-2, keepdims=True))
 
 
 _select = Selector("flash_attention", _bprop, CHECKS["flash_attention"])
@@ -74,8 +119,10 @@ def flash_attention(
         value: Tensor[dtype of query], shape of key, but for its last dim e.
         mask: Tensor[dtype of query | float32 | bool], shape (batch or 1, heads or 1, s or 1, t), or without the first
             ones of these. It is added to the scores; -inf hides a key. Of bools, True is a key that is seen, as in
-            PyTorch's scaled_dot_product_attention; they are made into 0 and -inf of float32 first. Differentiable is
-            everything else: a mask has no gradient.
+            PyTorch's scaled_dot_product_attention; they are made into 0 and -inf of float32 first. Where its own
+            gradient is needed, as that of a learned bias, stock operators compute it, with all scores in memory:
+            in a graph if it is used, in PyNative if the mask depends on a Parameter or on an input of the
+            differentiated function; `ops.stop_gradient(mask)` keeps it away.
         scale: what scores are multiplied by; without it 1 / sqrt(d).
         causal: a query sees the keys up to its own position only. The last query stands at the last key, as with a
             cache of keys: query i sees keys 0 to i + t - s.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ms_ascend_ops import registry
 from ms_ascend_ops.inference import MaybeShape, complete_shapes, given_types, infer_shapes, infer_types
 from ms_ascend_ops.profiler.chip import Chip, load_chip
@@ -19,6 +21,15 @@ from ms_ascend_ops.profiler.worker import Request
 __all__ = ["Case", "Profile", "profile"]
 
 Shape = tuple[int, ...]
+
+
+def _check_file(name: str, path: str, shape: MaybeShape) -> None:
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name} cannot be filled from {path}: {error}") from None
+    if array.dtype.kind not in "iu" or array.shape != shape:
+        raise ValueError(f"{name} must be integers of shape {shape}, got {array.dtype} of {array.shape} in {path}")
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,8 @@ class Case:
     tiling: Mapping[str, int] = field(default_factory=dict)
     warm: bool = False
     hf32: bool = False  # products of floats
-    fill: Mapping[str, str] = field(default_factory=dict)  # values of inputs of integers, by name: a number, or "count"
+    # Values of inputs of integers, by name: a number, "count", or a file that NumPy saved (.npy).
+    fill: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kernel(self) -> str:
@@ -78,10 +90,10 @@ class Case:
             self.ub_bytes or chip.ub_bytes,
             buffers=self.buffers,
             tiling=dict(self.tiling),
-            fill=self._fill(dtypes),
+            fill=self._fill(shapes, dtypes),
         )
 
-    def _fill(self, dtypes: list[str]) -> dict[int, str]:
+    def _fill(self, shapes: list[MaybeShape], dtypes: list[str]) -> dict[int, str]:
         names = [tensor.name for tensor in registry.signature(self.kernel).inputs]
         found = {}
         for name, value in self.fill.items():
@@ -90,8 +102,12 @@ class Case:
             position = names.index(name)
             if not dtypes[position].startswith("int"):
                 raise TypeError(f"{self.kernel}: only inputs of integers can be filled; {name} is {dtypes[position]}")
-            if value != "count" and not value.isdecimal():
-                raise ValueError(f"{self.kernel}: {name} can be filled with a number or with 'count', got {value!r}")
+            if value.endswith(".npy"):
+                _check_file(f"{self.kernel}: {name}", value, shapes[position])
+            elif value != "count" and not value.isdecimal():
+                raise ValueError(
+                    f"{self.kernel}: {name} can be filled with a number, 'count' or a .npy file, got {value!r}"
+                )
             found[position] = value
         return found
 

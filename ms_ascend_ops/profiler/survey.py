@@ -42,6 +42,7 @@ SKIPPED = (
     "flash_attention",
     "flash_attention_varlen",
     "grouped_matmul",
+    "grouped_quant_matmul",
     "linear_gelu_mul",
     "linear_silu_mul",
     "matmul",

@@ -47,7 +47,7 @@ class Request:
     min_bytes_per_core: int = 0  # 0: the chip's
     buffers: int = 0  # of every queue, at most; 0: as the kernel says
     tiling: dict[str, int] = field(default_factory=dict)  # fields that are overruled
-    fill: dict[int, str] = field(default_factory=dict)  # values of inputs of integers by position: "7", or "count"
+    fill: dict[int, str] = field(default_factory=dict)  # by position: "7", "count" or a .npy file; of integers
     executes: bool = False  # calculate; else the kernel's calls are only counted, unless it reads what it calculates
     is_reference: bool = False  # its outputs are what those of later launches are compared with
 
@@ -104,6 +104,8 @@ def _values(shape: tuple[int, ...], dtype: str, seed: int, fill: str) -> Array:
     if dtype.startswith("int"):
         if fill == "count":
             return np.arange(np.prod(shape, dtype=np.int64), dtype=_STORAGE[dtype]).reshape(shape)
+        if fill.endswith(".npy"):
+            return np.ascontiguousarray(np.load(fill), _STORAGE[dtype])
         return np.full(shape, int(fill), _STORAGE[dtype])
     pattern = np.random.default_rng(seed).standard_normal(_PATTERN, np.float32)
     if dtype == "bfloat16":

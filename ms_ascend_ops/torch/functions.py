@@ -34,6 +34,7 @@ __all__ = [
     "gelu_mul",
     "group_norm",
     "grouped_matmul",
+    "grouped_quant_matmul",
     "kv_cache_append",
     "kv_cache_update",
     "layer_norm",
@@ -75,6 +76,7 @@ geglu = _function("geglu")
 gelu = _function("gelu")
 gelu_mul = _function("gelu_mul")
 grouped_matmul = _function("grouped_matmul")
+grouped_quant_matmul = _function("grouped_quant_matmul")
 linear_gelu_mul = _function("linear_gelu_mul")
 linear_silu_mul = _function("linear_silu_mul")
 matmul = _function("matmul")
@@ -213,8 +215,8 @@ def flash_attention(
 ) -> tuple[Tensor, Tensor]:
     """Attention without the matrix of scores in memory, causal or not, with shared key and value heads.
 
-    See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. A mask that needs a gradient is refused
-    when it is asked for.
+    See `ms_ascend_ops.ops.flash_attention`, which takes and returns the same. The gradient of a mask, if it is needed,
+    takes all scores in memory.
     """
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5

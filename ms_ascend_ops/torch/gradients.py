@@ -71,6 +71,7 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
 _WITHOUT = {
     "paged_attention": "it has no gradient: it is for inference; flash_attention has one",
     "dynamic_quant": "it has no gradient: it is for inference",
+    "grouped_quant_matmul": "it has no gradient: it is for inference",
     "quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_swiglu": "it has no gradient: it is for inference",
@@ -125,8 +126,6 @@ _HUGE = 3.0e38
 
 
 def _flash_attention(call: Call) -> Gradients:
-    if call.needs("mask"):
-        raise RuntimeError("flash_attention: mask has no gradient, detach it")
     out, lse = call["out"], call["lse"]
     dout, dlse = call.douts["out"], call.douts["lse"]
     # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
@@ -135,7 +134,31 @@ def _flash_attention(call: Call) -> Gradients:
     lse = torch.where(lse > -_HUGE, lse, torch.full_like(lse, _HUGE))
     tensors = dout, call["query"], call["key"], call["value"], lse, delta, call["mask"]
     results = _kernel("flash_attention_grad")(*tensors, *call.attributes.values())
-    return dict(zip(("query", "key", "value"), results, strict=True))
+    found = dict(zip(("query", "key", "value"), results, strict=True))
+    if call.needs("mask"):
+        found["mask"] = _mask_gradient(*tensors, **call.attributes)
+    return found
+
+
+def _mask_gradient(
+    dout: Tensor, query: Tensor, key: Tensor, value: Tensor, lse: Tensor, delta: Tensor, mask: Tensor,
+    scale: float, causal: bool, window: int, layout: str,
+) -> Tensor:  # fmt: skip
+    """That of flash_attention's mask, of torch's operators: scores and what they become are in memory then."""
+
+    def products(x: Tensor, y: Tensor) -> Tensor:
+        """x y^T for each head of x, of which consecutive ones share one of y, in float32."""
+        x, y = (t.float() if layout == "BNSD" else t.float().transpose(1, 2) for t in (x, y))
+        return x @ y.repeat_interleave(x.shape[1] // y.shape[1], 1).transpose(-1, -2)
+
+    scores = products(query, key) * scale + mask.float()
+    dscores = torch.exp(scores - lse.unsqueeze(-1)) * (products(dout, value) - delta.unsqueeze(-1))
+    if causal or window:
+        s, t = scores.shape[-2:]
+        behind = torch.arange(t - s, t).unsqueeze(-1) - torch.arange(t)  # how many positions a key is behind a query
+        hidden = (behind < 0) & causal
+        dscores = dscores.masked_fill(hidden | (behind >= window) if window else hidden, 0.0)
+    return dscores.sum_to_size(mask.shape).to(mask.dtype)
 
 
 def _flash_attention_varlen(call: Call) -> Gradients:

@@ -230,19 +230,19 @@ class Products(nn.Cell):
 class Around(nn.Cell):
     """T5's way: the bias of the scores is learned elsewhere, and comes into the cell from outside."""
 
-    def __init__(self, learned):
+    def __init__(self, learned, factor):
         super().__init__()
-        self.attention = Products()
+        self.attention, self.factor = Products(), factor
         self.bias = Parameter(tensor(draw(1, N, S, T), "float32"), name="bias", requires_grad=learned)
         self.weight = Parameter(tensor(draw(D, D), "float32"), name="weight")
 
     def construct(self, q, k, v):
-        return self.attention(ops.matmul(q, self.weight), k, v, self.bias * 2)
+        return self.attention(ops.matmul(q, self.weight), k, v, self.bias * self.factor)
 
 
-@pytest.mark.parametrize("learned", [False, True])
-def test_a_bias_from_outside(learned):
-    net, inputs = Around(learned), tensors(HEADS)
+@pytest.mark.parametrize(("learned", "factor"), [(False, 2), (True, 2), (True, 1e-4)])
+def test_a_bias_from_outside(learned, factor):
+    net, inputs = Around(learned, factor), tensors(HEADS)
     expected = numpy(net(*inputs)), gradients_of(net, inputs)
     report = optimize(net, verify=inputs)
     assert report.rolled_back == ""

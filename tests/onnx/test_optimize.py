@@ -108,6 +108,21 @@ def test_a_block(file, tmp_path):
     np.testing.assert_allclose(run(session(tmp_path / "fused.onnx"), {"x": x})[0], golden(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("ir_version", [10, 3])
+def test_constants_that_are_nodes(file, tmp_path, ir_version):
+    made, _ = block()
+    kinds = {"two": {"value_float": 2.0}, "last": {"value_ints": [-1]}}
+    given = {t.name: kinds.get(t.name, {"value": t}) for t in made.graph.initializer}
+    nodes = [node("Constant", [], name, **attribute) for name, attribute in given.items()] + list(made.graph.node)
+    del made.graph.initializer[:], made.graph.node[:]
+    made.graph.node.extend(nodes)
+    made.graph.output.append(helper.make_tensor_value_info("wu", onnx.TensorProto.FLOAT, (16, 24)))  # one is a result
+    made.ir_version = ir_version
+    report = optimize(file(made), tmp_path / "fused.onnx")
+    assert replaced(report) == ["RMSNorm", "SwiGLU"]
+    assert report.outputs.relative < 1e-5
+
+
 def test_levels(file, tmp_path):
     like = ("float32", ["n", 16])
     nodes = [node("Add", ["x", "r"], "t"), *rms_norm("t", "y")]

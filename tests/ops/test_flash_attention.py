@@ -71,12 +71,45 @@ def test_masks_of_bools_and_of_fewer_dims(mode, shape):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_mask_has_no_gradient_and_the_others_have(mode):
+def test_a_mask_of_what_is_behind_is_causal(mode):
     query, key, value = inputs("float32")
     mask = tensor(np.where(np.tri(5, 37, 32), 0, -np.inf)[None, None], "float32")
     out, _ = run(mode, ops.flash_attention, (query, key, value, mask))
     causal, _ = ops.flash_attention(query, key, value, causal=True)
     np.testing.assert_allclose(numpy(out), numpy(causal), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(2, 4, 5, 37), (1, 1, 5, 37), (2, 1, 1, 37)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "layout", "causal", "window"),
+    [
+        ("float32", "BNSD", False, 0),
+        ("float32", "BSND", True, 0),
+        ("bfloat16", "BNSD", True, 3),
+        ("float32", "BSND", False, 2),
+    ],
+)
+def test_gradient_of_a_mask(mode, shape, dtype, layout, causal, window):
+    """A bias of the scores may be learned. Some keys are hidden."""
+    rng = np.random.default_rng(3)
+    given = [x if layout == "BNSD" else x.swapaxes(1, 2) for x in map(numpy, inputs(dtype))]
+    mask = np.where(rng.random(shape) < 0.2, -np.inf, draw(rng, shape)).astype(np.float32)
+    dout = draw(rng, reference.forward(*given, layout=layout)[0].shape)
+
+    def total(query, key, value, mask, dout):
+        out, _ = ops.flash_attention(query, key, value, mask, 0.25, causal, window, layout)
+        return (out.astype(ms.float32) * dout).sum()
+
+    gradient = ms.grad(total, (0, 3))
+    tensors = [*(tensor(x, dtype) for x in given), tensor(mask, "float32"), tensor(dout, "float32")]
+    dquery, dmask = run(mode, gradient, tensors)
+    golden, terms = reference.mask_gradient(dout, *given, mask, 0.25, causal, window, layout)
+    if dtype == "float32":
+        assert_accurate(numpy(dmask), golden, dtype, TERMS[dtype] * terms)
+    else:  # the sum that is taken off every product is one of rounded outputs: some ULP of bfloat16 of what is added up
+        assert (np.abs(numpy(dmask) - golden) <= 2.0**-7 * terms).all()
+    assert np.isfinite(numpy(dquery)).all()
 
 
 BAD = [

@@ -72,6 +72,10 @@ def gated(size):
         yield shapes, {}
 
 
+def grouped_integers(k):
+    yield [(2, k), (3, 5, k), (3, 5), (3,), (2,)], {}
+
+
 def integers(columns):
     yield [(3, columns), (5, columns), (5,), (3,), (5,)], {}
 
@@ -115,6 +119,7 @@ CASES = {
     ("kv_cache_update", "slots"): cache,
     ("paged_attention", "head_size"): paged,
     ("paged_attention", "slots"): paged_slots,
+    ("grouped_quant_matmul", "columns"): grouped_integers,
     ("quant_matmul", "columns"): integers,
     ("weight_quant_matmul", "group_size"): quantised,
     ("weight_quant_swiglu", "group_size"): gated,

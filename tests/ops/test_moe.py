@@ -12,8 +12,27 @@ from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.modes import MODES, combinations, run
-from tests.reference import grouped_matmul, moe_gating_top_k, moe_token_permute, moe_token_unpermute
+from tests.reference import (
+    grouped_matmul,
+    grouped_quant_matmul,
+    moe_gating_top_k,
+    moe_token_permute,
+    moe_token_unpermute,
+)
 from tests.tensors import dtype_name, numpy, tensor
+
+
+@pytest.mark.parametrize(("mode", "dtype"), combinations(FLOATS))
+def test_grouped_quant_matmul(mode, dtype):
+    rng = np.random.default_rng(0)
+    ends = Tensor(np.array([2, 2, 9, 10], np.int32))
+    x, weight = (Tensor(rng.integers(-127, 128, shape).astype(np.int8)) for shape in ((5, 2, 6), (4, 8, 6)))
+    scale, row_scale = tensor(rng.uniform(0.5, 1, (4, 8)) / 300, dtype), tensor(rng.uniform(0.5, 1, (5, 2)), "float32")
+    y = run(mode, ops.grouped_quant_matmul, (x, weight, scale, ends, row_scale))
+    exact = [numpy(x).reshape(10, 6), numpy(weight), numpy(scale), numpy(ends), numpy(row_scale).reshape(10)]
+    golden = grouped_quant_matmul.forward(*exact)
+    assert dtype_name(y) == dtype
+    assert_accurate(numpy(y).reshape(10, 8), golden, dtype, 4 * np.abs(golden))
 
 
 @pytest.mark.parametrize(("mode", "dtype", "transposed"), combinations(FLOATS, [False, True]))
@@ -124,6 +143,12 @@ BAD = [
         "grouped_matmul: group_list.shape",
     ),
     (lambda: ops.grouped_matmul(zeros(0, 4), zeros(0, 4, 6), zeros(0, dtype=np.int32)), "grouped_matmul: "),
+    (
+        lambda: ops.grouped_quant_matmul(
+            zeros(3, 4, dtype=np.int8), zeros(2, 6, 4, dtype=np.int8), zeros(2, 4), zeros(2, dtype=np.int32)
+        ),
+        "grouped_quant_matmul: scale.shape[1]",
+    ),
     (lambda: ops.moe_token_permute(zeros(4, 8), INDICES, 2), "moe_token_permute: indices.shape[0]"),
     (lambda: ops.moe_token_permute(zeros(3, 8), INDICES, 0), "moe_token_permute: num_experts must be"),
     (lambda: ops.moe_token_permute(zeros(3, 8), INDICES, 1025), "moe_token_permute: num_experts must be at most 1024"),

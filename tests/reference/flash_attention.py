@@ -57,6 +57,18 @@ def backward(dout, query, key, value, mask=None, scale=1.0, causal=False, window
     return tuple(_heads_first(x, layout) for x in (dquery, dkey, dvalue))
 
 
+def mask_gradient(dout, query, key, value, mask, scale=1.0, causal=False, window=0, layout="BNSD"):
+    """The gradient of the mask of sum(dout * out), and the sums of magnitudes."""
+    dout, query, key, value = (_heads_first(x, layout) for x in (dout, query, key, value))
+    probabilities, _ = _probabilities(query, key, mask, scale, causal, window)
+    value = np.repeat(value, query.shape[1] // value.shape[1], axis=1)
+    dp = dout @ value.swapaxes(-1, -2)
+    delta = (probabilities * dp).sum(-1, keepdims=True)
+    broadcast = tuple(i for i, size in enumerate(mask.shape) if size == 1)
+    terms = probabilities * (np.abs(dout) @ np.abs(value).swapaxes(-1, -2) + np.abs(delta))
+    return [x.sum(broadcast, keepdims=True) for x in (probabilities * (dp - delta), terms)]
+
+
 def backward_terms(*arguments, **attributes):
     """The sums of backward(), of magnitudes."""
     return backward(*arguments, **attributes, combine=np.abs)

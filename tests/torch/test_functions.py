@@ -187,9 +187,22 @@ class TestErrors:
         out = operator(query, cache, cache, tables, torch.full((1,), 2, dtype=torch.int32))
         with pytest.raises(RuntimeError, match="paged_attention: it has no gradient: it is for inference"):
             out.sum().backward()
-        x, mask = random(1, 1, 2, 8), random(1, 1, 2, 2).requires_grad_()
-        with pytest.raises(RuntimeError, match="flash_attention: mask has no gradient, detach it"):
-            fused.flash_attention(x, x, x, mask)[0].sum().backward()
+
+    @pytest.mark.parametrize("layout", ["BNSD", "BSND"])
+    @pytest.mark.parametrize(("causal", "window"), [(False, 0), (True, 0), (True, 3), (False, 2)])
+    def test_gradient_of_a_mask(self, layout, causal, window):
+        """A bias of the scores may be learned; heads share keys here, and the mask is broadcast over them."""
+        query, key, value, dout = random(2, 4, 5, 8), random(2, 2, 7, 8), random(2, 2, 7, 8), random(2, 4, 5, 8)
+        bias = random(2, 1, 5, 7).requires_grad_()
+        behind = torch.arange(2, 7).unsqueeze(-1) - torch.arange(7)
+        seen = (behind >= 0) | (not causal)
+        seen &= (behind < window) | (not window)
+        keys, values = (x.repeat_interleave(2, 1) for x in (key, value))
+        scores = (query @ keys.transpose(-1, -2) * 0.3 + bias).masked_fill(~seen, float("-inf"))
+        expected = torch.autograd.grad((scores.softmax(-1) @ values * dout).sum(), bias)
+        given = [x if layout == "BNSD" else x.transpose(1, 2) for x in (query, key, value, dout)]
+        out, _ = fused.flash_attention(*given[:3], bias, 0.3, causal, window, layout)
+        torch.testing.assert_close(torch.autograd.grad((out * given[3]).sum(), bias), expected, rtol=1e-4, atol=1e-5)
 
     def test_masks_of_bools_and_of_fewer_dims(self):
         """As in `ms_ascend_ops.ops`: True is a key that is seen."""

@@ -48,7 +48,7 @@ struct Version {
 
 struct Functions {
     const Version* (*version)();
-    int (*effectiveIsa)();
+    int (*effectiveCpuIsa)();
     Status (*sgemm)(char, char, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t, float,
                     float*, int64_t);
     Status (*bf16Gemm)(char, char, int64_t, int64_t, int64_t, float, const uint16_t*, int64_t, const uint16_t*, int64_t,
@@ -136,10 +136,10 @@ bool Find(void* library, const char* name, FUNCTION& function)
 bool FindAll(void* library)
 {
     Functions& f = g_functions;
-    return Find(library, "dnnl_version", f.version) && Find(library, "dnnl_get_effective_cpu_isa", f.effectiveIsa) &&
-           Find(library, "dnnl_sgemm", f.sgemm) && Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) &&
-           Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) && Find(library, "dnnl_engine_create", f.engineCreate) &&
-           Find(library, "dnnl_stream_create", f.streamCreate) &&
+    return Find(library, "dnnl_version", f.version) && Find(library, "dnnl_sgemm", f.sgemm) &&
+           Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) && Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) &&
+           Find(library, "dnnl_get_effective_cpu_isa", f.effectiveCpuIsa) &&
+           Find(library, "dnnl_engine_create", f.engineCreate) && Find(library, "dnnl_stream_create", f.streamCreate) &&
            Find(library, "dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
            Find(library, "dnnl_memory_desc_destroy", f.memoryDescDestroy) &&
            Find(library, "dnnl_memory_create", f.memoryCreate) &&
@@ -152,9 +152,10 @@ bool FindAll(void* library)
            Find(library, "dnnl_primitive_execute", f.primitiveExecute);
 }
 
-// Instructions that oneDNN uses here: what the CPU has, and ONEDNN_MAX_CPU_ISA allows. On CPUs other than x86 none of
-// these bits is set.
-enum IsaBit : int { ISA_AVX2 = 0x4, ISA_AVX512 = 0x20, ISA_AVX512_VNNI = 0x40 };
+// Bits of dnnl_cpu_isa_t: what the library uses, which ONEDNN_MAX_CPU_ISA may make less than what the CPU has.
+constexpr int ISA_AVX2 = 0x4;
+constexpr int ISA_AVX512 = 0x20;
+constexpr int ISA_AVX512_VNNI = 0x40;
 
 // ---- primitives: kernels for given sizes, strides and types. Each thread has its own.
 
@@ -288,12 +289,11 @@ public:
         g_version = text;
         Dl_info info;
         g_path = dladdr(reinterpret_cast<const void*>(g_functions.sgemm), &info) != 0 ? info.dli_fname : LIBRARY;
-        const int isa = g_functions.effectiveIsa();
-        // Before AVX-512 oneDNN multiplies bfloat16 element by element.
-        found.multipliesBFloat16_ = (isa & ISA_AVX512) != 0;
+        const int isa = g_functions.effectiveCpuIsa();
+        found.multipliesBFloat16_ = (isa & ISA_AVX512) != 0;  // before that, element by element
         found.multipliesIntegers_ = (isa & ISA_AVX512_VNNI) != 0;
+        found.readsInPlace_ = (isa & (ISA_AVX2 | ISA_AVX512)) == ISA_AVX2;
         found.packsRows_ = (isa & ISA_AVX512) != 0;
-        found.readsInPlace_ = (isa & ISA_AVX2) != 0 && (isa & ISA_AVX512) == 0;
         return &found;
     }
 };

@@ -74,7 +74,9 @@ bool RowSums::Takes(const Instruction& instruction)
             if (!Frees(instruction, buffer_)) {
                 return false;
             }
-            form_.freeRow = instruction;
+            if (terms_.size() == 1) {
+                form_.freeRow = instruction;
+            }
             stage_ = Stage::SUM;
             return true;
         case Stage::ROUNDED:
@@ -116,7 +118,9 @@ bool RowSums::Loads(const Instruction& instruction)
         (expected != 0 && bytes != count_ * expected)) {
         return false;
     }
-    form_.load = instruction;
+    if (terms_.empty()) {
+        form_.load = instruction;
+    }
     buffer_ = instruction.operands[0].base;
     row_ = instruction.operands[1].base;
     rowBytes_ = bytes;
@@ -132,7 +136,9 @@ bool RowSums::Widens(const Instruction& instruction)
         (widened_ != nullptr && widened_ != widened) || instruction.operands[1].base != buffer_) {
         return false;
     }
-    form_.widen = instruction;
+    if (terms_.empty()) {
+        form_.widen = instruction;
+    }
     type_ = type;
     widened_ = widened;
     stage_ = Stage::WIDENED;
@@ -147,9 +153,13 @@ bool RowSums::Adds(const Instruction& instruction, const char* row, ElementType 
         instruction.operands[2].base != sum || instruction.operands[1].base != row || row == sum) {
         return false;
     }
-    form_.add = instruction;
+    if (terms_.empty()) {
+        form_.add = instruction;
+    }
     type_ = type;
-    terms_.push_back({row_, instruction.scalar});
+    RowTerm& term = terms_.emplace_back();  // field by field: a copy of one just written waits for its stores
+    term.row = row_;
+    term.factor = instruction.scalar;
     stage_ = Stage::ADDED;
     return true;
 }

@@ -73,7 +73,8 @@ private:
         const char* begin;
         const char* end;
     };
-    // The instructions of a sum, without their addresses.
+    // The instructions of a sum, without their addresses. Those of a term are the first one's: all are alike but for
+    // addresses and factors, and a copy of an instruction just written waits for its stores.
     struct Form {
         Instruction fill, load, widen, add, freeRow, round, store, storeRounded, freeSum;
     };

@@ -64,7 +64,7 @@ class Scores(nn.Cell):
 
 
 def test_sub_cells_stay_the_same_objects():
-    """`mindspore.rewrite` would put flat ones of its own into the network that it is given."""
+    """What is watched in the place of a sub-cell must not stay in the network."""
     ms.set_seed(0)  # other weights may make one probability 1, which hides what is wrong
     net = Scores()
     x = tensor(0.5 * draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
@@ -262,3 +262,64 @@ def test_a_norm_with_two_readers(shortcut, found):
     (entry,) = optimize(net, verify=[image]).replaced
     assert (entry.pattern, entry.engine) == found
     np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
+
+
+def turned(x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + ops.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+class CalledTwice(nn.Cell):
+    """One function for queries and keys, of which a method takes the heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Dense(HIDDEN, HIDDEN), nn.Dense(HIDDEN, HIDDEN)
+
+    def heads(self, x, *, count: int = 2):
+        """Their axis comes first."""
+        return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
+
+    def construct(self, x, cos, sin):
+        query: ms.Tensor = turned(self.heads(self.query(x)), cos, sin)
+        key = turned(self.heads(self.key(x)), cos, sin)
+        return ops.matmul(query, key.swapaxes(2, 3)).reshape(x.shape[0], -1)
+
+
+def test_a_function_that_is_called_twice():
+    net = CalledTwice()
+    random = np.random.default_rng(0)
+    angles = np.tile(random.uniform(0, 6, (3, HIDDEN // 4)), 2)
+    inputs = [tensor(v, "float32") for v in (draw(random, (2, 3, HIDDEN)), np.cos(angles), np.sin(angles))]
+    expected = numpy(net(*inputs))
+    report = optimize(net, verify=inputs, gradients=True)
+    assert [(e.pattern, e.engine) for e in report.replaced] == [("rotary embedding", "rewrite")] * 2
+    assert type(net).fused_source.count("rotary_embedding") == 1
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
+
+
+def closure(factor):
+    def scores_and_more(x):
+        return ops.softmax(x, -1) * factor
+
+    return scores_and_more
+
+
+scores_and_more = closure(2)  # a function that stays whole, as it needs what is around it
+
+
+class GoesOn(nn.Cell):
+    def construct(self, x):
+        y = scores_and_more(x * 3)
+        return y.reshape(y.shape[0], -1)
+
+
+def test_a_statement_that_does_more_than_the_operator():
+    net = GoesOn()
+    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    expected = numpy(net(x))
+    (entry,) = optimize(net, verify=[x]).entries
+    assert not entry.replaced
+    assert "something else" in entry.text
+    np.testing.assert_array_equal(numpy(net(x)), expected)

@@ -1,5 +1,5 @@
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import mindspore as ms
@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Normal
 from ms_ascend_ops.export.engines import cell_engine, substitute
 from ms_ascend_ops.export.matching.patterns import PATTERNS
-from ms_ascend_ops.export.reports.measure import Measured, measure
+from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure
 
 from ms_ascend_ops import optimize
 from tests.export import spellings
@@ -415,6 +415,34 @@ def test_a_small_gradient_that_is_wrong_counts():
     after = Measured([], [("float32", large), ("float32", 2 * small)])
     _, gradients = before.difference(after)
     assert gradients.relative > before.tolerance
+
+
+@pytest.mark.parametrize(
+    ("stock_weight", "lost"),
+    [
+        (lambda weight: weight * 1.002, False),  # the rounding errors of a deep network
+        (lambda weight: weight * 1.02, True),  # a part of the gradient is missing
+        (lambda weight: weight + weight.mean(), True),
+    ],
+)
+def test_rounding_is_no_lost_gradient(stock_weight, lost, x):
+    class Scaled(Holder):
+        def __init__(self):
+            super().__init__(None)
+            self.weight = Parameter(tensor(np.linspace(0.5, 1.5, HIDDEN), "float32"), name="weight")
+            self.change = None
+
+        def construct(self, x):
+            return x * (self.weight if self.change is None else self.change(self.weight))
+
+    @contextmanager
+    def stock():
+        net.change = stock_weight
+        yield
+        net.change = None
+
+    net = Scaled()
+    assert loses_gradients(net, [[x]], stock) is lost
 
 
 def test_a_construct_for_each_choice_of_inputs(x):

@@ -156,11 +156,20 @@ def same(calls, numbers, factors):
 
 
 @pytest.mark.parametrize("place", [FACTORS, NUMBERS, FLOATS, PRODUCTS, HALVES])
-@pytest.mark.parametrize("offset", [0, 128])
-def test_sums_may_lie_on_what_they_are_made_of(place, offset):
+@pytest.mark.parametrize("offset", [0, 128, 256, 512, 2048])  # also where numbers and factors of the last groups are
+@pytest.mark.parametrize("step", [128, 4 * 576])  # a row of sums lies on its own floats
+def test_sums_may_lie_on_what_they_are_made_of(place, offset, step):
     """A row's sums are written when all of them are known, and those of the next row see them."""
     numbers, factors = draw(4, 4, 576)
-    same(list(dots(4, 4, 576, 32, places=range(place + offset - SUMS, 2**20, 128))), numbers, factors)
+    same(list(dots(4, 4, 576, 32, places=range(place + offset - SUMS, 2**20, step))), numbers, factors)
+
+
+def test_sums_may_lie_on_the_numbers_of_the_row_before():
+    """The last groups of some rows are added up together, when the other sums of these rows have been written."""
+    numbers, _ = draw(8, 9, 576)
+    factors = np.random.default_rng(0).integers(-127, 128, 576).astype(np.int8)
+    places = range(NUMBERS - 96 - SUMS, 2**20, 576)
+    both(list(integer_dots(8, 9, 576, 32, None, places)), numbers, factors)
 
 
 @pytest.mark.parametrize(

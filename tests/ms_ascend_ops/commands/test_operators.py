@@ -42,7 +42,12 @@ OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 OTHERWISE |= {("conv2d", f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
 OTHERWISE |= {("conv2d", f"pad_{side}") for side in ("top", "bottom", "left", "right")} | {("conv2d", "flip_weight")}
 # Defaults of the stock layer that ours takes the place of.
-STOCK = {("LayerNorm", "epsilon"): 1e-7, ("GELU", "approximate"): True, ("MoEFeedForward", "k"): 2}
+STOCK = {
+    ("LayerNorm", "epsilon"): 1e-7,
+    ("GELU", "approximate"): True,
+    ("MoEFeedForward", "k"): 2,
+    ("Dense", "activation"): None,
+}
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -421,7 +421,8 @@ def test_paged_attention_needs_lengths_and_blocks(recorder):
     [
         ({"lengths": "1"}, ValueError, "there is no input lengths; the inputs are query"),
         ({"query": "1"}, TypeError, "only inputs of integers can be filled; query is float16"),
-        ({"context_lengths": "all"}, ValueError, "a number or with 'count', got 'all'"),
+        ({"context_lengths": "all"}, ValueError, "a number, 'count' or a .npy file, got 'all'"),
+        ({"context_lengths": "none.npy"}, ValueError, "context_lengths cannot be filled from none.npy: .*No such file"),
     ],
 )
 def test_what_cannot_be_filled(fill, error, message):

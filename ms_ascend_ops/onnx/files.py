@@ -1,0 +1,131 @@
+"""Reading and writing ONNX files, which are input from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from ms_ascend_ops.onnx.builtins import ORT_DOMAIN
+
+__all__ = ["DAMAGE", "ONNX_DOMAIN", "check_model", "damaged", "name_domain", "read_model", "write_model"]
+
+ONNX_DOMAIN = "ai.onnx"
+
+# Files of protobuf have at most so many bytes; larger ones keep their tensors beside them.
+_MOST_BYTES = 2**31 - 1
+
+# From this version of the format on, tensors of a graph need not be among its inputs.
+_TENSORS_APART = 4
+
+# What a file that is not as it should be may raise in `onnx` and here.
+DAMAGE = (
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
+    """A model with its tensors, checked; and whether some of these lie in files beside it.
+
+    Raises:
+        ValueError: it is no ONNX file, it is damaged, or a file beside it is missing.
+    """
+    try:
+        model = onnx.load(path, load_external_data=False)
+        beside = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)
+        _move_simplified(model, "", ORT_DOMAIN)
+        onnx.checker.check_model(str(path) if beside else model)
+        if beside:
+            onnx.load_external_data_for_model(model, str(path.absolute().parent))
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        _constants_as_initializers(model)
+    except (DecodeError, OSError, *DAMAGE) as error:
+        raise damaged(caller, path, error) from error
+    return model, beside
+
+
+def _constants_as_initializers(model: ModelProto) -> None:
+    """Make constants that are nodes, as PyTorch's older exporter writes all of them, tensors of the graph."""
+    results = {value.name for value in model.graph.output}
+    kept = []
+    for node in model.graph.node:
+        tensor = _constant(node) if node.op_type == "Constant" and node.domain in ("", ONNX_DOMAIN) else None
+        if tensor is None or node.output[0] in results:
+            kept.append(node)
+            continue
+        tensor.name = node.output[0]
+        model.graph.initializer.append(tensor)
+    if len(kept) < len(model.graph.node):
+        del model.graph.node[:]
+        model.graph.node.extend(kept)
+        model.ir_version = max(model.ir_version, _TENSORS_APART)
+
+
+def _constant(node: NodeProto) -> TensorProto | None:
+    """The tensor of a constant; None of one that holds texts or a sparse tensor."""
+    (attribute,) = node.attribute
+    if attribute.name == "value":
+        tensor: TensorProto = attribute.t
+        return tensor
+    kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    if attribute.name not in kinds:
+        return None
+    return numpy_helper.from_array(np.asarray(helper.get_attribute_value(attribute), kinds[attribute.name]))
+
+
+def damaged(caller: str, path: Path, error: Exception) -> ValueError:
+    """What `caller` raises of a file that it cannot work with."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return ValueError(f"{caller}: {path} is no ONNX file, or a damaged one: {lines[0]}")
+
+
+def _move_simplified(model: ModelProto, source: str, target: str) -> None:
+    """ONNX Runtime has one operator of its own in ONNX's domain, where ONNX's checker does not want it."""
+    for node in model.graph.node:
+        if node.op_type == "SimplifiedLayerNormalization" and node.domain == source:
+            node.domain = target
+            if target and all(o.domain != target for o in model.opset_import):
+                model.opset_import.append(helper.make_opsetid(target, 1))
+
+
+def check_model(model: ModelProto) -> None:
+    """Raise what ONNX's checker finds; it takes no models that are larger than a file can be."""
+    if model.ByteSize() <= _MOST_BYTES:
+        onnx.checker.check_model(model, full_check=True)
+
+
+def write_model(model: ModelProto, target: Path, beside: bool) -> None:
+    """Write a model; `beside` it its tensors if asked for, or if one file cannot hold them."""
+    _move_simplified(model, ORT_DOMAIN, "")
+    if beside or model.ByteSize() > _MOST_BYTES:
+        location = f"{target.name}.data"
+        (target.absolute().parent / location).unlink(missing_ok=True)
+        onnx.save_model(model, target, save_as_external_data=True, location=location)
+        return
+    onnx.save_model(model, target)
+
+
+def name_domain(model: ModelProto) -> None:
+    """Give ONNX's own domain its name, in the model's imports and in every node, those of subgraphs included."""
+    for opset in model.opset_import:
+        opset.domain = opset.domain or ONNX_DOMAIN
+    graphs = [model.graph]
+    while graphs:
+        for node in graphs.pop().node:
+            node.domain = node.domain or ONNX_DOMAIN
+            for attribute in node.attribute:
+                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
