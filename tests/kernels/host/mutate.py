@@ -45,9 +45,7 @@ class Workshop:
         result = folder / Path(link[link.index("-o") + 1]).name
         link[link.index("-o") + 1] = str(result)
         mutation.compile_and_link([*command, "-O1"], link, folder, module.BUILD)
-        # Panels are for libraries without AVX-512; oneDNN does without where it is asked to.
-        panels = {"ONEDNN_MAX_CPU_ISA": "AVX2"} if mutant.cases == "panels" else {}
-        return {"LD_PRELOAD" if mutant.cases in LIBRARY else "MS_ASCEND_OPS_HOST_CALLS": str(result), **panels}
+        return {"LD_PRELOAD" if mutant.cases in LIBRARY else "MS_ASCEND_OPS_HOST_CALLS": str(result)}
 
 
 def load() -> tuple[dict[str, list[str]], list[Mutation]]:
