@@ -20,7 +20,7 @@ from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.graphs.trace import Spec, Trace, is_small, matrix_of, trace
+from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
@@ -29,6 +29,7 @@ __all__ = [
     "Analysis",
     "Subject",
     "Swap",
+    "absent",
     "analyse",
     "conditions_of",
     "drawn",
@@ -52,6 +53,7 @@ class Swap:
     found: list[Found]
     notes: list[str]
     without: frozenset[tuple[str, str]] = frozenset()  # linear layers that are called without their activations
+    unread: bool = False  # whether a result that nobody has read is None
 
 
 @dataclass
@@ -66,13 +68,15 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Subject:
-    """A cell that an engine looks at, and what it is looked at for: its construct, or another method of it."""
+    """A cell that an engine looks at, and what it is looked at for: its construct, or a part of that."""
 
     cell: nn.Cell
     patterns: Sequence[Row]
     level: str
     returns: Mapping[int, Any]  # of the sub-cells, as far as that was observed
     method: str = "construct"
+    function: Any = None  # or a function that its construct calls
+    unread: frozenset[int] = frozenset()  # the items of what that returns which nobody reads
     split: bool = False  # whether linear layers are called without their activations
     form: Any = None  # equal for cells that differ in sizes and other numbers alone; None: like no other
     errors: dict[Any, Mapping[str, float]] = field(default_factory=dict)  # of such cells, by dtype: `_errors`
@@ -95,7 +99,16 @@ class Subject:
             others = helpers(self.cell)
             options.setdefault("construct", others.pop(self.method))
             options["methods"] = others
+        if self.function is not None:
+            options["construct"] = partial(self._called, options.get("construct", self.function))
         return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+
+    def _called(self, function: Callable[..., Any], cell: nn.Cell, **inputs: Any) -> Any:
+        """What a function gives that the construct calls."""
+        result = function(**{name: cell if value is OWNER else value for name, value in inputs.items()})
+        if self.unread:
+            return tuple(None if index in self.unread else value for index, value in enumerate(result))
+        return result
 
     def stock(self, inputs: Mapping[str, Any]) -> Trace | str:
         """What the cell does with such inputs in the dtype in which it works; watched once."""
@@ -107,7 +120,7 @@ class Subject:
     @property
     def signature(self) -> inspect.Signature:
         """What the method takes."""
-        return inspect.signature(inspect.unwrap(getattr(type(self.cell), self.method)))
+        return inspect.signature(self.function or inspect.unwrap(getattr(type(self.cell), self.method)))
 
 
 @dataclass
@@ -377,16 +390,30 @@ def _flat(values: Any) -> list[Any]:
     return [leaf for v in values for leaf in _flat(v)] if isinstance(values, tuple) else [values]
 
 
+def absent(subject: Subject, inputs: Mapping[str, Any]) -> dict[str, bool]:
+    """Of the arguments of which the conditions tell: whether they are None."""
+    known = {}
+    for name, parameter in subject.signature.parameters.items():
+        value = inputs.get(name, parameter.default)
+        if value is None or (isinstance(value, Spec) and _may_be_none(subject, parameter)):
+            known[name] = value is None
+    return known
+
+
+def _may_be_none(subject: Subject, parameter: inspect.Parameter) -> bool:
+    return parameter.default is None or subject.function is not None
+
+
 def conditions_of(subject: Subject, inputs: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
     """What must hold of the inputs for the construct that was derived from watching."""
     conditions = []
     defaults = subject.signature.parameters
     for name, parameter in defaults.items():
-        if name == "self":
-            continue
         value = inputs.get(name, parameter.default)
+        if name == "self" or value is OWNER:
+            continue
         if isinstance(value, Spec):
-            if parameter.default is None:
+            if _may_be_none(subject, parameter):
                 conditions.append(f"{name} is not None")
             if value.dtype == subject.stored and len(accepted) < len(_FLOATS):
                 dtypes = " or ".join(f"{name}.dtype == mindspore.{d}" for d in accepted)

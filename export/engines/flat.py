@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from mindspore import Tensor, nn
@@ -39,10 +39,8 @@ class Flat:
         with open(file, encoding="utf-8") as stream:
             self.lines = stream.read().splitlines()
         self._first = len(self.lines) - len(source.splitlines())
-        self._functions = self._spans()
-
-    def _spans(self) -> list[ast.FunctionDef]:
-        return [n for n in ast.walk(ast.parse("\n".join(self.lines))) if isinstance(n, ast.FunctionDef)]
+        self._tree = ast.parse("\n".join(self.lines))
+        self._functions = [n for n in ast.walk(self._tree) if isinstance(n, ast.FunctionDef)]
 
     def function_at(self, line: int) -> ast.FunctionDef:
         """The function that holds a line."""
@@ -107,6 +105,19 @@ class Flat:
         """Whether a later statement of the same function reads one of the names."""
         return self._read_in(self.lines, line, names, ())
 
+    def is_pure(self, line: int) -> bool:
+        """Whether a statement assigns what a function of MindSpore's returns, or a tensor in another form."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.value, ast.Call):
+                callee = node.value.func
+                path = ast.unparse(callee).split(".") if isinstance(callee, (ast.Attribute, ast.Name)) else [""]
+                owner = self.names.get(path[0])
+                for name in path[1:-1]:
+                    owner = getattr(owner, name, None)
+                library = isinstance(owner, ModuleType) and owner.__name__.startswith("mindspore.")
+                return (library and not path[-1].endswith("_")) or path[-1] in _FORMS
+        return False
+
     def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
         """Whether a later statement of the same function reads one of the names, before a new one assigns it."""
         span = self.function_at(line)
@@ -123,20 +134,22 @@ class Flat:
         )
 
 
-def flatten(cell: nn.Cell) -> Flat:
-    """The flat source of the construct of a cell."""
+# Methods of tensors that give them in another form.
+_FORMS = frozenset(
+    {"to", "astype", "type_as", "float", "contiguous", "view", "reshape", "swapaxes", "transpose", "permute"}
+)
+
+
+def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:
+    """The flat source of the construct of a cell; `absent` says of arguments whether they are None."""
     methods = {name: method for name, method in helpers(cell).items() if name not in cell.__dict__}
-    return _flat(inspect.unwrap(type(cell).construct), methods)
+    construct = inspect.unwrap(type(cell).construct)
+    return Flat(construct.__name__, *simplified(construct, methods, absent=absent))
 
 
-def flatten_function(function: FunctionType, unread: Collection[int] = ()) -> Flat:
+def flatten_function(function: FunctionType, absent: Mapping[str, bool], unread: Collection[int]) -> Flat:
     """The flat source of a function; of what it returns, the items in `unread` are None."""
-    return _flat(function, {}, unread)
-
-
-def _flat(function: FunctionType, methods: Mapping[str, FunctionType], unread: Collection[int] = ()) -> Flat:
-    source, names = simplified(function, methods, unread)
-    return Flat(function.__name__, source, names)
+    return Flat(function.__name__, *simplified(function, absent=absent, unread=unread))
 
 
 def locator(flat: Flat) -> Any:

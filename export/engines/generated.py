@@ -19,7 +19,7 @@ from typing import Any
 
 from mindspore import nn
 
-__all__ = ["folder", "guard", "is_generated", "load_source", "subclass", "with_construct", "with_method"]
+__all__ = ["folder", "guard", "is_generated", "load_source", "stock_of", "subclass", "with_construct", "with_method"]
 
 _NUMBERS = count()
 
@@ -66,21 +66,31 @@ def subclass(stock: Any, statements: Sequence[str], conditions: Sequence[str], m
         parameters=[p.replace(annotation=inspect.Parameter.empty) for p in header.parameters.values()],
         return_annotation=inspect.Signature.empty,
     )
-    lines = [f"def {method}{header}:", *guard(stock, conditions, method)]
+    lines = [f"def {method}{header}:", *guard(conditions, *stock_of(stock, method))]
     lines += [f"    {statement}" for statement in statements]
     source = "\n".join(lines)
     return with_construct(stock, vars(load_source(stock.__name__, f"{source}\n"))[method], source, method)
 
 
-def guard(stock: Any, conditions: Sequence[str], method: str = "construct") -> list[str]:
-    """The lines that send inputs for which a construct was not made to the stock one."""
-    names = list(inspect.signature(inspect.unwrap(getattr(stock, method))).parameters)[1:]
+def guard(conditions: Sequence[str], stock: str, signature: inspect.Signature) -> list[str]:
+    """The lines that send inputs for which a function was not made to the one that is called `stock`."""
     if not conditions:
         return []
-    return [
-        f"    if not ({' and '.join(conditions)}):",
-        f"        return self.{_stock_name(stock, method)}({', '.join(names)})",
-    ]
+    arguments = [_TEXTS.get(p.kind, "{}").format(p.name) for p in signature.parameters.values()]
+    return [f"    if not ({' and '.join(conditions)}):", f"        return {stock}({', '.join(arguments)})"]
+
+
+_TEXTS: Mapping[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*{}",
+    inspect.Parameter.VAR_KEYWORD: "**{}",
+    inspect.Parameter.KEYWORD_ONLY: "{0}={0}",
+}
+
+
+def stock_of(stock: Any, method: str = "construct") -> tuple[str, inspect.Signature]:
+    """How a class made from `stock` reaches the method that `stock` has, and what that takes."""
+    signature = inspect.signature(inspect.unwrap(getattr(stock, method)))
+    return f"self.{_stock_name(stock, method)}", signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _stock_name(stock: Any, method: str = "construct") -> str:

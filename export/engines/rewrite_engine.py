@@ -7,7 +7,7 @@ construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from ms_ascend_ops.export.engines.cell_engine import (
 )
 from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts
 from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
-from ms_ascend_ops.export.engines.generated import guard, with_construct
+from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
 from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
 from ms_ascend_ops.export.graphs.trace import Trace
@@ -35,18 +35,24 @@ from ms_ascend_ops import registry
 __all__ = ["flat_source", "rewrite"]
 
 
-def flat_source(cell: nn.Cell) -> Flat | str:
+def flat_source(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat | str:
     """The construct of a cell in simple statements, or why there is none."""
     try:
-        return flatten(cell)
+        return flatten(cell, absent)
     except (NotSimpleError, SyntaxError, NameError) as error:
         return f"its construct cannot be changed: {error}"
 
 
-def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) -> Analysis | str:
+def rewrite(
+    subject: Subject,
+    flat: Flat,
+    calls: Sequence[Mapping[str, Any]],
+    make: Callable[..., type] | None = None,
+) -> Analysis | str:
     """Find statements to replace in one cell, which was called like this. The cell itself stays as it is.
 
-    A text says why it cannot be looked at.
+    `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
+    default that is a construct. A text says why the cell cannot be looked at.
     """
     stored = subject.stored
     inputs = drawn(calls[0], stored, stored)
@@ -85,7 +91,7 @@ def rewrite(subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]]) ->
         return result
     # What was watched is one dtype and one choice of optional inputs.
     conditions = conditions_of(subject, calls[0], [stored])
-    result.swap = Swap(partial(_class, edited=edited, conditions=conditions), result.found, [])
+    result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
@@ -117,7 +123,7 @@ def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
 
 def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
     """A class with the edited construct; where a condition fails, that of `stock` runs."""
-    guarded = edited.guarded(guard(stock, conditions), {})
+    guarded = edited.guarded(guard(conditions, *stock_of(stock)), {})
     made: type = with_construct(stock, guarded.function, "\n".join(guarded.lines))
     return made
 
@@ -221,7 +227,7 @@ class _Edits:
         return line if named else None
 
     def removable(self) -> set[int]:
-        """Lines under which nothing ran but what is replaced, and further results of it that are unused."""
+        """Lines that may go where nobody reads what they assign, as nothing ran under them but what is replaced."""
         ran: dict[int, bool] = {}
         users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
@@ -229,7 +235,9 @@ class _Edits:
                 continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
-        return {line for line, only in ran.items() if only}
+        # A dropout in evaluation, say, or a cast of what has the dtype already: nothing runs, but they read a value.
+        pure = {line for line in range(1, len(self.flat.lines) + 1) if self.flat.is_pure(line)}
+        return {line for line, only in ran.items() if only} | pure
 
 
 def _name(node: Node, variables: dict[str, Node]) -> str | None:

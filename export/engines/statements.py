@@ -5,26 +5,18 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from types import FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["NotSimpleError", "is_of_a_user", "parsed", "simplified"]
+from ms_ascend_ops.export.graphs.observe import is_of_a_user
+
+__all__ = ["NotSimpleError", "parsed", "simplified"]
 
 
 class NotSimpleError(Exception):
     """A function that has no such form, and why."""
-
-
-def is_of_a_user(value: Any) -> bool:
-    """Whether a value is a plain function that was written outside of MindSpore, NumPy and this library."""
-    if not isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
-        return False
-    return (value.__module__ or "").partition(".")[0] not in _LIBRARIES
-
-
-_LIBRARIES = ("mindspore", "ms_ascend_ops", "numpy", "builtins")
 
 
 def parsed(function: FunctionType) -> ast.FunctionDef:
@@ -50,15 +42,21 @@ def parsed(function: FunctionType) -> ast.FunctionDef:
 
 
 def simplified(
-    function: FunctionType, methods: Mapping[str, FunctionType], unread: Iterable[int] = ()
+    function: FunctionType,
+    methods: Mapping[str, FunctionType] | None = None,
+    *,
+    absent: Mapping[str, bool] | None = None,
+    unread: Iterable[int] = (),
 ) -> tuple[str, dict[str, Any]]:
     """The source of a function and of those that it calls, and the other names of modules that it uses.
 
-    The first is `function`; those that it calls get names of their own. `methods` are those of `self`, which become
-    functions. Of what it returns, the items in `unread` become None.
+    The first is `function`; those that it calls get names of their own. `methods` are those of the cell that it is a
+    method of, and become functions. `absent` says of arguments whether they are None: branches that ask for it are
+    decided. Of what the function returns, the items in `unread` become None.
     """
-    collected = _Collected(methods)
-    collected.add(function, function.__name__, bool(methods), frozenset(unread))
+    collected = _Collected(methods or {})
+    form = _Simple(absent or {}, frozenset(unread))
+    collected.add(function, function.__name__, methods is not None, form)
     return "\n\n\n".join(map(ast.unparse, collected.functions)) + "\n", collected.names
 
 
@@ -71,7 +69,7 @@ class _Collected:
         self.methods = methods
         self._known: dict[FunctionType, str] = {}
 
-    def add(self, function: FunctionType, name: str, bound: bool, unread: frozenset[int] = frozenset()) -> None:
+    def add(self, function: FunctionType, name: str, bound: bool, form: _Simple) -> None:
         """Take a function under a new name; `bound`: it is a method of the cell."""
         tree = parsed(function)
         tree.name = name
@@ -86,8 +84,7 @@ class _Collected:
         self.names.update(used)
         self.functions.append(tree)
         _Calls(self, function, local, tree.args.args[0].arg if bound else "").visit(tree)
-        names = {*local, *used, *(f.name for f in self.functions)}
-        tree.body = _Simple(names, unread).block(tree.body)
+        tree.body = form.body(tree, {*local, *used, *(f.name for f in self.functions)})
         ast.fix_missing_locations(tree)
 
     def name_of(self, function: FunctionType, bound: bool = False) -> str:
@@ -97,7 +94,7 @@ class _Collected:
             before = list(self.functions), dict(self.names), dict(self._known)
             self._known[function] = name
             try:
-                self.add(function, name, bound)
+                self.add(function, name, bound, _Simple({}, frozenset()))
             except NotSimpleError:
                 self.functions, self.names, self._known = before
                 self._known[function] = ""
@@ -155,16 +152,27 @@ class _Calls(ast.NodeTransformer):
 class _Simple:
     """Statements with a name for each part of their expressions, in the order in which Python evaluates them."""
 
-    def __init__(self, taken: set[str], unread: frozenset[int]) -> None:
-        self._names = (name for number in count(1) if (name := f"t{number}") not in taken)
-        self._unread = unread
+    def __init__(self, absent: Mapping[str, bool], unread: frozenset[int]) -> None:
+        self._absent, self._unread = absent, unread
+        self._names: Iterator[str] = iter(())
         self._lines: list[ast.stmt] = []
+
+    def body(self, function: ast.FunctionDef, taken: set[str]) -> list[ast.stmt]:
+        """The statements of a function; `taken` are names that mean something else there."""
+        self._names = (name for number in count(1) if (name := f"t{number}") not in taken)
+        assigned = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        self._absent = {name: value for name, value in self._absent.items() if name not in assigned}
+        return self.block(function.body)
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         made = [line for statement in statements for line in self._statement(statement)]
         return made or [ast.Pass()]
 
     def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
+        if isinstance(statement, ast.If) and (decided := self._decided(statement.test)) is not None:
+            return [
+                line for inner in (statement.body if decided else statement.orelse) for line in self._statement(inner)
+            ]
         before, self._lines = self._lines, []
         changed = self._changed(statement)
         lines, self._lines = self._lines, before
@@ -187,6 +195,15 @@ class _Simple:
             if inner and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 setattr(statement, name, self.block(inner))
         return statement
+
+    def _decided(self, test: ast.expr) -> bool | None:
+        """What a condition is known to be: one that asks whether an argument is None."""
+        if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name) or len(test.ops) > 1:
+            return None
+        absent = self._absent.get(test.left.id)
+        if absent is None or not isinstance(test.comparators[0], ast.Constant) or test.comparators[0].value is not None:
+            return None
+        return {ast.Is: absent, ast.IsNot: not absent}.get(type(test.ops[0]))
 
     def _returned(self, value: ast.expr | None) -> ast.expr | None:
         if isinstance(value, ast.Tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import zlib
 from collections import Counter
@@ -15,13 +16,13 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Initializer
-from ms_ascend_ops.export.engines import rewrite_engine
-from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, analyse
+from ms_ascend_ops.export.engines import function_engine, rewrite_engine
+from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, analyse
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
-from ms_ascend_ops.export.graphs.observe import Observed, observe_calls
+from ms_ascend_ops.export.graphs.observe import Observed, functions_of, observe_calls
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
 from ms_ascend_ops.export.graphs.trace import activation_of, is_linear
 from ms_ascend_ops.export.matching.find import check_level
@@ -93,9 +94,9 @@ def optimize(
         observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
 
-    def attempt(rows: Sequence[Row]) -> tuple[Report, set[str]]:
+    def attempt(rows: Sequence[Row], drop: bool) -> tuple[Report, set[str]]:
         report = Report(level=level)
-        walk = _Walk(rows, level, observed, engines, report)
+        walk = _Walk(rows, level, observed, engines, report, drop)
         with quiet():
             if level != "O0":
                 with pynative():
@@ -104,14 +105,17 @@ def optimize(
                 report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
                 ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
                 if before is not None:
-                    return report, _prove(net, calls or (), gradients, tolerance, before, report, walk)
+                    blocking = _prove(net, calls or (), gradients, tolerance, before, report, walk)
+                    if report.rolled_back and walk.dropped:  # somebody reads it after all
+                        return attempt(rows, drop=False)
+                    return report, blocking
             return report, set()
 
-    report, blocking = attempt(patterns)
+    report, blocking = attempt(patterns, drop=True)
     if not blocking:
         return report
     left = [replace(e, replaced=False, text=_BLOCKED) for e in report.entries if e.replaced and e.pattern in blocking]
-    report, _ = attempt([row for row in patterns if row.name not in blocking])
+    report, _ = attempt([row for row in patterns if row.name not in blocking], drop=True)
     report.entries.extend(left)
     return report
 
@@ -197,7 +201,13 @@ class _Walk:
     """Goes through the tree of cells and exchanges what can be. Cells that are made alike are judged once."""
 
     def __init__(
-        self, patterns: Sequence[Row], level: str, observed: Observed, engines: Sequence[str], report: Report
+        self,
+        patterns: Sequence[Row],
+        level: str,
+        observed: Observed,
+        engines: Sequence[str],
+        report: Report,
+        drop: bool,
     ) -> None:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
         self.engines = engines
@@ -206,7 +216,9 @@ class _Walk:
         self._known: dict[Any, _Found] = {}
         self._flats: dict[Any, Any] = {}
         self._errors: dict[Any, Mapping[str, float]] = {}
+        self._called: dict[Any, Analysis] = {}
         self._places: dict[int, str] = {}
+        self.drop, self.dropped = drop, False  # results of functions that nobody reads: may they be None, are some
         self._contained: set[str] = set()
 
     @contextmanager
@@ -251,13 +263,12 @@ class _Walk:
         found = _Found()
         if is_linear(cell) or type(cell) in _PLAIN:
             return found
-        flat: Any = None
         form = tuple(_form(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
         subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
         for calls in kinds or [[]]:
             analysis, engine = analyse(subject, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
-                flat = flat or self._flat(cell)
+                flat = self._flat(cell, absent(subject, calls[0]))
                 engine = "rewrite"
                 changed = flat
                 if not isinstance(flat, str):
@@ -272,17 +283,19 @@ class _Walk:
                 found.analyses.append((engine, analysis))
         if "cell" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
             found.analyses = self._parts(subject, kinds) or found.analyses
+        if "rewrite" in self.engines and not any(analysis.swap for _, analysis in found.analyses):
+            found.analyses += self._functions(subject)
         # Each goes around the one before: what it was not made for goes there, and at last to the stock construct.
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 found.kind = analysis.swap.make(found.kind or type(cell))
         return found
 
-    def _flat(self, cell: nn.Cell) -> Any:
+    def _flat(self, cell: nn.Cell, absent: Mapping[str, bool]) -> Any:
         """The flat source of a cell; cells that differ in numbers only have the same."""
-        key = _form(cell)
+        key = _form(cell), repr(absent)
         if key not in self._flats:
-            self._flats[key] = rewrite_engine.flat_source(cell)
+            self._flats[key] = rewrite_engine.flat_source(cell, absent)
         return self._flats[key]
 
     def _parts(self, subject: Subject, kinds: Sequence[Any]) -> list[tuple[str, Analysis]]:
@@ -296,6 +309,21 @@ class _Walk:
             method = replace(subject, method=name, watched={})
             calls = self.observed.kinds(subject.cell, name)
             found += [("cell", analysis) for call in calls if (analysis := analyse(method, call)).swap is not None]
+        return found
+
+    def _functions(self, subject: Subject) -> list[tuple[str, Analysis]]:
+        """What the second engine finds in the functions that a construct calls which it does not take itself."""
+        found: list[tuple[str, Analysis]] = []
+        named = functions_of(inspect.unwrap(type(subject.cell).construct))
+        for name in self.observed.functions.get(id(subject.cell), {}):
+            part = replace(subject, function=named[name], watched={})
+            for calls in self.observed.kinds(subject.cell, function=name):
+                key = function_engine.likeness(part, name, calls)
+                if key not in self._called:
+                    self._called[key] = function_engine.rewrite_function(part, name, calls, drop=self.drop)
+                found.append(("rewrite", self._called[key]))
+                swap = self._called[key].swap
+                self.dropped |= swap is not None and swap.unread
         return found
 
     def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:

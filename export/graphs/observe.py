@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,9 @@ from typing import Any
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.graphs.modes import evaluating, pynative
 from ms_ascend_ops.export.graphs.probe import settle
-from ms_ascend_ops.export.graphs.trace import Spec, spec_of
+from ms_ascend_ops.export.graphs.trace import OWNER, Spec, spec_of
 
-__all__ = ["Observed", "helpers", "observe_calls"]
+__all__ = ["Observed", "functions_of", "helpers", "is_of_a_user", "observe_calls"]
 
 _CALLS_OF_A_KIND = 3
 
@@ -24,18 +25,22 @@ _CALLS_OF_A_KIND = 3
 class Observed:
     """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first.
 
-    `outputs` are those of the network, of the calls that ran to their end.
+    `methods` and `functions` are, by name, those that its construct calls; the cell itself is OWNER among the inputs of
+    a function. `outputs` are those of the network, of the calls that ran to their end.
     """
 
     calls: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     returns: dict[int, Any] = field(default_factory=dict)
     methods: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    functions: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     outputs: list[Any] = field(default_factory=list)
 
-    def kinds(self, cell: nn.Cell, method: str = "") -> list[list[dict[str, Any]]]:
-        """The calls of a cell, or of one of its other methods, those together that give it the same optional inputs."""
+    def kinds(self, cell: nn.Cell, method: str = "", function: str = "") -> list[list[dict[str, Any]]]:
+        """The calls of a cell, or those by it, in groups that give the same optional inputs."""
         groups: dict[str, list[dict[str, Any]]] = {}
-        calls = self.methods.get(id(cell), {}).get(method, []) if method else self.calls.get(id(cell), [])
+        calls = self.calls.get(id(cell), [])
+        if method or function:
+            calls = (self.methods if method else self.functions).get(id(cell), {}).get(method or function, [])
         for call in calls:
             groups.setdefault(_kind(call), []).append(call)
         return list(groups.values())
@@ -48,7 +53,13 @@ def _kind(call: Mapping[str, Any]) -> str:
 def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
     """Run `net`, operator by operator, and write down how its cells are called. What it cannot run stays empty."""
     observed = Observed()
-    with pynative(), evaluating(net), _watching(observed), _watching_methods(net, observed):
+    running: list[nn.Cell] = []
+    watching = (
+        _watching(observed, running),
+        _watching_methods(net, observed),
+        _watching_functions(net, observed, running),
+    )
+    with pynative(), evaluating(net), watching[0], watching[1], watching[2]:
         for inputs in calls:
             try:
                 observed.outputs.append(net(*inputs))
@@ -62,6 +73,19 @@ def _enter(known: list[dict[str, Any]], bound: Mapping[str, Any]) -> None:
     described = {name: spec_of(value) for name, value in list(bound.items())[1:]}
     if described not in known and sum(_kind(k) == _kind(described) for k in known) < _CALLS_OF_A_KIND:
         known.append(described)
+
+
+def is_of_a_user(value: Any) -> bool:
+    """Whether a value is a plain function that was written outside of MindSpore, NumPy and this library."""
+    if not isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
+        return False
+    return (value.__module__ or "").partition(".")[0] not in ("mindspore", "ms_ascend_ops", "numpy", "builtins")
+
+
+def functions_of(construct: Any) -> dict[str, FunctionType]:
+    """The functions of its module that a construct names."""
+    names = {name: construct.__globals__.get(name) for name in construct.__code__.co_names}
+    return {name: value for name, value in names.items() if is_of_a_user(value)}
 
 
 def helpers(cell: nn.Cell) -> dict[str, Any]:
@@ -108,12 +132,68 @@ def _watching_methods(net: nn.Cell, observed: Observed) -> Iterator[None]:
 
 
 @contextmanager
-def _watching(observed: Observed) -> Iterator[None]:
+def _watching_functions(net: nn.Cell, observed: Observed, running: Sequence[nn.Cell]) -> Iterator[None]:
+    """Also write down how constructs call functions of their modules with tensors."""
+    constructs = {inspect.unwrap(type(cell).construct) for _, cell in net.cells_and_names()}
+
+    def watched(name: str, function: FunctionType) -> Any:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            owner = running[-1] if running else None
+            if owner is not None and name in inspect.unwrap(type(owner).construct).__code__.co_names:
+                described = _arguments(function, signature.bind(*args, **kwargs).arguments, owner)
+                if described is not None:
+                    _enter(observed.functions.setdefault(id(owner), {}).setdefault(name, []), {"": None, **described})
+            return result
+
+        return call
+
+    put = []
+    for construct in constructs:
+        for name, function in functions_of(construct).items():
+            construct.__globals__[name] = watched(name, function)
+            put.append((construct.__globals__, name, function))
+    try:
+        yield
+    finally:
+        for names, name, function in put:
+            names[name] = function
+
+
+def _arguments(function: FunctionType, bound: Mapping[str, Any], owner: nn.Cell) -> dict[str, Any] | None:
+    """What a function was called with; None where it is not called with tensors, or with what is nothing like them."""
+    loaded = {i.argval for i in dis.get_instructions(function) if i.opname.startswith("LOAD")}
+    kinds = inspect.signature(function).parameters
+    arguments: dict[str, Any] = {}
+    for name, value in bound.items():
+        if kinds[name].kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
+            if name in loaded:
+                return None
+        elif value is owner:
+            arguments[name] = OWNER
+        elif isinstance(value, (Tensor, int, float, str, type(None))) or (
+            isinstance(value, tuple) and all(isinstance(item, (Tensor, int)) for item in value)
+        ):
+            arguments[name] = value
+        else:
+            return None
+    return arguments if any(isinstance(value, Tensor) for value in arguments.values()) else None
+
+
+@contextmanager
+def _watching(observed: Observed, running: list[nn.Cell]) -> Iterator[None]:
     original = nn.Cell.__call__
     signature: Any = cache(lambda kind: inspect.signature(inspect.unwrap(kind.construct)))
 
     def call(self: nn.Cell, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
+        running.append(self)
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            running.pop()
         try:
             bound = signature(type(self)).bind(self, *args, **kwargs).arguments
         except (TypeError, ValueError):

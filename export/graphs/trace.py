@@ -25,7 +25,7 @@ from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.matching.turning import turning, turns_pairs
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
-__all__ = ["Spec", "Trace", "is_linear", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
+__all__ = ["OWNER", "Spec", "Trace", "is_linear", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,14 @@ class Spec:
         if self.dtype == "bool":
             return Tensor(random.random(self.shape) < 0.5)
         return Tensor(np.ones(self.shape, np.int64), getattr(ms, self.dtype))
+
+
+class _Owner:
+    def __repr__(self) -> str:
+        return "the cell"
+
+
+OWNER = _Owner()  # the cell itself, among the described inputs of a function
 
 
 def spec_of(value: Any) -> Any:

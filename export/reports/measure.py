@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +43,8 @@ class Measured:
 
     def difference(self, after: Measured) -> tuple[Difference, Difference | None]:
         """How far the outputs, and the gradients if they were measured, are from those of `after`."""
+        if len(self.outputs) != len(after.outputs):  # one has become None, say
+            return Difference(float("inf"), float("inf")), None
         gradients = _worst(_errors(self.gradients, after.gradients), _NOTABLE) if self.gradients else None
         return _worst(_errors(self.outputs, after.outputs)), gradients
 
@@ -110,11 +112,18 @@ def _noise(like: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def _map(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Mapping):
+        raise TypeError(
+            "optimize: gradients are compared for outputs that are tensors or tuples, got a "
+            f"{type(value).__name__} (networks of transformers return tuples with return_dict=False)"
+        )
     return tuple(_map(v, function) for v in value) if isinstance(value, (tuple, list)) else function(value)
 
 
 def _values(value: Any) -> _Values:
-    """Every tensor of nested tuples, as (dtype name, values)."""
+    """Every tensor of nested tuples and dicts, as (dtype name, values)."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _values(item)]
     return [(dtype_name(value.dtype), read(value))] if isinstance(value, Tensor) else []

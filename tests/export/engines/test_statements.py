@@ -47,7 +47,7 @@ def test_what_is_computed_and_in_which_order(flag):
     CALLS.clear()
     expected = many(3, 4, 5, flag=flag, a=1, b=2)
     order = list(CALLS)
-    flat = Flat("many", *simplified(many, {}))
+    flat = Flat("many", *simplified(many))
     CALLS.clear()
     assert flat.function(3, 4, 5, flag=flag, a=1, b=2) == expected
     assert order == CALLS
@@ -61,7 +61,7 @@ def test_results_that_nobody_reads():
     def pair(x):
         return x + 1, x * 2
 
-    flat = Flat("pair", *simplified(pair, {}, unread=[1]))
+    flat = Flat("pair", *simplified(pair, unread=[1]))
     assert flat.function(3) == (4, None)
     assert "* 2" not in "\n".join(flat.lines)
 
@@ -96,4 +96,4 @@ def closure():
 )
 def test_what_has_no_such_form(function, reason):
     with pytest.raises(NotSimpleError, match=reason):
-        simplified(function, {})
+        simplified(function)
