@@ -36,6 +36,9 @@ public:
     // Whether its products read their operands in place for most sizes, so that how b lies in memory counts: with
     // AVX-512 it copies them.
     bool ReadsInPlace() const { return readsInPlace_; }
+    // Whether it is fast with a b of floats that is not transposed: ahead of primitives if b is part of wider rows, and
+    // of the vector unit from fewer rows of a on. With AVX-512.
+    bool PacksRows() const { return packsRows_; }
 
 private:
     friend class OneDnnLoader;
@@ -45,6 +48,7 @@ private:
     bool multipliesBFloat16_ = false;
     bool multipliesIntegers_ = false;
     bool readsInPlace_ = false;
+    bool packsRows_ = false;
 };
 
 }  // namespace host

@@ -13,7 +13,97 @@
 namespace AscendC {
 namespace host {
 
-using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
+enum class Opcode : uint8_t {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX,
+    MIN,
+    AND,
+    OR,  // binary; these two on the bits of floats
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,  // with a scalar
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,  // unary
+    AXPY,  // operand 0 = operand 2 += scalar * operand 1; the last of arithmetic
+    CAST,  // option = RoundMode; of INT4, a unit is a byte of two
+    // Of elements of a size, whatever they are (see BitsOf).
+    FILL,
+    BROADCAST_BLOCK,  // Brcb; unit = source element
+    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; unit = destination element
+    GATHER,           // unit = destination element
+    TRANSPOSE,        // unit = 16 blocks; option = blocks between those of dst, of src
+    COPY,             // unit = byte range of `lanes` bytes
+    COPY_ADD,         // the same, adding floats atomically
+    REDUCE_SUM,       // of floats; unit = repeat
+    REDUCE_MAX,
+    PACKED_DOTS,      // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
+    PACKED_INTEGERS,  // the same with factors of 8 bits, which PACKED_DOTS has as floats
+    PACKED_ROWS,      // these with scales and offsets, added up; unit = row
+    NONE,
+    COUNT
+};
+
+enum class ElementType : uint8_t { FLOAT, HALF, BFLOAT16, INT32, INT8, INT4, COUNT };
+
+// The type that stands for all of so many bytes, where only their bits count.
+constexpr ElementType BitsOf(uint32_t bytes)
+{
+    return bytes == 1 ? ElementType::INT8 : (bytes == 2 ? ElementType::HALF : ElementType::FLOAT);
+}
+
+// How the operands of a unit lie in memory.
+enum class Layout : uint8_t {
+    CONTIGUOUS,         // unit = element
+    REPEAT,             // unit = repeat of `lanes` contiguous elements
+    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
+    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    COUNT
+};
+
+constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
+constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
+constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
+
+// What an instruction calculates; the interpreter and the compiler read the same.
+struct Operation {
+    Opcode opcode = Opcode::NONE;
+    ElementType from = ElementType::FLOAT;  // of sources
+    ElementType to = ElementType::FLOAT;    // of the destination
+    Layout layout = Layout::CONTIGUOUS;
+
+    constexpr Operation With(Layout other) const { return {opcode, from, to, other}; }
+    constexpr bool operator==(const Operation& other) const { return Bits() == other.Bits(); }
+    constexpr bool operator!=(const Operation& other) const { return Bits() != other.Bits(); }
+
+private:
+    constexpr uint32_t Bits() const
+    {
+        return static_cast<uint32_t>(opcode) | static_cast<uint32_t>(from) << 8 | static_cast<uint32_t>(to) << 16 |
+               static_cast<uint32_t>(layout) << 24;
+    }
+};
+
+// An operation on elements of one type.
+constexpr Operation OperationOn(ElementType type, Opcode opcode, Layout layout = Layout::CONTIGUOUS)
+{
+    return {opcode, type, type, layout};
+}
+constexpr Operation CastOf(ElementType from, ElementType to)
+{
+    return {Opcode::CAST, from, to, Layout::CONTIGUOUS};
+}
 
 constexpr int32_t NO_ORIGIN = -1;
 
@@ -41,64 +131,22 @@ enum class InstructionKind : uint8_t {
 };
 
 struct Instruction {
-    RunFn run = nullptr;  // runs units [begin, end)
+    Operation operation;
     InstructionKind kind = InstructionKind::VECTOR;
     // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
-    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
-    // source 0 advances while the other operands collect its sums.
+    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and if it `folds`, in the layout
+    // FOLD, where source 0 advances while the other operands collect its sums.
     bool widen = false;
     uint8_t blockOperand = 0;
-    RunFn fold = nullptr;
+    bool folds = false;
     uint32_t units = 0;
     uint32_t lanes = 1;    // elements in one unit
     uint32_t granule = 1;  // a strip may only begin at a multiple of this many units
     uint32_t operandCount = 0;
     Operand operands[MAX_OPERANDS];  // [0] is the destination
     float scalar = 0.0f;
-    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
+    uint32_t option = 0;  // meaning depends on the operation: a round mode, a value, an offset
 };
-
-enum class Opcode : uint32_t {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    MAX,
-    MIN,
-    AND,
-    OR,  // binary; these two on the bits of floats
-    ADDS,
-    MULS,
-    MAXS,
-    MINS,  // with a scalar
-    EXP,
-    LN,
-    SQRT,
-    ABS,
-    RELU,  // unary
-    AXPY,  // operand 0 = operand 2 += scalar * operand 1
-    COUNT
-};
-
-enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, INT8, COUNT };
-
-// How the operands of a unit lie in memory.
-enum class Layout : uint32_t {
-    CONTIGUOUS,         // unit = element
-    REPEAT,             // unit = repeat of `lanes` contiguous elements
-    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
-    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
-    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
-    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
-    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
-    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
-    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
-    COUNT
-};
-
-constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
-constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
-constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
 
 // A fused sequence: element-wise instructions on floats, each of which takes the result of the one before. It runs in
 // one pass with that value in registers. Each instruction is a node or two.
@@ -247,6 +295,9 @@ struct IntegerProduct {
 // one after the other, the numbers of their entries from memory.
 enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
 
+// Runs units [begin, end) of an instruction.
+using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
+
 // The vector unit of one instruction set: null where Ascend C has no such instruction.
 struct VectorUnit {
     const char* name;
@@ -255,26 +306,17 @@ struct VectorUnit {
     bool convertsBFloat16;  // the same; but only compiled loops use it
     // Uses that instruction to round floats that are not stored, too, rather than integer arithmetic: the same bits.
     bool roundsByConverting;
-    LookupMethod lookupMethod;  // only compiled loops use them
-    RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
-    RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
-    RunFn castInt4;               // to half; unit = byte of two
-    RunFn reduceSum;              // unit = repeat of float
-    RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
-    RunFn packedIntegers[2];      // the same with factors of 8 bits, which packedDots has as floats
-    RunFn packedRows[2];          // these with scales and offsets, added up; unit = row
-    RunFn reduceMax;
-    RunFn reduceMin;
-    // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
-    // number: otherwise two are the bits of a float, and `arithmetic` has it.
-    RunFn bitwise[2][2];
-    RunFn fill[3];            // by element size 1, 2, 4; unit = element
-    RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
-    RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
-    RunFn gather[2];          // by element size 2, 4; unit = destination element
-    RunFn transpose[2];       // by element size; unit = 16 blocks; option = blocks between those of dst, of src
-    RunFn copy;               // unit = byte range of `lanes` bytes
-    RunFn copyAdd;            // the same, adding floats atomically
+    LookupMethod lookupMethod;            // only compiled loops use them
+    RunFn runs[OPCODES][TYPES][LAYOUTS];  // by the type of sources; but casts
+    RunFn casts[TYPES][TYPES][2];         // [from][to][0: contiguous, 1: repeat]
+    RunFn RunOf(const Operation& operation) const
+    {
+        const uint32_t from = static_cast<uint32_t>(operation.from);
+        const uint32_t layout = static_cast<uint32_t>(operation.layout);
+        return operation.opcode != Opcode::CAST ? runs[static_cast<uint32_t>(operation.opcode)][from][layout]
+               : layout < 2                     ? casts[from][static_cast<uint32_t>(operation.to)][layout]
+                                                : nullptr;
+    }
     void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
     void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);

@@ -75,7 +75,7 @@ bool FusedSequence::OnlyCasts() const
 
 bool FusedSequence::CastsItself(const Instruction& instruction)
 {
-    return OperationOf(instruction).kind != Operation::AXPY;
+    return KindOf(instruction) != OperationKind::AXPY;
 }
 
 // Block by block, all instructions on one block: the others may touch bytes that one writes as a whole only, never
@@ -163,12 +163,13 @@ bool FusedSequence::Copy(const Instruction& instruction)
 
 bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow, bool overwritten)
 {
-    const Operation operation = OperationOf(instruction);
-    if (operation.kind == Operation::OPAQUE || items_.size() + 4 > MAX_NODES ||
+    const Operation& operation = instruction.operation;
+    const OperationKind kind = KindOf(instruction);
+    if (kind == OperationKind::OPAQUE || items_.size() + 4 > MAX_NODES ||
         (!parts_.empty() && instruction.units != parts_[0]->units)) {
         return false;
     }
-    if (operation.kind == Operation::COPY) {
+    if (kind == OperationKind::COPY) {
         return !overwritten && Copy(instruction);
     }
     if (operation.layout == Layout::ACCUMULATE && !parts_.empty()) {
@@ -180,7 +181,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
     Operand* const operands = instruction.operands;
     ElementType types[MAX_OPERANDS] = {operation.to, operation.from, operation.from};
     bool narrows = false;
-    const bool axpy = operation.kind == Operation::AXPY;
+    const bool axpy = kind == OperationKind::AXPY;
     for (uint32_t i = 1; i < instruction.operandCount && CastsItself(instruction); ++i) {
         if (narrow[i].type != ElementType::FLOAT && (overwritten || !Meets(operands[i]) || value_ == nullptr)) {
             operands[i] = narrow[i].operand;
@@ -191,7 +192,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
     if (!Aligned(instruction)) {
         return false;
     }
-    const bool binary = operation.kind == Operation::BINARY;
+    const bool binary = kind == OperationKind::BINARY;
     // Which operand is the sequence's value.
     const bool swapped = binary && (operation.layout == Layout::BROADCAST0 ||
                                     (operation.layout == Layout::CONTIGUOUS && !Meets(operands[1])));
@@ -217,7 +218,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
                             : Same(second, source)                 ? Other::SELF
                                                                    : StreamOf(types[3 - first]);
         Push({BinaryNode(operation.opcode, other, swapped), 0.0f, other == Other::SELF ? nullptr : &second});
-    } else if (operation.kind == Operation::CAST) {
+    } else if (kind == OperationKind::CAST) {
         if (operation.to != ElementType::FLOAT) {
             Push({RoundNode(operation.to), 0.0f, nullptr});
         }

@@ -23,13 +23,15 @@ constexpr uint32_t REGISTERS = 32;
 #else
 constexpr uint32_t REGISTERS = 16;
 #endif
-constexpr uint32_t MOST_FEW_ROWS = 4;  // of a at a time
+constexpr uint32_t MOST_FEW_ROWS = REGISTERS / 4;  // of a at a time
 // Vectors of b at a time: sums of all rows stay in registers.
 template <uint32_t M>
-constexpr uint32_t FEW_ROWS_WIDTH = M <= 2 || REGISTERS == 32 ? 4 : 2;
+constexpr uint32_t FEW_ROWS_WIDTH = M <= REGISTERS / 8 ? 4 : 2;
 // The same of rows of a transposed b: with 3 the CPU waits less for the sums of four rows.
 template <uint32_t M>
-constexpr uint32_t FEW_ROWS_COLUMNS = M <= 2 || REGISTERS == 32 ? 4 : 3;
+constexpr uint32_t FEW_ROWS_COLUMNS = M <= REGISTERS / 8 ? 4
+                                      : REGISTERS == 32  ? 2
+                                                         : 3;
 
 constexpr uint32_t CACHE_LINE = 64;
 // A row of some heads' worth of elements lies in a page of its own, which no prefetcher of the CPU foresees. Longer
@@ -48,10 +50,13 @@ HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
     }
 }
 
-// In a register: multiplications that read a vector from memory each read it anew.
+// In a register: multiplications that read a vector from memory each read it anew, and one that crosses a cache line
+// takes twice as long.
 HOST_INLINE VF InRegister(VF v)
 {
-#if defined(HOST_SIMD_AVX2)
+#if defined(HOST_SIMD_AVX512)
+    asm("" : "+v"(v));
+#elif defined(HOST_SIMD_AVX2)
     asm("" : "+x"(v));
 #endif
     return v;
@@ -74,11 +79,11 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
         VF b[J];
 #pragma GCC unroll 8
         for (uint32_t j = 0; j < J; ++j) {
-            b[j] = load(RowOf<T>(product, col + j) + at);
+            b[j] = InRegister(load(RowOf<T>(product, col + j) + at));
         }
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < M; ++i) {
-            const VF value = load(a + i * product.aStride + at);
+            const VF value = InRegister(load(a + i * product.aStride + at));
 #pragma GCC unroll 8
             for (uint32_t j = 0; j < J; ++j) {
                 sums[i * J + j] = Fma(value, b[j], sums[i * J + j]);
@@ -195,9 +200,16 @@ void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, 
     }
 }
 
-template <typename T, uint32_t M>
-void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t line, uint32_t lines)
+// `rows` rows of a, by the function for as many.
+template <typename T, uint32_t M = MOST_FEW_ROWS>
+void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t rows, uint32_t line, uint32_t lines)
 {
+    if constexpr (M > 1) {
+        if (rows < M) {
+            MultiplyLines<T, M - 1>(product, row, rows, line, lines);
+            return;
+        }
+    }
     product.transposed ? MultiplyTransposed<T, M>(product, row, line, lines)
                        : MultiplyPlain<T, M>(product, row, line, lines);
 }
@@ -205,7 +217,6 @@ void MultiplyLines(const FewRowsProduct& product, uint32_t row, uint32_t line, u
 template <typename T>
 void MultiplyFewRows(const FewRowsProduct& product)
 {
-    static_assert(MOST_FEW_ROWS == 4, "one function for each number of rows");
     const uint32_t lines = product.transposed ? product.n : product.k;
     const uint64_t lineBytes = (product.transposed ? product.k : product.n) * sizeof(T);
     const bool foreseen = lineBytes >= LONG_ROW_BYTES;
@@ -218,20 +229,7 @@ void MultiplyFewRows(const FewRowsProduct& product)
         }
         // All rows of a, while these of b are in the cache.
         for (uint32_t row = 0; row < product.m; row += MOST_FEW_ROWS) {
-            switch (std::min(MOST_FEW_ROWS, product.m - row)) {
-                case 1:
-                    MultiplyLines<T, 1>(product, row, line, count);
-                    break;
-                case 2:
-                    MultiplyLines<T, 2>(product, row, line, count);
-                    break;
-                case 3:
-                    MultiplyLines<T, 3>(product, row, line, count);
-                    break;
-                default:
-                    MultiplyLines<T, 4>(product, row, line, count);
-                    break;
-            }
+            MultiplyLines<T>(product, row, std::min(MOST_FEW_ROWS, product.m - row), line, count);
         }
     }
     if (lines == 0 && !product.accumulate) {  // sums of nothing
