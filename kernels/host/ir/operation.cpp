@@ -12,13 +12,14 @@ bool IsOf16Bits(ElementType type)
     return type == ElementType::HALF || type == ElementType::BFLOAT16;
 }
 
-// May operations that passes know have another layout? NONE: not this one, or the vector unit has none.
+// NONE: passes do not know it, or it goes by elements only.
 Operation InLayout(const Operation& operation, Layout layout)
 {
-    const bool known =
-        operation.opcode == Opcode::CAST || (operation.opcode <= Opcode::AXPY && operation.from == ElementType::FLOAT);
-    const Operation other = operation.With(layout);
-    return known && g_vectorUnit->RunOf(other) != nullptr ? other : Operation{};
+    const auto isPacked = [](ElementType type) { return type == ElementType::INT8 || type == ElementType::INT4; };
+    const bool known = operation.opcode == Opcode::CAST
+                           ? !isPacked(operation.from) && !isPacked(operation.to)
+                           : operation.opcode < Opcode::AXPY && operation.from == ElementType::FLOAT;
+    return known ? operation.With(layout) : Operation{};
 }
 
 OperationKind KindOfCast(const Instruction& instruction)

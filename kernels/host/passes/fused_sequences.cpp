@@ -13,11 +13,6 @@ bool Same(const Operand& a, const Operand& b)
     return a.base == b.base && a.stride == b.stride && a.origin == b.origin;
 }
 
-NodeKind ByType(ElementType type, NodeKind ofFloat, NodeKind ofHalf, NodeKind ofBFloat16)
-{
-    return type == ElementType::FLOAT ? ofFloat : (type == ElementType::HALF ? ofHalf : ofBFloat16);
-}
-
 Other StreamOf(ElementType type)
 {
     return type == ElementType::FLOAT  ? Other::STREAM
@@ -26,32 +21,6 @@ Other StreamOf(ElementType type)
 }
 
 }  // namespace
-
-NodeKind LoadNode(ElementType type)
-{
-    return ByType(type, NodeKind::LOAD_FLOAT, NodeKind::LOAD_HALF, NodeKind::LOAD_BFLOAT16);
-}
-
-NodeKind StoreNode(ElementType type)
-{
-    return ByType(type, NodeKind::STORE_FLOAT, NodeKind::STORE_HALF, NodeKind::STORE_BFLOAT16);
-}
-
-NodeKind RoundNode(ElementType type)
-{
-    return type == ElementType::HALF ? NodeKind::ROUND_HALF : NodeKind::ROUND_BFLOAT16;
-}
-
-NodeKind CollectNode(Opcode opcode)
-{
-    return opcode == Opcode::ADD ? NodeKind::SUM : (opcode == Opcode::MAX ? NodeKind::LARGEST : NodeKind::SMALLEST);
-}
-
-NodeKind NodeOf(Opcode opcode)
-{
-    return static_cast<NodeKind>(static_cast<uint32_t>(NodeKind::ADDS) + static_cast<uint32_t>(opcode) -
-                                 static_cast<uint32_t>(Opcode::ADDS));
-}
 
 void FusedSequence::Clear()
 {

@@ -3,8 +3,10 @@
  */
 #include <algorithm>
 
+#include "passes/cost_model.h"
 #include "passes/scheduler.h"
 #include "passes/straight_line.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -85,7 +87,7 @@ void Scheduler::CompileLoop(const FusedLoop& loop)
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     schedule.hasLoops_ = schedule.hasLoops_ || code != nullptr;
-    const uint32_t cost = code == nullptr ? 0 : loop.form.Cost();
+    const uint32_t cost = code == nullptr ? 0 : CostOf(loop.form);
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the L1 data cache.
     const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];

@@ -1,6 +1,7 @@
 #include "passes/narrowing.h"
 
 #include "ir/operation.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -1,6 +1,7 @@
 #include "runtime/convert.h"
 
 #include "api/types.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "api/types.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -15,6 +15,7 @@
 #include "ir/memory.h"
 #include "jit/loop_code.h"
 #include "runtime/prefetch.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

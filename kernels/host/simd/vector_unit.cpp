@@ -16,7 +16,6 @@
 #include <cpuid.h>
 #endif
 
-#include "ir/instruction.h"
 #include "simd/bytes_unit.h"
 #include "simd/few_rows_unit.h"
 #include "simd/folding.h"
@@ -28,6 +27,7 @@
 #include "simd/row_sums_unit.h"
 #include "simd/simd.h"
 #include "simd/squares.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
