@@ -19,6 +19,7 @@
 #include "host/cube/product.h"
 #include "host/jit/loop_code.h"
 #include "host/runtime/launch.h"
+#include "simd/vector_unit.h"
 
 #pragma GCC visibility push(default)
 

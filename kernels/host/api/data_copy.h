@@ -44,7 +44,7 @@ void FillRows(char* dst, T value, uint32_t count, uint32_t rows, int64_t stride)
         return;
     }
     Instruction& fill = Core::Current().Next();
-    fill.run = g_vectorUnit->fill[sizeof(T) / 2];
+    fill.operation = OperationOn(BitsOf(sizeof(T)), Opcode::FILL);
     fill.units = rows;
     fill.lanes = count;
     fill.operandCount = 1;

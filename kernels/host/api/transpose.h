@@ -72,7 +72,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
         return;
     }
     host::Instruction& instruction = host::Core::Current().Next();
-    instruction.run = host::g_vectorUnit->transpose[sizeof(T) / 4];
+    instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::TRANSPOSE);
     instruction.units = repeats;
     instruction.lanes = LANES;
     instruction.operandCount = 2;

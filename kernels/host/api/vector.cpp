@@ -7,15 +7,12 @@ namespace host {
 
 namespace {
 
-constexpr uint32_t RUN_CONTIGUOUS = static_cast<uint32_t>(Layout::CONTIGUOUS);
-constexpr uint32_t RUN_REPEAT = static_cast<uint32_t>(Layout::REPEAT);
-
-void IssueRepeats(RunFn run, const Operand* operands, uint32_t count, uint32_t repeats, uint32_t lanes, float scalar,
-                  uint32_t option)
+void IssueRepeats(const Operation& operation, const Operand* operands, uint32_t count, uint32_t repeats, uint32_t lanes,
+                  float scalar, uint32_t option)
 {
     Core& core = Core::Current();
     Instruction& instruction = core.Next();
-    instruction.run = run;
+    instruction.operation = operation;
     instruction.units = repeats;
     instruction.lanes = lanes;
     instruction.operandCount = count;
@@ -28,7 +25,7 @@ void IssueRepeats(RunFn run, const Operand* operands, uint32_t count, uint32_t r
 }
 
 // Repeats whose blocks lie apart: one block of every repeat at a time.
-void IssueBlockwise(const RunFn* runs, const Source* sources, uint32_t count, uint32_t repeats, uint32_t lanes,
+void IssueBlockwise(const Operation& operation, const Source* sources, uint32_t count, uint32_t repeats, uint32_t lanes,
                     float scalar, uint32_t option)
 {
     uint32_t widest = 1;
@@ -45,11 +42,11 @@ void IssueBlockwise(const RunFn* runs, const Source* sources, uint32_t count, ui
             const uint32_t offset = byte / ONE_BLK_SIZE * sources[i].blkStride * ONE_BLK_SIZE + byte % ONE_BLK_SIZE;
             operands[i] = ByRepeat({sources[i].base + offset, 1, sources[i].repStride, sources[i].elementBytes}, now);
         }
-        IssueRepeats(runs[RUN_REPEAT], operands, count, repeats, now, scalar, option);
+        IssueRepeats(operation.With(Layout::REPEAT), operands, count, repeats, now, scalar, option);
     }
 }
 
-void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint32_t repeats, uint32_t lanes,
+void IssueRegular(const Operation& operation, const Source* sources, uint32_t count, uint32_t repeats, uint32_t lanes,
                   uint32_t tail, uint32_t repeatLanes, float scalar, uint32_t option)
 {
     Walk walks[CALLED_OPERANDS];
@@ -69,7 +66,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
     }
     const uint32_t elements = repeats * lanes + tail;
     if (allGapless) {
-        IssueContiguous(runs[RUN_CONTIGUOUS], sources, count, elements, scalar, option);
+        IssueContiguous(operation, sources, count, elements, scalar, option);
         return;
     }
     Core& core = Core::Current();
@@ -85,7 +82,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
                              sources[0].base == sources[2].base && !anyBlocks;
     if (accumulates && walks[1] == Walk::GAPLESS) {
         Instruction& instruction = start();
-        instruction.run = runs[static_cast<uint32_t>(Layout::ACCUMULATE)];
+        instruction.operation = operation.With(Layout::ACCUMULATE);
         instruction.units = elements;
         instruction.granule = repeatLanes;
         instruction.operands[0] = {sources[0].base, 0, ONE_REPEAT_BYTE_SIZE};
@@ -97,7 +94,7 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
     const int oneBlock = binary && walks[2] == Walk::ONE_BLOCK ? 2 : (binary && walks[1] == Walk::ONE_BLOCK ? 1 : 0);
     if (oneBlock != 0 && walks[0] == Walk::GAPLESS && walks[3 - oneBlock] == Walk::GAPLESS) {
         Instruction& instruction = start();
-        instruction.run = runs[static_cast<uint32_t>(oneBlock == 2 ? Layout::BROADCAST1 : Layout::BROADCAST0)];
+        instruction.operation = operation.With(oneBlock == 2 ? Layout::BROADCAST1 : Layout::BROADCAST0);
         instruction.units = elements;
         instruction.granule = repeatLanes * ONE_BLK_SIZE / ONE_REPEAT_BYTE_SIZE;  // a block
         for (int i = 0; i < 3; ++i) {
@@ -114,14 +111,14 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
             rest[i].base += static_cast<uint64_t>(repeats) * sources[i].repStride * ONE_BLK_SIZE;
         }
         if (repeats > 0) {
-            IssueRegular(runs, sources, count, repeats, lanes, 0, repeatLanes, scalar, option);
+            IssueRegular(operation, sources, count, repeats, lanes, 0, repeatLanes, scalar, option);
         }
-        IssueRegular(runs, rest, count, 1, tail, 0, repeatLanes, scalar, option);
+        IssueRegular(operation, rest, count, 1, tail, 0, repeatLanes, scalar, option);
         return;
     }
     const auto blockOf = [&](int i) { return walks[i] == Walk::BLOCK_A_REPEAT || walks[i] == Walk::ONE_BLOCK; };
     if (anyBlocks || blockOf(0) || (binary && blockOf(1) && blockOf(2)) || (!binary && count > 1 && blockOf(1))) {
-        IssueBlockwise(runs, sources, count, repeats, lanes, scalar, option);
+        IssueBlockwise(operation, sources, count, repeats, lanes, scalar, option);
         return;
     }
     Layout layout = Layout::REPEAT;
@@ -136,20 +133,18 @@ void IssueRegular(const RunFn* runs, const Source* sources, uint32_t count, uint
     } else if (binary && blockOf(2)) {
         layout = Layout::REPEAT_BROADCAST1;
     }
-    instruction.run = runs[static_cast<uint32_t>(layout)];
+    instruction.operation = operation.With(layout);
     instruction.units = repeats;
     instruction.lanes = lanes;
     instruction.widen = true;
     instruction.blockOperand = layout == Layout::REPEAT_BROADCAST0 ? 1 : (layout == Layout::REPEAT_BROADCAST1 ? 2 : 0);
-    if (layout == Layout::REPEAT && binary && sources[0].base == sources[2].base) {
-        instruction.fold = runs[static_cast<uint32_t>(Layout::FOLD)];
-    }
+    instruction.folds = layout == Layout::REPEAT && binary && sources[0].base == sources[2].base;
     core.Issue();
 }
 
 }  // namespace
 
-void IssueStrided(const RunFn* runs, const Source* sources, uint32_t count, const Iteration& iteration,
+void IssueStrided(const Operation& operation, const Source* sources, uint32_t count, const Iteration& iteration,
                   uint32_t repeatLanes, float scalar, uint32_t option)
 {
     if (iteration.full == 0 && iteration.tail == 0) {
@@ -159,10 +154,11 @@ void IssueStrided(const RunFn* runs, const Source* sources, uint32_t count, cons
         return;
     }
     if (iteration.full == 0) {
-        IssueRegular(runs, sources, count, 1, iteration.tail, 0, repeatLanes, scalar, option);
+        IssueRegular(operation, sources, count, 1, iteration.tail, 0, repeatLanes, scalar, option);
         return;
     }
-    IssueRegular(runs, sources, count, iteration.full, iteration.lanes, iteration.tail, repeatLanes, scalar, option);
+    IssueRegular(operation, sources, count, iteration.full, iteration.lanes, iteration.tail, repeatLanes, scalar,
+                 option);
 }
 
 }  // namespace host

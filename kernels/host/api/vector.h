@@ -83,20 +83,20 @@ inline Operand ByBlock(const Source& source)
     return {source.base, static_cast<int64_t>(source.repStride) * ONE_BLK_SIZE, ONE_BLK_SIZE};
 }
 
-// Records an instruction given by its strides; `runs` holds its loops by layout (instruction.h).
-void IssueStrided(const RunFn* runs, const Source* sources, uint32_t count, const Iteration& iteration,
+// Records an instruction given by its strides.
+void IssueStrided(const Operation& operation, const Source* sources, uint32_t count, const Iteration& iteration,
                   uint32_t repeatLanes, float scalar, uint32_t option);
 
 // Records an instruction on `elements` contiguous elements.
-inline void IssueContiguous(RunFn run, const Source* sources, uint32_t count, uint32_t elements, float scalar,
-                            uint32_t option)
+inline void IssueContiguous(const Operation& operation, const Source* sources, uint32_t count, uint32_t elements,
+                            float scalar, uint32_t option)
 {
     if (elements == 0) {
         return;
     }
     Core& core = Core::Current();
     Instruction& instruction = core.Next();
-    instruction.run = run;
+    instruction.operation = operation;
     instruction.units = elements;
     instruction.operandCount = count;
     instruction.scalar = scalar;
@@ -116,10 +116,10 @@ constexpr bool HAS_INSTRUCTION =
                                          OPCODE == Opcode::MULS || OPCODE == Opcode::MAXS || OPCODE == Opcode::MINS));
 
 template <typename T, Opcode OPCODE>
-const RunFn* Loops()
+constexpr Operation OperationFor()
 {
     static_assert(HAS_INSTRUCTION<T, OPCODE>, "A2 has no such instruction for this type: Cast to float first");
-    return g_vectorUnit->arithmetic[static_cast<uint32_t>(OPCODE)][static_cast<uint32_t>(ElementTypeOf<T>::value)];
+    return OperationOn(ElementTypeOf<T>::value, OPCODE);
 }
 
 template <typename T>
@@ -191,7 +191,7 @@ inline void ResetMask(HOST_WHERE_ONLY)
     {                                                                                                           \
         HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src0, src1));                  \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src0), host::SourceOf(src1)};       \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 3, count, 0.0f, 0);           \
+        host::IssueContiguous(host::OperationFor<T, host::Opcode::OPCODE>(), sources, 3, count, 0.0f, 0);       \
     }                                                                                                           \
     template <typename T, bool isSetMask = true>                                                                \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask, \
@@ -205,7 +205,7 @@ inline void ResetMask(HOST_WHERE_ONLY)
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),          \
                                         host::SourceOf(src0, params.src0BlkStride, params.src0RepStride),       \
                                         host::SourceOf(src1, params.src1BlkStride, params.src1RepStride)};      \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 3,                                  \
+        host::IssueStrided(host::OperationFor<T, host::Opcode::OPCODE>(), sources, 3,                           \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);             \
     }
 
@@ -223,10 +223,10 @@ namespace host {
 
 // A scalar NaN gives NaN, as adding it does.
 template <typename T, Opcode OPCODE>
-const RunFn* ScalarLoops(float scalar)
+Operation ScalarOperationFor(float scalar)
 {
     const bool isNan = !std::is_same<T, int32_t>::value && scalar != scalar;
-    return isNan ? Loops<T, Opcode::ADDS>() : Loops<T, OPCODE>();
+    return isNan ? OperationFor<T, Opcode::ADDS>() : OperationFor<T, OPCODE>();
 }
 
 }  // namespace host
@@ -239,8 +239,8 @@ const RunFn* ScalarLoops(float scalar)
         HOST_OBSERVED(                                                                                                 \
             host::ObserveVector(where, #NAME, host::First(count, host::ScalarValue(scalarValue)), dst, src));          \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                                     \
-        host::IssueContiguous(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue))[0], sources, 2,  \
-                              count, host::ScalarOf(scalarValue), 0);                                                  \
+        host::IssueContiguous(host::ScalarOperationFor<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue)), sources, \
+                              2, count, host::ScalarOf(scalarValue), 0);                                               \
     }                                                                                                                  \
     template <typename T, bool isSetMask = true>                                                                       \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,               \
@@ -253,7 +253,7 @@ const RunFn* ScalarLoops(float scalar)
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                             \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),                 \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};                \
-        host::IssueStrided(host::ScalarLoops<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue)), sources, 2,        \
+        host::IssueStrided(host::ScalarOperationFor<T, host::Opcode::OPCODE>(host::ScalarOf(scalarValue)), sources, 2, \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, host::ScalarOf(scalarValue), \
                            0);                                                                                         \
     }
@@ -274,7 +274,8 @@ void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarV
     HOST_OBSERVED(
         host::ObserveVector(where, "Axpy", host::First(count, host::ScalarValue(scalarValue)), dst, src, dst));
     const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src), host::SourceOf(dst)};
-    host::IssueContiguous(host::Loops<T, host::Opcode::AXPY>()[0], sources, 3, count, host::ScalarOf(scalarValue), 0);
+    host::IssueContiguous(host::OperationFor<T, host::Opcode::AXPY>(), sources, 3, count, host::ScalarOf(scalarValue),
+                          0);
 }
 
 // ---- dst = op(src)
@@ -285,7 +286,7 @@ void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarV
     {                                                                                                         \
         HOST_OBSERVED(host::ObserveVector(where, #NAME, host::First(count), dst, src));                       \
         const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};                            \
-        host::IssueContiguous(host::Loops<T, host::Opcode::OPCODE>()[0], sources, 2, count, 0.0f, 0);         \
+        host::IssueContiguous(host::OperationFor<T, host::Opcode::OPCODE>(), sources, 2, count, 0.0f, 0);     \
     }                                                                                                         \
     template <typename T, bool isSetMask = true>                                                              \
     void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTimes, \
@@ -297,7 +298,7 @@ void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarV
         constexpr uint32_t lanes = host::RepeatLanes<T>();                                                    \
         const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),        \
                                         host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};       \
-        host::IssueStrided(host::Loops<T, host::Opcode::OPCODE>(), sources, 2,                                \
+        host::IssueStrided(host::OperationFor<T, host::Opcode::OPCODE>(), sources, 2,                         \
                            host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f, 0);           \
     }
 
@@ -314,10 +315,9 @@ template <typename T, typename U>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count HOST_WHERE)
 {
     HOST_OBSERVED(host::ObserveVector(where, "Cast", host::First(count, 0, static_cast<uint32_t>(mode)), dst, src));
-    const host::RunFn run = host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
-                                                    [static_cast<uint32_t>(host::ElementTypeOf<T>::value)][0];
+    constexpr host::Operation CAST = host::CastOf(host::ElementTypeOf<U>::value, host::ElementTypeOf<T>::value);
     const host::Source sources[] = {host::SourceOf(dst), host::SourceOf(src)};
-    host::IssueContiguous(run, sources, 2, count, 0.0f, static_cast<uint32_t>(mode));
+    host::IssueContiguous(CAST, sources, 2, count, 0.0f, static_cast<uint32_t>(mode));
 }
 
 // `count` numbers of 4 bits, an even count.
@@ -332,7 +332,7 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
     }
     host::Core& core = host::Core::Current();
     host::Instruction& instruction = core.Next();
-    instruction.run = host::g_vectorUnit->castInt4;
+    instruction.operation = host::CastOf(host::ElementType::INT4, host::ElementType::HALF);
     instruction.units = bytes;
     instruction.operandCount = 2;
     instruction.option = static_cast<uint32_t>(mode);
@@ -352,9 +352,8 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
     constexpr uint32_t lanes = host::RepeatLanes<T, U>();
     const host::Source sources[] = {host::SourceOf(dst, params.dstBlkStride, params.dstRepStride),
                                     host::SourceOf(src, params.srcBlkStride, params.srcRepStride)};
-    host::IssueStrided(host::g_vectorUnit->cast[static_cast<uint32_t>(host::ElementTypeOf<U>::value)]
-                                               [static_cast<uint32_t>(host::ElementTypeOf<T>::value)],
-                       sources, 2, host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f,
+    host::IssueStrided(host::CastOf(host::ElementTypeOf<U>::value, host::ElementTypeOf<T>::value), sources, 2,
+                       host::IterationOf(isSetMask, mask, repeatTimes, lanes), lanes, 0.0f,
                        static_cast<uint32_t>(mode));
 }
 
@@ -363,7 +362,7 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
 namespace host {
 
 template <typename T>
-void IssueReduction(const char* name, RunFn run, const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
+void IssueReduction(const char* name, Opcode opcode, const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
                     int32_t repeatTimes, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride)
 {
     static_assert(std::is_same<T, float>::value, "the reductions of the host layer take float");
@@ -374,7 +373,7 @@ void IssueReduction(const char* name, RunFn run, const LocalTensor<T>& dst, cons
         return;
     }
     Instruction& instruction = Core::Current().Next();
-    instruction.run = run;
+    instruction.operation = OperationOn(ElementType::FLOAT, opcode);
     instruction.units = static_cast<uint32_t>(repeatTimes);
     instruction.lanes = static_cast<uint32_t>(mask);
     instruction.operandCount = 2;
@@ -393,7 +392,7 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
     HOST_OBSERVED(host::ObserveVector(where, "WholeReduceSum", host::Repeats(isSetMask, mask, repeatTimes),
                                       host::PerRepeat(dst, 1, dstRepStride * int64_t{sizeof(T)}, dstRepStride),
                                       host::Strided(src, srcBlkStride, srcRepStride)));
-    host::IssueReduction("WholeReduceSum", host::g_vectorUnit->reduceSum, dst, src, mask, repeatTimes, dstRepStride,
+    host::IssueReduction("WholeReduceSum", host::Opcode::REDUCE_SUM, dst, src, mask, repeatTimes, dstRepStride,
                          srcBlkStride, srcRepStride);
 }
 
@@ -409,7 +408,7 @@ void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
     if (order != ReduceOrder::ORDER_ONLY_VALUE) {
         host::Fail("WholeReduceMax: the order must be ORDER_ONLY_VALUE in the host layer");
     }
-    host::IssueReduction("WholeReduceMax", host::g_vectorUnit->reduceMax, dst, src, mask, repeatTimes, dstRepStride,
+    host::IssueReduction("WholeReduceMax", host::Opcode::REDUCE_MAX, dst, src, mask, repeatTimes, dstRepStride,
                          srcBlkStride, srcRepStride);
 }
 
@@ -427,12 +426,8 @@ void IssueBitwise(Opcode opcode, const Source* sources, bool block, uint32_t cou
     }
     const bool pairs = count % 2 == 0;
     const uint32_t size = pairs ? sizeof(float) : sizeof(T);
-    const uint32_t layout = static_cast<uint32_t>(block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
     Instruction& instruction = Core::Current().Next();
-    instruction.run =
-        pairs
-            ? g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementType::FLOAT)][layout]
-            : g_vectorUnit->bitwise[opcode == Opcode::OR][block];
+    instruction.operation = OperationOn(BitsOf(size), opcode, block ? Layout::BROADCAST1 : Layout::CONTIGUOUS);
     instruction.units = count * sizeof(T) / size;
     instruction.granule = block ? ONE_REPEAT_BYTE_SIZE / size : 1;
     instruction.operandCount = 3;
@@ -495,7 +490,8 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
     uint32_t bits = 0;
     memcpy(&bits, &scalarValue, sizeof(T));
     const host::Source sources[] = {host::SourceOf(dst)};
-    host::IssueContiguous(host::g_vectorUnit->fill[sizeof(T) / 2], sources, 1, count, 0.0f, bits);
+    host::IssueContiguous(host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::FILL), sources, 1, count, 0.0f,
+                          bits);
 }
 
 // Each of 8 elements a repeat fills one block of dst.
@@ -513,7 +509,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t re
     const bool even = params.dstRepStride == BLOCKS * params.dstBlkStride;
     for (uint32_t repeat = 0; repeat < (even ? 1u : repeatTimes); ++repeat) {
         host::Instruction& instruction = host::Core::Current().Next();
-        instruction.run = host::g_vectorUnit->broadcastBlock[sizeof(T) / 4];
+        instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::BROADCAST_BLOCK);
         instruction.units = even ? BLOCKS * repeatTimes : BLOCKS;
         instruction.lanes = ONE_BLK_SIZE / sizeof(T);
         instruction.operandCount = 2;
@@ -546,7 +542,7 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
         return;
     }
     host::Instruction& instruction = host::Core::Current().Next();
-    instruction.run = host::g_vectorUnit->gatherPattern[sizeof(T) / 4];
+    instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::GATHER_PATTERN);
     instruction.units = kept;
     instruction.operandCount = 2;
     instruction.option = skipped;
@@ -568,7 +564,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
         return;
     }
     host::Instruction& instruction = host::Core::Current().Next();
-    instruction.run = host::g_vectorUnit->gather[sizeof(T) / 4];
+    instruction.operation = host::OperationOn(host::BitsOf(sizeof(T)), host::Opcode::GATHER);
     instruction.units = count;
     instruction.operandCount = 3;
     instruction.option = srcBaseAddr;

@@ -8,6 +8,7 @@
 #include "api/types.h"
 #include "cube/onednn.h"
 #include "runtime/convert.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

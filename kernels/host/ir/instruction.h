@@ -13,7 +13,98 @@
 namespace AscendC {
 namespace host {
 
-using RunFn = void (*)(const struct Instruction& self, uint32_t begin, uint32_t end);
+enum class Opcode : uint8_t {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX,
+    MIN,
+    AND,
+    OR,  // binary; these two on the bits of floats
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,  // with a scalar
+    EXP,
+    LN,
+    SQRT,
+    ABS,
+    RELU,  // unary
+    AXPY,  // operand 0 = operand 2 += scalar * operand 1; the last of arithmetic
+    CAST,  // option = RoundMode; of INT4, a unit is a byte of two
+    // Of elements of a size, whatever they are (see BitsOf).
+    FILL,
+    BROADCAST_BLOCK,  // Brcb; unit = source element
+    GATHER_PATTERN,   // GatherMask with patterns 1 and 2; unit = destination element
+    GATHER,           // unit = destination element
+    TRANSPOSE,        // unit = 16 blocks; option = blocks between those of dst, of src
+    COPY,             // unit = byte range of `lanes` bytes
+    COPY_ADD,         // the same, adding floats atomically
+    REDUCE_SUM,       // of floats; unit = repeat
+    REDUCE_MAX,
+    PACKED_DOTS,      // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
+    PACKED_INTEGERS,  // the same with factors of 8 bits, which PACKED_DOTS has as floats
+    PACKED_ROWS,      // these with scales and offsets, added up; unit = row
+    NONE,
+    COUNT
+};
+
+enum class ElementType : uint8_t { FLOAT, HALF, BFLOAT16, INT32, INT8, INT4, COUNT };
+
+// The type that stands for all of so many bytes, where only their bits count.
+constexpr ElementType BitsOf(uint32_t bytes)
+{
+    return bytes == 1 ? ElementType::INT8 : (bytes == 2 ? ElementType::HALF : ElementType::FLOAT);
+}
+
+// How the operands of a unit lie in memory.
+enum class Layout : uint8_t {
+    CONTIGUOUS,         // unit = element
+    REPEAT,             // unit = repeat of `lanes` contiguous elements
+    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
+    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
+    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
+    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
+    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
+    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
+    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
+    COUNT
+};
+
+constexpr uint32_t BINARY_OPCODES = 8;  // the first of Opcode
+constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
+constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
+constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
+
+// What an instruction calculates; the interpreter and the compiler read the same.
+struct Operation {
+    Opcode opcode = Opcode::NONE;
+    ElementType from = ElementType::FLOAT;  // of sources
+    ElementType to = ElementType::FLOAT;    // of the destination
+    Layout layout = Layout::CONTIGUOUS;
+
+    constexpr Operation With(Layout other) const { return {opcode, from, to, other}; }
+    constexpr bool operator==(const Operation& other) const { return Bits() == other.Bits(); }
+    constexpr bool operator!=(const Operation& other) const { return Bits() != other.Bits(); }
+
+private:
+    constexpr uint32_t Bits() const
+    {
+        return static_cast<uint32_t>(opcode) | static_cast<uint32_t>(from) << 8 | static_cast<uint32_t>(to) << 16 |
+               static_cast<uint32_t>(layout) << 24;
+    }
+};
+
+// An operation on elements of one type.
+constexpr Operation OperationOn(ElementType type, Opcode opcode, Layout layout = Layout::CONTIGUOUS)
+{
+    return {opcode, type, type, layout};
+}
+constexpr Operation CastOf(ElementType from, ElementType to)
+{
+    return {Opcode::CAST, from, to, Layout::CONTIGUOUS};
+}
 
 constexpr int32_t NO_ORIGIN = -1;
 
@@ -41,250 +132,22 @@ enum class InstructionKind : uint8_t {
 };
 
 struct Instruction {
-    RunFn run = nullptr;  // runs units [begin, end)
+    Operation operation;
     InstructionKind kind = InstructionKind::VECTOR;
     // For instructions by repeats. The next 64 columns of the same rows can be added to this instruction: `widen` if
-    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and with `fold` instead of `run` if
-    // source 0 advances while the other operands collect its sums.
+    // all operands advance (but one that is a DataBlock per row, `blockOperand`), and if it `folds`, in the layout
+    // FOLD, where source 0 advances while the other operands collect its sums.
     bool widen = false;
     uint8_t blockOperand = 0;
-    RunFn fold = nullptr;
+    bool folds = false;
     uint32_t units = 0;
     uint32_t lanes = 1;    // elements in one unit
     uint32_t granule = 1;  // a strip may only begin at a multiple of this many units
     uint32_t operandCount = 0;
     Operand operands[MAX_OPERANDS];  // [0] is the destination
     float scalar = 0.0f;
-    uint32_t option = 0;  // meaning depends on `run`: a round mode, a value, an offset
+    uint32_t option = 0;  // meaning depends on the operation: a round mode, a value, an offset
 };
-
-enum class Opcode : uint32_t {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    MAX,
-    MIN,
-    AND,
-    OR,  // binary; these two on the bits of floats
-    ADDS,
-    MULS,
-    MAXS,
-    MINS,  // with a scalar
-    EXP,
-    LN,
-    SQRT,
-    ABS,
-    RELU,  // unary
-    AXPY,  // operand 0 = operand 2 += scalar * operand 1
-    COUNT
-};
-
-enum class ElementType : uint32_t { FLOAT, HALF, BFLOAT16, INT32, INT8, COUNT };
-
-// How the operands of a unit lie in memory.
-enum class Layout : uint32_t {
-    CONTIGUOUS,         // unit = element
-    REPEAT,             // unit = repeat of `lanes` contiguous elements
-    FOLD,               // unit = row; operand 1, repeat by repeat, is collected in the one repeat of operands 0 and 2
-    BROADCAST0,         // unit = element, operand 1 is one DataBlock repeated
-    BROADCAST1,         // unit = element, operand 2 is one DataBlock repeated
-    REPEAT_BROADCAST0,  // unit = repeat, operand 1 is one DataBlock for the whole repeat
-    REPEAT_BROADCAST1,  // unit = repeat, operand 2 is one DataBlock for the whole repeat
-    ACCUMULATE,         // unit = element; operand 0 = operand 2 is one repeat that collects all the others
-    ACCUMULATE_REPEAT,  // unit = repeat; the same with a strided operand 1
-    COUNT
-};
-
-constexpr uint32_t OPCODES = static_cast<uint32_t>(Opcode::COUNT);
-constexpr uint32_t TYPES = static_cast<uint32_t>(ElementType::COUNT);
-constexpr uint32_t LAYOUTS = static_cast<uint32_t>(Layout::COUNT);
-
-// A fused sequence: element-wise instructions on floats, each of which takes the result of the one before. It runs in
-// one pass with that value in registers. Each instruction is a node or two.
-enum class NodeKind : uint8_t {
-    LOAD_FLOAT,
-    LOAD_HALF,
-    LOAD_BFLOAT16,
-    STORE_FLOAT,
-    STORE_HALF,
-    STORE_BFLOAT16,  // of a value that was rounded
-    CAST_BFLOAT16,   // rounds and stores; the value is not needed any more
-    ROUND_HALF,
-    ROUND_BFLOAT16,
-    ADDS,
-    MULS,
-    MAXS,
-    MINS,
-    EXP,
-    LN,
-    SQRT,
-    ABS,
-    RELU,
-    AXPY,  // adds scalar * elements
-    SUM,   // operand 0, one repeat, collects the values
-    LARGEST,
-    SMALLEST,
-    END,
-    BINARY  // and those behind it: see BinaryNode
-};
-
-constexpr uint32_t BINARY_OPCODES = 8;  // the first of Opcode
-
-// The second operand: elements (of 16 bits: cast to float), a DataBlock, or the value itself.
-enum class Other : uint32_t { STREAM, STREAM_HALF, STREAM_BFLOAT16, BLOCK, SELF, COUNT };
-
-// The value is the first operand, or with `swapped` the second.
-constexpr NodeKind BinaryNode(Opcode opcode, Other other, bool swapped)
-{
-    return static_cast<NodeKind>(
-        static_cast<uint32_t>(NodeKind::BINARY) +
-        (static_cast<uint32_t>(opcode) * static_cast<uint32_t>(Other::COUNT) + static_cast<uint32_t>(other)) * 2 +
-        (swapped ? 1 : 0));
-}
-
-constexpr uint32_t OrdinalOf(NodeKind binary)
-{
-    return static_cast<uint32_t>(binary) - static_cast<uint32_t>(NodeKind::BINARY);
-}
-constexpr Opcode OpcodeOf(NodeKind binary)
-{
-    return static_cast<Opcode>(OrdinalOf(binary) / 2 / static_cast<uint32_t>(Other::COUNT));
-}
-constexpr Other OtherOf(NodeKind binary)
-{
-    return static_cast<Other>(OrdinalOf(binary) / 2 % static_cast<uint32_t>(Other::COUNT));
-}
-constexpr bool IsSwapped(NodeKind binary)
-{
-    return OrdinalOf(binary) % 2 == 1;
-}
-
-constexpr uint32_t MAX_NODES = 64;
-
-// While a schedule is made.
-struct SequenceNode {
-    NodeKind kind;
-    float scalar;
-    const Operand* operand;  // in memory, if the node has one
-};
-
-// When it runs: the last one is END.
-struct BoundNode {
-    NodeKind kind;
-    float scalar;
-    char* base;  // of the operand
-};
-
-// A product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
-struct FewRowsProduct {
-    uint32_t m;
-    uint32_t n;
-    uint32_t k;
-    bool transposed;  // b: n rows of k elements, or k of n
-    bool accumulate;  // adds to c
-    const float* a;   // m rows of k
-    const char* b;
-    float* c;
-    int64_t aStride;  // elements from a row to the next, as it lies in memory
-    int64_t bStride;
-    int64_t cStride;
-};
-
-// A row of numbers in memory, and what it is multiplied by.
-struct RowTerm {
-    const char* row;
-    float factor;
-};
-
-// One of several sums of rows: of the terms from that of the one before on.
-struct RowSum {
-    char* dst;
-    uint64_t endTerm;
-    bool isRounded;  // to the type of the rows, or in float
-};
-
-// Sums of rows (runtime/row_sums.h), each in the order of its terms.
-struct RowSumsWork {
-    const RowTerm* terms;
-    const RowSum* sums;
-    uint64_t sumCount;
-    uint32_t cols;
-    // Each row is one of the `rows` rows of a matrix that begins at `first`, a tile of whose columns is packed at a
-    // time; 0: rows are read in place.
-    uint64_t rows;
-    const char* first;
-    uint64_t stride;  // bytes
-};
-
-// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
-struct Panel {
-    const char* src;
-    float* dst;
-    int64_t srcStride;  // elements from a line to the next
-    int64_t dstStride;
-    uint32_t lines;
-    uint32_t length;
-    bool transposes;
-};
-
-// Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
-struct IntegerProduct {
-    uint32_t m;
-    uint32_t n;
-    uint32_t k;
-    bool accumulate;
-    const int16_t* a;  // m rows of k, widened
-    const int8_t* b;   // n rows of k
-    int32_t* c;
-    int16_t* scratch;  // 4 k numbers
-    int64_t aStride;   // elements from a row to the next
-    int64_t bStride;
-    int64_t cStride;
-};
-
-// How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
-// one after the other, the numbers of their entries from memory.
-enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
-
-// The vector unit of one instruction set: null where Ascend C has no such instruction.
-struct VectorUnit {
-    const char* name;
-    uint32_t lanes;         // floats in a vector of the CPU
-    bool convertsHalf;      // with an instruction of the CPU
-    bool convertsBFloat16;  // the same; but only compiled loops use it
-    // Uses that instruction to round floats that are not stored, too, rather than integer arithmetic: the same bits.
-    bool roundsByConverting;
-    LookupMethod lookupMethod;  // only compiled loops use them
-    RunFn arithmetic[OPCODES][TYPES][LAYOUTS];
-    RunFn cast[TYPES][TYPES][2];  // [from][to][0: contiguous, 1: repeat]; option = RoundMode
-    RunFn castInt4;               // to half; unit = byte of two
-    RunFn reduceSum;              // unit = repeat of float
-    RunFn packedDots[2];          // of numbers of 8 and of 4 bits (passes/packed_dots.h); unit = row of `lanes` groups
-    RunFn packedIntegers[2];      // the same with factors of 8 bits, which packedDots has as floats
-    RunFn packedRows[2];          // these with scales and offsets, added up; unit = row
-    RunFn reduceMax;
-    RunFn reduceMin;
-    // [0: And, 1: Or][0: contiguous, 1: source 1 is one DataBlock]; unit = element of 16 bits, of which there is an odd
-    // number: otherwise two are the bits of a float, and `arithmetic` has it.
-    RunFn bitwise[2][2];
-    RunFn fill[3];            // by element size 1, 2, 4; unit = element
-    RunFn broadcastBlock[2];  // Brcb, by element size; unit = source element
-    RunFn gatherPattern[2];   // GatherMask with patterns 1 and 2; unit = destination element
-    RunFn gather[2];          // by element size 2, 4; unit = destination element
-    RunFn transpose[2];       // by element size; unit = 16 blocks; option = blocks between those of dst, of src
-    RunFn copy;               // unit = byte range of `lanes` bytes
-    RunFn copyAdd;            // the same, adding floats atomically
-    void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
-    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
-    void (*multiplyIntegers)(const IntegerProduct& product);
-    void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
-    void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
-};
-
-// The best vector unit of this library for this CPU.
-const VectorUnit& SelectVectorUnit();
-extern const VectorUnit* const g_vectorUnit;
 
 }  // namespace host
 }  // namespace AscendC

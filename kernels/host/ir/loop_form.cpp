@@ -1,62 +1,7 @@
 #include "ir/loop_form.h"
 
-#include <algorithm>
-
-#include "passes/cost_model.h"
-#include "passes/steps.h"
-
 namespace AscendC {
 namespace host {
-
-NodeAccess AccessOf(NodeKind node)
-{
-    switch (node) {
-        case NodeKind::LOAD_FLOAT:
-        case NodeKind::STORE_FLOAT:
-        case NodeKind::AXPY:
-            return NodeAccess::FLOAT;
-        case NodeKind::LOAD_HALF:
-        case NodeKind::STORE_HALF:
-            return NodeAccess::HALF;
-        case NodeKind::LOAD_BFLOAT16:
-        case NodeKind::STORE_BFLOAT16:
-        case NodeKind::CAST_BFLOAT16:
-            return NodeAccess::BFLOAT16;
-        case NodeKind::SUM:
-        case NodeKind::LARGEST:
-        case NodeKind::SMALLEST:
-            return NodeAccess::LANES;
-        default:
-            break;
-    }
-    if (node < NodeKind::BINARY) {
-        return NodeAccess::NONE;
-    }
-    switch (OtherOf(node)) {
-        case Other::STREAM:
-            return NodeAccess::FLOAT;
-        case Other::STREAM_HALF:
-            return NodeAccess::HALF;
-        case Other::STREAM_BFLOAT16:
-            return NodeAccess::BFLOAT16;
-        case Other::BLOCK:
-            return NodeAccess::BLOCK;
-        default:
-            return NodeAccess::NONE;
-    }
-}
-
-uint32_t SizeOf(NodeAccess access)
-{
-    return access == NodeAccess::HALF || access == NodeAccess::BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
-}
-
-ElementType TypeOf(NodeAccess access)
-{
-    return access == NodeAccess::HALF       ? ElementType::HALF
-           : access == NodeAccess::BFLOAT16 ? ElementType::BFLOAT16
-                                            : ElementType::FLOAT;
-}
 
 std::string LoopForm::Key() const
 {
@@ -67,17 +12,6 @@ std::string LoopForm::Key() const
     key.append(reinterpret_cast<const char*>(nodes.data()), nodes.size() * sizeof(nodes[0]));
     return key.append(reinterpret_cast<const char*>(straightLine.data()),
                       straightLine.size() * sizeof(straightLine[0]));
-}
-
-uint32_t LoopForm::Cost() const
-{
-    uint32_t cost = 0;
-    for (const LoopNode& node : nodes) {
-        cost += node.kind == NodeKind::END
-                    ? 0
-                    : (1 + CostOf(node.kind).Time(FAST_TIMINGS)) * std::max<uint32_t>(node.elements, 1);
-    }
-    return cost;
 }
 
 bool LoopForm::MayStoreNonTemporally(const LoopNode& store) const

@@ -9,21 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "ir/instruction.h"
-#include "passes/straight_line.h"
-#include "runtime/prefetch.h"
+#include "ir/nodes.h"
+#include "ir/small_step.h"
 
 namespace AscendC {
 namespace host {
 
 // Bytes of a non-temporal store; NumPy and MindSpore align their memory to that.
 constexpr uint32_t NON_TEMPORAL_BYTES = 16;
-
-// How a node accesses its operand: elements of some type, a DataBlock, or a repeat of floats that collects.
-enum class NodeAccess : uint8_t { NONE, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
-NodeAccess AccessOf(NodeKind node);
-uint32_t SizeOf(NodeAccess access);     // of an element, in bytes
-ElementType TypeOf(NodeAccess access);  // of elements
 
 // A node of a fused sequence of the loop. No padding: forms are compared as bytes.
 struct LoopNode {
@@ -51,7 +44,8 @@ struct LoopRows {
 // A code variant of a loop. Small launches use the first.
 struct LoopVariant {
     static constexpr uint32_t FLAGS = 4;  // combinations of the first two
-    static constexpr uint32_t COUNT = FLAGS * (LoopAhead::MAX_STRETCHES + 1);
+    static constexpr uint32_t MAX_PREFETCHES = 4;
+    static constexpr uint32_t COUNT = FLAGS * (MAX_PREFETCHES + 1);
 
     bool nonTemporal = false;  // stores to global memory bypass the caches (non_temporal.h)
     bool usesLookups = false;  // results are looked up in tables (lookups.h)
@@ -70,8 +64,6 @@ struct LoopForm {
     std::vector<SmallStep> straightLine;  // if there are any, there is nothing else
 
     std::string Key() const;
-    // The cost of a unit: for each element the half cycles of its nodes (cost_model.h), and one more for each node.
-    uint32_t Cost() const;
     // Could a store be non-temporal, wherever its operand begins at a multiple of NON_TEMPORAL_BYTES?
     bool MayStoreNonTemporally(const LoopNode& store) const;
     // How many operands it reads from global memory.

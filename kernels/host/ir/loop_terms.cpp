@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "passes/fused_sequences.h"
-#include "passes/steps.h"
-
 namespace AscendC {
 namespace host {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/instruction.h"
 #include "ir/loop_form.h"
+#include "ir/nodes.h"
 
 namespace AscendC {
 namespace host {

@@ -72,6 +72,16 @@ inline bool ColumnsAreApart(int64_t distance, int64_t bytes, int64_t otherBytes,
     return column >= bytes && column + otherBytes <= stride;
 }
 
+// Rows in memory: the first, their length, and the distance from one to the next.
+struct Rows {
+    uint32_t rows;
+    uint32_t rowBytes;
+    int64_t stride;
+
+    uint64_t Bytes() const { return static_cast<uint64_t>(rows) * rowBytes; }
+    bool IsStretch() const { return rows == 1 || stride == rowBytes; }
+};
+
 // A set of bytes.
 class Ranges {
 public:

@@ -1,9 +1,5 @@
 #include "ir/operation.h"
 
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "api/types.h"
 
 namespace AscendC {
@@ -11,132 +7,101 @@ namespace host {
 
 namespace {
 
-Operation::Kind KindOf(Opcode opcode)
+bool IsOf16Bits(ElementType type)
 {
-    if (static_cast<uint32_t>(opcode) < BINARY_OPCODES) {
-        return Operation::BINARY;
-    }
-    if (opcode == Opcode::AXPY) {
-        return Operation::AXPY;
-    }
-    return opcode < Opcode::EXP ? Operation::SCALAR : Operation::UNARY;
+    return type == ElementType::HALF || type == ElementType::BFLOAT16;
 }
 
-using Operations = std::unordered_map<RunFn, Operation>;
-
-Operations AllOperations()
+// NONE: passes do not know it, or it goes by elements only.
+Operation InLayout(const Operation& operation, Layout layout)
 {
-    Operations operations;
-    const auto add = [&](RunFn run, const Operation& operation) {
-        if (run != nullptr) {
-            operations.emplace(run, operation);
-        }
-    };
-    for (uint32_t op = 0; op < OPCODES; ++op) {
-        for (const Layout layout : {Layout::CONTIGUOUS, Layout::BROADCAST0, Layout::BROADCAST1, Layout::ACCUMULATE}) {
-            const Opcode opcode = static_cast<Opcode>(op);
-            const bool collects = opcode == Opcode::ADD || opcode == Opcode::MAX || opcode == Opcode::MIN;
-            if (layout == Layout::ACCUMULATE && !collects) {
-                continue;
-            }
-            add(g_vectorUnit->arithmetic[op][static_cast<uint32_t>(ElementType::FLOAT)][static_cast<uint32_t>(layout)],
-                {KindOf(opcode), opcode, layout, ElementType::FLOAT, ElementType::FLOAT});
-        }
-    }
-    for (const ElementType narrow : {ElementType::HALF, ElementType::BFLOAT16}) {
-        const uint32_t type = static_cast<uint32_t>(narrow);
-        const uint32_t floats = static_cast<uint32_t>(ElementType::FLOAT);
-        add(g_vectorUnit->cast[type][floats][0],
-            {Operation::CAST, Opcode::ADD, Layout::CONTIGUOUS, narrow, ElementType::FLOAT});
-        add(g_vectorUnit->cast[floats][type][0],
-            {Operation::CAST, Opcode::ADD, Layout::CONTIGUOUS, ElementType::FLOAT, narrow});
-    }
-    return operations;
+    const auto isPacked = [](ElementType type) { return type == ElementType::INT8 || type == ElementType::INT4; };
+    const bool known = operation.opcode == Opcode::CAST
+                           ? !isPacked(operation.from) && !isPacked(operation.to)
+                           : operation.opcode < Opcode::AXPY && operation.from == ElementType::FLOAT;
+    return known ? operation.With(layout) : Operation{};
 }
 
-using ElementRuns = std::unordered_map<RunFn, RunFn>;
-using LayoutPairs = std::vector<std::pair<Layout, Layout>>;  // by repeats, by elements
-
-// The loops of two layouts that do the same, one by repeats and one by elements.
-template <class F>
-void ForEachPair(const LayoutPairs& layouts, F&& add)
+OperationKind KindOfCast(const Instruction& instruction)
 {
-    const auto addPair = [&add](RunFn byRepeat, RunFn byElement) {
-        if (byRepeat != nullptr && byElement != nullptr) {
-            add(byRepeat, byElement);
-        }
-    };
-    for (const auto& types : g_vectorUnit->arithmetic) {
-        const auto& runs = types[static_cast<uint32_t>(ElementType::FLOAT)];
-        for (const auto& [byRepeat, byElement] : layouts) {
-            addPair(runs[static_cast<uint32_t>(byRepeat)], runs[static_cast<uint32_t>(byElement)]);
-        }
-    }
-    for (const auto& from : g_vectorUnit->cast) {
-        for (const auto& to : from) {
-            addPair(to[1], to[0]);
-        }
-    }
-}
-
-LayoutPairs ElementWise()
-{
-    return {{Layout::REPEAT, Layout::CONTIGUOUS},
-            {Layout::REPEAT_BROADCAST0, Layout::BROADCAST0},
-            {Layout::REPEAT_BROADCAST1, Layout::BROADCAST1}};
-}
-
-ElementRuns AllElementRuns()
-{
-    LayoutPairs layouts = ElementWise();
-    layouts.emplace_back(Layout::FOLD, Layout::ACCUMULATE);
-    layouts.emplace_back(Layout::ACCUMULATE_REPEAT, Layout::CONTIGUOUS);
-    ElementRuns runs;
-    ForEachPair(layouts, [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byRepeat, byElement); });
-    return runs;
-}
-
-ElementRuns AllRepeatRuns()
-{
-    ElementRuns runs;
-    ForEachPair(ElementWise(), [&runs](RunFn byRepeat, RunFn byElement) { runs.emplace(byElement, byRepeat); });
-    return runs;
+    const Operation& operation = instruction.operation;
+    const RoundMode mode = static_cast<RoundMode>(instruction.option);
+    const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
+    const bool widens = IsOf16Bits(operation.from) && operation.to == ElementType::FLOAT;
+    const bool narrows = operation.from == ElementType::FLOAT && IsOf16Bits(operation.to) && nearest;
+    return operation.layout == Layout::CONTIGUOUS && (widens || narrows) ? OperationKind::CAST : OperationKind::OPAQUE;
 }
 
 }  // namespace
 
-RunFn ElementRunOf(RunFn run)
+OperationKind KindOf(Opcode arithmetic)
 {
-    static const ElementRuns runs = AllElementRuns();
-    const auto found = runs.find(run);
-    return found == runs.end() ? nullptr : found->second;
+    if (static_cast<uint32_t>(arithmetic) < BINARY_OPCODES) {
+        return OperationKind::BINARY;
+    }
+    if (arithmetic == Opcode::AXPY) {
+        return OperationKind::AXPY;
+    }
+    return arithmetic < Opcode::EXP ? OperationKind::SCALAR : OperationKind::UNARY;
 }
 
-RunFn RepeatRunOf(RunFn run)
+OperationKind KindOf(const Instruction& instruction)
 {
-    static const ElementRuns runs = AllRepeatRuns();
-    const auto found = runs.find(run);
-    return found == runs.end() ? nullptr : found->second;
+    const Operation& operation = instruction.operation;
+    if (operation.opcode == Opcode::COPY) {
+        const Operand& dst = instruction.operands[0];
+        const bool byElement = dst.stride == dst.extent && dst.stride == instruction.operands[1].stride;
+        return byElement ? OperationKind::COPY : OperationKind::OPAQUE;
+    }
+    if (operation.opcode == Opcode::CAST) {
+        return KindOfCast(instruction);
+    }
+    if (operation.opcode > Opcode::AXPY || operation.from != ElementType::FLOAT) {
+        return OperationKind::OPAQUE;
+    }
+    switch (operation.layout) {
+        case Layout::CONTIGUOUS:
+        case Layout::BROADCAST0:
+        case Layout::BROADCAST1:
+            return KindOf(operation.opcode);
+        case Layout::ACCUMULATE:
+            return operation.opcode == Opcode::ADD || operation.opcode == Opcode::MAX || operation.opcode == Opcode::MIN
+                       ? OperationKind::BINARY
+                       : OperationKind::OPAQUE;
+        default:
+            return OperationKind::OPAQUE;
+    }
 }
 
-Operation OperationOf(const Instruction& instruction)
+Operation ByElement(const Operation& operation)
 {
-    static const Operations operations = AllOperations();
-    if (instruction.run == g_vectorUnit->copy) {
-        const Operand& to = instruction.operands[0];
-        const bool byElement = to.stride == to.extent && to.stride == instruction.operands[1].stride;
-        return {byElement ? Operation::COPY : Operation::OPAQUE};
+    switch (operation.layout) {
+        case Layout::REPEAT:
+        case Layout::ACCUMULATE_REPEAT:
+            return InLayout(operation, Layout::CONTIGUOUS);
+        case Layout::REPEAT_BROADCAST0:
+            return InLayout(operation, Layout::BROADCAST0);
+        case Layout::REPEAT_BROADCAST1:
+            return InLayout(operation, Layout::BROADCAST1);
+        case Layout::FOLD:
+            return InLayout(operation, Layout::ACCUMULATE);
+        default:
+            return {};
     }
-    const auto found = operations.find(instruction.run);
-    if (found == operations.end()) {
-        return {};
+}
+
+Operation ByRepeat(const Operation& operation)
+{
+    switch (operation.layout) {
+        case Layout::CONTIGUOUS:
+            return InLayout(operation, Layout::REPEAT);
+        case Layout::BROADCAST0:
+            return InLayout(operation, Layout::REPEAT_BROADCAST0);
+        case Layout::BROADCAST1:
+            return InLayout(operation, Layout::REPEAT_BROADCAST1);
+        default:
+            return {};
     }
-    const RoundMode mode = static_cast<RoundMode>(instruction.option);
-    const bool directed = mode != RoundMode::CAST_NONE && mode != RoundMode::CAST_RINT;
-    if (found->second.kind == Operation::CAST && found->second.from == ElementType::FLOAT && directed) {
-        return {};
-    }
-    return found->second;
 }
 
 }  // namespace host

@@ -1,5 +1,5 @@
 /*!
- * The operation of a recorded instruction: its opcode, layout and types, told by its loop.
+ * What passes ask about the operation of an instruction.
  */
 #ifndef ASCENDC_HOST_IR_OPERATION_H
 #define ASCENDC_HOST_IR_OPERATION_H
@@ -9,22 +9,17 @@
 namespace AscendC {
 namespace host {
 
-// Element-wise instructions on floats, casts between them and 16 bits, and copies, where a unit is an element; all
-// others are opaque. The type of a copy is not known.
-struct Operation {
-    enum Kind { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY } kind = OPAQUE;
-    Opcode opcode = Opcode::ADD;
-    Layout layout = Layout::CONTIGUOUS;
-    ElementType from = ElementType::FLOAT;
-    ElementType to = ElementType::FLOAT;
-};
+// How passes treat an instruction: element-wise on floats, a cast between them and 16 bits, or a copy, where a unit is
+// an element; all others are opaque.
+enum class OperationKind : uint8_t { OPAQUE, BINARY, SCALAR, UNARY, AXPY, CAST, COPY };
+OperationKind KindOf(const Instruction& instruction);
+// The same of arithmetic.
+OperationKind KindOf(Opcode arithmetic);
 
-Operation OperationOf(const Instruction& instruction);
-
-// The loop over elements that calculates the same for one repeat as `run` for many; null: there is none.
-RunFn ElementRunOf(RunFn run);
-// The other way round, for element-wise instructions.
-RunFn RepeatRunOf(RunFn run);
+// The operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
+Operation ByElement(const Operation& operation);
+// The other way round, for element-wise operations.
+Operation ByRepeat(const Operation& operation);
 
 }  // namespace host
 }  // namespace AscendC

@@ -284,7 +284,7 @@ private:
         for (uint32_t k = 0; k < form_.variant.prefetches; ++k) {
             field(Name("stretch", k), "ptr", offsetof(LoopAhead, stretches) + k * sizeof(const char*));
         }
-        const uint32_t cost = form_.Cost() * (byRow_ ? 1 : AtOnce());
+        const uint32_t cost = CostOf(form_) * (byRow_ ? 1 : AtOnce());
         entry_.Define("%paid", "mul i64 %rate, " + std::to_string(cost));
         entry_.Define("%whole", "add i64 %paid, " + std::to_string((1 << LoopAhead::RATE_BITS) - 1));
         entry_.Define("%pace", "lshr i64 %whole, " + std::to_string(LoopAhead::RATE_BITS));

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "passes/fused_loops.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "api/types.h"
+#include "ir/operation.h"
 #include "jit/ir_arithmetic.h"
 
 namespace AscendC {
@@ -35,16 +36,16 @@ private:
             bases_[i] =
                 ir_.Let("load ptr, ptr " + ir_.Let("getelementptr i8, ptr %nodes, i64 " + std::to_string(offset)));
         }
-        switch (step_->kind) {
-            case SmallStep::Kind::FILL:
+        switch (step_->opcode) {
+            case Opcode::FILL:
                 return Fill();
-            case SmallStep::Kind::COPY:
+            case Opcode::COPY:
                 return Copy();
-            case SmallStep::Kind::BLOCKS:
+            case Opcode::BROADCAST_BLOCK:
                 return FillBlocks();
-            case SmallStep::Kind::SUM:
+            case Opcode::REDUCE_SUM:
                 return Reduce([this](const Vectors& parts) { return SumOf(parts); });
-            case SmallStep::Kind::LARGEST:
+            case Opcode::REDUCE_MAX:
                 return Reduce([this](const Vectors& parts) { return LargestOf(parts); });
             default:
                 return Calculate();
@@ -183,9 +184,9 @@ private:
             const auto operand = [&](uint32_t number) { return Load(AddressOf(number, 0, i * FLOAT_BYTES), count); };
             const std::string a = operand(1);
             std::string result;
-            if (step_->kind == SmallStep::Kind::BINARY) {
+            if (KindOf(step_->opcode) == OperationKind::BINARY) {
                 result = ir_.Binary(step_->opcode, a, operand(2));
-            } else if (step_->kind == SmallStep::Kind::SCALAR) {
+            } else if (KindOf(step_->opcode) == OperationKind::SCALAR) {
                 result = ir_.Scalar(step_->opcode, a, step_->scalar);
             } else {
                 result = step_->opcode == Opcode::EXP ? ir_.Exp({a})[0] : ir_.Unary(step_->opcode, a);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "passes/straight_line.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

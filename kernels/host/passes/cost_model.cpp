@@ -26,5 +26,16 @@ ArithmeticCost CostOf(NodeKind node)
     }
 }
 
+uint32_t CostOf(const LoopForm& form)
+{
+    uint32_t cost = 0;
+    for (const LoopNode& node : form.nodes) {
+        cost += node.kind == NodeKind::END
+                    ? 0
+                    : (1 + CostOf(node.kind).Time(FAST_TIMINGS)) * std::max<uint32_t>(node.elements, 1);
+    }
+    return cost;
+}
+
 }  // namespace host
 }  // namespace AscendC

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ir/instruction.h"
+#include "ir/loop_form.h"
 
 namespace AscendC {
 namespace host {
@@ -37,6 +37,9 @@ struct ArithmeticCost {
 };
 
 ArithmeticCost CostOf(NodeKind node);
+
+// Of a unit: for each element the half cycles of its nodes, and one more for each node.
+uint32_t CostOf(const LoopForm& form);
 
 // Looking up, by a gather, or by a load for each entry, of which few go on beside other instructions. Where elements
 // are halves and entries floats, those of usual numbers are 100 KiB, and not in the L1 data cache.

@@ -279,7 +279,7 @@ NodeAccess TypeOfCopy(const std::vector<Step>& list, uint32_t step, const Group&
                       const std::vector<Instruction>& instructions, const std::vector<OpenLoop>& loops)
 {
     const Instruction& instruction = instructions[list[step].parts[0]];
-    if (instruction.run != g_vectorUnit->copy || (instruction.lanes == 1 && group.elements > 1)) {
+    if (instruction.operation.opcode != Opcode::COPY || (instruction.lanes == 1 && group.elements > 1)) {
         return NodeAccess::NONE;
     }
     const Operand& from = instruction.operands[1];

@@ -13,11 +13,6 @@ bool Same(const Operand& a, const Operand& b)
     return a.base == b.base && a.stride == b.stride && a.origin == b.origin;
 }
 
-NodeKind ByType(ElementType type, NodeKind ofFloat, NodeKind ofHalf, NodeKind ofBFloat16)
-{
-    return type == ElementType::FLOAT ? ofFloat : (type == ElementType::HALF ? ofHalf : ofBFloat16);
-}
-
 Other StreamOf(ElementType type)
 {
     return type == ElementType::FLOAT  ? Other::STREAM
@@ -26,32 +21,6 @@ Other StreamOf(ElementType type)
 }
 
 }  // namespace
-
-NodeKind LoadNode(ElementType type)
-{
-    return ByType(type, NodeKind::LOAD_FLOAT, NodeKind::LOAD_HALF, NodeKind::LOAD_BFLOAT16);
-}
-
-NodeKind StoreNode(ElementType type)
-{
-    return ByType(type, NodeKind::STORE_FLOAT, NodeKind::STORE_HALF, NodeKind::STORE_BFLOAT16);
-}
-
-NodeKind RoundNode(ElementType type)
-{
-    return type == ElementType::HALF ? NodeKind::ROUND_HALF : NodeKind::ROUND_BFLOAT16;
-}
-
-NodeKind CollectNode(Opcode opcode)
-{
-    return opcode == Opcode::ADD ? NodeKind::SUM : (opcode == Opcode::MAX ? NodeKind::LARGEST : NodeKind::SMALLEST);
-}
-
-NodeKind NodeOf(Opcode opcode)
-{
-    return static_cast<NodeKind>(static_cast<uint32_t>(NodeKind::ADDS) + static_cast<uint32_t>(opcode) -
-                                 static_cast<uint32_t>(Opcode::ADDS));
-}
 
 void FusedSequence::Clear()
 {
@@ -75,7 +44,7 @@ bool FusedSequence::OnlyCasts() const
 
 bool FusedSequence::CastsItself(const Instruction& instruction)
 {
-    return OperationOf(instruction).kind != Operation::AXPY;
+    return KindOf(instruction) != OperationKind::AXPY;
 }
 
 // Block by block, all instructions on one block: the others may touch bytes that one writes as a whole only, never
@@ -163,12 +132,13 @@ bool FusedSequence::Copy(const Instruction& instruction)
 
 bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow, bool overwritten)
 {
-    const Operation operation = OperationOf(instruction);
-    if (operation.kind == Operation::OPAQUE || items_.size() + 4 > MAX_NODES ||
+    const Operation& operation = instruction.operation;
+    const OperationKind kind = KindOf(instruction);
+    if (kind == OperationKind::OPAQUE || items_.size() + 4 > MAX_NODES ||
         (!parts_.empty() && instruction.units != parts_[0]->units)) {
         return false;
     }
-    if (operation.kind == Operation::COPY) {
+    if (kind == OperationKind::COPY) {
         return !overwritten && Copy(instruction);
     }
     if (operation.layout == Layout::ACCUMULATE && !parts_.empty()) {
@@ -180,7 +150,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
     Operand* const operands = instruction.operands;
     ElementType types[MAX_OPERANDS] = {operation.to, operation.from, operation.from};
     bool narrows = false;
-    const bool axpy = operation.kind == Operation::AXPY;
+    const bool axpy = kind == OperationKind::AXPY;
     for (uint32_t i = 1; i < instruction.operandCount && CastsItself(instruction); ++i) {
         if (narrow[i].type != ElementType::FLOAT && (overwritten || !Meets(operands[i]) || value_ == nullptr)) {
             operands[i] = narrow[i].operand;
@@ -191,7 +161,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
     if (!Aligned(instruction)) {
         return false;
     }
-    const bool binary = operation.kind == Operation::BINARY;
+    const bool binary = kind == OperationKind::BINARY;
     // Which operand is the sequence's value.
     const bool swapped = binary && (operation.layout == Layout::BROADCAST0 ||
                                     (operation.layout == Layout::CONTIGUOUS && !Meets(operands[1])));
@@ -217,7 +187,7 @@ bool FusedSequence::Extend(Instruction& instruction, const NarrowSources& narrow
                             : Same(second, source)                 ? Other::SELF
                                                                    : StreamOf(types[3 - first]);
         Push({BinaryNode(operation.opcode, other, swapped), 0.0f, other == Other::SELF ? nullptr : &second});
-    } else if (operation.kind == Operation::CAST) {
+    } else if (kind == OperationKind::CAST) {
         if (operation.to != ElementType::FLOAT) {
             Push({RoundNode(operation.to), 0.0f, nullptr});
         }

@@ -8,17 +8,11 @@
 #include <vector>
 
 #include "ir/instruction.h"
+#include "ir/nodes.h"
 #include "passes/narrowing.h"
 
 namespace AscendC {
 namespace host {
-
-// The nodes of an instruction.
-NodeKind LoadNode(ElementType type);
-NodeKind StoreNode(ElementType type);  // of a value that was rounded, as RoundNode does, none for floats
-NodeKind RoundNode(ElementType type);
-NodeKind CollectNode(Opcode opcode);
-NodeKind NodeOf(Opcode opcode);  // unary, or with a scalar
 
 class FusedSequence {
 public:

@@ -25,9 +25,8 @@ bool IsTiny(const Instruction& instruction)
 // Strip by strip, each time it is begun, sums of packed integers would bring their factors into order.
 bool StaysAlone(const Instruction& instruction)
 {
-    const VectorUnit& unit = *g_vectorUnit;
-    return instruction.run == unit.packedIntegers[0] || instruction.run == unit.packedIntegers[1] ||
-           instruction.run == unit.packedRows[0] || instruction.run == unit.packedRows[1];
+    const Opcode opcode = instruction.operation.opcode;
+    return opcode == Opcode::PACKED_INTEGERS || opcode == Opcode::PACKED_ROWS;
 }
 
 // May strips of the instruction not begin at every one of so many units?
@@ -253,11 +252,12 @@ bool Groups::Widens(const Instruction& later)
         wider.operandCount != later.operandCount || !wider.widen) {
         return false;
     }
-    const bool folds =
-        later.fold != nullptr && wider.operands[0].base == later.operands[0].base &&
-        wider.operands[2].base == later.operands[2].base && wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
-        wider.operands[1].extent % ONE_REPEAT_BYTE_SIZE == 0 && (wider.run == later.run || wider.run == later.fold);
-    if (!folds && wider.run != later.run) {
+    const bool folds = later.folds && wider.operands[0].base == later.operands[0].base &&
+                       wider.operands[2].base == later.operands[2].base &&
+                       wider.operands[0].extent == ONE_REPEAT_BYTE_SIZE &&
+                       wider.operands[1].extent % ONE_REPEAT_BYTE_SIZE == 0 &&
+                       (wider.operation == later.operation || wider.operation == later.operation.With(Layout::FOLD));
+    if (!folds && wider.operation != later.operation) {
         return false;
     }
     for (uint32_t i = 0; i < wider.operandCount; ++i) {
@@ -279,7 +279,7 @@ bool Groups::Widens(const Instruction& later)
         }
     }
     wider.lanes += later.lanes;
-    wider.run = folds ? later.fold : wider.run;
+    wider.operation = folds ? later.operation.With(Layout::FOLD) : wider.operation;
     for (const uint32_t i : group.members) {
         if (i + 1 != instructions_.size() && !KeepsStep(instructions_[i], wider, group.units)) {
             return false;

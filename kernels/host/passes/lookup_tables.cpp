@@ -8,6 +8,7 @@
 #include "passes/fused_loops.h"
 #include "passes/fused_sequences.h"
 #include "passes/steps.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -15,6 +15,7 @@
 #include "passes/cost_model.h"
 #include "passes/fused_loops.h"
 #include "passes/lookup_tables.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -14,12 +14,13 @@ std::vector<SequenceNode> RowItems(const Instruction& instruction, uint32_t elem
 {
     Instruction byElement = instruction;
     if (instruction.lanes > 1) {
-        byElement.run = ElementRunOf(instruction.run);
+        byElement.operation = ByElement(instruction.operation);
     }
-    const Operation operation = byElement.run == nullptr ? Operation{} : OperationOf(byElement);
+    const Operation& operation = byElement.operation;
+    const OperationKind kind = KindOf(byElement);
     const Operand* const operands = instruction.operands;
     const bool byRow = instruction.lanes > 1;
-    if (operation.layout == Layout::ACCUMULATE && operation.kind == Operation::BINARY) {
+    if (operation.layout == Layout::ACCUMULATE && kind == OperationKind::BINARY) {
         const bool repeat = byRow && operands[0].base == operands[2].base && operands[0].stride == operands[2].stride &&
                             operands[0].stride >= static_cast<int64_t>(ONE_REPEAT_BYTE_SIZE);
         return repeat ? std::vector<SequenceNode>{{LoadNode(ElementType::FLOAT), 0.0f, &operands[1]},
@@ -27,12 +28,12 @@ std::vector<SequenceNode> RowItems(const Instruction& instruction, uint32_t elem
                       : std::vector<SequenceNode>{};
     }
     const bool blocks = operation.layout != Layout::CONTIGUOUS;
-    if (blocks && (operation.kind != Operation::BINARY || !(byRow || BlocksFit(elements)))) {
+    if (blocks && (kind != OperationKind::BINARY || !(byRow || BlocksFit(elements)))) {
         return {};
     }
     const SequenceNode store{StoreNode(operation.to), 0.0f, &operands[0]};
-    switch (operation.kind) {
-        case Operation::BINARY: {
+    switch (kind) {
+        case OperationKind::BINARY: {
             const bool swapped = operation.layout == Layout::BROADCAST0;
             const Operand& first = operands[swapped ? 2 : 1];
             const Operand& second = operands[swapped ? 1 : 2];
@@ -41,12 +42,12 @@ std::vector<SequenceNode> RowItems(const Instruction& instruction, uint32_t elem
                     {BinaryNode(operation.opcode, other, swapped), 0.0f, &second},
                     store};
         }
-        case Operation::SCALAR:
-        case Operation::UNARY:
+        case OperationKind::SCALAR:
+        case OperationKind::UNARY:
             return {{LoadNode(operation.from), 0.0f, &operands[1]},
                     {NodeOf(operation.opcode), instruction.scalar, nullptr},
                     store};
-        case Operation::CAST:
+        case OperationKind::CAST:
             if (operation.to == ElementType::BFLOAT16) {
                 return {{LoadNode(operation.from), 0.0f, &operands[1]}, {NodeKind::CAST_BFLOAT16, 0.0f, &operands[0]}};
             }

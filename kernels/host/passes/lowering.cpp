@@ -3,8 +3,10 @@
  */
 #include <algorithm>
 
+#include "passes/cost_model.h"
 #include "passes/scheduler.h"
 #include "passes/straight_line.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -85,7 +87,7 @@ void Scheduler::CompileLoop(const FusedLoop& loop)
     const bool byElement = !loop.form.byRow;
     const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     schedule.hasLoops_ = schedule.hasLoops_ || code != nullptr;
-    const uint32_t cost = code == nullptr ? 0 : loop.form.Cost();
+    const uint32_t cost = code == nullptr ? 0 : CostOf(loop.form);
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the L1 data cache.
     const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];
@@ -109,8 +111,9 @@ void Scheduler::CompileLoop(const FusedLoop& loop)
         const bool linked = sequence || code != nullptr;
         const uint32_t nodes = static_cast<uint32_t>(schedule.nodes_.size());
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
-        schedule.steps_.push_back({sequence, sequence ? nodes : step.parts[0], ratio, k == 0 ? code : nullptr, nodes,
-                                   length, byElement, code == nullptr ? step.units : UINT32_MAX, k == 0 ? cost : 0});
+        const RunFn run = sequence ? nullptr : g_vectorUnit->RunOf(instructions[step.parts[0]].operation);
+        schedule.steps_.push_back({run, sequence ? nodes : step.parts[0], ratio, k == 0 ? code : nullptr, nodes, length,
+                                   byElement, code == nullptr ? step.units : UINT32_MAX, k == 0 ? cost : 0});
         if (linked) {
             CompileSequence(loop.items[k]);
         }
@@ -120,18 +123,18 @@ void Scheduler::CompileLoop(const FusedLoop& loop)
                 Relocate(instruction.operands[a], instruction.operands[a].base);
             }
         }
-        Schedule::StepGroup& run = schedule.groups_.back();
-        run.count += 1;
+        Schedule::StepGroup& last = schedule.groups_.back();
+        last.count += 1;
         if (code == nullptr) {
-            run.bytes += sequence ? WIDE_BYTES : ratio * BytesOfUnit(instructions[step.parts[0]]);
+            last.bytes += sequence ? WIDE_BYTES : ratio * BytesOfUnit(instructions[step.parts[0]]);
         } else if (k == 0) {
-            run.bytes +=
+            last.bytes +=
                 byElement || coded_ == step.group ? WIDE_BYTES : 0;  // the result of one may be for another one
             coded_ = step.group;
         }
-        run.wide = group.elements == 1 ? run.strip : WideStrip(run.strip, run.bytes);
+        last.wide = group.elements == 1 ? last.strip : WideStrip(last.strip, last.bytes);
         schedule.cost_ += static_cast<uint64_t>(schedule.steps_.back().cost) * group.units;
-        schedule.iterations_ += (run.units + run.strip - 1) / run.strip;
+        schedule.iterations_ += (last.units + last.strip - 1) / last.strip;
         for (const uint32_t i : step.parts) {
             schedule.work_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
             schedule.reduces_ = schedule.reduces_ || Reduces(instructions[i]);
@@ -175,8 +178,8 @@ uint32_t Scheduler::CompileStraightLine(const std::vector<FusedLoop>& loops, siz
     for (uint32_t k = 0; k < length; ++k) {
         const Step& step = steps_.List()[loops[first + k].steps[0]];
         Instruction& instruction = schedule.instructions_[step.parts[0]];
-        schedule.steps_.push_back(
-            {false, step.parts[0], instruction.units, k == 0 ? code : nullptr, nodes, length, false, step.units, 0});
+        schedule.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), step.parts[0], instruction.units,
+                                   k == 0 ? code : nullptr, nodes, length, false, step.units, 0});
         for (uint32_t a = 0; a < instruction.operandCount; ++a) {
             schedule.nodes_.push_back({NodeKind::END, 0.0f, instruction.operands[a].base});
             Relocate(instruction.operands[a], schedule.nodes_.back().base);

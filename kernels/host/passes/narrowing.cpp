@@ -1,6 +1,7 @@
 #include "passes/narrowing.h"
 
 #include "ir/operation.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -12,9 +13,10 @@ struct WideningCast {
     NarrowSource from;
 };
 
-bool IsWidening(const Operation& operation)
+bool IsWidening(const Instruction& instruction)
 {
-    return operation.kind == Operation::CAST && operation.to == ElementType::FLOAT &&
+    const Operation& operation = instruction.operation;
+    return KindOf(instruction) == OperationKind::CAST && operation.to == ElementType::FLOAT &&
            (operation.from == ElementType::BFLOAT16 || g_vectorUnit->convertsHalf);
 }
 
@@ -65,8 +67,7 @@ std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& ins
             Kill(next->span, casts);
         }
         const Instruction& instruction = instructions[i];
-        const Operation operation = OperationOf(instruction);
-        if (operation.kind != Operation::OPAQUE) {
+        if (KindOf(instruction) != OperationKind::OPAQUE) {
             for (uint32_t a = 1; a < instruction.operandCount; ++a) {
                 found[i][a] = Find(casts, instruction.operands[a]);
             }
@@ -77,8 +78,8 @@ std::vector<NarrowSources> FindNarrowSources(const std::vector<Instruction>& ins
                 casts.erase(casts.begin() + c);
             }
         }
-        if (IsWidening(operation) && Stays(instruction.operands[1], instructions, i)) {
-            casts.push_back({to, {operation.from, instruction.operands[1]}});
+        if (IsWidening(instruction) && Stays(instruction.operands[1], instructions, i)) {
+            casts.push_back({to, {instruction.operation.from, instruction.operands[1]}});
         }
     }
     return found;

@@ -10,9 +10,15 @@ namespace {
 constexpr uint32_t FAR = 4096;  // instructions that are looked through for the one that made an operand
 constexpr uint32_t NONE = UINT32_MAX;
 
-RunFn CastOf(ElementType from, ElementType to)
+// Of numbers, so many of which are in a byte.
+ElementType TypeOf(int64_t perByte)
 {
-    return g_vectorUnit->cast[static_cast<uint32_t>(from)][static_cast<uint32_t>(to)][0];
+    return perByte == 1 ? ElementType::INT8 : ElementType::INT4;
+}
+
+bool Does(const Instruction& instruction, Opcode opcode)
+{
+    return instruction.kind == InstructionKind::VECTOR && instruction.operation.opcode == opcode;
 }
 
 // A sum of packed numbers: the instruction that calculates it from them, of one row, and its product.
@@ -54,20 +60,17 @@ public:
         if (read.Overlaps(SpanOf(reduction.operands[0], reduction.units))) {
             return false;
         }
-        const RunFn multiply =
-            g_vectorUnit->arithmetic[static_cast<uint32_t>(Opcode::MUL)][static_cast<uint32_t>(ElementType::FLOAT)]
-                                    [static_cast<uint32_t>(Layout::CONTIGUOUS)];
-        dot.product = MakerOf(read, sum, multiply);
+        dot.product = MakerOf(read, sum, OperationOn(ElementType::FLOAT, Opcode::MUL));
         return dot.product != NONE && (FromPacked(reduction, sum, 1, dot) || FromPacked(reduction, sum, 2, dot));
     }
 
 private:
-    // The instruction that made all of `span` by `run`.
-    uint32_t MakerOf(const Span& span, uint32_t before, RunFn run) const
+    // The instruction that made all of `span` by an operation.
+    uint32_t MakerOf(const Span& span, uint32_t before, const Operation& operation) const
     {
         const uint32_t maker = WriterOf(span, int64_t{before} - FAR, before);
         const bool whole = maker != NONE && instructions_[maker].kind == InstructionKind::VECTOR &&
-                           instructions_[maker].run == run &&
+                           instructions_[maker].operation == operation &&
                            SpanOf(instructions_[maker].operands[0], instructions_[maker].units).Covers(span);
         return whole ? maker : NONE;
     }
@@ -91,8 +94,8 @@ private:
         const int64_t first = (floats - instructions_[widened].operands[0].base) / int64_t{sizeof(float)};
         char* const halves = instructions_[widened].operands[1].base + first * sizeof(uint16_t);
         for (const uint32_t perByte : {1u, 2u}) {
-            const RunFn run = perByte == 1 ? CastOf(ElementType::INT8, ElementType::HALF) : g_vectorUnit->castInt4;
-            const uint32_t cast = MakerOf({halves, halves + bytes / 2}, widened, run);
+            const uint32_t cast =
+                MakerOf({halves, halves + bytes / 2}, widened, CastOf(TypeOf(perByte), ElementType::HALF));
             if (cast != NONE) {
                 const int64_t element = (halves - instructions_[cast].operands[0].base) / int64_t{sizeof(uint16_t)};
                 const bool whole = element % perByte == 0;
@@ -130,7 +133,8 @@ private:
         const bool integers = others.perByte == 1 && Last(others, sum, written);
         Instruction& instruction = dot.instruction;
         instruction = reduction;
-        instruction.run = (integers ? g_vectorUnit->packedIntegers : g_vectorUnit->packedDots)[numbers.perByte - 1];
+        instruction.operation = {integers ? Opcode::PACKED_INTEGERS : Opcode::PACKED_DOTS, TypeOf(numbers.perByte),
+                                 ElementType::FLOAT, Layout::CONTIGUOUS};
         instruction.units = 1;
         instruction.lanes = reduction.units;
         instruction.operandCount = 3;
@@ -152,7 +156,7 @@ private:
 // on those of earlier ones they may, as these have been read then.
 bool Continues(const Instruction& dots, const Instruction& next)
 {
-    if (dots.run != next.run || dots.option != next.option || dots.lanes != next.lanes ||
+    if (dots.operation != next.operation || dots.option != next.option || dots.lanes != next.lanes ||
         dots.operands[2].base != next.operands[2].base) {
         return false;
     }
@@ -253,13 +257,13 @@ public:
         }
         const uint32_t group = dots->option & 0xff;
         const int64_t skipped = (terms.base - dots->operands[0].base) / int64_t{sizeof(float)};
-        const int64_t perByte = dots->run == g_vectorUnit->packedIntegers[0] ? 1 : 2;
+        const int64_t perByte = dots->operation.from == ElementType::INT8 ? 1 : 2;
         const uint32_t numberBytes = static_cast<uint32_t>(terms.lanes * group / perByte);
         const auto operandOf = [](const Columns& columns) {
             return Operand{columns.base, columns.rows == 1 ? 0 : columns.stride, columns.lanes * columns.bytes};
         };
         rows = reduction;
-        rows.run = g_vectorUnit->packedRows[perByte - 1];
+        rows.operation = {Opcode::PACKED_ROWS, dots->operation.from, ElementType::FLOAT, Layout::CONTIGUOUS};
         rows.option = group;
         rows.lanes = terms.lanes;
         rows.operandCount = hasOffset ? 7 : 5;
@@ -284,13 +288,12 @@ public:
 private:
     uint32_t Index(const Instruction* instruction) const { return static_cast<uint32_t>(instruction - found_.data()); }
 
-    static bool Does(const Instruction& instruction, Opcode opcode)
+    // On floats, by elements or repeats.
+    static bool Calculates(const Instruction& instruction, Opcode opcode)
     {
-        const auto& runs =
-            g_vectorUnit->arithmetic[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(ElementType::FLOAT)];
-        return instruction.kind == InstructionKind::VECTOR &&
-               (instruction.run == runs[static_cast<uint32_t>(Layout::CONTIGUOUS)] ||
-                instruction.run == runs[static_cast<uint32_t>(Layout::REPEAT)]);
+        const Operation& operation = instruction.operation;
+        return Does(instruction, opcode) && operation.from == ElementType::FLOAT &&
+               (operation.layout == Layout::CONTIGUOUS || operation.layout == Layout::REPEAT);
     }
 
     static Columns ColumnsOf(const Operand& operand, const Columns& like)
@@ -307,7 +310,7 @@ private:
             return false;
         }
         const Instruction& instruction = finder_.At(maker);
-        if (!Does(instruction, opcode) || !terms.Are(instruction.operands[0], instruction) ||
+        if (!Calculates(instruction, opcode) || !terms.Are(instruction.operands[0], instruction) ||
             !terms.Are(instruction.operands[1], instruction)) {
             return false;
         }
@@ -325,7 +328,7 @@ private:
         const Instruction& instruction = finder_.At(maker);
         columns = ColumnsOf(instruction.operands[1], product);
         row = ColumnsOf(instruction.operands[2], product);
-        return Does(instruction, Opcode::MUL) && product.Are(instruction.operands[0], instruction) &&
+        return Calculates(instruction, Opcode::MUL) && product.Are(instruction.operands[0], instruction) &&
                columns.Are(instruction.operands[1], instruction) && row.Are(instruction.operands[2], instruction) &&
                columns.IsOneRow() == (product.rows == 1) && row.IsOneRow() &&
                !columns.Hull().Overlaps(product.Hull()) && !row.Hull().Overlaps(product.Hull());
@@ -339,10 +342,8 @@ private:
             return floats;
         }
         const Instruction& cast = finder_.At(maker);
-        const auto& runs =
-            g_vectorUnit->cast[static_cast<uint32_t>(ElementType::HALF)][static_cast<uint32_t>(ElementType::FLOAT)];
-        if (cast.kind != InstructionKind::VECTOR || (cast.run != runs[0] && cast.run != runs[1]) ||
-            !floats.Are(cast.operands[0], cast)) {
+        if (!Does(cast, Opcode::CAST) || cast.operation.from != ElementType::HALF ||
+            cast.operation.to != ElementType::FLOAT || !floats.Are(cast.operands[0], cast)) {
             return floats;
         }
         const Columns halves{
@@ -359,10 +360,7 @@ private:
     {
         for (int64_t i = int64_t{before} - 1; i >= 0; --i) {
             const Instruction& dots = found_[i];
-            const bool integers =
-                dots.kind == InstructionKind::VECTOR && dots.units > 0 &&
-                (dots.run == g_vectorUnit->packedIntegers[0] || dots.run == g_vectorUnit->packedIntegers[1]);
-            if (!integers) {
+            if (!Does(dots, Opcode::PACKED_INTEGERS) || dots.units == 0) {
                 continue;
             }
             const int64_t column = (terms.base - dots.operands[0].base) / int64_t{sizeof(float)};
@@ -390,8 +388,7 @@ std::vector<Instruction> FindPackedDots(const Instruction* instructions, uint32_
     uint32_t last = NONE;  // the last row that is in them; none but its product lies between it and the next
     for (uint32_t i = 0; i < count; ++i) {
         Dot dot;
-        if (instructions[i].kind != InstructionKind::VECTOR || instructions[i].run != g_vectorUnit->reduceSum ||
-            !finder.Find(i, dot)) {
+        if (!Does(instructions[i], Opcode::REDUCE_SUM) || !finder.Find(i, dot)) {
             continue;
         }
         const bool follows = last != NONE && i == last + 2 && dot.product == last + 1;
@@ -414,8 +411,7 @@ std::vector<Instruction> FindPackedDots(const Instruction* instructions, uint32_
     const RowFinder rows(finder, found);
     for (uint32_t i = 0; i < count; ++i) {
         Instruction sums;
-        if (found[i].kind == InstructionKind::VECTOR && found[i].run == g_vectorUnit->reduceSum && found[i].units > 0 &&
-            rows.Find(i, sums)) {
+        if (Does(found[i], Opcode::REDUCE_SUM) && found[i].units > 0 && rows.Find(i, sums)) {
             found[i] = sums;
         }
     }

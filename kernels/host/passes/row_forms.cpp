@@ -21,16 +21,16 @@ constexpr uint32_t MAX_ROWS = 32;
 // Element-wise, unit by unit.
 bool IsElementWise(const Instruction& instruction)
 {
-    const Operation operation = OperationOf(instruction);
-    return operation.kind != Operation::OPAQUE && operation.kind != Operation::COPY &&
-           operation.layout != Layout::ACCUMULATE;
+    const OperationKind kind = KindOf(instruction);
+    return kind != OperationKind::OPAQUE && kind != OperationKind::COPY &&
+           instruction.operation.layout != Layout::ACCUMULATE;
 }
 
 // By repeats, on some columns of rows that lie apart.
 bool IsOnColumns(const Instruction& instruction)
 {
     const Operand& to = instruction.operands[0];
-    return instruction.lanes > 1 && ElementRunOf(instruction.run) != nullptr && to.stride > 0 &&
+    return instruction.lanes > 1 && ByElement(instruction.operation) != Operation{} && to.stride > 0 &&
            to.stride % (to.extent / instruction.lanes) == 0;
 }
 
@@ -50,8 +50,8 @@ bool Stays(const Instruction& first, uint32_t operand, bool folds)
 // Does `next` continue the sweep behind `last`?
 bool GoesOn(const Instruction& last, const Instruction& next, bool folds)
 {
-    if (next.kind != InstructionKind::VECTOR || !next.widen || next.run != last.run || next.units != last.units ||
-        next.scalar != last.scalar || next.option != last.option) {
+    if (next.kind != InstructionKind::VECTOR || !next.widen || next.operation != last.operation ||
+        next.units != last.units || next.scalar != last.scalar || next.option != last.option) {
         return false;
     }
     for (uint32_t i = 0; i < last.operandCount; ++i) {
@@ -83,7 +83,8 @@ RowInstructions RowsFrom(const Instruction* instructions, uint32_t count)
     const Instruction* const second = instructions + found.each;
     // All operands are as far from those of the row before as the second row's from the first row's.
     const auto isNext = [&](const Instruction& next) {
-        bool same = next.kind == InstructionKind::VECTOR && next.run == first.run && next.units == first.units;
+        bool same =
+            next.kind == InstructionKind::VECTOR && next.operation == first.operation && next.units == first.units;
         for (uint32_t i = 0; i < first.operandCount && same; ++i) {
             const int64_t step =
                 i == 0 ? first.operands[0].stride * first.units : second->operands[i].base - first.operands[i].base;
@@ -139,22 +140,22 @@ Sweep RowForms::SweepFrom(const Instruction* instructions, uint32_t count)
         return {};
     }
     Sweep sweep{1, first.lanes, false};
-    sweep.folds = count > 1 && first.fold != nullptr && instructions[1].operands[0].base == first.operands[0].base;
+    sweep.folds = count > 1 && first.folds && instructions[1].operands[0].base == first.operands[0].base;
     while (sweep.length < count && GoesOn(instructions[sweep.length - 1], instructions[sweep.length], sweep.folds)) {
         sweep.columns += instructions[sweep.length++].lanes;
     }
-    const RunFn run = sweep.folds ? first.fold : first.run;
-    const bool apart = sweep.columns >= MIN_ROW_UNITS && ElementRunOf(run) != nullptr && RowsAreApart(first, sweep) &&
-                       (!sweep.folds || first.operands[0].extent == ONE_REPEAT_BYTE_SIZE);
+    const Operation operation = sweep.folds ? first.operation.With(Layout::FOLD) : first.operation;
+    const bool apart = sweep.columns >= MIN_ROW_UNITS && ByElement(operation) != Operation{} &&
+                       RowsAreApart(first, sweep) && (!sweep.folds || first.operands[0].extent == ONE_REPEAT_BYTE_SIZE);
     return apart ? sweep : Sweep{};
 }
 
 Instruction Sweep::Row(const Instruction& first, uint32_t row) const
 {
     Instruction instruction = first;
-    instruction.run = ElementRunOf(folds ? first.fold : first.run);
+    instruction.operation = ByElement(folds ? first.operation.With(Layout::FOLD) : first.operation);
     instruction.widen = false;
-    instruction.fold = nullptr;
+    instruction.folds = false;
     instruction.units = columns;
     instruction.lanes = 1;
     for (uint32_t i = 0; i < first.operandCount; ++i) {

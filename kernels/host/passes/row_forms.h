@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/instruction.h"
-#include "runtime/prefetch.h"
+#include "ir/memory.h"
 
 namespace AscendC {
 namespace host {

@@ -101,8 +101,8 @@ void Scheduler::Record(const Instruction& instruction)
 Instruction Scheduler::ByRowsOfView(const Instruction& instruction) const
 {
     Instruction byRow = instruction;
-    byRow.run = instruction.lanes == 1 ? RepeatRunOf(instruction.run) : nullptr;
-    if (byRow.run == nullptr) {
+    byRow.operation = instruction.lanes == 1 ? ByRepeat(instruction.operation) : Operation{};
+    if (byRow.operation == Operation{}) {
         return instruction;
     }
     for (uint32_t i = 1; i < instruction.operandCount; ++i) {
@@ -214,7 +214,7 @@ void Scheduler::Materialize(uint32_t index)
     const View view = views_[index];
     RemoveView(index);
     Instruction copy;
-    copy.run = g_vectorUnit->copy;
+    copy.operation = OperationOn(ElementType::FLOAT, Opcode::COPY);
     copy.units = view.rows.rows;
     copy.lanes = view.rows.rowBytes / 4 + 1;
     copy.operandCount = 2;
@@ -275,7 +275,8 @@ void Scheduler::CopyOut(Instruction copy, int32_t origin)
 {
     int64_t gmStride = 0;
     const Rows rows = RowsOf(copy, 1, gmStride);
-    copy.run = copy.kind == InstructionKind::COPY_OUT_ADD ? g_vectorUnit->copyAdd : g_vectorUnit->copy;
+    copy.operation =
+        OperationOn(ElementType::FLOAT, copy.kind == InstructionKind::COPY_OUT_ADD ? Opcode::COPY_ADD : Opcode::COPY);
     if (rows.rows == 1) {  // by elements, so that it can walk along with the instructions that make the data
         const uint32_t elementBytes = copy.lanes;
         copy.units = rows.rowBytes / elementBytes;

@@ -25,22 +25,6 @@ struct Step {
     uint32_t units = UINT32_MAX;      // of the instruction, as long as it is not part of a loop: no more are read
 };
 
-inline bool Loads(NodeKind node)
-{
-    return node == NodeKind::LOAD_FLOAT || node == NodeKind::LOAD_HALF || node == NodeKind::LOAD_BFLOAT16;
-}
-
-inline bool Stores(NodeKind node)
-{
-    return node == NodeKind::STORE_FLOAT || node == NodeKind::STORE_HALF || node == NodeKind::STORE_BFLOAT16 ||
-           node == NodeKind::CAST_BFLOAT16;
-}
-
-inline bool Collects(NodeKind node)
-{
-    return node == NodeKind::SUM || node == NodeKind::LARGEST || node == NodeKind::SMALLEST;
-}
-
 // The bytes of the Unified Buffer that these instructions write before they read them: whatever ran before need not.
 Ranges WrittenFirst(const Instruction* instructions, uint32_t count);
 

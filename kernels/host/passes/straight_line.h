@@ -8,28 +8,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "api/types.h"
-#include "ir/instruction.h"
+#include "ir/small_step.h"
 
 namespace AscendC {
 namespace host {
-
-constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
-
-// An instruction of a straight-line piece. No padding: forms are compared as bytes.
-struct SmallStep {
-    enum class Kind : uint8_t { FILL, COPY, BLOCKS, SUM, LARGEST, BINARY, SCALAR, UNARY };
-
-    Kind kind;
-    uint8_t operands;
-    uint16_t index;  // of the first operand in the BoundNodes of the straight-line piece
-    Opcode opcode;
-    uint32_t units;
-    uint32_t extent;  // bytes that a unit writes
-    int32_t strides[CALLED_OPERANDS];
-    uint32_t option;
-    float scalar;
-};
 
 class StraightLine {
 public:

@@ -1,6 +1,7 @@
 #include "runtime/convert.h"
 
 #include "api/types.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -11,12 +12,12 @@ void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src,
     if (rows == 0 || cols == 0) {
         return;
     }
-    const RunFn cast = g_vectorUnit->cast[static_cast<uint32_t>(srcType)][static_cast<uint32_t>(dstType)][0];
+    const RunFn cast = g_vectorUnit->RunOf(CastOf(srcType, dstType));
     const bool gapless = dstStride == cols && srcStride == cols && rows * uint64_t{cols} <= UINT32_MAX;
     const uint32_t lines = gapless ? 1 : rows;
     const uint32_t length = gapless ? rows * cols : cols;
     Instruction instruction;
-    instruction.run = cast;
+    instruction.operation = CastOf(srcType, dstType);
     instruction.units = length;
     instruction.operandCount = 2;
     instruction.option =

@@ -99,10 +99,10 @@ uint32_t Bits(float value)
     return bits;
 }
 
-// Fields that follow from the operands and `run` are not compared.
+// Fields that follow from the operands and the operation are not compared.
 bool SameInstruction(const Instruction& a, const Instruction& b)
 {
-    if (a.run != b.run || a.kind != b.kind || a.operandCount != b.operandCount) {
+    if (a.operation != b.operation || a.kind != b.kind || a.operandCount != b.operandCount) {
         return false;
     }
     uint64_t different = (a.units ^ b.units) | (a.lanes ^ b.lanes) | (Bits(a.scalar) ^ Bits(b.scalar)) |
@@ -139,7 +139,7 @@ Instruction& Core::Next()
     next.kind = InstructionKind::VECTOR;
     next.widen = false;
     next.blockOperand = 0;
-    next.fold = nullptr;
+    next.folds = false;
     next.lanes = 1;
     next.granule = 1;
     return next;
@@ -262,7 +262,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
 {
     BeforeCopyIn();
     Instruction& copy = Next();
-    copy.run = nullptr;
+    copy.operation = Operation{};
     copy.kind = InstructionKind::COPY_IN;
     copy.units = shape.rows;
     copy.lanes = shape.elementBytes;
@@ -278,7 +278,7 @@ void Core::CopyIn(char* ub, const char* gm, const CopyShape& shape, Stream* stre
 void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
 {
     Instruction& copy = Next();
-    copy.run = nullptr;
+    copy.operation = Operation{};
     copy.kind = atomicAdd ? InstructionKind::COPY_OUT_ADD : InstructionKind::COPY_OUT;
     copy.units = shape.rows;
     copy.lanes = shape.elementBytes;
@@ -292,7 +292,7 @@ void Core::CopyOut(char* gm, const char* ub, const CopyShape& shape)
 void Core::Discard(const char* ub, uint32_t bytes)
 {
     Instruction& instruction = Next();
-    instruction.run = nullptr;
+    instruction.operation = Operation{};
     instruction.kind = InstructionKind::DISCARD;
     instruction.units = 1;
     instruction.operandCount = 1;
@@ -484,7 +484,7 @@ void Core::Finish()
 void Core::Settle()
 {
     Instruction& instruction = Next();
-    instruction.run = nullptr;
+    instruction.operation = Operation{};
     instruction.kind = InstructionKind::SETTLE;
     instruction.units = 1;
     instruction.operandCount = 0;
@@ -526,7 +526,7 @@ const char* Core::Read(const char* ub)
 void Core::Write(char* ub, const void* value, uint32_t bytes)
 {
     Instruction& instruction = Next();
-    instruction.run = nullptr;
+    instruction.operation = Operation{};
     instruction.kind = InstructionKind::OVERWRITE;
     instruction.units = 1;
     instruction.operandCount = 1;

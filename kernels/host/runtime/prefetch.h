@@ -9,7 +9,8 @@
 
 #include <cstdint>
 
-#include "ir/instruction.h"
+#include "ir/loop_form.h"
+#include "ir/memory.h"
 
 namespace AscendC {
 namespace host {
@@ -17,24 +18,14 @@ namespace host {
 // A line of the cache.
 constexpr uint32_t LINE_BYTES = 64;
 
-// Rows in memory: the first, their length, and the distance from one to the next.
-struct Rows {
-    uint32_t rows;
-    uint32_t rowBytes;
-    int64_t stride;
-
-    uint64_t Bytes() const { return static_cast<uint64_t>(rows) * rowBytes; }
-    bool IsStretch() const { return rows == 1 || stride == rowBytes; }
-};
-
 // The prefetches of the loops of a schedule: stretches of memory, all of the same length and at the same rate. A core
 // has few fill buffers: lines that are prefetched together wait for each other, and the core for them.
 struct LoopAhead {
-    static constexpr uint32_t MAX_STRETCHES = 4;
+    static constexpr uint32_t MAX_STRETCHES = LoopVariant::MAX_PREFETCHES;
 
     uint64_t done = 0;   // bytes of each
     uint64_t bytes = 0;  // of each
-    uint64_t rate = 0;   // bytes for what costs 1 (LoopForm::Cost), times 2^RATE_BITS
+    uint64_t rate = 0;   // bytes for what costs 1 (cost_model.h), times 2^RATE_BITS
     const char* stretches[MAX_STRETCHES];
 
     static constexpr uint32_t RATE_BITS = 16;

@@ -4,25 +4,24 @@
 #include <numeric>
 
 #include "api/types.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
 namespace {
 
-constexpr uint32_t FLOAT_TYPE = static_cast<uint32_t>(ElementType::FLOAT);
-
-bool IsVector(const Instruction& instruction, RunFn run, uint32_t count)
+bool IsVector(const Instruction& instruction, const Operation& operation, uint32_t count)
 {
-    return instruction.kind == InstructionKind::VECTOR && instruction.run == run && instruction.units == count;
+    return instruction.kind == InstructionKind::VECTOR && instruction.operation == operation &&
+           instruction.units == count;
 }
 
 // A cast of `count` elements between floats and 16 bits; COUNT: it is none.
 ElementType NarrowTypeOfCast(const Instruction& instruction, bool toFloat, uint32_t count)
 {
     for (const ElementType type : {ElementType::HALF, ElementType::BFLOAT16}) {
-        const uint32_t narrow = static_cast<uint32_t>(type);
-        if (IsVector(instruction, g_vectorUnit->cast[toFloat ? narrow : FLOAT_TYPE][toFloat ? FLOAT_TYPE : narrow][0],
-                     count)) {
+        const Operation cast = toFloat ? CastOf(type, ElementType::FLOAT) : CastOf(ElementType::FLOAT, type);
+        if (IsVector(instruction, cast, count)) {
             return type;
         }
     }
@@ -97,7 +96,7 @@ bool RowSums::Takes(const Instruction& instruction)
 
 bool RowSums::Starts(const Instruction& instruction)
 {
-    const bool isZero = instruction.kind == InstructionKind::VECTOR && instruction.run == g_vectorUnit->fill[2] &&
+    const bool isZero = IsVector(instruction, OperationOn(ElementType::FLOAT, Opcode::FILL), instruction.units) &&
                         instruction.option == 0 && instruction.lanes == 1 && instruction.units > 0;
     if (!isZero || (!sums_.empty() && instruction.units != count_)) {
         return false;
@@ -148,7 +147,7 @@ bool RowSums::Widens(const Instruction& instruction)
 bool RowSums::Adds(const Instruction& instruction, const char* row, ElementType type)
 {
     const char* const sum = sums_.back().accumulator;
-    const RunFn axpy = g_vectorUnit->arithmetic[static_cast<uint32_t>(Opcode::AXPY)][FLOAT_TYPE][0];
+    const Operation axpy = OperationOn(ElementType::FLOAT, Opcode::AXPY);
     if (!IsVector(instruction, axpy, count_) || instruction.operands[0].base != sum ||
         instruction.operands[2].base != sum || instruction.operands[1].base != row || row == sum) {
         return false;

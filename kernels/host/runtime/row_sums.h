@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ir/instruction.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -180,11 +180,10 @@ void Schedule::RunStep(const Step& step, uint32_t begin, uint32_t end) const
     if (first >= last) {
         return;
     }
-    if (step.sequence) {
+    if (step.run == nullptr) {
         g_vectorUnit->runSequence(&nodes_[step.first], first, last);
     } else {
-        const Instruction& instruction = instructions_[step.first];
-        instruction.run(instruction, first, last);
+        step.run(instructions_[step.first], first, last);
     }
 }
 

@@ -15,6 +15,7 @@
 #include "ir/memory.h"
 #include "jit/loop_code.h"
 #include "runtime/prefetch.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -52,7 +53,7 @@ private:
     friend class Scheduler;
 
     struct Step {
-        bool sequence;
+        RunFn run;       // null: a fused sequence
         uint32_t first;  // its instruction, or the first of its nodes_
         uint32_t ratio;  // units of this step in a unit of the group
         // Of the first step of a loop, or a straight-line piece, that could be compiled: its code, the first of its

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "ir/instruction.h"
 #include "simd/folding.h"
 #include "simd/simd.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

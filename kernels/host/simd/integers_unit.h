@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "ir/instruction.h"
 #include "simd/few_rows_unit.h"
 #include "simd/simd.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/instruction.h"
 #include "simd/arithmetic.h"
 #include "simd/few_rows_unit.h"
 #include "simd/simd.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

@@ -16,7 +16,6 @@
 #include <cpuid.h>
 #endif
 
-#include "ir/instruction.h"
 #include "simd/bytes_unit.h"
 #include "simd/few_rows_unit.h"
 #include "simd/folding.h"
@@ -28,6 +27,7 @@
 #include "simd/row_sums_unit.h"
 #include "simd/simd.h"
 #include "simd/squares.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
@@ -515,10 +515,9 @@ HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
     return best;
 }
 
-template <bool MAXIMUM>
-void RunReduceExtreme(const Instruction& self, uint32_t begin, uint32_t end)
+void RunReduceMax(const Instruction& self, uint32_t begin, uint32_t end)
 {
-    const auto pick = [](VF a, VF b) { return MAXIMUM ? MaxOf(a, b) : MinOf(a, b); };
+    const auto pick = [](VF a, VF b) { return MaxOf(a, b); };
     ReduceUnits(
         self, begin, end, [lanes = self.lanes, &pick](const float* src) { return Extreme(src, lanes, pick); }, pick);
 }
@@ -735,7 +734,7 @@ void RunCopyAdd(const Instruction& self, uint32_t begin, uint32_t end)
 template <Opcode OP, typename T>
 void FillBinary(VectorUnit& unit, ElementType type)
 {
-    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    RunFn* row = unit.runs[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
     row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunBinary<OP, T, Layout::CONTIGUOUS>;
     row[static_cast<uint32_t>(Layout::REPEAT)] = RunBinary<OP, T, Layout::REPEAT>;
     row[static_cast<uint32_t>(Layout::FOLD)] = RunBinary<OP, T, Layout::FOLD>;
@@ -750,7 +749,7 @@ void FillBinary(VectorUnit& unit, ElementType type)
 template <Opcode OP, typename T>
 void FillScalar(VectorUnit& unit, ElementType type)
 {
-    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    RunFn* row = unit.runs[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
     row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunScalar<OP, T, Layout::CONTIGUOUS>;
     row[static_cast<uint32_t>(Layout::REPEAT)] = RunScalar<OP, T, Layout::REPEAT>;
 }
@@ -758,7 +757,7 @@ void FillScalar(VectorUnit& unit, ElementType type)
 template <Opcode OP, typename T>
 void FillUnary(VectorUnit& unit, ElementType type)
 {
-    RunFn* row = unit.arithmetic[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
+    RunFn* row = unit.runs[static_cast<uint32_t>(OP)][static_cast<uint32_t>(type)];
     row[static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunUnary<OP, T, Layout::CONTIGUOUS>;
     row[static_cast<uint32_t>(Layout::REPEAT)] = RunUnary<OP, T, Layout::REPEAT>;
 }
@@ -789,7 +788,7 @@ void FillArithmetic(VectorUnit& unit, ElementType type)
 template <typename To, typename From>
 void FillCast(VectorUnit& unit, ElementType to, ElementType from)
 {
-    RunFn* entry = unit.cast[static_cast<uint32_t>(from)][static_cast<uint32_t>(to)];
+    RunFn* entry = unit.casts[static_cast<uint32_t>(from)][static_cast<uint32_t>(to)];
     entry[0] = RunCast<To, From, false>;
     entry[1] = RunCast<To, From, true>;
 }
@@ -839,8 +838,8 @@ const VectorUnit& Table(const char* name)
         // slower on Intel's.
         unit.roundsByConverting = unit.convertsBFloat16 && IsAmd();
         FillArithmetic<float>(unit, ElementType::FLOAT);
-        unit.arithmetic[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]
-                       [static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunAxpy;
+        unit.runs[static_cast<uint32_t>(Opcode::AXPY)][static_cast<uint32_t>(ElementType::FLOAT)]
+                 [static_cast<uint32_t>(Layout::CONTIGUOUS)] = RunAxpy;
         FillArithmetic<half>(unit, ElementType::HALF);
         FillArithmetic<int32_t>(unit, ElementType::INT32);
         FillCast<float, half>(unit, ElementType::FLOAT, ElementType::HALF);
@@ -852,38 +851,41 @@ const VectorUnit& Table(const char* name)
         FillCast<int32_t, half>(unit, ElementType::INT32, ElementType::HALF);
         FillCast<int32_t, bfloat16_t>(unit, ElementType::INT32, ElementType::BFLOAT16);
         FillCast<float, int32_t>(unit, ElementType::FLOAT, ElementType::INT32);
-        unit.cast[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)][0] = RunCastInt8;
-        unit.cast[static_cast<uint32_t>(ElementType::HALF)][static_cast<uint32_t>(ElementType::INT8)][0] =
+        unit.casts[static_cast<uint32_t>(ElementType::INT8)][static_cast<uint32_t>(ElementType::HALF)][0] = RunCastInt8;
+        unit.casts[static_cast<uint32_t>(ElementType::HALF)][static_cast<uint32_t>(ElementType::INT8)][0] =
             RunCastToInt8;
-        unit.castInt4 = RunCastInt4;
-        unit.packedDots[0] = RunPackedDots<1>;
-        unit.packedDots[1] = RunPackedDots<2>;
-        unit.packedIntegers[0] = RunPackedIntegers<1>;
-        unit.packedIntegers[1] = RunPackedIntegers<2>;
-        unit.packedRows[0] = RunPackedRows<1>;
-        unit.packedRows[1] = RunPackedRows<2>;
-        unit.reduceSum = RunReduceSum;
-        unit.reduceMax = RunReduceExtreme<true>;
-        unit.reduceMin = RunReduceExtreme<false>;
+        unit.casts[static_cast<uint32_t>(ElementType::INT4)][static_cast<uint32_t>(ElementType::HALF)][0] = RunCastInt4;
+        const auto add = [&unit](Opcode opcode, ElementType from, RunFn run, Layout layout = Layout::CONTIGUOUS) {
+            unit.runs[static_cast<uint32_t>(opcode)][static_cast<uint32_t>(from)][static_cast<uint32_t>(layout)] = run;
+        };
+        add(Opcode::PACKED_DOTS, ElementType::INT8, RunPackedDots<1>);
+        add(Opcode::PACKED_DOTS, ElementType::INT4, RunPackedDots<2>);
+        add(Opcode::PACKED_INTEGERS, ElementType::INT8, RunPackedIntegers<1>);
+        add(Opcode::PACKED_INTEGERS, ElementType::INT4, RunPackedIntegers<2>);
+        add(Opcode::PACKED_ROWS, ElementType::INT8, RunPackedRows<1>);
+        add(Opcode::PACKED_ROWS, ElementType::INT4, RunPackedRows<2>);
+        add(Opcode::REDUCE_SUM, ElementType::FLOAT, RunReduceSum);
+        add(Opcode::REDUCE_MAX, ElementType::FLOAT, RunReduceMax);
+        // Two of 16 bits are the bits of a float; where there is an odd number, they are not.
         FillBinary<Opcode::AND, float>(unit, ElementType::FLOAT);
         FillBinary<Opcode::OR, float>(unit, ElementType::FLOAT);
-        unit.bitwise[0][0] = RunBitwise<false, false>;
-        unit.bitwise[0][1] = RunBitwise<false, true>;
-        unit.bitwise[1][0] = RunBitwise<true, false>;
-        unit.bitwise[1][1] = RunBitwise<true, true>;
-        unit.fill[0] = RunFill<uint8_t>;
-        unit.fill[1] = RunFill<uint16_t>;
-        unit.fill[2] = RunFill<uint32_t>;
-        unit.broadcastBlock[0] = RunBroadcastBlock<uint16_t>;
-        unit.broadcastBlock[1] = RunBroadcastBlock<uint32_t>;
-        unit.gatherPattern[0] = RunGatherPattern<uint16_t>;
-        unit.gatherPattern[1] = RunGatherPattern<uint32_t>;
-        unit.gather[0] = RunGather<uint16_t>;
-        unit.gather[1] = RunGather<uint32_t>;
-        unit.transpose[0] = RunTranspose16;
-        unit.transpose[1] = RunTranspose32;
-        unit.copy = RunCopy;
-        unit.copyAdd = RunCopyAdd;
+        add(Opcode::AND, BitsOf(2), RunBitwise<false, false>);
+        add(Opcode::AND, BitsOf(2), RunBitwise<false, true>, Layout::BROADCAST1);
+        add(Opcode::OR, BitsOf(2), RunBitwise<true, false>);
+        add(Opcode::OR, BitsOf(2), RunBitwise<true, true>, Layout::BROADCAST1);
+        add(Opcode::FILL, BitsOf(1), RunFill<uint8_t>);
+        add(Opcode::FILL, BitsOf(2), RunFill<uint16_t>);
+        add(Opcode::FILL, BitsOf(4), RunFill<uint32_t>);
+        add(Opcode::BROADCAST_BLOCK, BitsOf(2), RunBroadcastBlock<uint16_t>);
+        add(Opcode::BROADCAST_BLOCK, BitsOf(4), RunBroadcastBlock<uint32_t>);
+        add(Opcode::GATHER_PATTERN, BitsOf(2), RunGatherPattern<uint16_t>);
+        add(Opcode::GATHER_PATTERN, BitsOf(4), RunGatherPattern<uint32_t>);
+        add(Opcode::GATHER, BitsOf(2), RunGather<uint16_t>);
+        add(Opcode::GATHER, BitsOf(4), RunGather<uint32_t>);
+        add(Opcode::TRANSPOSE, BitsOf(2), RunTranspose16);
+        add(Opcode::TRANSPOSE, BitsOf(4), RunTranspose32);
+        add(Opcode::COPY, ElementType::FLOAT, RunCopy);
+        add(Opcode::COPY_ADD, ElementType::FLOAT, RunCopyAdd);
         unit.runSequence = RunSequence;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<float>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;

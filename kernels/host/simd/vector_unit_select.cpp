@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "ir/instruction.h"
 #include "runtime/launch.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {

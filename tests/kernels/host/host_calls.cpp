@@ -28,6 +28,7 @@
 #include "host/lib/matmul_intf.h"
 #include "host/passes/lookups.h"
 #include "host/runtime/non_temporal.h"
+#include "simd/vector_unit.h"
 
 namespace py = pybind11;
 using namespace AscendC;

@@ -1,0 +1,120 @@
+/*!
+ * The vector unit of one instruction set: a table from operations to the functions that carry them out, and the loops
+ * of products and sums that are no instructions.
+ */
+#ifndef ASCENDC_HOST_SIMD_VECTOR_UNIT_H
+#define ASCENDC_HOST_SIMD_VECTOR_UNIT_H
+
+#include "ir/nodes.h"
+
+namespace AscendC {
+namespace host {
+
+// A product c = a b of matrices, where a has few rows: b is read once, as it lies in memory.
+struct FewRowsProduct {
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    bool transposed;  // b: n rows of k elements, or k of n
+    bool accumulate;  // adds to c
+    const float* a;   // m rows of k
+    const char* b;
+    float* c;
+    int64_t aStride;  // elements from a row to the next, as it lies in memory
+    int64_t bStride;
+    int64_t cStride;
+};
+
+// A row of numbers in memory, and what it is multiplied by.
+struct RowTerm {
+    const char* row;
+    float factor;
+};
+
+// One of several sums of rows: of the terms from that of the one before on.
+struct RowSum {
+    char* dst;
+    uint64_t endTerm;
+    bool isRounded;  // to the type of the rows, or in float
+};
+
+// Sums of rows (runtime/row_sums.h), each in the order of its terms.
+struct RowSumsWork {
+    const RowTerm* terms;
+    const RowSum* sums;
+    uint64_t sumCount;
+    uint32_t cols;
+    // Each row is one of the `rows` rows of a matrix that begins at `first`, a tile of whose columns is packed at a
+    // time; 0: rows are read in place.
+    uint64_t rows;
+    const char* first;
+    uint64_t stride;  // bytes
+};
+
+// A part of a matrix, `lines` of `length` elements as they lie in memory, made floats: line by line, or transposed.
+struct Panel {
+    const char* src;
+    float* dst;
+    int64_t srcStride;  // elements from a line to the next
+    int64_t dstStride;
+    uint32_t lines;
+    uint32_t length;
+    bool transposes;
+};
+
+// Of 8-bit integers: c = a b^T, or c += a b^T, exact in 32 bits.
+struct IntegerProduct {
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    bool accumulate;
+    const int16_t* a;  // m rows of k, widened
+    const int8_t* b;   // n rows of k
+    int32_t* c;
+    int16_t* scratch;  // 4 k numbers
+    int64_t aStride;   // elements from a row to the next
+    int64_t bStride;
+    int64_t cStride;
+};
+
+// How a CPU looks results up in tables (lookups.h), if that is worth it: a vector of them by one instruction, or
+// one after the other, the numbers of their entries from memory.
+enum class LookupMethod : uint8_t { NONE, GATHERED, BY_ELEMENT };
+
+// Runs units [begin, end) of an instruction.
+using RunFn = void (*)(const Instruction& self, uint32_t begin, uint32_t end);
+
+// The vector unit of one instruction set: null where Ascend C has no such instruction.
+struct VectorUnit {
+    const char* name;
+    uint32_t lanes;         // floats in a vector of the CPU
+    bool convertsHalf;      // with an instruction of the CPU
+    bool convertsBFloat16;  // the same; but only compiled loops use it
+    // Uses that instruction to round floats that are not stored, too, rather than integer arithmetic: the same bits.
+    bool roundsByConverting;
+    LookupMethod lookupMethod;            // only compiled loops use them
+    RunFn runs[OPCODES][TYPES][LAYOUTS];  // by the type of sources; but casts
+    RunFn casts[TYPES][TYPES][2];         // [from][to][0: contiguous, 1: repeat]
+    RunFn RunOf(const Operation& operation) const
+    {
+        const uint32_t from = static_cast<uint32_t>(operation.from);
+        const uint32_t layout = static_cast<uint32_t>(operation.layout);
+        return operation.opcode != Opcode::CAST ? runs[static_cast<uint32_t>(operation.opcode)][from][layout]
+               : layout < 2                     ? casts[from][static_cast<uint32_t>(operation.to)][layout]
+                                                : nullptr;
+    }
+    void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
+    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
+    void (*multiplyIntegers)(const IntegerProduct& product);
+    void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
+    void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows
+};
+
+// The best vector unit of this library for this CPU.
+const VectorUnit& SelectVectorUnit();
+extern const VectorUnit* const g_vectorUnit;
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_SIMD_VECTOR_UNIT_H
