@@ -29,6 +29,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         beta_init: initial beta, as gamma_init.
         epsilon: added to the variance, inside the root; > 0. `eps` is another name of it.
         dtype: dtype of gamma and beta, unless Parameters are given.
+        activation: of the result: "none" or "relu".
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (..., *normalized_shape).
@@ -56,6 +57,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         beta_init: Init = "zeros",
         epsilon: float = 1e-7,
         dtype: ms.dtype = ms.float32,
+        activation: str = "none",
     ):
         super().__init__()
         if not isinstance(normalized_shape, (tuple, list)) or not normalized_shape:
@@ -72,7 +74,9 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         self.normalized_shape = tuple(normalized_shape)
         self.begin_norm_axis = begin_norm_axis
         self.begin_params_axis = begin_params_axis
-        self.epsilon = registry.signature("layer_norm").attribute("epsilon").check("LayerNorm", epsilon)
+        signature = registry.signature("layer_norm")
+        self.epsilon = signature.attribute("epsilon").check("LayerNorm", epsilon)
+        self.activation = signature.attribute("activation").check("LayerNorm", activation)
         self.gamma = make_parameter("LayerNorm", "gamma_init", gamma_init, self.normalized_shape, dtype, "gamma")
         self.beta = make_parameter("LayerNorm", "beta_init", beta_init, self.normalized_shape, dtype, "beta")
 
@@ -82,7 +86,7 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
         if wider > 0:
             shape = x.shape[-wider - len(self.normalized_shape) :]
             gamma, beta = ops.broadcast_to(gamma, shape), ops.broadcast_to(beta, shape)
-        return layer_norm(x, gamma, beta, self.epsilon)[0]
+        return layer_norm(x, gamma, beta, self.epsilon, self.activation)[0]
 
     def _axes_before_gamma(self, rank: int) -> int:
         """How many axes are normalized over that gamma does not have."""
@@ -103,4 +107,4 @@ class LayerNorm(nn.Cell):  # type: ignore[misc]
 
     def extend_repr(self) -> str:
         axes = f"begin_norm_axis={self.begin_norm_axis}, begin_params_axis={self.begin_params_axis}"
-        return f"{self.normalized_shape}, {axes}, epsilon={self.epsilon}"
+        return f"{self.normalized_shape}, {axes}, epsilon={self.epsilon}, activation='{self.activation}'"

@@ -136,7 +136,20 @@ class Flat:
 
 # Methods of tensors that give them in another form.
 _FORMS = frozenset(
-    {"to", "astype", "type_as", "float", "contiguous", "view", "reshape", "swapaxes", "transpose", "permute"}
+    [
+        "to",
+        "astype",
+        "type_as",
+        "float",
+        "contiguous",
+        "view",
+        "reshape",
+        "swapaxes",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "expand_dims",
+    ]
 )
 
 

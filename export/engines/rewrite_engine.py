@@ -145,7 +145,7 @@ class _Edits:
             return "a gradient may be needed that the operator does not give"
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
-        named = (_name(i, first.variables) or self._line_of(i, first, depth) for i in found.inputs)
+        named = (_name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
         return "" if all(named) else "a value that it needs has no name there"
 
     def add(self, found: Found) -> str:
@@ -160,15 +160,12 @@ class _Edits:
         names = [self._target(frame.line, outputs[frame][1]) for frame in frames]
         if any(not n for n in names) or any(self._goes_on(frame, depth, found) for frame in frames):
             return "its statement assigns something else, too"
-        arguments, kept = [], {}
+        arguments: list[str] = []
+        kept: dict[int, str] = {}
         for i in found.inputs:
-            text = _name(i, frames[0].variables)
-            if text is None:
-                line = self._line_of(i, frames[0], depth)
-                if line is None:
-                    return "a value that it needs has no name there"
-                text = f"kept_{line}"
-                kept[line] = f"{self.flat.lines[line - 1].strip()}; {text} = {self.flat.targets(line)[0]}"
+            text = _name(i, frames[0].variables) or self._keep(i, frames[0], depth, kept)
+            if not text:
+                return "a value that it needs has no name there"
             arguments.append(text)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         try:
@@ -212,6 +209,27 @@ class _Edits:
             others = [name for i, name in enumerate(names) if i != index]
             return "" if index >= len(names) or self.flat.is_read(line, others) else names[index]
         return names[0] if len(names) == 1 else ""
+
+    def _keep(self, node: Node, frame: Frame, depth: int, lines: dict[int, str]) -> str:
+        """A name of its own for a value whose name has another value by now; `lines` get the statement for it."""
+        line = self._line_of(node, frame, depth)
+        if line is not None:
+            lines[line] = f"{self.flat.lines[line - 1].strip()}; kept_{line} = {self.flat.targets(line)[0]}"
+            return f"kept_{line}"
+        # An argument: in front of the statement that takes its name.
+        function = self.flat.function_at(frame.line)
+        chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
+        values = [f.variables for chain in chains for f in chain if f.function == frame.function]
+        for name in [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]:
+            takers = [n for n in range(function.lineno, frame.line) if name in self.flat.targets(n)]
+            if not takers or not any(variables.get(name) is node for variables in values):
+                continue
+            line = takers[0]
+            if self.flat.always_before(line, frame.line):
+                old = lines.get(line, self.flat.lines[line - 1].strip())
+                lines[line] = f"kept_{name} = {name}; {old}"
+                return f"kept_{name}"
+        return ""
 
     def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""

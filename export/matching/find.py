@@ -82,6 +82,9 @@ def _converted(node: Node) -> tuple[Node, ...]:
     return node.inputs[:1] if node.kind.removesuffix("View") in ("Cast", "Reshape", "Transpose", "TransposeExt") else ()
 
 
+_NEW_AXIS = ("ExpandDims", "ExpandDimsView")
+
+
 class _Search:
     def __init__(self, graph: Graph, level: str, refuse: Callable[[Found], str] | None) -> None:
         self.graph, self.level, self.refuse = graph, level, refuse
@@ -117,6 +120,9 @@ class _Search:
         wanted = {id(e.source) for e in fused.inputs}
         outputs = {k: e.node for k, e in fused.outputs.items() if e.node is not None}
         inside = self._inside(outputs.values(), wanted, boundary)
+        # A new axis of an input may stay: queries and keys share that of the tables of a rotary embedding.
+        given = {id(n) for n in boundary.values()}
+        inside = [n for n in inside if n.kind not in _NEW_AXIS or id(n.inputs[0]) not in given]
         if any(id(n) in self.taken for n in inside) or len(boundary) < len(wanted):
             return None
         reason = _breaks_definition(fused) or self._used_elsewhere(inside, outputs.values())

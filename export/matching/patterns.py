@@ -176,15 +176,19 @@ def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
     return {"epsilon": m.number("epsilon")}
 
 
-def _build_layer_norm(m: Match) -> Fused | Skip | None:
-    arguments = _layer_arguments(m)
-    if not isinstance(arguments, dict):
-        return arguments
-    if m.root.op == "fused:layer_norm":
-        return None
-    exact = "primitive" in m or ("up" in m and "out" in m)
-    note = f"eps {arguments['epsilon']:g}"
-    return Fused("layer_norm", (m["x"], m["gamma"], m["beta"]), {0: m.root}, arguments, exact, note)
+def _build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
+    def build(m: Match) -> Fused | Skip | None:
+        arguments = _layer_arguments(m)
+        if not isinstance(arguments, dict):
+            return arguments
+        if m.root.op == "fused:layer_norm":
+            return None
+        exact = "primitive" in m or ("up" in m and "out" in m)
+        note = f"eps {arguments['epsilon']:g}"
+        inputs = m["x"], m["gamma"], m["beta"]
+        return Fused("layer_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)
+
+    return build
 
 
 def _build_add_layer_norm(m: Match) -> Fused | Skip | None:
@@ -461,13 +465,17 @@ def repeats(values: Object) -> str:
 def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, Expr]]:
     """Where the heads of x are, and the tables as the operator takes them for that; or nothing."""
     shape = cos.shape or ()
+    inner = cos.inputs[0].shape if cos.op == sin.op == "expand_dims" else None
+    if len(x) == 3:
+        # Packed images, as vision encoders have them: the tables have an axis of one element for the heads.
+        packed = inner is not None and len(inner) == 2 and cos.attributes["to"] in (1, -2)
+        return ("SND", (cos.inputs[0], sin.inputs[0])) if packed else ("", (cos, sin))
     if len(shape) == 2:
         return "BNSD", (cos, sin)
     # The axis of the sequence is the one where the tables follow x, besides that of the angles.
     table = (1,) * (4 - len(shape)) + shape
     if len(shape) == 4 and table[1] == 1 != table[2]:
         return "BNSD", (cos, sin)
-    inner = cos.inputs[0].shape if cos.op == sin.op == "expand_dims" else None
     if table[2] == 1 and inner is not None and len(inner) in (2, 3) and cos.attributes["to"] in (2, -2, len(inner) - 1):
         return "BSND", (cos.inputs[0], sin.inputs[0])
     # One position, as in decoding: the tables do not tell, but x does.
@@ -478,8 +486,8 @@ def _layout(x: tuple[int, ...], cos: Expr, sin: Expr) -> tuple[str, tuple[Expr, 
 
 def _build_rotary(m: Match) -> Fused | Skip | None:
     x, cos, sin = m["x"], m["cos"], m["sin"]
-    if x.shape is None or len(x.shape) != 4:
-        return Skip("the operator takes queries and keys of four dims") if x.shape else None
+    if x.shape is None or len(x.shape) not in (3, 4):
+        return Skip("the operator takes queries and keys of three or four dims") if x.shape else None
     if cos.shape is None or cos.shape != sin.shape:
         return None
     mode = "half" if "half_mode" in m else m["turned"].attributes["mode"] if "turned" in m else "interleave"
@@ -490,7 +498,7 @@ def _build_rotary(m: Match) -> Fused | Skip | None:
         return None
     twice = cos.shape[-1] == x.shape[-1]
     own = twice and not all(_holds_angles_twice(t, mode) for t in (cos, sin))
-    attributes = {"seq_axis": 2 if layout == "BNSD" else 1, "mode": mode, "rotary_dim": 0, "own_angles": own}
+    attributes = {"seq_axis": layout.index("S"), "mode": mode, "rotary_dim": 0, "own_angles": own}
     keywords = {"mode": mode, "layout": layout, **({"own_angles": True} if own else {})}
     inputs = (x, *tables)
     constant = (
@@ -534,7 +542,8 @@ def _rows() -> Iterator[Row]:
     yield Row("RMSNorm", "rms_norm", _rms_norm(Any("x")), _build_rms_norm)
     yield almost
     yield Row("add + LayerNorm", "add_layer_norm", _layer_norm(_sum()), _build_add_layer_norm, "O3")
-    yield Row("LayerNorm", "layer_norm", _layer_norm(Any("x")), _build_layer_norm)
+    yield Row("LayerNorm + ReLU", "layer_norm", Op("relu", _layer_norm(Any("x"))), _build_layer_norm("relu"))
+    yield Row("LayerNorm", "layer_norm", _layer_norm(Any("x")), _build_layer_norm("none"))
     yield Row("GroupNorm + SiLU", "group_norm", _silu(_GROUP_NORM), _build_group_norm("silu"))
     yield Row("GroupNorm + ReLU", "group_norm", Op("relu", _GROUP_NORM), _build_group_norm("relu"))
     yield Row("GroupNorm", "group_norm", _GROUP_NORM, _build_group_norm("none"))

@@ -15,13 +15,13 @@ using AddLayerNormGradTilingData = RowNormGradTilingData;
 inline LaunchConfig AddLayerNormTiling(const AddLayerNormParams& params, const Platform& platform,
                                        AddLayerNormTilingData& tiling)
 {
-    return row_norm::LayerForward(params.x1, params.gamma, true, params.epsilon, platform, tiling);
+    return row_norm::LayerForward(params.x1, params.gamma, true, false, params.epsilon, platform, tiling);
 }
 
 inline LaunchConfig AddLayerNormGradTiling(const AddLayerNormGradParams& params, const Platform& platform,
                                            AddLayerNormGradTilingData& tiling)
 {
-    return row_norm::LayerBackward(params.x, params.gamma, true, platform, tiling);
+    return row_norm::LayerBackward(params.x, params.gamma, true, false, platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -1,5 +1,5 @@
 /*!
- * LayerNorm over trailing axes, and its gradient.
+ * LayerNorm over trailing axes, with or without ReLU, and its gradient.
  * Plan and bound: primitives/layer_norm_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_LAYER_NORM_KERNEL_H
@@ -23,10 +23,10 @@ __aicore__ inline void LayerNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR beta, G
 
 template <typename T, typename G>
 __aicore__ inline void LayerNormGradKernel(GM_ADDR dy, GM_ADDR dmean, GM_ADDR drstd, GM_ADDR x, GM_ADDR mean,
-                                           GM_ADDR rstd, GM_ADDR gamma, GM_ADDR dx, GM_ADDR dgamma, GM_ADDR dbeta,
-                                           GM_ADDR workspace, const LayerNormGradTilingData& tiling)
+                                           GM_ADDR rstd, GM_ADDR gamma, GM_ADDR beta, GM_ADDR dx, GM_ADDR dgamma,
+                                           GM_ADDR dbeta, GM_ADDR workspace, const LayerNormGradTilingData& tiling)
 {
-    const NormGradTensors tensors{dy, dmean, drstd, nullptr, x, mean, rstd, gamma, dx, dgamma, dbeta, workspace};
+    const NormGradTensors tensors{dy, dmean, drstd, nullptr, x, mean, rstd, gamma, dx, dgamma, dbeta, workspace, beta};
     RunNormBackward<T, G, true, false>(tensors, tiling);
 }
 

@@ -15,13 +15,15 @@ using LayerNormGradTilingData = RowNormGradTilingData;
 inline LaunchConfig LayerNormTiling(const LayerNormParams& params, const Platform& platform,
                                     LayerNormTilingData& tiling)
 {
-    return row_norm::LayerForward(params.x, params.gamma, false, params.epsilon, platform, tiling);
+    return row_norm::LayerForward(params.x, params.gamma, false, params.activation == LayerNormActivation::RELU,
+                                  params.epsilon, platform, tiling);
 }
 
 inline LaunchConfig LayerNormGradTiling(const LayerNormGradParams& params, const Platform& platform,
                                         LayerNormGradTilingData& tiling)
 {
-    return row_norm::LayerBackward(params.x, params.gamma, false, platform, tiling);
+    return row_norm::LayerBackward(params.x, params.gamma, false, params.activation == LayerNormActivation::RELU,
+                                   platform, tiling);
 }
 
 }  // namespace ms_ascend_ops

@@ -1,5 +1,6 @@
 /*!
- * LayerNorm: y = (x - mean) * rstd * gamma + beta over rows, rstd = 1 / sqrt(var + epsilon), of x or of x = x1 + x2.
+ * LayerNorm: y = (x - mean) * rstd * gamma + beta over rows, rstd = 1 / sqrt(var + epsilon), of x or of x = x1 + x2;
+ * without an addition also the ReLU of that.
  *
  * The variance neither cancels nor takes a pass of its own. A row is shifted by k, the mean of its first columns (the
  * probe, a sixteenth of them), and c = x - k and c^2 are summed: mean = k + d with d = sum(c) / n, and var =
@@ -355,7 +356,7 @@ private:
         outQueueRstd_.FreeTensor(rstdLocal);
     }
 
-    // y = (c - d) * rstd * gamma + beta on a block of rows, the first of which is row r.
+    // y = (c - d) * rstd * gamma + beta, or its ReLU, on a block of rows, the first of which is row r.
     __aicore__ inline void Normalize(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<float>& shifted,
                                      uint32_t r, const AscendC::LocalTensor<float>& gamma,
                                      const AscendC::LocalTensor<float>& beta, const RowBlock& block)
@@ -364,6 +365,11 @@ private:
         MultiplyRows(shifted, shifted, rstdBlocks_[r * FLOATS_PER_BLOCK], block);
         MultiplyColumns(shifted, shifted, gamma, block);
         AddColumns(shifted, shifted, beta, block);
+        if constexpr (!ADD) {
+            if (tiling_.relu != 0) {
+                AscendC::Relu(shifted, shifted, static_cast<int32_t>(block.Elements()));
+            }
+        }
         FromFloat(y, shifted, block.Elements());
     }
 

@@ -5,7 +5,8 @@
  *   outer  = (rstd * sum(g) - dmean) / n, for LayerNorm; else 0
  *   dx     = rstd * (g - xhat * inner) - outer + dresidual
  *   dgamma = sum over rows of dy * xhat,  dbeta = sum over rows of dy
- * dresidual comes in through the sum that the addition hands out; without an addition there is none.
+ * dresidual comes in through the sum that the addition hands out; without an addition there is none. With a ReLU behind
+ * LayerNorm, dy is 0 where xhat * gamma + beta is not positive.
  *
  * Plan: rows come in chunks of a size that does not depend on the number of cores. A core sums the dgamma of each of
  * its chunks in the Unified Buffer and leaves it in the workspace; after a barrier the cores share out the columns and
@@ -18,6 +19,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_NORM_BACKWARD_H
 
 #include "kernel_operator.h"
+#include "primitives/relu.h"
 #include "primitives/row_norm.h"
 #include "primitives/row_norm_tiling.h"
 #include "primitives/row_pieces.h"
@@ -39,6 +41,7 @@ struct NormGradTensors {
     GM_ADDR dgamma = nullptr;
     GM_ADDR dbeta = nullptr;
     GM_ADDR workspace = nullptr;
+    GM_ADDR beta = nullptr;
 };
 
 // First stage: dx, and dgamma of each chunk.
@@ -60,7 +63,13 @@ public:
         const uint32_t tileElements = tiling.tileRows * tiling.stride;
         const uint32_t rows8 = RoundUpToBlock(tiling.stateRows);
         gamma_.Init(tensors.gamma, cols_, tiling.stride, pipe);
-        states_.Init(STATES, rows8, ADD ? 1 : 2, pipe);  // with ADD the other queues leave one buffer
+        if constexpr (ACTIVATES) {
+            if (tiling.relu != 0) {
+                beta_.Init(tensors.beta, cols_, tiling.stride, pipe);
+            }
+        }
+        // With ADD, or beta, the other queues leave one buffer.
+        states_.Init(STATES, rows8, ADD || tiling.relu != 0 ? 1 : 2, pipe);
         states_.SetSource(RSTD, tensors.rstd, tiling.rows);
         states_.SetSource(DRSTD, tensors.drstd, tiling.rows);
         pipe.InitBuffer(inQueueDy_, tiling.inBuffers, tileElements * sizeof(T));
@@ -123,11 +132,11 @@ public:
             }
             return;
         }
-        const AscendC::LocalTensor<float> gamma = gamma_.Load(0, cols_, tiling_.gemma != 0);
+        const AscendC::LocalTensor<float> gamma = LoadColumns(0, cols_);
         for (uint32_t chunk = first; chunk < last; ++chunk) {
             ProcessWholeRows(chunk, gamma);
         }
-        gamma_.Free();
+        FreeColumns();
     }
 
 private:
@@ -137,6 +146,28 @@ private:
     static constexpr uint32_t DMEAN = 3;
     static constexpr uint32_t STATES = CENTER ? 4 : 2;
     static constexpr uint32_t SUMS = CENTER ? 2 : 1;  // of a row
+    static constexpr bool ACTIVATES = CENTER && !ADD;
+
+    // gamma, and beta where it is needed.
+    __aicore__ inline AscendC::LocalTensor<float> LoadColumns(uint32_t column, uint32_t count)
+    {
+        if constexpr (ACTIVATES) {
+            if (tiling_.relu != 0) {
+                betaLocal_ = beta_.Load(column, count);
+            }
+        }
+        return gamma_.Load(column, count, tiling_.gemma != 0);
+    }
+
+    __aicore__ inline void FreeColumns()
+    {
+        if constexpr (ACTIVATES) {
+            if (tiling_.relu != 0) {
+                beta_.Free();
+            }
+        }
+        gamma_.Free();
+    }
 
     __aicore__ inline uint64_t ChunkEnd(uint32_t chunk) const
     {
@@ -161,7 +192,7 @@ private:
                 const RowBlock block = BlockAt(tiling_, r, rows);
                 const uint32_t at = r * tiling_.stride;
                 const auto dyFloat = dyFloat_.Take(dyLocal, at, block.Elements());
-                Products(dyFloat, xLocal[at], xhat_[at], r, block);
+                Products(dyFloat, xLocal[at], xhat_[at], gamma, r, block);
                 SumChunkColumns(dyFloat, block);
                 SumRows(dyFloat, gamma, r, block);
             }
@@ -271,18 +302,18 @@ private:
         StartSums(rows);
         for (uint32_t column = begin; column < end; column += tiling_.tileCols) {
             const RowBlock block = ColumnsAt(tiling_, column, end);
-            const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
+            const AscendC::LocalTensor<float> gamma = LoadColumns(column, block.cols);
             for (uint32_t r = 0; r < rows; ++r) {
                 CopyIn((row + r) * cols_ + column, {1, block.cols, tiling_.stride, block.cols});
                 AscendC::LocalTensor<T> dyLocal = inQueueDy_.template DeQue<T>();
                 AscendC::LocalTensor<T> xLocal = inQueueX_.template DeQue<T>();
                 const AscendC::LocalTensor<float> dyFloat = dyFloat_.Take(dyLocal, 0, block.cols);
-                Products(dyFloat, xLocal, xhat_, r, block);
+                Products(dyFloat, xLocal, xhat_, gamma, r, block);
                 SumRows(dyFloat, gamma, r, block);
                 inQueueDy_.FreeTensor(dyLocal);
                 inQueueX_.FreeTensor(xLocal);
             }
-            gamma_.Free();
+            FreeColumns();
         }
     }
 
@@ -291,7 +322,7 @@ private:
     {
         const RowBlock block = ColumnsAt(tiling_, column, end);
         const Rows shape{1, block.cols, tiling_.stride, block.cols};
-        const AscendC::LocalTensor<float> gamma = gamma_.Load(column, block.cols, tiling_.gemma != 0);
+        const AscendC::LocalTensor<float> gamma = LoadColumns(column, block.cols);
         BeginChunk(block.cols);
         for (uint32_t r = 0; r < rows; ++r) {
             CopyIn((row + r) * cols_ + column, shape);
@@ -301,7 +332,7 @@ private:
             TakeDresidual();
             AscendC::LocalTensor<T> dxLocal = outQueueDx_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> dyFloat = dyFloat_.Take(dyLocal, 0, block.cols);
-            Products(dyFloat, xLocal, xhat_, r, block);
+            Products(dyFloat, xLocal, xhat_, gamma, r, block);
             SumChunkColumns(dyFloat, block);
             ComputeDx(dxLocal, dyFloat, gamma, 0, r, block);
             inQueueDy_.FreeTensor(dyLocal);
@@ -309,7 +340,7 @@ private:
             FreeDresidual();
             StoreQueued(outQueueDx_, dxGm_[(row + r) * cols_ + column], dxLocal, shape);
         }
-        gamma_.Free();
+        FreeColumns();
         if (continues) {  // the chunk's earlier rows are in the workspace already: add there, in row order
             AscendC::PipeBarrier<PIPE_MTE3>();
             AscendC::SetAtomicAdd<float>();
@@ -376,8 +407,11 @@ private:
     }
 
     // xhat = x * rstd or (x - mean) * rstd, product_ = dy * xhat, for the block whose first row is row r of the state.
+    // With a ReLU, dy becomes its product with the derivative.
     __aicore__ inline void Products(const AscendC::LocalTensor<float>& dyFloat, const AscendC::LocalTensor<T>& x,
-                                    const AscendC::LocalTensor<float>& xhat, uint32_t r, const RowBlock& block)
+                                    const AscendC::LocalTensor<float>& xhat,
+                                    [[maybe_unused]] const AscendC::LocalTensor<float>& gamma, uint32_t r,
+                                    const RowBlock& block)
     {
         AscendC::LocalTensor<float> xFloat = ToFloat(x, xhat, block.Elements());
         // With the gaps between rows, which are read below.
@@ -387,7 +421,16 @@ private:
             xFloat = xhat;
         }
         MultiplyRows(xhat, xFloat, rstdBlocks_[r * FLOATS_PER_BLOCK], wide);
-        AscendC::Mul(product_, dyFloat, xhat, static_cast<int32_t>(block.Elements()));
+        const int32_t count = static_cast<int32_t>(block.Elements());
+        if constexpr (ACTIVATES) {
+            if (tiling_.relu != 0) {
+                MultiplyColumns(product_, xhat, gamma, block);
+                AddColumns(product_, product_, betaLocal_, block);
+                Relu::Slope(product_, product_, count);
+                AscendC::Mul(dyFloat, dyFloat, product_, count);
+            }
+        }
+        AscendC::Mul(product_, dyFloat, xhat, count);
     }
 
     // The block's share of dgamma and dbeta. product_ is dy * xhat.
@@ -490,6 +533,8 @@ private:
     RowNormGradTilingData tiling_;
     uint32_t cols_ = 0;
     ColumnVector<G> gamma_;
+    ColumnVector<G> beta_;
+    AscendC::LocalTensor<float> betaLocal_;
     RowStates states_;
     PieceValues<SUMS> pieces_;
     AscendC::GlobalTensor<T> dyGm_;

@@ -23,6 +23,7 @@ struct RowNormTilingData {
     uint32_t stride;    // elements from a row to the next in the Unified Buffer
     uint32_t gemma;     // 1: multiply by (1 + gamma) in float; 0: round to T, then multiply by gamma
     uint32_t probe;     // columns whose mean the variance is shifted by
+    uint32_t relu;      // 1: y is the ReLU of the norm
     float epsilon;
     float inverseCols;
     float inverseProbe;
@@ -48,6 +49,7 @@ struct RowNormGradTilingData {
     uint32_t reduceCols;   // tile of chunks x columns in which the cores add up the chunks
     uint32_t reduceRows;
     uint32_t gemma;
+    uint32_t relu;
     float inverseCols;
     uint64_t piecesPerCore;
     uint32_t pieces;  // of all rows, that cores share (row_pieces_tiling.h), or 0
@@ -187,9 +189,10 @@ inline LaunchConfig RmsBackward(const TensorDesc& x, const TensorDesc& gamma, bo
 }
 
 // As RmsForward, with beta besides gamma; `gamma` has the shape that is normalized over.
-inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, bool add, float epsilon,
+inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool relu, float epsilon,
                                  const Platform& platform, RowNormTilingData& tiling)
 {
+    tiling.relu = relu ? 1 : 0;
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t half = add ? 2 : 1;
     return PlanForward(x, gamma.Size(),
@@ -197,15 +200,18 @@ inline LaunchConfig LayerForward(const TensorDesc& x, const TensorDesc& gamma, b
                        2 * half, 3, epsilon, false, platform, tiling);
 }
 
-// As RmsBackward, with dbeta besides dgamma.
-inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, const Platform& platform,
-                                  RowNormGradTilingData& tiling)
+// As RmsBackward, with dbeta besides dgamma; for ReLU also beta.
+inline LaunchConfig LayerBackward(const TensorDesc& x, const TensorDesc& gamma, bool add, bool relu,
+                                  const Platform& platform, RowNormGradTilingData& tiling)
 {
     const uint32_t bytes = SizeOf(x.dtype);
     const uint32_t inputs = add ? 3 : 2;
-    return PlanBackward(x, gamma.Size(), SizeOf(gamma.dtype),
-                        Demand(inputs * bytes, bytes, 4 + FloatCopy(bytes), 4, ColumnBytes(SizeOf(gamma.dtype)) + 8),
-                        inputs + 1, 2, false, platform, tiling);
+    const uint32_t factors = relu ? 2 : 1;
+    tiling.relu = relu ? 1 : 0;
+    return PlanBackward(
+        x, gamma.Size(), SizeOf(gamma.dtype),
+        Demand(inputs * bytes, bytes, 4 + FloatCopy(bytes), 4, factors * ColumnBytes(SizeOf(gamma.dtype)) + 8),
+        inputs + 1, 2, false, platform, tiling);
 }
 
 }  // namespace row_norm

@@ -38,12 +38,13 @@ def _add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float, scheme:
     return y, rstd, x
 
 
-def _layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensors:
+def _layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, activation: str = "none") -> Tensors:
     values, axes = x.astype(ms.float32), tuple(range(x.ndim - gamma.ndim, x.ndim))
     mean = values.mean(axes, keep_dims=True)
     centred = values - mean
     rstd = ops.rsqrt((centred * centred).mean(axes, keep_dims=True) + epsilon)
     y = centred * rstd * gamma.astype(ms.float32) + beta.astype(ms.float32)
+    y = ops.relu(y) if activation == "relu" else y
     return y.astype(x.dtype), mean, rstd
 
 

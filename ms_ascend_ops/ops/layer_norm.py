@@ -15,7 +15,7 @@ __all__ = ["layer_norm"]
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     def bprop(x, gamma, beta, out, dout):  # type: ignore[no-untyped-def]
-        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma)
+        return grad(dout[0], dout[1], dout[2], x, out[1], out[2], gamma, beta)
 
     return bprop
 
@@ -35,12 +35,16 @@ def scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tup
 
 
 def layer_norm(
-    x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+    x: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    epsilon: float = 1e-5,
+    activation: str = "none",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Normalize over trailing axes to a mean of 0 and a variance of 1, scale and shift.
+    r"""Normalize over trailing axes to a mean of 0 and a variance of 1, scale and shift, and activate.
 
     .. math::
-        y = \frac{x - \mathrm{mean}}{\sqrt{\mathrm{var} + \epsilon}} \cdot \gamma + \beta, \qquad
+        y = \mathrm{act}\left((x - \mathrm{mean}) \cdot \mathrm{rstd} \cdot \gamma + \beta\right), \qquad
         \mathrm{rstd} = \frac{1}{\sqrt{\mathrm{var} + \epsilon}}
 
     Mean and variance (with divisor n) are those of the trailing axes that gamma has. Differentiable in `x`, `gamma` and
@@ -52,6 +56,7 @@ def layer_norm(
         beta: Tensor[dtype of gamma], shape of gamma. None: zeros. With neither gamma nor beta, the last axis is
             normalized over.
         epsilon: added to the variance, inside the root; > 0.
+        activation: "none", or "relu" for max(z, 0).
 
     Returns:
         y: Tensor[dtype of x], shape of x.
@@ -60,16 +65,17 @@ def layer_norm(
 
     Raises:
         TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
-        ValueError: the shapes of gamma and beta are not the trailing axes of x, or have a 0; epsilon is not allowed.
+        ValueError: the shapes of gamma and beta are not the trailing axes of x, or have a 0; epsilon or
+            activation is not allowed.
 
     Everything is calculated in float32 and rounded once. The variance is that of the values less a value near their
     mean, so nothing cancels: values of mean 1e4 and deviation 1 are normalized to the accuracy of float32. (The
     gradient takes the mean as float32 holds it.) A NaN or an infinity makes y and rstd of its row NaN, its mean NaN or
     infinite, and touches no other row. Where the sum of the squared distances from the mean is beyond float32 (values
-    from some 1e17 on), rstd is 0 and y beta, or both are NaN. A row of equal values gives beta. Without rows, y is
-    empty and the gradients of gamma and beta are 0.
+    from some 1e17 on), rstd is 0 and y act(beta), or both are NaN. A row of equal values gives act(beta). Without
+    rows, y is empty and the gradients of gamma and beta are 0. The derivative of ReLU at 0 is 0.
 
     Source: Ba, Kiros and Hinton, Layer Normalization, 2016; CANN's LayerNorm.
     """
     gamma, beta = scale_and_shift(x, gamma, beta)
-    return _select(x, gamma, beta, epsilon)(x, gamma, beta)  # type: ignore[no-any-return]
+    return _select(x, gamma, beta, epsilon, activation)(x, gamma, beta)  # type: ignore[no-any-return]

@@ -76,9 +76,9 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool 
 # Runs in Python while a graph is compiled: MindSpore's own `raise` in a graph changes messages.
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _seq_axis(layout: str) -> int:
-    if layout not in ("BSND", "BNSD"):
-        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
-    return 1 if layout == "BSND" else 2
+    if layout not in ("BSND", "BNSD", "SND"):
+        raise ValueError(f"rotary_embedding: layout must be 'BSND', 'BNSD' or 'SND', got {layout!r}")
+    return layout.index("S")  # type: ignore[no-any-return]
 
 
 _select = Selector("rotary_embedding", _bprop, CHECKS["rotary_embedding"])
@@ -108,14 +108,14 @@ def rotary_embedding(
 
     Args:
         x: Tensor[float16 | bfloat16 | float32], shape (batch, seq, heads, d) or, with layout "BNSD",
-            (batch, heads, seq, d).
+            (batch, heads, seq, d), or, with layout "SND", (seq, heads, d).
         cos: Tensor[dtype of x | float32], shape (seq, w) or, with tables for every sequence, (batch, seq, w). w is
             r / 2, or r if every angle stands in it twice: as two equal halves in mode "half", as equal neighbours in
             mode "interleave". Of two equal values the first is read. Rows are those of the positions of x: take them
             out of a longer table for decoding.
         sin: as cos.
         mode: "half" or "interleave".
-        layout: "BSND" or "BNSD".
+        layout: "BSND", "BNSD" or "SND".
         rotary_dim: r, even; 0: the whole head.
         own_angles: whether both elements of a pair have values of their own in the tables: w is r, and all of a table
             is read, whatever it holds.

@@ -114,13 +114,17 @@ def _scale_and_shift(x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> tu
 
 
 def layer_norm(
-    x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+    x: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    epsilon: float = 1e-5,
+    activation: str = "none",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalization over trailing axes.
+    """Layer normalization over trailing axes, with or without ReLU.
 
     See `ms_ascend_ops.ops.layer_norm`, which takes and returns the same.
     """
-    return _layer_norm(x, *_scale_and_shift(x, gamma, beta), epsilon)  # type: ignore[no-any-return]
+    return _layer_norm(x, *_scale_and_shift(x, gamma, beta), epsilon, activation)  # type: ignore[no-any-return]
 
 
 def add_layer_norm(
@@ -276,12 +280,11 @@ def rotary_embedding(
 
     See `ms_ascend_ops.ops.rotary_embedding`, which takes and returns the same.
     """
-    if layout not in ("BSND", "BNSD"):
-        raise ValueError(f"rotary_embedding: layout must be 'BSND' or 'BNSD', got {layout!r}")
-    heads_first = layout == "BNSD"
-    if heads_first and cos.dim() == 3 and sin.dim() == 3:
+    if layout not in ("BSND", "BNSD", "SND"):
+        raise ValueError(f"rotary_embedding: layout must be 'BSND', 'BNSD' or 'SND', got {layout!r}")
+    if layout == "BNSD" and cos.dim() == 3 and sin.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-    attributes = 2 if heads_first else 1, mode, rotary_dim, own_angles
+    attributes = layout.index("S"), mode, rotary_dim, own_angles
     return _rotary_embedding(x, cos, sin, *attributes)  # type: ignore[no-any-return]
 
 

@@ -37,6 +37,16 @@ def test_values(mode, shape, norm, params):
     assert np.allclose(numpy(y), numpy(theirs), rtol=1e-4, atol=1e-5)
 
 
+def test_activation():
+    x = tensor(draw(np.random.default_rng(0), (2, 3, 16)), "float32")
+    layer = LayerNorm((16,), beta_init="normal", activation="relu")
+    y = numpy(layer(x))
+    assert (y == 0).any()
+    np.testing.assert_array_equal(y, np.maximum(numpy(LayerNorm((16,), beta_init=layer.beta)(x)), 0))
+    with pytest.raises(ValueError, match="LayerNorm: activation must be 'none' or 'relu', got 'silu'"):
+        LayerNorm((16,), activation="silu")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("norm", "axes"), [(-1, (16,)), (1, (3, 16))])
 def test_training_moves_the_parameters_like_the_reference(mode, norm, axes):
@@ -59,7 +69,7 @@ def test_names_dtypes_and_repr():
     layer = LayerNorm([8], epsilon=1e-5, dtype=ms.float16)
     assert [p.name for p in layer.trainable_params()] == ["gamma", "beta"]
     assert layer.gamma.dtype == layer.beta.dtype == ms.float16
-    assert repr(layer) == "LayerNorm((8,), begin_norm_axis=-1, begin_params_axis=-1, epsilon=1e-05)"
+    assert repr(layer) == "LayerNorm((8,), begin_norm_axis=-1, begin_params_axis=-1, epsilon=1e-05, activation='none')"
     parameter = Parameter(Tensor(np.arange(8), ms.float32), name="encoder.beta")
     assert LayerNorm((8,), beta_init=parameter).beta is parameter
 

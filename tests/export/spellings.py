@@ -411,6 +411,25 @@ class PreActivation(nn.Cell):
         return y * self.scale + (normed if self.shortcut == "normed" else y)
 
 
+class NormedAndActivated(nn.Cell):
+    """A ReLU behind a LayerNorm, as an operator or by the formula."""
+
+    def __init__(self, formula):
+        super().__init__()
+        if not formula:
+            self.norm = nn.LayerNorm((HIDDEN,), epsilon=1e-5)
+        self.gamma = Parameter(Tensor(np.linspace(0.5, 1.5, HIDDEN).astype(np.float32)), name="gamma")
+        self.beta = Parameter(Tensor(np.linspace(-1, 1, HIDDEN).astype(np.float32)), name="beta")
+        self.formula = formula
+
+    def construct(self, x):
+        if not self.formula:
+            return ops.relu(self.norm(x))
+        centred = x - x.mean(-1, keep_dims=True)
+        y = centred * ops.rsqrt((centred * centred).mean(-1, keep_dims=True) + 1e-5)
+        return ops.relu(y * self.gamma + self.beta)
+
+
 class InstanceNormOfGroups(GroupNormFormula):
     """Not over the channels of a group: one mean for each of them."""
 

@@ -201,7 +201,7 @@ class Filled(Decoder):
 @pytest.mark.parametrize(
     ("kind", "values", "shared"),
     [
-        (SharedHeads, [*SHARED, CAUSAL], False),  # the heads that are repeated have no name any more
+        (SharedHeads, [*SHARED, CAUSAL], True),  # their names have other values by then
         (SharedHeadsByOtherNames, [*SHARED, CAUSAL], True),
         (Filled, [*HEADS, HIDDEN], False),
     ],

@@ -26,30 +26,36 @@ SHAPES = [
     ((3, 5, 7, 9), 3),  # several trailing axes
     ((1023, 256), 1),
 ]
-SINGLE_BUFFERS = [(((5, 5120), 1), ("float32", "float32"))]
+SINGLE_BUFFERS = [(((5, 5120), 1), ("float32", "float32"), activation) for activation in ("none", "relu")]
 
 
-@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
-def test_forward(shape, axes, types):
+@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES, activation=["none", "relu"])
+def test_forward(shape, axes, types, activation):
     rng = np.random.default_rng(len(shape) + shape[-1])
     inputs = [draw(rng, shape), draw(rng, shape[-axes:], 2), draw(rng, shape[-axes:], 2)]
-    (y, mean, rstd), rounded = launch("layer_norm", inputs, [*types, types[1]], epsilon=1e-4)
-    golden_y, golden_mean, golden_rstd = reference.forward(*rounded, 1e-4)
+    (y, mean, rstd), rounded = launch("layer_norm", inputs, [*types, types[1]], epsilon=1e-4, activation=activation)
+    golden_y, golden_mean, golden_rstd = reference.forward(*rounded, 1e-4, activation)
     assert_accurate(y, golden_y, types[0], reference.forward_terms(*rounded, 1e-4))
     assert_accurate(mean, golden_mean, "float32", np.abs(rounded[0]).max())
     assert_accurate(rstd, golden_rstd, "float32")
 
 
-@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES)
-def test_gradient(shape, axes, types):
+@cover("shape, axes", SHAPES, also=SINGLE_BUFFERS, types=TYPES, activation=["none", "relu"])
+def test_gradient(shape, axes, types, activation):
     rng = np.random.default_rng(len(shape) + shape[-1])
     batch = (*shape[:-axes], *[1] * axes)
     x, gamma, dy = draw(rng, shape), draw(rng, shape[-axes:], 2), draw(rng, shape)
     dmean, drstd = draw(rng, batch), draw(rng, batch)
-    (_, mean, rstd), _ = launch("layer_norm", [x, gamma, np.zeros_like(gamma)], [*types, types[1]])
-    dtypes = [types[0], "float32", "float32", types[0], "float32", "float32", types[1]]
-    outputs, rounded = launch("layer_norm_grad", [dy, dmean, drstd, x, mean, rstd, gamma], dtypes)
+    beta = draw(rng, shape[-axes:], 1)
+    (z, mean, rstd), _ = launch("layer_norm", [x, gamma, beta], [*types, types[1]])
+    if activation == "relu":  # where rounding may decide whether z is positive, there is no gradient to compare
+        dy = np.where(np.abs(z) < 1e-3 * np.abs(z).max(), 0, dy)
+    dtypes = [types[0], "float32", "float32", types[0], "float32", "float32", types[1], types[1]]
+    inputs = [dy, dmean, drstd, x, mean, rstd, gamma, beta]
+    outputs, rounded = launch("layer_norm_grad", inputs, dtypes, activation=activation)
     exact = *rounded[:4], rounded[6]
+    if activation == "relu":
+        exact = (reference.masked(rounded[0], rounded[3], *rounded[6:]), *exact[1:])
     golden, terms = reference.backward(*exact), reference.backward_terms(*exact)
     for value, exact_value, sums, dtype in zip(outputs, golden, terms, [types[0], types[1], types[1]], strict=True):
         assert_accurate(value, exact_value, dtype, sums)
@@ -122,8 +128,8 @@ def test_zero_rows():
     (y, mean, rstd), _ = launch("layer_norm", [empty, np.ones(8), np.ones(8)], ["float32"] * 3)
     assert (y.shape, mean.shape, rstd.shape) == ((0, 8), (0, 1), (0, 1))
     state = np.zeros((0, 1))
-    inputs = [empty, state, state, empty, state, state, np.ones(8)]
-    (_, dgamma, dbeta), _ = launch("layer_norm_grad", inputs, ["float32"] * 7)
+    inputs = [empty, state, state, empty, state, state, np.ones(8), np.ones(8)]
+    (_, dgamma, dbeta), _ = launch("layer_norm_grad", inputs, ["float32"] * 8)
     assert np.array_equal(dgamma, np.zeros(8))  # the sum of no rows
     assert np.array_equal(dbeta, np.zeros(8))
 
@@ -150,8 +156,8 @@ def test_the_number_of_cores_does_not_change_results():
         native().set_thread_num(threads)
         try:
             forward = launch("layer_norm", [x, gamma, gamma], ["float32"] * 3)[0]
-            inputs = [dy, state, state, x, forward[1], forward[2], gamma]
-            results.append(forward + launch("layer_norm_grad", inputs, ["float32"] * 7)[0])
+            inputs = [dy, state, state, x, forward[1], forward[2], gamma, gamma]
+            results.append(forward + launch("layer_norm_grad", inputs, ["float32"] * 8, activation="relu")[0])
         finally:
             native().set_thread_num(0)
     for other in results[1:]:

@@ -61,6 +61,9 @@ def test_the_number_of_cores_does_not_change_results(name, shape, dtype):
         added = name.startswith("add")
         tensors = [dy, *state[:2], *([draw(rng, shape)] if added else []), x, *outputs[1:3], inputs[-2]]
         types = [dtype, "float32", "float32", *([dtype] if added else []), dtype, "float32", "float32", dtype]
+        if not added:  # with ReLU there is one vector more in the Unified Buffer
+            on_any_number_of_cores(f"{name}_grad", [*tensors, inputs[-1]], [*types, dtype], activation="relu")
+            tensors, types = [*tensors, inputs[-1]], [*types, dtype]
         on_any_number_of_cores(f"{name}_grad", tensors, types)
 
 

@@ -28,8 +28,8 @@ def inputs_of(columns):
         "rms_norm_grad": ([dy, mean, x, rstd, gamma], ["T", "float32", "T", "float32", "T"]),
         "layer_norm": ([x, gamma, gamma], ["T", "T", "T"]),
         "layer_norm_grad": (
-            [dy, mean, mean, x, mean, rstd, gamma],
-            ["T", "float32", "float32", "T", "float32", "float32", "T"],
+            [dy, mean, mean, x, mean, rstd, gamma, gamma],
+            ["T", "float32", "float32", "T", "float32", "float32", "T", "T"],
         ),
     }
 

@@ -32,6 +32,28 @@ def test_forward(mode, types):
     assert_accurate(numpy(outputs[2]), golden[2], "float32")
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_relu_of_it(mode, dtype):
+    rng = np.random.default_rng(2)
+    x, dy = (tensor(draw(rng, (3, 4, 65)), dtype) for _ in range(2))
+    gamma, beta = (tensor(draw(rng, 65), dtype) for _ in range(2))
+
+    def loss(x, gamma, beta, dy):
+        y = ops.layer_norm(x, gamma, beta, 1e-4, "relu")[0]
+        return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
+
+    exact = numpy(x), numpy(gamma), numpy(beta), 1e-4
+    y = run(mode, ops.layer_norm, (x, gamma, beta), 1e-4, "relu")[0]
+    assert_accurate(numpy(y), reference.forward(*exact, "relu")[0], dtype, reference.forward_terms(*exact))
+    outputs = run(mode, ms.grad(loss, (0, 1, 2)), (x, gamma, beta, dy))
+    state = np.zeros((3, 4, 1))
+    backward = reference.masked(numpy(dy), *exact), state, state, *exact[:2], 1e-4
+    golden, terms = reference.backward(*backward), reference.backward_terms(*backward)
+    for output, value, sums in zip(outputs, golden, terms, strict=True):
+        assert_accurate(numpy(output), value, dtype, sums)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_not_worse_than_stock_operators(dtype):
     rng = np.random.default_rng(0)

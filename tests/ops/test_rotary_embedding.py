@@ -47,6 +47,20 @@ def test_apply_rotary_pos_emb(mode, pairs, layout, types):
             assert_accurate(numpy(result), golden(*arguments), types[0], reference.terms(*arguments))
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_without_a_batch(mode, dtype):
+    """Packed images."""
+    rng = np.random.default_rng(0)
+    x, dy = (tensor(draw(rng, (5, 3, 8)), dtype) for _ in range(2))
+    cos, sin = tables(rng, (5, 4), dtype)
+    exact = numpy(cos), numpy(sin), "half", 0
+    y = run(mode, ops.rotary_embedding, (x, cos, sin), "half", "SND")
+    dx = run(mode, ms.grad(turned_sum), (x, cos, sin, dy), "half", "SND", 0, False)
+    for source, result, golden in ((x, y, reference.forward), (dy, dx, reference.backward)):
+        assert_accurate(numpy(result), golden(numpy(source), *exact), dtype, reference.terms(numpy(source), *exact))
+
+
 def turned_sum(x, cos, sin, dy, mode, layout, rotary_dim, own_angles):
     y = ops.rotary_embedding(x, cos, sin, mode, layout, rotary_dim, own_angles)
     return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
@@ -59,14 +73,16 @@ LEARNED = [
     ("interleave", "BNSD", (5, 6), 6, False),  # every angle twice, and not the whole head turned
     ("half", "BNSD", (2, 5, 8), 0, True),  # both elements of a pair have values of their own
     ("interleave", "BSND", (5, 6), 6, True),
+    ("half", "SND", (5, 8), 0, False),
 ]
 
 
 @pytest.mark.parametrize(("mode", "types", "tables_of"), combinations(TYPES, LEARNED), ids=str)
 def test_gradient_of_learned_tables(mode, types, tables_of):
     pairs, layout, shape, rotary_dim, own = tables_of
-    rng, axis = np.random.default_rng(0), 1 if layout == "BSND" else 2
-    x, dy = (tensor(draw(rng, (2, 5, 3, 8) if axis == 1 else (2, 3, 5, 8)), types[0]) for _ in range(2))
+    rng, axis = np.random.default_rng(0), layout.index("S")
+    sizes = {"B": 2, "S": 5, "N": 3, "D": 8}
+    x, dy = (tensor(draw(rng, [sizes[name] for name in layout]), types[0]) for _ in range(2))
     cos, sin = tables(rng, shape, types[1])
     results = run(mode, ms.grad(turned_sum, (1, 2)), (x, cos, sin, dy), pairs, layout, rotary_dim, own)
     exact = numpy(x), numpy(cos), numpy(sin), pairs, axis, rotary_dim, own
@@ -93,7 +109,7 @@ def test_gradient_of_learned_tables(mode, types, tables_of):
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 10), "rotary_dim must be at most x.shape[-1] (8), got 10"),
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 3), "rotary_dim must be even and at least 0, got 3"),
         ((2, 5, 3, 8), (5, 4), ("halves",), "mode must be 'half' or 'interleave', got 'halves'"),
-        ((2, 5, 3, 8), (5, 4), ("half", "SBND"), "layout must be 'BSND' or 'BNSD', got 'SBND'"),
+        ((2, 5, 3, 8), (5, 4), ("half", "SBND"), "layout must be 'BSND', 'BNSD' or 'SND', got 'SBND'"),
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 0, True), "cos.shape[-1] must be 8 with own_angles, got (5, 4)"),
         ((1, 1, 1, 4096), (1, 2048), (), "x.shape[-1] must be at most 3072, got (1, 1, 1, 4096)"),
     ],

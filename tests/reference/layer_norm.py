@@ -1,4 +1,4 @@
-"""LayerNorm over the trailing axes that gamma has, and its gradient, in float64."""
+"""LayerNorm over the trailing axes that gamma has, with or without ReLU, and its gradient, in float64."""
 
 import numpy as np
 
@@ -13,16 +13,22 @@ def statistics(x, axes, epsilon):
         return mean, 1 / np.sqrt(np.mean((x - mean) ** 2, axis=axes, keepdims=True) + epsilon)
 
 
-def forward(x, gamma, beta, epsilon=1e-5):
+def forward(x, gamma, beta, epsilon=1e-5, activation="none"):
     mean, rstd = statistics(x, _axes(x, gamma), epsilon)
     with np.errstate(invalid="ignore"):
-        return (x - mean) * rstd * gamma + beta, mean, rstd
+        y = (x - mean) * rstd * gamma + beta
+        return np.maximum(y, 0) if activation == "relu" else y, mean, rstd
 
 
-def forward_terms(x, gamma, beta, epsilon=1e-5):
+def forward_terms(x, gamma, beta, epsilon=1e-5, activation="none"):
     """The sums of y, of magnitudes; x - mean is not counted as one, but as what it is beside the deviation."""
     mean, rstd = statistics(x, _axes(x, gamma), epsilon)
     return (np.abs(x - mean) * rstd + 1) * np.abs(gamma) + np.abs(beta)
+
+
+def masked(dy, x, gamma, beta, epsilon=1e-5):
+    """dy with 0 where ReLU gives none."""
+    return dy * (forward(x, gamma, beta, epsilon)[0] > 0)
 
 
 def backward(dy, dmean, drstd, x, gamma, epsilon=1e-5):

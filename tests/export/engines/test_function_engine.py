@@ -175,6 +175,27 @@ def test_dropout_in_training_goes_to_the_stock_function(inputs):
     assert np.abs(numpy(net(*inputs)[0]) - numpy(net(*inputs)[0])).max() > 1e-2
 
 
+class VisionAttention(nn.Cell):
+    """Queries of packed images, without a batch."""
+
+    def construct(self, query, key, cos, sin, **kwargs):
+        query, key = apply_rotary(query, key, cos, sin)
+        return ops.matmul(query.swapaxes(0, 1), key.permute(1, 2, 0))
+
+
+def test_a_rotary_embedding_without_a_batch(inputs):
+    net = VisionAttention()
+    random = np.random.default_rng(0)
+    query, key = (tensor(draw(random, (S, HEADS, D)), "float32") for _ in range(2))
+    calls = [query, key, *(table.reshape(S, D) for table in inputs[1:3])]
+    expected = numpy(net(*calls))
+    report = optimize(net, verify=calls, gradients=False)
+    assert [e.pattern for e in report.replaced] == ["rotary embedding"] * 2
+    assert "layout='SND'" in type(net).fused_source
+    for mode in MODES:
+        np.testing.assert_allclose(numpy(run(mode, net, calls)), expected, atol=1e-5)
+
+
 def test_outputs_that_are_a_dict():
     """As of transformers: they are compared, too."""
 

@@ -176,6 +176,16 @@ def test_group_norm_as_a_formula(cell, pattern, replaced, tmp_path):
     np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(image)), numpy(net(image)), atol=1e-5)
 
 
+@pytest.mark.parametrize("formula", [False, True])
+def test_a_layer_norm_and_its_activation(formula, tmp_path):
+    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    net = spellings.NormedAndActivated(formula)
+    stock = export_mindir(net, x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(stock, tmp_path / "fused.mindir", level="O1").replaced
+    assert entry.pattern == "LayerNorm + ReLU"
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), numpy(net(x)), atol=1e-5)
+
+
 @pytest.mark.parametrize(("shortcut", "pattern"), [("normed", "GroupNorm"), ("activated", "GroupNorm + ReLU")])
 def test_a_norm_with_two_readers(shortcut, pattern, tmp_path):
     """An activation is part of it where nobody else takes what comes before."""
@@ -241,6 +251,27 @@ def test_a_rotary_embedding_of_one_position(cell, shape, note, tmp_path):
     stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
     report = optimize_mindir(stock, tmp_path / "fused.mindir")
     assert [entry.text for entry in report.replaced] == ([note] if note else [])
+    result = load(tmp_path / "fused.mindir")(heads, positions)
+    np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
+
+
+class TurnPackedImages(spellings.Turn):
+    """As vision encoders have them: there is no batch, and the tables hold each angle twice."""
+
+    def construct(self, x, positions):
+        angles = self.angles(positions)
+        angles = ops.cat((angles, angles), -1)
+        cos, sin = ops.cos(angles).expand_dims(-2), ops.sin(angles).expand_dims(-2)
+        return x * cos + spellings.rotate_half(x) * sin
+
+
+def test_a_rotary_embedding_without_a_batch(tmp_path):
+    heads = tensor(draw(np.random.default_rng(0), (5, 3, 8)), "float32")
+    positions = tensor(np.arange(5.0), "float32")
+    net = TurnPackedImages()
+    stock = export_mindir(net, heads, positions, path=tmp_path / "stock")
+    report = optimize_mindir(stock, tmp_path / "fused.mindir")
+    assert [entry.text for entry in report.replaced] == ["half, SND"]
     result = load(tmp_path / "fused.mindir")(heads, positions)
     np.testing.assert_allclose(numpy(result), numpy(net(heads, positions)), atol=1e-5)
 

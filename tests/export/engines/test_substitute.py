@@ -370,6 +370,16 @@ def test_a_norm_with_two_readers(shortcut, pattern):
     np.testing.assert_allclose(numpy(net(image)), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("formula", [False, True])
+def test_a_layer_norm_and_its_activation(formula):
+    net = Holder(spellings.NormedAndActivated(formula))
+    x = tensor(draw(np.random.default_rng(0), (2, 3, HIDDEN)), "float32")
+    expected = numpy(net(x))
+    report = optimize(net, verify=[x], gradients=True)
+    assert [(entry.pattern, entry.engine) for entry in report.replaced] == [("LayerNorm + ReLU", "cell")]
+    np.testing.assert_allclose(numpy(net(x)), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("keep", [nn.Identity, nn.Dropout])
 def test_sub_cells_that_hand_their_input_on(keep, x):
     """As vision transformers have them, around layers and norms."""
