@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/operation.h"
 #include "passes/packed_dots.h"
 
 namespace AscendC {

@@ -172,8 +172,7 @@ void Steps::Pass(uint32_t number, Ranges& needed)
 }
 
 // Sets kept[number] if the item stays. `kept`: which of those behind it do.
-void Steps::EliminateNode(Step& step, uint32_t number, const Instruction& first, std::vector<bool>& kept,
-                          Ranges& needed) const
+void Steps::EliminateNode(const Step& step, uint32_t number, std::vector<bool>& kept, Ranges& needed) const
 {
     const SequenceNode& item = step.items[number];
     if (Stores(item.kind)) {
@@ -236,12 +235,11 @@ void Steps::EliminateDeadStores(Ranges needed, const std::vector<Instruction>& i
     });
     for (const Place& place : order) {
         Step& step = steps_[place.step];
-        const Instruction& first = instructions[step.parts[0]];
         Pass(place.number, needed);
         if (step.items.empty()) {
-            EliminateInstruction(step, first, needed);
+            EliminateInstruction(step, instructions[step.parts[0]], needed);
         } else {
-            EliminateNode(step, place.item, first, kept[place.step], needed);
+            EliminateNode(step, place.item, kept[place.step], needed);
         }
     }
     for (uint32_t i = 0; i < steps_.size(); ++i) {
