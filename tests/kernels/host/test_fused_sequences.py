@@ -128,6 +128,17 @@ def test_floats_whose_source_is_overwritten_are_read_as_floats(dtype):
     )
 
 
+@pytest.mark.parametrize("mode", [2, 3, 4, 5])  # down, up, ties away from zero, towards zero
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_casts_that_round_in_another_way(dtype, mode):
+    calls = [
+        ("cast", "float32", dtype, FLOAT, SOURCE, NONE, 300),
+        ("binary", "Mul", "float32", SQUARE, FLOAT, FLOAT, 300),
+        ("cast", dtype, "float32", RESULT, SQUARE, mode, 300),
+    ]
+    assert_same_in_any_execution(calls)
+
+
 @pytest.mark.parametrize("length", [512, 528, 1024])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_rows_that_lie_apart_in_global_memory(dtype, length):
