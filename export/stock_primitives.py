@@ -40,6 +40,14 @@ class StandIn(nn.Cell):  # type: ignore[misc]
         return self
 
 
+class Arange(StandIn):
+    """Arange()(start, end, step, dtype)."""
+
+    def construct(self, start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Tensor:
+        values = ms_ops.arange(start, end, step)
+        return values if dtype is None else values.astype(dtype)
+
+
 class ArgMaxExt(StandIn):
     """ArgMaxExt()(input, dim, keepdim)."""
 
@@ -227,6 +235,7 @@ _BATCH_MAT_MUL = ms_ops.BatchMatMul
 STOCK: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
+        Arange,
         ArgMaxExt,
         BatchMatMul,
         CumsumExt,

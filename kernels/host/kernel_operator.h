@@ -4,8 +4,11 @@
 #ifndef ASCENDC_HOST_KERNEL_OPERATOR_H
 #define ASCENDC_HOST_KERNEL_OPERATOR_H
 
+#include "api/bitwise.h"
 #include "api/data_copy.h"
+#include "api/mask.h"
 #include "api/pipe.h"
+#include "api/rearrange.h"
 #include "api/tensor.h"
 #include "api/transpose.h"
 #include "api/types.h"

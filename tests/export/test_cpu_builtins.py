@@ -55,6 +55,22 @@ def test_ones_like_a_mask(mode):
     np.testing.assert_array_equal(joined.asnumpy(), given | ~np.tri(4, dtype=bool))
 
 
+class Positions(nn.Cell):
+    """As decoders of mindone count them."""
+
+    def construct(self, x):
+        return mint.arange(2, 2 + x.shape[1]), mint.arange(0, 8, 2, dtype=ms.int64), mint.arange(0.0, 1.0, 0.25)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_range(mode):
+    with cpu_builtins():
+        results = run(mode, Positions(), (Tensor(np.zeros((1, 5), np.float32)),))
+    for made, expected in zip(results, (np.arange(2, 7), np.arange(0, 8, 2), np.arange(0, 1, 0.25)), strict=True):
+        np.testing.assert_array_equal(made.asnumpy(), expected)
+    assert results[1].dtype == ms.int64
+
+
 def test_they_train_and_export(x, tmp_path):
     net = BuiltIn()
     with cpu_builtins():

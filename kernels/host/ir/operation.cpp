@@ -90,19 +90,5 @@ Operation ByElement(const Operation& operation)
     }
 }
 
-Operation ByRepeat(const Operation& operation)
-{
-    switch (operation.layout) {
-        case Layout::CONTIGUOUS:
-            return InLayout(operation, Layout::REPEAT);
-        case Layout::BROADCAST0:
-            return InLayout(operation, Layout::REPEAT_BROADCAST0);
-        case Layout::BROADCAST1:
-            return InLayout(operation, Layout::REPEAT_BROADCAST1);
-        default:
-            return {};
-    }
-}
-
 }  // namespace host
 }  // namespace AscendC

@@ -18,8 +18,6 @@ OperationKind KindOf(Opcode arithmetic);
 
 // The operation on elements that calculates the same for one repeat as this one for many; NONE: there is none.
 Operation ByElement(const Operation& operation);
-// The other way round, for element-wise operations.
-Operation ByRepeat(const Operation& operation);
 
 }  // namespace host
 }  // namespace AscendC

@@ -1,7 +1,5 @@
 #include "jit/ir_arithmetic.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "simd/function_constants.h"
@@ -23,27 +21,6 @@ Vectors Each(const Vectors& values, F&& function)
 
 }  // namespace
 
-// ---- bounds of values
-
-float IrArithmetic::Range::Magnitude() const
-{
-    return std::max(std::fabs(least), std::fabs(most));
-}
-
-IrArithmetic::Range IrArithmetic::RangeOf(const std::string& value) const
-{
-    const auto known = ranges_.find(value);
-    return known == ranges_.end() ? Range{} : known->second;
-}
-
-std::string IrArithmetic::WithRange(const std::string& value, const Range& range)
-{
-    if (!std::isnan(range.least) && !std::isnan(range.most)) {  // 0 * infinity says nothing
-        ranges_[value] = range;
-    }
-    return value;
-}
-
 // ---- arithmetic
 
 std::string IrArithmetic::Larger(const std::string& a, const std::string& b)
@@ -63,11 +40,8 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
             return Op("fadd", a, b);
         case Opcode::SUB:
             return Op("fsub", a, b);
-        case Opcode::MUL: {
-            const std::string product = Op("fmul", a, b);
-            const float magnitude = RangeOf(a).Magnitude() * RangeOf(b).Magnitude();
-            return WithRange(product, {a == b ? 0.0f : -magnitude, magnitude});
-        }
+        case Opcode::MUL:
+            return Op("fmul", a, b);
         case Opcode::DIV:
             return Op("fdiv", a, b);
         case Opcode::AND:
@@ -75,13 +49,8 @@ std::string IrArithmetic::Binary(Opcode opcode, const std::string& a, const std:
         case Opcode::OR:
             return AsFloat(IntOp("or", AsInt(a), AsInt(b)));
         default:
-            return Select(Compare("uno", a, a), a, OfNumbers(opcode, a, b));
+            return Select(Compare("uno", a, a), a, opcode == Opcode::MAX ? Larger(a, b) : Smaller(a, b));
     }
-}
-
-std::string IrArithmetic::OfNumbers(Opcode opcode, const std::string& a, const std::string& b)
-{
-    return opcode == Opcode::MAX ? Larger(a, b) : Smaller(a, b);
 }
 
 // Lanes in which one of the vectors is.
@@ -107,36 +76,21 @@ std::string IrArithmetic::HaveNan(const Vectors& x)
 
 std::string IrArithmetic::Scalar(Opcode opcode, const std::string& a, float scalar)
 {
-    Range range = RangeOf(a);
     switch (opcode) {
         case Opcode::ADDS:
-            return WithRange(Op("fadd", a, Splat(scalar)), {range.least + scalar, range.most + scalar});
+            return Op("fadd", a, Splat(scalar));
         case Opcode::MULS:
-            return Scaled(a, scalar);
+            return Op("fmul", a, Splat(scalar));
         case Opcode::MAXS:
-            range.least = std::max(range.least, scalar);
-            return WithRange(Larger(Splat(scalar), a), range);
+            return Larger(Splat(scalar), a);
         default:
-            range.most = std::min(range.most, scalar);
-            return WithRange(Smaller(Splat(scalar), a), range);
+            return Smaller(Splat(scalar), a);
     }
-}
-
-std::string IrArithmetic::Scaled(const std::string& a, float scalar)
-{
-    const std::string product = Op("fmul", a, Splat(scalar));
-    const float ends[] = {RangeOf(a).least * scalar, RangeOf(a).most * scalar};
-    if (std::isnan(ends[0]) || std::isnan(ends[1])) {
-        return product;
-    }
-    return WithRange(product, {std::min(ends[0], ends[1]), std::max(ends[0], ends[1])});
 }
 
 std::string IrArithmetic::Axpy(const std::string& a, float scalar, const std::string& sum)
 {
-    const float magnitude = RangeOf(a).Magnitude() * std::fabs(scalar);
-    const Range range = RangeOf(sum);
-    return WithRange(Fma(a, Splat(scalar), sum), {range.least - magnitude, range.most + magnitude});
+    return Fma(a, Splat(scalar), sum);
 }
 
 std::string IrArithmetic::Unary(Opcode opcode, const std::string& a)
@@ -147,7 +101,7 @@ std::string IrArithmetic::Unary(Opcode opcode, const std::string& a)
         case Opcode::SQRT:
             return Intrinsic("sqrt", {a});
         case Opcode::ABS:
-            return WithRange(Intrinsic("fabs", {a}), {0.0f, RangeOf(a).Magnitude()});
+            return Intrinsic("fabs", {a});
         default:
             return Larger(Splat(0.0f), a);  // RELU
     }
@@ -191,10 +145,7 @@ std::string IrArithmetic::ExpByTable(const std::string& x)
 {
     const std::string shifted = Fma(x, Splat(EXP_LOG2E), Splat(EXP_TABLE_MAGIC));
     const std::string n = Op("fsub", shifted, Splat(EXP_TABLE_MAGIC));
-    std::string r = Fma(n, Splat(-LN2_LOW), Fma(n, Splat(-LN2_HIGH), x));
-    if (RangeOf(x).Magnitude() > EXP_TABLE_ROUNDS) {
-        r = SmallerWithSign(r, EXP_TABLE_LIMIT);
-    }
+    const std::string r = SmallerWithSign(Fma(n, Splat(-LN2_LOW), Fma(n, Splat(-LN2_HIGH), x)), EXP_TABLE_LIMIT);
     const std::string power = Lookup(EXP_TABLE, AsInt(shifted));
     const std::string q = Op("fmul", Fma(Splat(EXP_TABLE_C2), r, Splat(EXP_TABLE_C1)), r);
     return ScaledByPower(Fma(power, q, power), n);

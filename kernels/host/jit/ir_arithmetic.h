@@ -5,7 +5,6 @@
 #define ASCENDC_HOST_JIT_IR_ARITHMETIC_H
 
 #include <string>
-#include <unordered_map>
 
 #include "ir/instruction.h"
 #include "jit/ir_builder.h"
@@ -20,7 +19,6 @@ public:
 
     // Opcodes with two operands, with a scalar, and with one operand. EXP has a function of its own.
     std::string Binary(Opcode opcode, const std::string& a, const std::string& b);
-    std::string OfNumbers(Opcode opcode, const std::string& a, const std::string& b);  // MAX or MIN, a not NaN
     std::string Scalar(Opcode opcode, const std::string& a, float scalar);
     std::string Axpy(const std::string& a, float scalar, const std::string& sum);
     std::string Unary(Opcode opcode, const std::string& a);
@@ -50,23 +48,13 @@ public:
     std::string UpperHalves(const std::string& x);
 
 private:
-    // Bounds of a value that is not NaN.
-    struct Range {
-        float least = -__builtin_inff();
-        float most = __builtin_inff();
-
-        float Magnitude() const;
-    };
     struct ExpParts {
         std::string p;        // exp of the rest
         std::string shifted;  // has the integer in its low bits
     };
 
-    Range RangeOf(const std::string& value) const;
-    std::string WithRange(const std::string& value, const Range& range);
     std::string Larger(const std::string& a, const std::string& b);
     std::string Smaller(const std::string& a, const std::string& b);
-    std::string Scaled(const std::string& a, float scalar);
     ExpParts SplitExp(const std::string& x);
     std::string ExpByTable(const std::string& x);
     std::string ExpOfAny(const std::string& x);
@@ -76,8 +64,6 @@ private:
     std::string AreSubnormal(const Vectors& x);
     std::string RoundNumber(const std::string& x, bool clear);
     std::string RoundAny(const std::string& x, bool clear);
-
-    std::unordered_map<std::string, Range> ranges_;
 };
 
 }  // namespace host

@@ -497,25 +497,15 @@ private:
     void Collect(const LoopNode& node, Opcode opcode)
     {
         const uint32_t repeat = REPEAT_FLOATS / lanes_;
-        Vectors before;
+        Vectors after;
         for (uint32_t k = 0; k < std::min(count_, repeat); ++k) {
-            before.push_back(sums_[node.operand][(first_ + k) % repeat]);
+            after.push_back(sums_[node.operand][(first_ + k) % repeat]);
         }
-        const auto collected = [&](bool numbers) {
-            Vectors sums = before;
-            for (uint32_t k = 0; k < count_; ++k) {
-                std::string& sum = sums[k % repeat];
-                const std::string more =
-                    numbers ? ir_.OfNumbers(opcode, value_[k], sum) : ir_.Binary(opcode, value_[k], sum);
-                sum = valid_ < lanes_ ? ir_.Select(FirstLanes(valid_), more, sum) : more;
-            }
-            return sums;
-        };
-        const bool looks = opcode != Opcode::ADD && count_ > 1;  // for NaN, in all vectors at once
-        const Vectors after =
-            looks ? ir_.Unless(
-                        ir_.HaveNan(value_), [&] { return collected(true); }, [&] { return collected(false); })
-                  : collected(false);
+        for (uint32_t k = 0; k < count_; ++k) {
+            std::string& sum = after[k % repeat];
+            const std::string more = ir_.Binary(opcode, value_[k], sum);
+            sum = valid_ < lanes_ ? ir_.Select(FirstLanes(valid_), more, sum) : more;
+        }
         for (uint32_t k = 0; k < after.size(); ++k) {
             sums_[node.operand][(first_ + k) % repeat] = after[k];
         }

@@ -1,7 +1,6 @@
 #include "passes/groups.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "api/types.h"
 
@@ -74,21 +73,6 @@ bool KeepsStep(const Instruction& earlier, const Instruction& later, uint32_t un
     return true;
 }
 
-// Does `later` go over what `earlier` goes over, and one of them writes it? Not if it reads the same in every unit.
-bool WalksWith(const Instruction& earlier, const Instruction& later)
-{
-    for (uint32_t a = 0; a < earlier.operandCount; ++a) {
-        for (uint32_t b = 0; b < later.operandCount; ++b) {
-            const bool writes = a == 0 || b == 0;
-            const bool stays = b > 0 && later.operands[b].stride == 0;
-            if (writes && !stays && Overlap(earlier.operands[a], later.operands[b])) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 }  // namespace
 
 void Groups::Clear()
@@ -141,46 +125,12 @@ void Groups::Append(const Instruction& instruction)
     if (!groups_.empty() && !IsTiny(instruction) && !StaysAlone(instruction)) {
         const Group& group = groups_.back();
         const Instruction& first = instructions_[group.members.front()];
-        if (!IsTiny(first) && !StaysAlone(first) && (Joins(group, instruction) || SplitsFor(instruction))) {
+        if (!IsTiny(first) && !StaysAlone(first) && Joins(group, instruction)) {
             AddTo(groups_.back(), index);
             return;
         }
     }
     groups_.push_back({{index}, instruction.units, instruction.lanes, IsGranular(instruction, instruction.units)});
-}
-
-// May the last group come apart, so that the instruction joins the later part? Only if that has nothing to do with the
-// earlier part but to read, as a whole in every unit, what it has made: such as a table, and its uses.
-bool Groups::SplitsFor(const Instruction& later)
-{
-    Group& group = groups_.back();
-    const auto member = [&](size_t i) -> const Instruction& { return instructions_[group.members[i]]; };
-    const size_t count = group.members.size();
-    const uint32_t units = std::min(group.units, later.units);
-    size_t cut = 0;
-    for (size_t i = 0; i < count; ++i) {
-        cut = KeepsStep(member(i), later, units) ? cut : i + 1;
-    }
-    for (size_t i = cut; i < count && cut > 0; ++i) {
-        for (size_t k = 0; k < cut; ++k) {
-            cut = WalksWith(member(k), member(i)) ? i + 1 : cut;
-        }
-    }
-    if (cut == 0 || cut == count) {
-        return false;
-    }
-    Group parts[2];
-    for (size_t i = 0; i < count; ++i) {
-        Group& part = parts[i < cut ? 0 : 1];
-        part.units = group.units;  // of which all of them have a multiple
-        AddTo(part, group.members[i]);
-    }
-    if (!Joins(parts[1], later)) {
-        return false;
-    }
-    group = std::move(parts[0]);
-    groups_.push_back(std::move(parts[1]));
-    return true;
 }
 
 bool Groups::Joins(const Group& group, const Instruction& later) const

@@ -42,7 +42,6 @@ public:
 private:
     bool Joins(const Group& group, const Instruction& later) const;
     bool Widens(const Instruction& later);
-    bool SplitsFor(const Instruction& later);
     bool SinkCopy(const Instruction& copy);
     void Append(const Instruction& instruction);
     void AddTo(Group& group, uint32_t index);

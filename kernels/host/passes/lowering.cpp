@@ -113,7 +113,7 @@ void Scheduler::CompileLoop(const FusedLoop& loop)
         const uint32_t ratio = instructions[step.parts[0]].units / group.units;
         const RunFn run = sequence ? nullptr : g_vectorUnit->RunOf(instructions[step.parts[0]].operation);
         schedule.steps_.push_back({run, sequence ? nodes : step.parts[0], ratio, k == 0 ? code : nullptr, nodes, length,
-                                   byElement, code == nullptr ? step.units : UINT32_MAX, k == 0 ? cost : 0});
+                                   byElement, k == 0 ? cost : 0});
         if (linked) {
             CompileSequence(loop.items[k]);
         }
@@ -159,8 +159,7 @@ uint32_t Scheduler::CompileStraightLine(const std::vector<FusedLoop>& loops, siz
     StraightLine straightLine;
     for (size_t i = first; i < loops.size(); ++i) {
         const Instruction* const instruction = OnlyInstruction(loops[i]);
-        const uint32_t most = steps_.List()[loops[i].steps[0]].units;
-        if (instruction == nullptr || !straightLine.Add(*instruction, std::min(instruction->units, most))) {
+        if (instruction == nullptr || !straightLine.Add(*instruction, instruction->units)) {
             break;
         }
     }
@@ -179,7 +178,7 @@ uint32_t Scheduler::CompileStraightLine(const std::vector<FusedLoop>& loops, siz
         const Step& step = steps_.List()[loops[first + k].steps[0]];
         Instruction& instruction = schedule.instructions_[step.parts[0]];
         schedule.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), step.parts[0], instruction.units,
-                                   k == 0 ? code : nullptr, nodes, length, false, step.units, 0});
+                                   k == 0 ? code : nullptr, nodes, length, false, 0});
         for (uint32_t a = 0; a < instruction.operandCount; ++a) {
             schedule.nodes_.push_back({NodeKind::END, 0.0f, instruction.operands[a].base});
             Relocate(instruction.operands[a], schedule.nodes_.back().base);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/operation.h"
 #include "passes/packed_dots.h"
 
 namespace AscendC {
@@ -84,7 +83,7 @@ void Scheduler::Record(const Instruction& instruction)
 {
     const uint32_t rowUnits = rowForms_.RowUnits(instruction);
     if (rowUnits == instruction.units) {
-        std::vector<Instruction> whole{ByRowsOfView(instruction)};
+        std::vector<Instruction> whole{instruction};
         return RecordRows(whole);
     }
     std::vector<Instruction> rows(instruction.units / rowUnits, instruction);
@@ -95,42 +94,6 @@ void Scheduler::Record(const Instruction& instruction)
         }
     }
     RecordRows(rows);
-}
-
-// An instruction on the elements of short rows that lie apart in global memory reads them in place if a unit is a row.
-Instruction Scheduler::ByRowsOfView(const Instruction& instruction) const
-{
-    Instruction byRow = instruction;
-    byRow.operation = instruction.lanes == 1 ? ByRepeat(instruction.operation) : Operation{};
-    if (byRow.operation == Operation{}) {
-        return instruction;
-    }
-    for (uint32_t i = 1; i < instruction.operandCount; ++i) {
-        const Operand& operand = instruction.operands[i];
-        const auto apart = std::find_if(views_.begin(), views_.end(), [&operand](const View& view) {
-            return view.rows.rows > 1 && view.rows.stride == view.rows.rowBytes && view.ub.begin <= operand.base &&
-                   operand.base < view.ub.end && (operand.base - view.ub.begin) % view.rows.stride == 0;
-        });
-        if (apart == views_.end() || operand.stride == 0) {
-            continue;
-        }
-        const uint32_t elements = apart->rows.rowBytes / operand.extent;
-        const bool rows = elements * operand.extent == apart->rows.rowBytes && instruction.units > elements &&
-                          instruction.units % elements == 0;
-        if (!rows || elements > MAX_ROW_ELEMENTS || (instruction.granule > 1 && !BlocksFit(elements))) {
-            continue;
-        }
-        byRow.units = instruction.units / elements;
-        byRow.lanes = elements;
-        byRow.granule = 1;
-        for (uint32_t k = 0; k < byRow.operandCount; ++k) {
-            Operand& row = byRow.operands[k];
-            row.extent *= row.stride == 0 ? 1 : elements;
-            row.stride *= elements;
-        }
-        return byRow;
-    }
-    return instruction;
 }
 
 // All rows read before one is written: a view of them all is read in place and then replaced as a whole. Unless they

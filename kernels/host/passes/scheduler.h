@@ -30,7 +30,6 @@ private:
     void Take(const Instruction& instruction, int32_t origin);
     void Record(const Instruction& instruction);
     void RecordRows(std::vector<Instruction>& rows);
-    Instruction ByRowsOfView(const Instruction& instruction) const;
     void CopyIn(const Instruction& copy, int32_t origin);
     void CopyOut(Instruction copy, int32_t origin);
     void Resolve(Operand& operand, uint32_t units);

@@ -60,22 +60,6 @@ bool IsUnread(const Operand& written, const Ranges& needed)
     return rows > 0;
 }
 
-// Units of an instruction up to the last one whose result is read; or all.
-uint32_t UnitsRead(const Instruction& instruction, const Operand& to, const Ranges& needed)
-{
-    const int64_t unit = to.stride;
-    if (to.origin != NO_ORIGIN || unit <= 0 || unit != static_cast<int64_t>(to.extent)) {
-        return UINT32_MAX;
-    }
-    const char* last = to.base;
-    for (const Span& span : needed.Spans()) {
-        last = span.Overlaps(SpanOf(to)) ? std::max(last, std::min<const char*>(span.end, to.end)) : last;
-    }
-    const uint32_t read = static_cast<uint32_t>((last - to.base + unit - 1) / unit);
-    const uint32_t granule = instruction.granule;
-    return (read + granule - 1) / granule * granule;
-}
-
 // A store that is the last to use a rounded value can round it itself.
 void RoundInStore(std::vector<SequenceNode>& items)
 {
@@ -188,18 +172,12 @@ void Steps::Pass(uint32_t number, Ranges& needed)
 }
 
 // Sets kept[number] if the item stays. `kept`: which of those behind it do.
-void Steps::EliminateNode(Step& step, uint32_t number, const Instruction& first, std::vector<bool>& kept,
-                          Ranges& needed) const
+void Steps::EliminateNode(const Step& step, uint32_t number, std::vector<bool>& kept, Ranges& needed) const
 {
     const SequenceNode& item = step.items[number];
     if (Stores(item.kind)) {
         if (IsUnread(*item.operand, needed)) {
             return;
-        }
-        // Of a single result, and nothing else that the fused sequence does.
-        const auto acts = [](const SequenceNode& some) { return Stores(some.kind) || Collects(some.kind); };
-        if (number + 1 == step.items.size() && std::count_if(step.items.begin(), step.items.end(), acts) == 1) {
-            step.units = UnitsRead(first, *item.operand, needed);
         }
         needed.Remove(SpanOf(*item.operand));
     } else if (!Collects(item.kind) && std::find(kept.begin() + number, kept.end(), true) == kept.end()) {
@@ -217,7 +195,6 @@ void Steps::EliminateInstruction(Step& step, const Instruction& instruction, Ran
         step.parts.clear();
         return;
     }
-    step.units = UnitsRead(instruction, to, needed);
     if (FillsSpan(to)) {
         needed.Remove(SpanOf(to));
     }
@@ -258,12 +235,11 @@ void Steps::EliminateDeadStores(Ranges needed, const std::vector<Instruction>& i
     });
     for (const Place& place : order) {
         Step& step = steps_[place.step];
-        const Instruction& first = instructions[step.parts[0]];
         Pass(place.number, needed);
         if (step.items.empty()) {
-            EliminateInstruction(step, first, needed);
+            EliminateInstruction(step, instructions[step.parts[0]], needed);
         } else {
-            EliminateNode(step, place.item, first, kept[place.step], needed);
+            EliminateNode(step, place.item, kept[place.step], needed);
         }
     }
     for (uint32_t i = 0; i < steps_.size(); ++i) {

@@ -22,7 +22,6 @@ struct Step {
     std::vector<SequenceNode> items;  // of a fused sequence; none: an instruction that cannot be one
     std::vector<uint32_t> partOf;     // of each item: which of the parts
     bool mustFuse;                    // or it could run as the one instruction that it is
-    uint32_t units = UINT32_MAX;      // of the instruction, as long as it is not part of a loop: no more are read
 };
 
 // The bytes of the Unified Buffer that these instructions write before they read them: whatever ran before need not.
@@ -58,8 +57,7 @@ private:
     bool ExtendOpen(Instruction& instruction, uint32_t index, const NarrowSources& narrow,
                     const std::vector<Instruction>& instructions, bool casts);
     void Close(uint32_t group);
-    void EliminateNode(Step& step, uint32_t number, const Instruction& first, std::vector<bool>& kept,
-                       Ranges& needed) const;
+    void EliminateNode(const Step& step, uint32_t number, std::vector<bool>& kept, Ranges& needed) const;
     void EliminateInstruction(Step& step, const Instruction& instruction, Ranges& needed) const;
     void Pass(uint32_t number, Ranges& needed);
 

@@ -176,10 +176,7 @@ void Schedule::PrefetchFor(const Step& step, uint32_t units, LoopVariant variant
 void Schedule::RunStep(const Step& step, uint32_t begin, uint32_t end) const
 {
     const uint32_t first = begin * step.ratio;
-    const uint32_t last = std::min(end * step.ratio, step.most);
-    if (first >= last) {
-        return;
-    }
+    const uint32_t last = end * step.ratio;
     if (step.run == nullptr) {
         g_vectorUnit->runSequence(&nodes_[step.first], first, last);
     } else {

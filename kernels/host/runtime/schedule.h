@@ -63,7 +63,6 @@ private:
         uint32_t nodes;
         uint32_t length;
         bool byElement;
-        uint32_t most;  // units that it does at all
         uint32_t cost;  // of a unit of that loop
     };
 

@@ -36,9 +36,8 @@ constexpr std::array<float, 32> EXP_TABLE = {
 // exp(r) - 1 = r (C1 + C2 r), relative error 5.3e-8
 constexpr float EXP_TABLE_C1 = 1.00001466f;
 constexpr float EXP_TABLE_C2 = 0.5f;
-// Up to here EXP_TABLE_MAGIC rounds to steps of 1/32. Beyond, r is anything, and is brought down to at most
-// EXP_TABLE_LIMIT: the exponent is so large that it does not matter.
-constexpr float EXP_TABLE_ROUNDS = 65536.0f;
+// Beyond 65536 EXP_TABLE_MAGIC does not round to steps of 1/32: r is anything, and is brought down to at most
+// EXP_TABLE_LIMIT, as the exponent is so large that it does not matter.
 constexpr float EXP_TABLE_LIMIT = 1.0f;
 
 constexpr float LN_TINY = 1.17549435e-38f;  // below it are subnormal numbers
