@@ -201,7 +201,7 @@ void RunUnary(const Instruction& self, uint32_t begin, uint32_t end)
     }
 }
 
-void RunAxpy(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunAxpy(const Instruction& self, uint32_t begin, uint32_t end)
 {
     using Op = Arithmetic<Opcode::AXPY>;
     float* dst = At<float>(self, 0, begin);

@@ -14,7 +14,7 @@ namespace host {
 namespace HOST_ISA {
 
 // The integral value of x in the given mode; NaN and infinities pass.
-float RoundToIntegral(float x, RoundMode mode)
+inline float RoundToIntegral(float x, RoundMode mode)
 {
     switch (mode) {
         case RoundMode::CAST_FLOOR:
@@ -30,7 +30,7 @@ float RoundToIntegral(float x, RoundMode mode)
     }
 }
 
-int32_t ToInt32(float x, RoundMode mode)
+inline int32_t ToInt32(float x, RoundMode mode)
 {
     const float rounded = RoundToIntegral(x, mode);
     if (rounded != rounded) {
@@ -42,7 +42,7 @@ int32_t ToInt32(float x, RoundMode mode)
     return rounded < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(rounded);
 }
 
-float ToFloat(int32_t x, RoundMode mode)
+inline float ToFloat(int32_t x, RoundMode mode)
 {
     const float nearest = static_cast<float>(x);
     const double exact = x;
@@ -206,7 +206,7 @@ HOST_INLINE void StoreBytes(int8_t* p, VF x)
 }
 
 // Saturates, and makes 0 of NaN.
-void RunCastToInt8(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunCastToInt8(const Instruction& self, uint32_t begin, uint32_t end)
 {
     auto* const dst = reinterpret_cast<int8_t*>(self.operands[0].base);
     const auto* const src = reinterpret_cast<const half*>(self.operands[1].base);

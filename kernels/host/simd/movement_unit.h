@@ -106,7 +106,7 @@ void RunGather(const Instruction& self, uint32_t begin, uint32_t end)
 }
 
 // dst[i] = element i of every block of src.
-void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint16_t);
     const uint32_t dstStep = (self.option >> 16) * SIDE;
@@ -123,7 +123,7 @@ void RunTranspose16(const Instruction& self, uint32_t begin, uint32_t end)
 }
 
 // The same as RunTranspose16 of 32-bit elements, in two squares.
-void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunTranspose32(const Instruction& self, uint32_t begin, uint32_t end)
 {
     constexpr uint32_t SIDE = ONE_BLK_SIZE / sizeof(uint32_t);
     const uint32_t dstStep = (self.option >> 16) * SIDE;  // from a pair of blocks to the next
@@ -150,7 +150,7 @@ HOST_INLINE void CopyVectors(char* dst, const char* src, uint64_t bytes)
 }
 
 // A unit is `extent` bytes; units that follow each other without a gap are copied in one piece.
-void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const Operand& to = self.operands[0];
     const Operand& from = self.operands[1];
@@ -165,7 +165,7 @@ void RunCopy(const Instruction& self, uint32_t begin, uint32_t end)
 }
 
 // Adds floats to memory that other cores may add to at the same time.
-void RunCopyAdd(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunCopyAdd(const Instruction& self, uint32_t begin, uint32_t end)
 {
     for (uint32_t u = begin; u < end; ++u) {
         uint32_t* to = At<uint32_t>(self, 0, u);

@@ -40,7 +40,7 @@ HOST_INLINE VI LaneNumbers(std::integer_sequence<int32_t, I...>)
     return VI{I...};
 }
 
-void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunReduceSum(const Instruction& self, uint32_t begin, uint32_t end)
 {
     ReduceUnits(
         self, begin, end, [lanes = self.lanes](const float* src) { return TreeSum(src, lanes); },
@@ -65,7 +65,7 @@ HOST_INLINE VF Extreme(const float* src, uint32_t lanes, const PICK& pick)
     return best;
 }
 
-void RunReduceMax(const Instruction& self, uint32_t begin, uint32_t end)
+inline void RunReduceMax(const Instruction& self, uint32_t begin, uint32_t end)
 {
     const auto pick = [](VF a, VF b) { return MaxOf(a, b); };
     ReduceUnits(
