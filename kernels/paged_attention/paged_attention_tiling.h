@@ -97,7 +97,7 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
         return batch * CeilDiv(keyHeads, keyHeadsOfTile) * CeilDiv(keys, paged_attention::LeastPart(keyHeadsOfTile));
     };
     // Of a single token as many key heads as a tile has rows for and leave tasks enough: pages are then read in longer
-    // pieces. For 2048 keys of 8 heads and 8 sequences, float16, a 910B takes 105 us so, and 265 with one (predicted).
+    // pieces. For 2048 keys of 8 heads and 8 sequences, float16, a 910B takes 114 us so, and 265 with one (predicted).
     uint64_t tileKeyHeads = tokens == 1 ? std::max<uint64_t>(1, std::min(keyHeads, TILE_ROWS / shared)) : 1;
     while (tileKeyHeads > 1 && tasksOf(tileKeyHeads) < std::min(wanted, tasksOf(1))) {
         tileKeyHeads = CeilDiv(tileKeyHeads, 2);

@@ -18,6 +18,7 @@ from ms_ascend_ops.profiler.trace import WORKSPACE, Array, Kind, Trace
 __all__ = ["Traffic", "traffic"]
 
 _STEPS = 1000
+_MOST_LINES = 1 << 23  # short ones, of an argument
 
 
 @dataclass
@@ -41,15 +42,16 @@ def traffic(trace: Trace, chip: Chip, warm: bool = False) -> Traffic:
         ]
         if not any(len(indices) for indices in reads):
             continue
-        lines, sharers = _read_lines(trace, chip, argument, reads)
+        line_bytes = _line_bytes(trace, chip, argument, reads)
+        lines, sharers = _read_lines(trace, line_bytes, argument, reads)
         # What several cores read takes the room of one of them.
         for core, indices in enumerate(reads):
             for index, part in zip(indices, lines[core], strict=True):
-                moved[core][index] = _paid(moved[core][index], sharers[part], chip).sum()
-        reading.append((reads, lines, sharers))
+                moved[core][index] = _paid(moved[core][index], sharers[part], line_bytes).sum()
+        reading.append((reads, lines, sharers, line_bytes))
     moved = [np.cumsum(amounts) for amounts in moved]
-    for reads, lines, sharers in reading:
-        _reads(trace, chip, reads, lines, sharers, moved, hbm, cold)
+    for reads, lines, sharers, line_bytes in reading:
+        _reads(trace, chip, reads, lines, sharers, line_bytes, moved, hbm, cold)
     for core, events in enumerate(trace.cores):
         writes = copies[core] & (events["written"] != 0) & (events["argument"] != WORKSPACE)
         hbm[core][writes] = _moved_bytes(events[writes], chip) * cold
@@ -83,10 +85,24 @@ def _moved_bytes(events: Array, chip: Chip) -> Array:
     return np.asarray(np.where(apart, np.minimum(sectors, room), piece) * events["pieces"])
 
 
+def _line_bytes(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> int:
+    """Of how many bytes a line counts: of those of the shortest piece where others lie between, as of a head of a cache.
+
+    A copy of the next head reads the other part of a line, which has not come with the first.
+    """
+    shortest = chip.line_bytes
+    for core, indices in enumerate(reads):
+        events = trace.cores[core][indices]
+        apart = events[(events["pieces"] > 1) & (events["stride"] > events["piece_bytes"])]
+        shortest = min(shortest, int(apart["piece_bytes"].min(initial=shortest)))
+    shortest = max(chip.sector_bytes, 1 << max(0, shortest.bit_length() - 1))
+    return shortest if trace.arguments[argument].bytes // shortest < _MOST_LINES else chip.line_bytes
+
+
 def _lines(event: Array, line_bytes: int) -> Array | slice:
     """The lines that a copy touches."""
     begin, piece, pieces, stride = (int(event[key]) for key in ("offset", "piece_bytes", "pieces", "stride"))
-    if pieces == 1 or stride <= piece + line_bytes:
+    if pieces == 1 or stride < piece + line_bytes:
         return slice(begin // line_bytes, (begin + (pieces - 1) * stride + piece - 1) // line_bytes + 1)
     first = (begin + np.arange(pieces, dtype=np.int64) * stride) // line_bytes
     last = (begin + np.arange(pieces, dtype=np.int64) * stride + piece - 1) // line_bytes
@@ -97,14 +113,16 @@ def _lines(event: Array, line_bytes: int) -> Array | slice:
     return np.asarray(grid[grid <= last[:, None]])
 
 
-def _read_lines(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> tuple[list[list[Array | slice]], Array]:
+def _read_lines(
+    trace: Trace, line_bytes: int, argument: int, reads: list[Array]
+) -> tuple[list[list[Array | slice]], Array]:
     """Of each core the lines of its reads, and how many cores read each line of the argument."""
-    size = trace.arguments[argument].bytes // chip.line_bytes + 2
+    size = trace.arguments[argument].bytes // line_bytes + 2
     sharers = np.zeros(size, np.int32)
     lines: list[list[Array | slice]] = []
     for core, indices in enumerate(reads):
         events = trace.cores[core]
-        mine = [_lines(events[index], chip.line_bytes) for index in indices]
+        mine = [_lines(events[index], line_bytes) for index in indices]
         seen = np.zeros(size, bool)
         for part in mine:
             seen[part] = True
@@ -113,9 +131,9 @@ def _read_lines(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> 
     return lines, sharers
 
 
-def _paid(size: float, sharers: Array, chip: Chip) -> Array:
+def _paid(size: float, sharers: Array, line_bytes: int) -> Array:
     """Of each line of a copy the bytes it pays for: its own, or its share of the line if others read the same."""
-    return np.minimum(size / max(1, len(sharers)), chip.line_bytes / sharers)
+    return np.minimum(size / max(1, len(sharers)), line_bytes / sharers)
 
 
 def _reads(
@@ -124,6 +142,7 @@ def _reads(
     reads: list[Array],
     lines: list[list[Array | slice]],
     sharers: Array,
+    line_bytes: int,
     moved: list[Array],
     hbm: list[Array],
     cold: float,
@@ -139,5 +158,5 @@ def _reads(
             new = (moved[core][index] - last_byte[part]) * active > chip.l2_bytes
             last_byte[part] = moved[core][index]
             # In steps: cores whose rows lie a little differently stay alike. What is less than a line is not worth it.
-            share = (new * _paid(size, sharers[part], chip)).sum() / size if size > chip.line_bytes else 1.0
+            share = (new * _paid(size, sharers[part], line_bytes)).sum() / size if size > line_bytes else 1.0
             hbm[core][index] = size * round(share * _STEPS) / _STEPS * cold
