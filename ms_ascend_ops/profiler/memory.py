@@ -86,7 +86,7 @@ def _moved_bytes(events: Array, chip: Chip) -> Array:
 
 
 def _line_bytes(trace: Trace, chip: Chip, argument: int, reads: list[Array]) -> int:
-    """Of how many bytes a line counts: of those of the shortest piece where others lie between, as of a head of a cache.
+    """Of how many bytes a line counts: of those of the shortest piece where others lie between, as of heads of a cache.
 
     A copy of the next head reads the other part of a line, which has not come with the first.
     """
