@@ -80,14 +80,13 @@ def test_a_mask_of_what_is_behind_is_causal(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shape", [(2, 4, 5, 37), (1, 1, 5, 37), (2, 1, 1, 37)], ids=str)
 @pytest.mark.parametrize(
-    ("dtype", "layout", "causal", "window"),
+    ("shape", "dtype", "layout", "causal", "window"),
     [
-        ("float32", "BNSD", False, 0),
-        ("float32", "BSND", True, 0),
-        ("bfloat16", "BNSD", True, 3),
-        ("float32", "BSND", False, 2),
+        ((2, 4, 5, 37), "float32", "BNSD", False, 0),
+        ((1, 1, 5, 37), "float32", "BSND", True, 0),
+        ((2, 1, 1, 37), "bfloat16", "BNSD", True, 3),
+        ((1, 4, 5, 37), "float32", "BSND", False, 2),
     ],
 )
 def test_gradient_of_a_mask(mode, shape, dtype, layout, causal, window):

@@ -72,7 +72,7 @@ class Decoder(nn.Cell):
 
     def __init__(self, kind=ImportedRotary, reads=False):
         super().__init__()
-        self.layers = nn.CellList([kind(0), kind(1), kind(2, key_heads=HEADS)])
+        self.layers = nn.CellList([kind(0), kind(1, key_heads=HEADS)])
         self.reads = reads
 
     def construct(self, x, cos, sin, mask=None, output_attentions=False):
@@ -101,8 +101,8 @@ def test_attention_and_rotary_embedding(inputs):
     report = optimize(net, verify=inputs, gradients=True)
     assert report.rolled_back == ""
     assert sorted((e.pattern, e.engine) for e in report.replaced) == [
-        *[("attention", "rewrite")] * 3,
-        *[("rotary embedding", "rewrite")] * 6,
+        *[("attention", "rewrite")] * 2,
+        *[("rotary embedding", "rewrite")] * 4,
     ]
     assert report.gradients.relative < 1e-5
     source = type(net.layers[0]).fused_source
@@ -127,7 +127,7 @@ def test_probabilities_that_are_read_stay(inputs):
     assert report.rolled_back == ""
     patterns = [e.pattern for e in report.replaced]
     assert "attention" not in patterns
-    assert patterns.count("scale + mask + softmax") == 3
+    assert patterns.count("scale + mask + softmax") == 2
     for made, values in zip(net(*inputs), expected, strict=True):
         np.testing.assert_allclose(numpy(made), values, atol=1e-5)
 
@@ -135,7 +135,7 @@ def test_probabilities_that_are_read_stay(inputs):
 def test_a_function_of_another_module_stays(inputs):
     """`module.function` is the same for everybody: only names of the construct's own module are replaced."""
     report = optimize(Decoder(Attention), verify=inputs)
-    assert [e.pattern for e in report.replaced] == ["attention"] * 3
+    assert [e.pattern for e in report.replaced] == ["attention"] * 2
 
 
 def test_both_ways_of_calling(inputs):
@@ -144,9 +144,8 @@ def test_both_ways_of_calling(inputs):
     expected = [numpy(net(*inputs)[0]), numpy(net(*inputs[:3])[0])]
     optimize(net, verify=[inputs, inputs[:3]])
     assert type(net.layers[0]).fused_source.count("fused.flash_attention") == 1
-    for mode in MODES:
-        np.testing.assert_allclose(numpy(run(mode, net, inputs)[0]), expected[0], atol=1e-5)
-        np.testing.assert_allclose(numpy(run(mode, net, inputs[:3])[0]), expected[1], atol=1e-5)
+    np.testing.assert_allclose(numpy(net(*inputs)[0]), expected[0], atol=1e-5)
+    np.testing.assert_allclose(numpy(net(*inputs[:3])[0]), expected[1], atol=1e-5)
 
 
 class Training(Decoder):
