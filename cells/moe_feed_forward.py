@@ -8,6 +8,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 from mindspore import ops as stock
+from ms_ascend_ops.cells.exchange import exchange
 from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 
 from ms_ascend_ops import registry
@@ -22,7 +23,6 @@ __all__ = ["MoEFeedForward"]
 
 # How networks call the three products of an expert: gate, up, down.
 _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
-_LISTS = (nn.CellList, nn.SequentialCell)  # of cells that numbers name
 # How they call what `ops.moe_gating_top_k` has, in the block or in its router.
 _GATING = {
     "k": ("top_k", "num_experts_per_tok"),
@@ -235,19 +235,9 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
             if name and hasattr(cell, "experts") and not isinstance(cell, cls) and not inside:
                 found[name] = cls.of(cell, check)
         for name, layer in found.items():
-            *path, last = name.split(".")
-            own = {id(parameter) for parameter in layer.own_parameters()}
-            named = [(p, f"{name}.{p.name}" if id(p) in own else p.name) for p in layer.get_parameters()]
-            owner = network
-            for part in path:
-                owner = _child(owner, part)
-            if isinstance(owner, _LISTS):
-                owner[int(last)] = layer
-            else:
-                setattr(owner, last, layer)
-            for parameter, own_name in named:
-                parameter.name = own_name
-        return list(found)
+            for parameter in layer.own_parameters():
+                parameter.name = f"{name}.{parameter.name}"
+        return exchange(network, found)
 
     def own_parameters(self) -> list[ms.Parameter]:
         """All but those of the shared experts."""
@@ -276,14 +266,10 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         return f"hidden_size={hidden}, intermediate_size={inner}, num_experts={experts}, k={self.gating[0]}"
 
 
-def _child(cell: nn.Cell, name: str) -> nn.Cell:
-    return cell[int(name)] if isinstance(cell, _LISTS) else getattr(cell, name)
-
-
 def _products(block: nn.Cell) -> list[Any]:
     """Of experts that are cells: their products, gate, up and down of each."""
     experts = getattr(block, "experts", None)
-    experts = list(experts) if isinstance(experts, (*_LISTS, list, tuple)) else []
+    experts = list(experts) if isinstance(experts, (nn.CellList, nn.SequentialCell, list, tuple)) else []
     named = [n for n in _NAMES if experts and all(hasattr(e, part) for e in experts for part in n)]
     return [getattr(expert, part) for expert in experts for part in named[0]] if named else []
 

@@ -14,7 +14,7 @@ from mindspore import Tensor, ops
 
 from ms_ascend_ops.custom import kernel
 
-__all__ = ["as_rows", "gradient_of_activation", "needs_gradient", "reshaped", "sum_to_shape_of"]
+__all__ = ["as_rows", "gradient_of_activation", "needs_gradient", "refuse_gradient", "reshaped", "sum_to_shape_of"]
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
@@ -37,6 +37,17 @@ class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
 
 
 needs_gradient = _NeedsGradient()
+
+
+# Runs in Python, also while a graph is compiled.
+@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
+def refuse_gradient(op: str, more: str = "") -> None:
+    """For the bprop of an operator that has none.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"{op}: it has no gradient: it is for inference{more}")
 
 
 def _broadcast_product(tensor: Tensor, factor: Tensor) -> Tensor:

@@ -106,7 +106,7 @@ class Flat:
         return self._read_in(self.lines, line, names, ())
 
     def is_pure(self, line: int) -> bool:
-        """Whether a statement assigns what a function of MindSpore's returns, or a tensor in another form."""
+        """Whether a statement assigns what is nothing but a value: a dropout, or a tensor in another form."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.value, ast.Call):
                 callee = node.value.func
@@ -115,7 +115,7 @@ class Flat:
                 for name in path[1:-1]:
                     owner = getattr(owner, name, None)
                 library = isinstance(owner, ModuleType) and owner.__name__.startswith("mindspore.")
-                return (library and not path[-1].endswith("_")) or path[-1] in _FORMS
+                return path[-1] in (_VALUES if library else _FORMS)
         return False
 
     def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
@@ -134,22 +134,15 @@ class Flat:
         )
 
 
+# Functions of MindSpore's that may run nothing in evaluation, and change nothing: others may write, as `assign` does.
+_VALUES = frozenset({"cast", "dropout"})
+
 # Methods of tensors that give them in another form.
 _FORMS = frozenset(
-    [
-        "to",
-        "astype",
-        "type_as",
-        "float",
-        "contiguous",
-        "view",
-        "reshape",
-        "swapaxes",
-        "transpose",
-        "permute",
-        "unsqueeze",
-        "expand_dims",
-    ]
+    {
+        *("astype", "contiguous", "expand_dims", "float", "permute", "reshape", "swapaxes", "to", "transpose"),
+        *("type_as", "unsqueeze", "view"),
+    }
 )
 
 

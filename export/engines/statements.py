@@ -207,6 +207,9 @@ class _Simple:
 
     def _returned(self, value: ast.expr | None) -> ast.expr | None:
         if isinstance(value, ast.Tuple):
+            starred = any(isinstance(item, ast.Starred) for item in value.elts)
+            if self._unread and (starred or max(self._unread) >= len(value.elts)):
+                raise NotSimpleError("not all that it returns stands in its source")
             for index in self._unread:
                 value.elts[index] = ast.Constant(None)
             return self._parts(value)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import mindspore as ms
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["dynamic_quant"]
 
 
-# Runs in Python, also while a graph is compiled.
-@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def _refuse_gradient() -> None:
-    raise RuntimeError("dynamic_quant: it has no gradient: it is for inference")
-
-
 def _bprop(x, smooth_scales, out, dout):  # type: ignore[no-untyped-def]
-    _refuse_gradient()
+    refuse_gradient("dynamic_quant")
     return x, smooth_scales
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import mindspore as ms
 from mindspore import Tensor
 
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["paged_attention"]
 
 
-# Runs in Python, also while a graph is compiled.
-@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def _refuse_gradient() -> None:
-    raise RuntimeError("paged_attention: it has no gradient: it is for inference; flash_attention has one")
-
-
 def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, dout):  # type: ignore[no-untyped-def]
-    _refuse_gradient()
+    refuse_gradient("paged_attention", "; flash_attention has one")
     return query, key_cache, value_cache, block_tables, context_lengths
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import mindspore as ms
 from mindspore import Tensor
 
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
+from ms_ascend_ops.gradients import refuse_gradient
 
 __all__ = ["weight_quant_matmul"]
 
 
-# Runs in Python, also while a graph is compiled.
-@ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def _refuse_gradient() -> None:
-    raise RuntimeError("weight_quant_matmul: it has no gradient: it is for inference")
-
-
 def _bprop(x, weight, scale, offset, bias, out, dout):  # type: ignore[no-untyped-def]
-    _refuse_gradient()
+    refuse_gradient("weight_quant_matmul")
     return x, weight, scale, offset, bias
 
 

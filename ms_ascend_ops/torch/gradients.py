@@ -155,7 +155,8 @@ def _mask_gradient(
     dscores = torch.exp(scores - lse.unsqueeze(-1)) * (products(dout, value) - delta.unsqueeze(-1))
     if causal or window:
         s, t = scores.shape[-2:]
-        behind = torch.arange(t - s, t).unsqueeze(-1) - torch.arange(t)  # how many positions a key is behind a query
+        queries, keys = (torch.arange(n, device=scores.device) for n in (s, t))
+        behind = queries.unsqueeze(-1) + (t - s) - keys  # how many positions a key is behind a query
         hidden = (behind < 0) & causal
         dscores = dscores.masked_fill(hidden | (behind >= window) if window else hidden, 0.0)
     return dscores.sum_to_size(mask.shape).to(mask.dtype)

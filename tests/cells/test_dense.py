@@ -28,7 +28,8 @@ def test_of_a_layer_of_mindspore(has_bias):
         ms.grad(lambda x, net=net: (net(x) ** 2).sum(), 0, stock.trainable_params())(x) for net in (layer, stock)
     )
     for ours, theirs in zip([dx, *parameters], [dx2, *parameters2], strict=True):
-        np.testing.assert_allclose(numpy(ours), numpy(theirs), rtol=1e-4, atol=1e-4)
+        # Sums over ten rows, of products with y, in another order: some ULP of float32 of what is added up.
+        np.testing.assert_allclose(numpy(ours), numpy(theirs), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -76,7 +77,8 @@ def test_mixed_precision():
     x = tensor(draw(np.random.default_rng(0), (3, 12)), "float16")
     y = layer(x)
     assert y.dtype == ms.float16
-    np.testing.assert_allclose(numpy(y), numpy(layer(x.astype(ms.float32))), rtol=1e-2, atol=5e-3)
+    # Weights below 0.3 are rounded to float16, by 2^-12 of them, and twelve products added up; then the output.
+    np.testing.assert_allclose(numpy(y), numpy(layer(x.astype(ms.float32))), rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,30 @@ def test_statements_of_an_attention(inputs):
     assert type(net) is Attention
 
 
+class Counting(nn.Cell):
+    """A statement that writes a parameter, and whose result nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = Parameter(tensor([0.0], "float32"), name="count", requires_grad=False)
+        self.weight = Parameter(tensor(np.linspace(0.5, 2, HIDDEN), "float32"), name="weight")
+
+    def construct(self, x):
+        done = ops.assign(self.count, self.count + 1)  # noqa: F841
+        y = x * ops.rsqrt(ops.pow(x, 2).mean(-1, keep_dims=True) + 1e-6) * self.weight
+        return y.reshape(-1) + 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_construct_writes_is_still_written(mode, inputs):
+    net = Counting()
+    report = optimize(net, verify=inputs[:1])
+    assert [(e.pattern, e.engine) for e in report.replaced] == [("RMSNorm", "rewrite")]
+    before = numpy(net.count).item()
+    run(mode, net, inputs[:1])
+    assert numpy(net.count).item() == before + 1
+
+
 class Scores(nn.Cell):
     """Sub-cells of a user's own classes, one by one and in a list, around a statement that is a pattern."""
 

@@ -66,6 +66,20 @@ def test_results_that_nobody_reads():
     assert "* 2" not in "\n".join(flat.lines)
 
 
+def returns_more(x):
+    return x, *[x, x]
+
+
+def returns_one(x):
+    return (x,)
+
+
+@pytest.mark.parametrize("function", [returns_more, returns_one])
+def test_results_that_have_no_place_in_the_source(function):
+    with pytest.raises(NotSimpleError, match="not all that it returns"):
+        simplified(function, unread=[1])
+
+
 class Owner:
     __hidden = 1
 
