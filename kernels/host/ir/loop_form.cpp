@@ -7,7 +7,7 @@ namespace host {
 
 std::string LoopForm::Key() const
 {
-    const char kind = straightLine.empty() ? (byRow ? 'r' : 'e') : 's';
+    const char kind = straightLine.empty() ? (byRow ? 'r' : (hasRest ? 'E' : 'e')) : 's';
     std::string key = {kind, static_cast<char>('0' + variant.Number())};
     key.append(reinterpret_cast<const char*>(&inGm), sizeof(inGm));
     key.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(rows[0]));

@@ -32,8 +32,12 @@ struct LoopVariant {
     constexpr uint32_t Number() const { return FLAGS * prefetches + Flags(); }
 };
 
+// A loop over elements goes over a multiple of so many, and if it ends somewhere in between, over single vectors then.
+constexpr uint32_t LOOP_ELEMENTS = 128;
+
 struct LoopForm {
-    bool byRow = false;  // or from element to element, all operands contiguous
+    bool byRow = false;    // or from element to element, all operands contiguous
+    bool hasRest = false;  // a loop over elements may end in between
     LoopVariant variant;
     uint64_t inGm = 0;           // a bit for each operand that is in global memory
     std::vector<LoopRows> rows;  // of each operand; none without rows

@@ -295,7 +295,7 @@ private:
     // How many vectors go through all values together: they hide each other's latency as long as registers last.
     uint32_t VectorsAtOnce() const
     {
-        constexpr size_t MANY_VALUES = 32;
+        constexpr size_t MANY_VALUES = 16;
         if (lanes_ == IrBuilder::AVX512_LANES) {
             return lookups_.Calculated() <= MANY_VALUES ? 8 : 4;
         }
@@ -329,11 +329,11 @@ private:
         return entry_.Body() + "  br label %loop\n" +
                Loop("entry", "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %end\n");
     }
-    // As many elements as one iteration takes go through the loop, those that are left through a loop of single vectors.
+    // What is less than an iteration goes through a loop of single vectors.
     std::string ElementModule()
     {
         entry_.Define("%count", "sub i64 %end, %begin");
-        entry_.Define("%rest", "and i64 %count, " + std::to_string(AtOnce() - 1));
+        entry_.Define("%rest", form_.hasRest ? "and i64 %count, " + std::to_string(AtOnce() - 1) : "add i64 0, 0");
         entry_.Define("%most", "sub i64 %end, %rest");
         entry_.Define("%some", "icmp ult i64 %begin, %most");
         if (style_.aligned) {
@@ -343,13 +343,13 @@ private:
         text += Loop("entry", style_.aligned ? NextAligned() : NextBeside());
         IrBuilder done(lanes_, "done", "d");
         StoreLanes(done);
-        return text + done.Body() + "  br label %check\n" + Tail();
+        return text + done.Body() + "  br label %check\ncheck:\n" + (form_.hasRest ? Rest() : "");
     }
     std::string NextBeside() const
     {
         return "  %next = add i64 %i, " + std::to_string(AtOnce()) + "\n  %more = icmp ult i64 %next, %most\n";
     }
-    std::string Tail()
+    std::string Rest()
     {
         IrArithmetic ir(lanes_, "tail", "t");
         const std::string lanes = IrBuilder::Vector(lanes_, "i64");
@@ -365,7 +365,7 @@ private:
         const Lookups calculated(form_, false);
         LoopBody body(form_, TailOf(style_), calculated, "%t", ir);
         body.Emit(0, 1);
-        return "check:\n  %left = icmp ult i64 %most, %end\n  br i1 %left, label %tail, label %exit\n"
+        return "  %left = icmp ult i64 %most, %end\n  br i1 %left, label %tail, label %exit\n"
                "tail:\n  %t = phi i64 [ %most, %check ], [ %t.next, %" + ir.Block() + " ]\n" + ir.Body() +
                "  %t.next = add i64 %t, " + std::to_string(lanes_) +
                "\n  %t.more = icmp ult i64 %t.next, %end\n  br i1 %t.more, label %tail, label %exit\nexit:\n";

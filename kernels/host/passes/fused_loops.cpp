@@ -296,7 +296,7 @@ private:
 // in memory, and for stores to global memory, which it cannot make non-temporal.
 bool WorthCompiling(const OpenLoop& loop)
 {
-    constexpr uint32_t LEAST_ELEMENTS = 256;
+    constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
     const bool gains = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
         return access.kind == Access::LANES || (access.writes && access.operand->origin != NO_ORIGIN);
     });
@@ -376,6 +376,7 @@ std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const st
     for (uint32_t g = 0; g < groups.size(); ++g) {
         for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
             FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
+            loop.form.hasRest = !open.byRow && open.units % LOOP_ELEMENTS != 0;
             for (const MemoryAccess& access : open.accesses) {
                 loop.operands.push_back({*access.operand, access.writes});
             }
