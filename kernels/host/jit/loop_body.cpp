@@ -7,13 +7,6 @@
 namespace AscendC {
 namespace host {
 
-namespace {
-
-// Of floats, too: two elements of 16 bits may be the bits of one (And, Or). And of two that are numbers of entries.
-constexpr const char* ALIGNED = ", align 2";
-
-}  // namespace
-
 void LoopBody::Emit(uint32_t first, uint32_t count)
 {
     first_ = first;
@@ -73,12 +66,6 @@ uint32_t LoopBody::VectorsOf(const Value& value) const
     return style_.shifts ? all : std::min(count_, all - std::min(all, first_));
 }
 
-// How many lanes of vector k.
-uint32_t LoopBody::LanesOf(const Value& value, uint32_t k) const
-{
-    return form_.byRow ? std::min(lanes_, value.elements - (first_ + k) * lanes_) : lanes_;
-}
-
 // May two vectors of it go together?
 bool LoopBody::IsPairwise(const Value& value) const
 {
@@ -113,77 +100,6 @@ std::string LoopBody::Together(const std::string& even, const std::string& odd, 
                               [this, second](uint32_t i) { return second * lanes_ / 2 + i / 2 + i % 2 * lanes_; });
 }
 
-// ---- memory
-
-std::string LoopBody::Address(uint8_t operand, uint32_t k, const char* type)
-{
-    const std::string element = std::string("getelementptr ") + type + ", ptr ";
-    const std::string base = NameOf("base", operand);
-    const std::string begin = form_.byRow ? base : ir_.Let(element + base + ", i64 " + index_);
-    return ir_.Let(element + begin + ", i64 " + std::to_string((first_ + k) * lanes_));
-}
-
-// Vector k; the lanes behind the last one that there is are zeros.
-std::string LoopBody::Read(const Value& load, uint32_t k, const char* type)
-{
-    const std::string address = Address(load.operand, k, type);
-    if (style_.tail) {
-        return ir_.MaskedLoad(address, type, "%mask");
-    }
-    const uint32_t valid = LanesOf(load, k);
-    const std::string part = IrBuilder::Vector(valid, type);
-    const std::string some = ir_.Let("load " + part + ", ptr " + address + ALIGNED);
-    const auto index = [valid](uint32_t i) { return std::min(i, valid); };
-    return valid == lanes_ ? some : ir_.Let(IrBuilder::Shuffle(part, some, "zeroinitializer", lanes_, index));
-}
-
-void LoopBody::Write(const Value& store, uint32_t k, const char* type, const std::string& value)
-{
-    if (style_.tail) {
-        return ir_.MaskedStore(Address(store.operand, k, type), type, value, "%mask");
-    }
-    const uint32_t valid = LanesOf(store, k);
-    const auto index = [](uint32_t i) { return i; };
-    const std::string some =
-        valid == lanes_ ? value : ir_.Let(IrBuilder::Shuffle(ir_.VectorOf(type), value, "poison", valid, index));
-    Write(store, k, type, some, valid);
-}
-
-void LoopBody::Write(const Value& store, uint32_t k, const char* type, const std::string& value, uint32_t elements)
-{
-    const uint32_t piece = NON_TEMPORAL_BYTES / (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
-    const std::string address = Address(store.operand, k, type);
-    if (!form_.variant.nonTemporal || !form_.MayStoreNonTemporally(store) || elements % piece != 0) {
-        ir_.Line("store " + IrBuilder::Vector(elements, type) + " " + value + ", ptr " + address + ALIGNED);
-        return;
-    }
-    const uint32_t whole = elements * NON_TEMPORAL_BYTES / piece;  // bytes
-    if (!style_.aligned || whole == NON_TEMPORAL_BYTES) {
-        WritePieces(type, value, address, elements, piece);
-        return;
-    }
-    const std::string number = ir_.Let("ptrtoint ptr " + address + " to i64");
-    const std::string past = ir_.Let("and i64 " + number + ", " + std::to_string(whole - 1));
-    ir_.If(
-        ir_.Let("icmp eq i64 " + past + ", 0"), [&] { WritePieces(type, value, address, elements, elements); },
-        [&] { WritePieces(type, value, address, elements, piece); });
-}
-
-// Past the caches, so many elements at a time.
-void LoopBody::WritePieces(const char* type, const std::string& value, const std::string& address, uint32_t elements,
-                           uint32_t piece)
-{
-    const size_t bytes = piece * (type[0] == 'f' ? sizeof(float) : sizeof(uint16_t));
-    for (uint32_t first = 0; first < elements; first += piece) {
-        const std::string part = ir_.Let(IrBuilder::Shuffle(IrBuilder::Vector(elements, type), value, "poison", piece,
-                                                            [first](uint32_t i) { return first + i; }));
-        const std::string at =
-            ir_.Let(std::string("getelementptr ") + type + ", ptr " + address + ", i64 " + std::to_string(first));
-        ir_.Line("store " + IrBuilder::Vector(piece, type) + " " + part + ", ptr " + at + ", align " +
-                 std::to_string(bytes) + ", !nontemporal !1");
-    }
-}
-
 // ---- values
 
 Vectors LoopBody::Load(int16_t number)
@@ -207,7 +123,8 @@ std::string LoopBody::LoadNarrow(int16_t number, uint32_t k)
     const bool isIndex = lookups_.Method() != LookupMethod::BY_ELEMENT && lookups_.IsIndex(number);
     if (style_.paired) {
         const std::string type = IrBuilder::Vector(2 * lanes_, "i16");
-        const std::string pair = ir_.Let("load " + type + ", ptr " + Address(load.operand, k & ~1u, "i16") + ALIGNED);
+        const std::string pair =
+            ir_.Let("load " + type + ", ptr " + Address(load.operand, k & ~1u, "i16") + LOOP_ALIGNMENT);
         if (isIndex) {
             indices_[{number, k}] = ir_.WidenedOfPacked(pair, k % 2);
         }
@@ -225,8 +142,7 @@ Vectors LoopBody::Block(const Value& block)
     constexpr uint32_t LENGTH = ONE_BLK_SIZE / sizeof(float);
     if (style_.tail && lanes_ < LENGTH) {
         const std::string phase = ir_.Let("and i64 " + index_ + ", " + std::to_string(LENGTH - 1));
-        const std::string at =
-            ir_.Let("getelementptr float, ptr " + NameOf("base", block.operand) + ", i64 " + phase);
+        const std::string at = ir_.Let("getelementptr float, ptr " + NameOf("base", block.operand) + ", i64 " + phase);
         return {ir_.Let("load " + ir_.VectorOf("float") + ", ptr " + at + ", align 4")};
     }
     if (style_.tail) {
@@ -329,7 +245,7 @@ std::string LoopBody::Entries(int16_t number, uint32_t k, uint32_t vectors)
     std::vector<std::string> entries;
     for (uint32_t e = 0; e < vectors * lanes_; e += 2) {  // two by one load: there are as many for the entries
         const std::string at = ir_.Let("getelementptr i16, ptr " + begin + ", i64 " + std::to_string(e));
-        const std::string two = ir_.Let("load i32, ptr " + at + ALIGNED);
+        const std::string two = ir_.Let("load i32, ptr " + at + LOOP_ALIGNMENT);
         entries.push_back(ir_.Entry(table.entries, type, ir_.Let("and i32 " + two + ", 65535")));
         entries.push_back(ir_.Entry(table.entries, type, ir_.Let("lshr i32 " + two + ", 16")));
     }
@@ -373,7 +289,7 @@ void LoopBody::Store(const Value& store)
     const Vectors value = Of(store.first, store);
     const bool pairwise = store.type == ElementType::BFLOAT16 && !style_.tail && IsPairwise(store);
     const auto packed = packed_.find(store.first);
-    const Vectors pairs = !pairwise                ? Vectors{}
+    const Vectors pairs = !pairwise                 ? Vectors{}
                           : packed != packed_.end() ? packed->second
                                                     : ir_.PackRounded(value, style_.paired);
     const auto halves = halves_.find(store.first);

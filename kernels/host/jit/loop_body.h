@@ -15,35 +15,16 @@
 #include <vector>
 
 #include "ir/loop_form.h"
-#include "jit/ir_arithmetic.h"
+#include "jit/loop_memory.h"
 #include "passes/lookups.h"
 
 namespace AscendC {
 namespace host {
 
-constexpr uint32_t LANES_OF_128_BITS = 4;
-
-// How the values of a loop lie in registers.
-struct LoopStyle {
-    uint32_t lanes;           // floats in a vector
-    bool convertsBFloat16;    // see VectorUnit
-    bool roundsByConverting;  // likewise
-    bool shifts;              // values have columns of others: all of a row must be in registers at once
-    bool paired;              // two vectors hold the even and the odd ones of twice as many elements
-    bool aligned;             // iterations begin where whole lines of an output do
-    bool tail;                // one vector, of which %mask says which lanes there are
-};
-
-// Names in the function: of the address where an operand begins, and of the index of the first element.
-inline std::string NameOf(const char* what, uint32_t operand)
-{
-    return std::string("%") + what + std::to_string(operand);
-}
-
-class LoopBody {
+class LoopBody : private LoopMemory {
 public:
     LoopBody(const LoopForm& form, const LoopStyle& style, const Lookups& lookups, const char* index, IrArithmetic& ir)
-        : form_(form), style_(style), lanes_(style.lanes), lookups_(lookups), index_(index), ir_(ir)
+        : LoopMemory(form, style, index, ir), lookups_(lookups)
     {}
 
     // All values, for so many vectors from number `first` on, or with `shifts` for all that they have.
@@ -59,17 +40,9 @@ public:
 
 private:
     uint32_t VectorsOf(const Value& value) const;
-    uint32_t LanesOf(const Value& value, uint32_t k) const;
     bool IsPairwise(const Value& value) const;
     Vectors Of(int16_t value, const Value& user) const;
     void Emit(int16_t number);
-
-    std::string Address(uint8_t operand, uint32_t k, const char* type);
-    std::string Read(const Value& load, uint32_t k, const char* type);
-    void Write(const Value& store, uint32_t k, const char* type, const std::string& value);
-    void Write(const Value& store, uint32_t k, const char* type, const std::string& value, uint32_t elements);
-    void WritePieces(const char* type, const std::string& value, const std::string& address, uint32_t elements,
-                     uint32_t piece);
 
     Vectors Load(int16_t number);
     std::string LoadNarrow(int16_t number, uint32_t k);
@@ -85,17 +58,11 @@ private:
     std::string FirstLanes(uint32_t count) const;
     bool IsStored(int16_t number) const;
 
-    const LoopForm& form_;
-    const LoopStyle style_;
-    const uint32_t lanes_;
     const Lookups& lookups_;
-    const std::string index_;
-    IrArithmetic& ir_;
-    uint32_t first_ = 0;  // the vectors at hand
-    uint32_t count_ = 0;
-    std::vector<Vectors> values_;                                    // each as floats
-    std::map<int16_t, Vectors> packed_;                              // values rounded to bfloat16, two vectors in one
-    std::map<int16_t, Vectors> halves_;                              // values rounded to half, as such
+    uint32_t count_ = 0;                                           // of the vectors at hand
+    std::vector<Vectors> values_;                                  // each as floats
+    std::map<int16_t, Vectors> packed_;                            // values rounded to bfloat16, two vectors in one
+    std::map<int16_t, Vectors> halves_;                            // values rounded to half, as such
     std::map<std::pair<int16_t, uint32_t>, std::string> indices_;  // by LOAD and vector: bits of elements
     std::array<std::array<std::string, REPEAT_FLOATS / LANES_OF_128_BITS>, Value::NO_OPERAND> sums_;
 };

@@ -1,15 +1,14 @@
 #include "jit/loop_ir.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "api/types.h"
 #include "jit/ir_arithmetic.h"
 #include "jit/loop_body.h"
+#include "jit/loop_prefetches.h"
 #include "jit/straight_line_ir.h"
-#include "passes/cost_model.h"
 #include "passes/lookups.h"
 #include "runtime/prefetch.h"
 
@@ -26,9 +25,8 @@ bool ShiftsColumns(const LoopForm& form)
             return true;
         }
     }
-    return std::any_of(form.values.begin(), form.values.end(), [](const Value& value) {
-        return value.kind == ValueKind::COLUMNS && value.at != value.from;
-    });
+    return std::any_of(form.values.begin(), form.values.end(),
+                       [](const Value& value) { return value.kind == ValueKind::COLUMNS && value.at != value.from; });
 }
 
 // Do two vectors hold the even and the odd ones of twice as many elements? bfloat16 comes apart into these, and
@@ -64,8 +62,7 @@ LoopStyle StyleOf(const LoopForm& form, const VectorUnit& unit, const Lookups& l
     style.roundsByConverting = unit.roundsByConverting;
     style.shifts = ShiftsColumns(form);
     // Looking up two vectors alternately takes more registers than there are.
-    style.paired =
-        Pairs(form, unit.lanes) && !(lookups.Method() == LookupMethod::BY_ELEMENT && lookups.Any());
+    style.paired = Pairs(form, unit.lanes) && !(lookups.Method() == LookupMethod::BY_ELEMENT && lookups.Any());
     style.aligned = form.variant.nonTemporal && form.MayOverlap() &&
                     std::any_of(form.values.begin(), form.values.end(),
                                 [&form](const Value& value) { return form.MayStoreNonTemporally(value); });
@@ -92,7 +89,8 @@ public:
     std::string Write(const std::string& name)
     {
         PrepareOperands();
-        EmitPrefetches();
+        LoopPrefetches prefetches(form_, AtOnce(), entry_, ir_);
+        prefetches.Emit();
         if (style_.shifts) {
             body_.Emit(0, 0);
         } else if (form_.byRow) {
@@ -104,8 +102,7 @@ public:
             StoreLanes(ir_);
         }
         if (form_.variant.prefetches > 0) {
-            PrepareTilePrefetches();
-            prefetched_ = EmitTilePrefetches();
+            prefetched_ = prefetches.EmitNextTile();
         }
         return ir_.Opening(name) + (form_.byRow ? RowModule() : ElementModule()) + IrBuilder::Closing();
     }
@@ -185,16 +182,16 @@ private:
     {
         for (uint32_t k = 0; k < REPEAT_FLOATS / lanes_; ++k) {
             const std::string at = Lane(operand, k, ".at");
-            before.Define(at, "getelementptr float, ptr " + NameOf("base", operand) + ", i64 " +
-                                  std::to_string(k * lanes_));
+            before.Define(
+                at, "getelementptr float, ptr " + NameOf("base", operand) + ", i64 " + std::to_string(k * lanes_));
             before.Define(Lane(operand, k, style_.paired ? ".there" : ".first"),
                           "load " + ir_.VectorOf("float") + ", ptr " + at + ", align 4");
             body_.Sum(operand, k) = Lane(operand, k, form_.byRow ? ".first" : "");
             collected_.push_back({operand, k});
         }
         for (uint32_t k = 0; k < REPEAT_FLOATS / lanes_ && style_.paired; ++k) {
-            before.Define(Lane(operand, k, ".first"), body_.Apart(Lane(operand, k & ~1u, ".there"),
-                                                                  Lane(operand, k | 1u, ".there"), k % 2));
+            before.Define(Lane(operand, k, ".first"),
+                          body_.Apart(Lane(operand, k & ~1u, ".there"), Lane(operand, k | 1u, ".there"), k % 2));
         }
     }
     void StoreLanes(IrBuilder& behind)
@@ -208,86 +205,6 @@ private:
             behind.Line("store " + ir_.VectorOf("float") + " " + sum + ", ptr " + Lane(operand, k, ".at") +
                         ", align 4");
         }
-    }
-
-    // ---- prefetches
-
-    // Prefetches the lines that later iterations of the loop read from global memory, and those that they write there,
-    // which the CPU loads, too: by itself it looks ahead only as far as the end of a page. Not for outputs of 16 bits:
-    // half as many lines for the same arithmetic come in time.
-    void EmitPrefetches()
-    {
-        uint64_t done = 0;  // a bit for each operand
-        for (const Value& value : form_.values) {
-            const bool writes = value.kind == ValueKind::STORE;
-            if ((value.kind != ValueKind::LOAD && !writes) || !form_.IsInGm(value) ||
-                (done >> value.operand & 1) != 0) {
-                continue;
-            }
-            done |= 1ull << value.operand;
-            const bool wide = value.type == ElementType::FLOAT;
-            if (!writes || (wide && !form_.variant.nonTemporal)) {
-                EmitPrefetches(value, SizeOf(value.type), writes);
-            }
-        }
-    }
-    // As many lines of an operand as an iteration goes over.
-    void EmitPrefetches(const Value& value, uint32_t size, bool writes)
-    {
-        constexpr int64_t READ_AHEAD = 256;  // elements
-        constexpr int64_t WRITE_AHEAD = 512;
-        int64_t ahead = size * (writes ? WRITE_AHEAD : READ_AHEAD);
-        int64_t bytes = size * AtOnce();
-        std::string here = NameOf("base", value.operand);
-        if (form_.byRow) {
-            const int64_t stride = form_.rows[value.operand].stride;
-            if (stride <= 0) {
-                return;
-            }
-            ahead = (ahead + stride - 1) / stride * stride;
-            bytes = size * value.elements;
-        } else {
-            const std::string done = ir_.Let("mul i64 %i, " + std::to_string(size));
-            here = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + done);
-        }
-        for (int64_t k = 0; k < bytes; k += LINE_BYTES) {
-            const std::string line = ir_.Let("getelementptr i8, ptr " + here + ", i64 " + std::to_string(ahead + k));
-            ir_.Prefetch(line, writes, IrBuilder::Cache::FIRST);
-        }
-    }
-
-    // Those of the next tile (prefetch.h).
-    void PrepareTilePrefetches()
-    {
-        const auto field = [this](const std::string& name, const char* type, size_t offset) {
-            entry_.Define(name + ".at", "getelementptr i8, ptr %ahead, i64 " + std::to_string(offset));
-            entry_.Define(name, std::string("load ") + type + ", ptr " + name + ".at");
-        };
-        field("%prefetched.first", "i64", offsetof(LoopAhead, done));
-        field("%prefetched.bytes", "i64", offsetof(LoopAhead, bytes));
-        field("%rate", "i64", offsetof(LoopAhead, rate));
-        for (uint32_t k = 0; k < form_.variant.prefetches; ++k) {
-            field(NameOf("stretch", k), "ptr", offsetof(LoopAhead, stretches) + k * sizeof(const char*));
-        }
-        const uint32_t cost = CostOf(form_) * (form_.byRow ? 1 : AtOnce());
-        entry_.Define("%paid", "mul i64 %rate, " + std::to_string(cost));
-        entry_.Define("%whole", "add i64 %paid, " + std::to_string((1 << LoopAhead::RATE_BITS) - 1));
-        entry_.Define("%pace", "lshr i64 %whole, " + std::to_string(LoopAhead::RATE_BITS));
-    }
-    // The lines that begin in the bytes that an iteration advances by. Returns how far it got.
-    std::string EmitTilePrefetches()
-    {
-        ir_.Define("%prefetched.next", "add i64 %prefetched, %pace");
-        const std::string then = ir_.UpTo("%prefetched.next", "%prefetched.bytes");
-        const std::string behind = ir_.Let("add i64 %prefetched, " + std::to_string(LINE_BYTES - 1));
-        const std::string line = ir_.Let("and i64 " + behind + ", -" + std::to_string(LINE_BYTES));
-        ir_.For(line, then, LINE_BYTES, [this](const std::string& at) {
-            for (uint32_t k = 0; k < form_.variant.prefetches; ++k) {
-                const std::string address = ir_.Let("getelementptr i8, ptr " + NameOf("stretch", k) + ", i64 " + at);
-                ir_.Prefetch(address, false, IrBuilder::Cache::SECOND);
-            }
-        });
-        return then;
     }
 
     // ---- the function
@@ -359,15 +276,14 @@ private:
         }
         const std::string left = ir.Let("sub i64 %end, %t");
         const std::string one = ir.Let("insertelement " + lanes + " poison, i64 " + left + ", i32 0");
-        const std::string all =
-            ir.Let(IrBuilder::Shuffle(lanes, one, "poison", lanes_, [](uint32_t) { return 0; }));
+        const std::string all = ir.Let(IrBuilder::Shuffle(lanes, one, "poison", lanes_, [](uint32_t) { return 0; }));
         ir.Define("%mask", "icmp ult " + lanes + " <" + numbers + ">, " + all);
         const Lookups calculated(form_, false);
         LoopBody body(form_, TailOf(style_), calculated, "%t", ir);
         body.Emit(0, 1);
         return "  %left = icmp ult i64 %most, %end\n  br i1 %left, label %tail, label %exit\n"
-               "tail:\n  %t = phi i64 [ %most, %check ], [ %t.next, %" + ir.Block() + " ]\n" + ir.Body() +
-               "  %t.next = add i64 %t, " + std::to_string(lanes_) +
+               "tail:\n  %t = phi i64 [ %most, %check ], [ %t.next, %" +
+               ir.Block() + " ]\n" + ir.Body() + "  %t.next = add i64 %t, " + std::to_string(lanes_) +
                "\n  %t.more = icmp ult i64 %t.next, %end\n  br i1 %t.more, label %tail, label %exit\nexit:\n";
     }
 

@@ -17,9 +17,9 @@ namespace host {
 // where the CPU can, and nowhere else.
 bool WritesLoops(const VectorUnit& unit);
 
-// A module with the function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements, where
-// `begin` is a multiple of LOOP_ELEMENTS, and without a rest `end`, too, of the loop whose operands are at `bases`. `ahead`: a LoopAhead, which loops that
-// prefetch advance.
+// A module with the function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements,
+// where `begin` is a multiple of a repeat, and without a rest all of LOOP_ELEMENTS, of the loop whose operands are at
+// `bases`. `ahead`: a LoopAhead, which loops that prefetch advance.
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name);
 
 }  // namespace host

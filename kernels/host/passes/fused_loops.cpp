@@ -103,8 +103,7 @@ private:
     bool Takes(const MemoryAccesses& others, size_t more, bool shifts, bool ragged) const
     {
         return compiles && Fits(others) && !((shifts_ || shifts || Shift(accesses, others)) && (ragged_ || ragged)) &&
-               members.size() + more <= MAX_LOOP_INSTRUCTIONS &&
-               accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
+               members.size() + more <= MAX_LOOP_INSTRUCTIONS && accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
     // Its number among the accesses, which it is added to if it is new.
     uint8_t NumberOf(const MemoryAccess& access)
@@ -376,7 +375,7 @@ std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const st
     for (uint32_t g = 0; g < groups.size(); ++g) {
         for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
             FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
-            loop.form.hasRest = !open.byRow && open.units % LOOP_ELEMENTS != 0;
+            loop.form.hasRest = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
             for (const MemoryAccess& access : open.accesses) {
                 loop.operands.push_back({*access.operand, access.writes});
             }

@@ -92,9 +92,9 @@ private:
         instruction.operation = operation;
         instruction.units = SIZE;
         instruction.scalar = scalar;
-        instruction.option = static_cast<uint32_t>(
-            operation.to == operation.from || operation.to == ElementType::FLOAT ? RoundMode::CAST_NONE
-                                                                                 : RoundMode::CAST_RINT);
+        instruction.option = static_cast<uint32_t>(operation.to == operation.from || operation.to == ElementType::FLOAT
+                                                       ? RoundMode::CAST_NONE
+                                                       : RoundMode::CAST_RINT);
         instruction.operands[0] = {to, SizeOf(operation.to), SizeOf(operation.to)};
         for (char* const source : sources) {
             instruction.operands[++instruction.operandCount] = {source, SizeOf(operation.from), SizeOf(operation.from)};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-
 namespace AscendC {
 namespace host {
 
@@ -133,8 +132,8 @@ uint32_t Lookups::Time() const
     ArithmeticCost sum;
     for (size_t i = 0; i < wanted.size(); ++i) {
         const ArithmeticCost cost = !wanted[i] || values_[i].kind == ValueKind::STORE ? ArithmeticCost{}
-                                    : IsChosen(i)                                    ? CostOfLookup(i)
-                                                                                     : CostOf(values_[i]);
+                                    : IsChosen(i)                                     ? CostOfLookup(i)
+                                                                                      : CostOf(values_[i]);
         sum.instructions += cost.instructions;
         sum.divisions += cost.divisions;
         sum.gathers += cost.gathers;
@@ -171,8 +170,7 @@ void Lookups::FindOnes()
     for (const int16_t value : chosen_) {
         for (const int16_t part : PartsOf(value, values_)) {
             const Value& block = values_[part];
-            if (block.kind == ValueKind::BLOCK &&
-                std::find(ones_.begin(), ones_.end(), block.operand) == ones_.end()) {
+            if (block.kind == ValueKind::BLOCK && std::find(ones_.begin(), ones_.end(), block.operand) == ones_.end()) {
                 ones_.push_back(block.operand);
             }
         }

@@ -1,6 +1,7 @@
 #include "passes/loop_members.h"
 
 #include "ir/operation.h"
+#include "ir/small_step.h"
 #include "passes/fused_loops.h"
 
 namespace AscendC {
@@ -33,8 +34,7 @@ Operation OperationOf(const Instruction& instruction, uint32_t elements)
 Operation OperationOf(const Instruction& copy, Access access)
 {
     const Operand* const operands = copy.operands;
-    const bool whole =
-        operands[0].extent == operands[1].extent && operands[0].extent % SizeOf(TypeOf(access)) == 0;
+    const bool whole = operands[0].extent == operands[1].extent && operands[0].extent % SizeOf(TypeOf(access)) == 0;
     return whole ? OperationOn(TypeOf(access), Opcode::COPY) : Operation{};
 }
 
@@ -72,9 +72,7 @@ bool RowsAreApart(const MemoryAccesses& accesses)
 
 Access AccessTo(ElementType type)
 {
-    return type == ElementType::FLOAT  ? Access::FLOAT
-           : type == ElementType::HALF ? Access::HALF
-                                       : Access::BFLOAT16;
+    return type == ElementType::FLOAT ? Access::FLOAT : type == ElementType::HALF ? Access::HALF : Access::BFLOAT16;
 }
 
 ElementType TypeOf(Access access)
@@ -91,21 +89,23 @@ LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instru
     const bool copies = copied != Access::OTHER;
     const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(TypeOf(copied)) : instruction.lanes;
     const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
-    LoopMember member{index, group.units, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar, {}};
+    LoopMember member{index, group.units, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar,
+                      {}};
     if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
-        member.operation =
-            copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
+        member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }
     // What collects is operand 0 and 2.
     const uint32_t count = member.operation.layout == Layout::ACCUMULATE ? 2 : instruction.operandCount;
     for (uint32_t i = 0; i < count && member.operation != Operation{}; ++i) {
         const Operand& operand = instruction.operands[i];
         const Access access = AccessOf(member.operation, i);
-        member.accesses.push_back({&operand, operand.stride * ratio, member.rowElements, access,
-                                   i > 0 || access == Access::LANES, i == 0});
+        member.accesses.push_back(
+            {&operand, operand.stride * ratio, member.rowElements, access, i > 0 || access == Access::LANES, i == 0});
     }
+    // Strips of elements begin where DataBlocks and repeats do.
+    const bool strips = STRIP_ELEMENTS % (group.elements * REPEAT_FLOATS) == 0;
     member.compiles = !member.accesses.empty() && IsSound(member.accesses) &&
-                      (member.rowElements == 0 || RowsAreApart(member.accesses));
+                      (member.rowElements == 0 ? strips : RowsAreApart(member.accesses));
     if (!member.compiles) {
         member.accesses.clear();
         for (uint32_t i = 0; i < instruction.operandCount; ++i) {

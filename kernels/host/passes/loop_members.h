@@ -91,7 +91,7 @@ struct LoopMember {
     uint32_t units;        // of the group
     uint32_t rowElements;  // 0: a unit is an element
     bool compiles;
-    Operation operation;      // by element
+    Operation operation;  // by element
     float scalar;
     MemoryAccesses accesses;  // to its operands, in their order
 };

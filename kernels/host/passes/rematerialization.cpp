@@ -104,9 +104,8 @@ private:
 
     static void Forget(const Span& written, std::vector<Known>& list)
     {
-        list.erase(
-            std::remove_if(list.begin(), list.end(), [&](const Known& known) { return known.EndsAt(written); }),
-            list.end());
+        list.erase(std::remove_if(list.begin(), list.end(), [&](const Known& known) { return known.EndsAt(written); }),
+                   list.end());
     }
     // What the instruction makes, if it is worth making again; and what it overwrites.
     void Learn(uint32_t member, std::vector<Known>& made) const

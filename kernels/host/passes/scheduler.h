@@ -10,8 +10,8 @@
 
 #include "passes/fused_loops.h"
 #include "passes/groups.h"
-#include "passes/row_forms.h"
 #include "passes/program_order.h"
+#include "passes/row_forms.h"
 #include "runtime/schedule.h"
 
 namespace AscendC {

@@ -106,7 +106,7 @@ private:
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
-    std::vector<char*> bases_;  // of the operands of loops
+    std::vector<char*> bases_;               // of the operands of loops
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
     std::vector<LoopFunction> functions_;  // of the steps of the group that is running
