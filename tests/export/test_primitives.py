@@ -114,7 +114,7 @@ def test_rows_of_int8_and_rows_behind_the_groups(mode):
         def construct(self, x, weight, scale, row_scale, ends):
             extra = (None,) * 3
             out = product(
-                [x], [weight], None, [scale], *extra, row_scale, ends, None, None, None, 3, 0, 0, 0, ms.float16
+                [x], [weight], None, [scale], *extra, [row_scale], ends, None, None, None, 3, 0, 0, 0, ms.float16
             )
             return out[0]
 
