@@ -385,6 +385,34 @@ class MoeInitRoutingV2(StandIn):
         return rows, places, ends if expert_tokens_count_or_cumsum_flag == 1 else counts, counts
 
 
+class FusedAddTopKDiv(StandIn):
+    """FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...): the best experts of the best groups."""
+
+    def construct(
+        self,
+        x: Tensor,
+        add_num: Tensor,
+        group_num: int,
+        group_topk: int,
+        n: int,
+        k: int,
+        activate_type: int = 0,
+        is_norm: bool = True,
+        scale: float = 2.5,
+        mapping_num: Any = None,
+        mapping_table: Any = None,
+        enable_expert_mapping: bool = False,
+    ) -> Any:
+        if n not in (1, 2) or activate_type != 0 or enable_expert_mapping:
+            raise ValueError(
+                "FusedAddTopKDiv: n must be 1 or 2, activate_type 0 and enable_expert_mapping False on a CPU,"
+                f" got {n}, {activate_type} and {enable_expert_mapping}"
+            )
+        bias = add_num if add_num.dtype == x.dtype else add_num.astype(ms.float32)
+        score = "top2" if n == 2 else "max"
+        return ops.moe_gating_top_k(x, bias, k, "sigmoid", is_norm, group_num, group_topk, score, scale)
+
+
 class GroupedMatmulV4(StandIn):
     """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
 
@@ -598,6 +626,7 @@ STAND_INS: dict[str, Any] = STOCK | {
         ApplyRotaryPosEmb,
         DynamicQuantExt,
         FlashAttentionScore,
+        FusedAddTopKDiv,
         GroupedMatmul,
         GroupedMatmulV4,
         MoeInitRoutingV2,
