@@ -403,13 +403,12 @@ class FusedAddTopKDiv(StandIn):
         mapping_table: Any = None,
         enable_expert_mapping: bool = False,
     ) -> Any:
-        if n not in (1, 2) or activate_type != 0 or enable_expert_mapping:
-            raise ValueError(
-                "FusedAddTopKDiv: n must be 1 or 2, activate_type 0 and enable_expert_mapping False on a CPU,"
-                f" got {n}, {activate_type} and {enable_expert_mapping}"
-            )
+        if n > 2 and group_topk < group_num:
+            raise ValueError(f"FusedAddTopKDiv: n must be 1 or 2, where groups are closed, on a CPU, got {n}")
+        if activate_type != 0 or enable_expert_mapping:
+            raise ValueError("FusedAddTopKDiv: activate_type must be 0 and enable_expert_mapping False on a CPU")
         bias = add_num if add_num.dtype == x.dtype else add_num.astype(ms.float32)
-        score = "top2" if n == 2 else "max"
+        score = "top2" if n == 2 else "max"  # without a meaning where no group is closed
         return ops.moe_gating_top_k(x, bias, k, "sigmoid", is_norm, group_num, group_topk, score, scale)
 
 

@@ -120,6 +120,11 @@ def test_experts_of_the_best_groups(best, mode):
         np.testing.assert_allclose(own, 2.5 * scores[expected] / scores[expected].sum(), rtol=1e-5)
     with pytest.raises(ValueError, match="FusedAddTopKDiv: n must be 1 or 2"):
         primitives.FusedAddTopKDiv()(logits, bias, 4, 2, 3, 3)
+    with pytest.raises(ValueError, match="FusedAddTopKDiv: activate_type must be 0"):
+        primitives.FusedAddTopKDiv()(logits, bias, 4, 2, 2, 3, 1)
+    best = primitives.FusedAddTopKDiv()(logits, bias, 1, 1, 4, 3)[1].asnumpy()
+    scores = 1 / (1 + np.exp(-logits.asnumpy().astype(np.float64))) + bias.asnumpy()
+    np.testing.assert_array_equal(best, np.argsort(-scores, -1)[:, :3])
 
 
 @pytest.mark.parametrize("mode", MODES)
