@@ -7,8 +7,8 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from mindspore import ops as stock
 from ms_ascend_ops.cells.exchange import exchange
+from ms_ascend_ops.cells.expert_blocks import is_block, read_block
 from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 
 from ms_ascend_ops import registry
@@ -20,18 +20,6 @@ from ms_ascend_ops.ops.moe_token_unpermute import moe_token_unpermute
 from ms_ascend_ops.ops.silu_mul import silu_mul
 
 __all__ = ["MoEFeedForward"]
-
-# How networks call the three products of an expert: gate, up, down.
-_NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
-# How they call what `ops.moe_gating_top_k` has, in the block or in its router.
-_GATING = {
-    "k": ("top_k", "num_experts_per_tok"),
-    "renormalize": ("norm_topk_prob",),
-    "group_count": ("n_group",),
-    "k_group": ("topk_group",),
-    "scale": ("routed_scaling_factor",),
-    "scoring": ("scoring_func",),
-}
 
 
 class MoEFeedForward(nn.Cell):  # type: ignore[misc]
@@ -156,7 +144,8 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
                 `experts`, cells that each have three products without bias: `gate_proj`, `up_proj`, `down_proj`, or
                 `w1`, `w3`, `w2`; or one cell with the parameters `gate_up_proj`, shape (e, 2 * i, h), and `down_proj`,
                 shape (e, h, i). SiLU is between them. A router with `e_score_correction_bias` is DeepSeek-V3's:
-                sigmoid, groups by their best two, in float32. `shared_experts` stay what they are.
+                sigmoid, groups by their best two, in float32. `shared_experts` stay what they are. Where the block has
+                no parameter that is trained, the layer has none.
             check: calls block and layer, neither in training, with the same tokens, and compares: blocks may compute
                 other things under these names. The layer returns logits if the block returned more than one output.
                 Without it nothing is called, and `return_logits` is what arguments say, or False for DeepSeek-V3's.
@@ -168,51 +157,26 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         Where a negative bias makes scores negative, these networks may pick experts of closed groups, whose scores they
         take for 0; this layer does not.
         """
-        name = type(block).__name__
-        router = next((getattr(block, key) for key in ("gate", "router") if hasattr(block, key)), None)
-        weight = getattr(router, "weight", None)
-        stacked = _stacked(block)
-        if weight is None or stacked is None:
-            raise ValueError(
-                f"{cls.__name__}.of: the block must have `gate` and `experts` of three products each, got {name}"
-            )
-        if any(hasattr(block, key) for key in ("shared_expert", "shared_expert_gate")):
-            raise ValueError(f"{cls.__name__}.of: the block must have no shared_expert behind a gate, got {name}")
-        if any(_has_bias(dense) for dense in [router, *_products(block)]):
-            raise ValueError(f"{cls.__name__}.of: products must have no bias, got {name} with one")
-        parts = dict(zip(("gate_weight", "up_weight", "down_weight"), stacked, strict=True))
-        (experts, inner, hidden), down = parts["gate_weight"].shape, parts["down_weight"].shape
-        if weight.shape != (experts, hidden) or down != (experts, hidden, inner):
-            raise ValueError(
-                f"{cls.__name__}.of: weights must be of shape (e, h), (e, i, h), (e, h, i),"
-                f" got {weight.shape}, {parts['gate_weight'].shape}, {down}"
-            )
-        bias = getattr(router, "e_score_correction_bias", None)
-        found: dict[str, Any] = {"dtype": parts["down_weight"].dtype, "router_dtype": weight.dtype}
-        for key, names in _GATING.items():
-            told = [
-                getattr(owner, n) for owner in (block, router) for n in names if getattr(owner, n, None) is not None
-            ]
-            if told:
-                found[key] = told[0]
-        if bias is not None:
-            found |= {"scoring": "sigmoid", "group_score": "top2", "has_bias": True, "router_dtype": ms.float32}
-            found["return_logits"] = False
-        found["shared_experts"] = getattr(block, "shared_experts", None)
+        parts, found = read_block(block, f"{cls.__name__}.of")
         found |= arguments
         found["scale"] = float(found.get("scale", 1.0))
-        parts["router_weight"] = Tensor(weight).astype(found["router_dtype"])
+        parts["router_weight"] = parts["router_weight"].astype(found["router_dtype"])
+        bias = parts.pop("router_bias", None)
         initial = {f"{key}_init": ms.Parameter(value, name=key) for key, value in parts.items()}
         shared = found["shared_experts"]
         names_of_shared = [] if shared is None else [(p, p.name) for p in shared.get_parameters()]
+        experts, inner, hidden = parts["gate_weight"].shape
         layer = cls(hidden, inner, experts, **initial, **found)
         for parameter, own_name in names_of_shared:  # MindSpore puts a prefix in front
             parameter.name = own_name
         if bias is not None and layer.router_bias is not None:
-            layer.router_bias.set_data(Tensor(bias.asnumpy().astype(np.float32)))
+            layer.router_bias.set_data(bias)
         if check:
             layer.return_logits = arguments.get("return_logits", _compare(block, layer))
         layer.set_train(block.training)
+        if not block.trainable_params():
+            for parameter in layer.own_parameters():
+                parameter.requires_grad = False
         return layer
 
     @classmethod
@@ -232,12 +196,17 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         found: dict[str, MoEFeedForward] = {}
         for name, cell in network.cells_and_names():
             inside = any(name.startswith(f"{outer}.") for outer in found)
-            if name and hasattr(cell, "experts") and not isinstance(cell, cls) and not inside:
+            if name and is_block(cell) and not isinstance(cell, cls) and not inside:
                 found[name] = cls.of(cell, check)
         for name, layer in found.items():
-            for parameter in layer.own_parameters():
-                parameter.name = f"{name}.{parameter.name}"
-        return exchange(network, found)
+            layer.put_into(network, name)
+        return list(found)
+
+    def put_into(self, network: nn.Cell, name: str) -> None:
+        """Take the place of the cell of this name; the layer's own parameters are called after it."""
+        for parameter in self.own_parameters():
+            parameter.name = f"{name}.{parameter.name}"
+        exchange(network, {name: self})
 
     def own_parameters(self) -> list[ms.Parameter]:
         """All but those of the shared experts."""
@@ -266,33 +235,6 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         return f"hidden_size={hidden}, intermediate_size={inner}, num_experts={experts}, k={self.gating[0]}"
 
 
-def _products(block: nn.Cell) -> list[Any]:
-    """Of experts that are cells: their products, gate, up and down of each."""
-    experts = getattr(block, "experts", None)
-    experts = list(experts) if isinstance(experts, (nn.CellList, nn.SequentialCell, list, tuple)) else []
-    named = [n for n in _NAMES if experts and all(hasattr(e, part) for e in experts for part in n)]
-    return [getattr(expert, part) for expert in experts for part in named[0]] if named else []
-
-
-def _stacked(block: nn.Cell) -> list[Tensor] | None:
-    """Gate, up and down of all experts."""
-    products = _products(block)
-    if products:
-        parts = [products[part::3] for part in range(3)]
-        return [_stack([Tensor(dense.weight) for dense in part]) for part in parts]
-    experts = getattr(block, "experts", None)
-    both, down = (getattr(experts, name, None) for name in ("gate_up_proj", "down_proj"))
-    if not isinstance(both, ms.Parameter) or not isinstance(down, ms.Parameter) or both.ndim != 3 or both.shape[1] % 2:
-        return None
-    half = both.shape[1] // 2
-    wide = Tensor(both).astype(ms.float32)  # MindSpore slices no bfloat16 on a CPU
-    return [wide[:, :half].astype(both.dtype), wide[:, half:].astype(both.dtype), Tensor(down)]
-
-
-def _has_bias(dense: Any) -> bool:
-    return getattr(dense, "bias", None) is not None and bool(getattr(dense, "has_bias", True))
-
-
 def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
     """Whether the block returns logits, too. What it computes must be what the layer does."""
     dtype, hidden = layer.dtype, layer.hidden_size
@@ -313,8 +255,3 @@ def _compare(block: nn.Cell, layer: MoEFeedForward) -> bool:
             f" {np.median(errors):.3g} for half of its tokens"
         )
     return isinstance(theirs, tuple) and len(theirs) > 1
-
-
-def _stack(tensors: list[Tensor]) -> Tensor:
-    """In float32, as MindSpore stacks no bfloat16 on a CPU."""
-    return stock.stack([tensor.astype(ms.float32) for tensor in tensors]).astype(tensors[0].dtype)

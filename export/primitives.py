@@ -7,6 +7,7 @@ in PyNative and in graph mode. An argument that cannot be served raises an error
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
@@ -384,6 +385,33 @@ class MoeInitRoutingV2(StandIn):
         return rows, places, ends if expert_tokens_count_or_cumsum_flag == 1 else counts, counts
 
 
+class FusedAddTopKDiv(StandIn):
+    """FusedAddTopKDiv()(x, add_num, group_num, group_topk, n, k, ...): the best experts of the best groups."""
+
+    def construct(
+        self,
+        x: Tensor,
+        add_num: Tensor,
+        group_num: int,
+        group_topk: int,
+        n: int,
+        k: int,
+        activate_type: int = 0,
+        is_norm: bool = True,
+        scale: float = 2.5,
+        mapping_num: Any = None,
+        mapping_table: Any = None,
+        enable_expert_mapping: bool = False,
+    ) -> Any:
+        if n > 2 and group_topk < group_num:
+            raise ValueError(f"FusedAddTopKDiv: n must be 1 or 2, where groups are closed, on a CPU, got {n}")
+        if activate_type != 0 or enable_expert_mapping:
+            raise ValueError("FusedAddTopKDiv: activate_type must be 0 and enable_expert_mapping False on a CPU")
+        bias = add_num if add_num.dtype == x.dtype else add_num.astype(ms.float32)
+        score = "top2" if n == 2 else "max"  # without a meaning where no group is closed
+        return ops.moe_gating_top_k(x, bias, k, "sigmoid", is_norm, group_num, group_topk, score, scale)
+
+
 class GroupedMatmulV4(StandIn):
     """GroupedMatmulV4()(x, weight, ..., group_list, ...) of one x with groups of rows, and one weight of all groups."""
 
@@ -416,8 +444,13 @@ class GroupedMatmulV4(StandIn):
         if split_item != 3 or group_type != 0:
             raise ValueError("GroupedMatmulV4: split_item must be 3 and group_type 0 on a CPU")
         ends = group_list if group_list_type == 0 else ms_ops.cumsum(group_list.astype(ms.int32), 0, ms.int32)
-        factors = None if scale is None else scale[0]
-        return [_grouped(x[0], weight[0], ends, factors, pre_token_scale, output_dtype)]
+        if scale is None:
+            return [_in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))]
+        # Of 8-bit integers. The result is bfloat16, where nothing else is said.
+        rows = None if pre_token_scale is None else pre_token_scale[0].astype(ms.float32)
+        factors, columns = scale[0].astype(ms.float32), weight[0].swapaxes(1, 2)
+        y = _in_groups(x[0], ends, lambda whole: ops.grouped_quant_matmul(x[0], columns, factors, whole, rows))
+        return [y.astype(ms.bfloat16 if output_dtype is None else output_dtype)]
 
 
 class GroupedMatmul(StandIn):
@@ -443,25 +476,16 @@ class GroupedMatmul(StandIn):
         if bias is not None or scale is not None or offset is not None or antiquant_scale is not None:
             raise ValueError("GroupedMatmul: bias, scale, offset and antiquant_scale must be None on a CPU")
         whole = weight[0].swapaxes(1, 2) if self.transpose_b else weight[0]
-        return [_grouped(x[0], whole, group_list, None, None, None)]
+        return [_in_groups(x[0], group_list, lambda ends: ops.grouped_matmul(x[0], whole, ends))]
 
 
-def _grouped(x: Tensor, weight: Tensor, ends: Tensor, scale: Any, row_scale: Any, dtype: Any) -> Tensor:
-    """Rows of x times the weight of their group; zeros behind the last group. int8 is summed in float32."""
-    dtype = x.dtype if dtype is None else dtype
-    if x.dtype not in _FLOATS or scale is not None or row_scale is not None or not x.dtype == weight.dtype == dtype:
-        x, weight = x.astype(ms.float32), weight.astype(ms.float32)
+def _in_groups(x: Tensor, ends: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
+    """The product for groups that end there, and zeros behind the last one."""
     rows, ends = ms_ops.arange(x.shape[0]).astype(ms.int32), ends.astype(ms.int32)
-    # grouped_matmul wants all rows in groups: the last one takes what is behind it, too.
+    # Our operators want all rows in groups: the last one takes what is behind it, too.
     total = (rows >= 0).astype(ms.int32).sum().reshape(1).astype(ms.int32)
-    out = ops.grouped_matmul(x, weight, ms_ops.concat((ends[:-1], total)))
-    rows = rows.reshape(-1, 1)
-    if scale is not None:
-        group = (rows >= ends[:-1].reshape(1, -1)).astype(ms.int32).sum(1).astype(ms.int32)
-        out = out * ms_ops.gather(scale.astype(ms.float32), group, 0)
-    if row_scale is not None:
-        out = out * row_scale.astype(ms.float32).reshape(-1, 1)
-    return ms_ops.select(rows < ends[-1], out, ms_ops.zeros_like(out)).astype(dtype)
+    out = multiply(ms_ops.concat((ends[:-1], total)))
+    return ms_ops.select(rows.reshape(-1, 1) < ends[-1], out, ms_ops.zeros_like(out))
 
 
 class DynamicQuantExt(StandIn):
@@ -601,6 +625,7 @@ STAND_INS: dict[str, Any] = STOCK | {
         ApplyRotaryPosEmb,
         DynamicQuantExt,
         FlashAttentionScore,
+        FusedAddTopKDiv,
         GroupedMatmul,
         GroupedMatmulV4,
         MoeInitRoutingV2,

@@ -38,8 +38,7 @@ def network(name: str, folder: Path, mode: str) -> Any:
     )
     _, (module, stem), extra = NETWORKS[name]
     config = getattr(import_module(f"{module}.configuration_{name}"), f"{stem}Config")(
-        **SIZES,
-        **extra,
+        **(SIZES | extra),
         seq_length=64,
         batch_size=1,
         block_size=16,

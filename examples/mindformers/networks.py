@@ -45,6 +45,37 @@ NETWORKS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
             "norm_topk_prob": True,
         },
     ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        ("mindformers.models.deepseek3", "DeepseekV3"),
+        {
+            "num_key_value_heads": 4,
+            "q_lora_rank": 24,
+            "kv_lora_rank": 512,  # MindFormers has no other
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+            "first_k_dense_replace": 1,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 4,
+            "n_group": 4,
+            "topk_group": 2,
+            "moe_intermediate_size": 32,
+            "routed_scaling_factor": 2.5,
+            "rope_scaling": {
+                "type": "yarn",
+                "rope_type": "yarn",
+                "factor": 40,
+                "beta_fast": 32,
+                "beta_slow": 1,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 64,
+            },
+            "norm_topk_prob": True,
+        },
+    ),
     "glm4": (
         "Glm4",
         ("mindformers.models.glm4", "Glm4"),
@@ -83,7 +114,7 @@ def write(name: str, folder: Path) -> None:
 
     stem, _, extra = NETWORKS[name]
     torch.manual_seed(0)
-    config = getattr(transformers, f"{stem}Config")(**SIZES, **extra, eos_token_id=None, initializer_range=0.3)
+    config = getattr(transformers, f"{stem}Config")(**(SIZES | extra), eos_token_id=None, initializer_range=0.3)
     model = getattr(transformers, f"{stem}ForCausalLM")(config).eval().float()
     for parameter_name, parameter in model.named_parameters():
         if parameter_name.endswith("bias"):  # zeros would not show whether they are there

@@ -16,8 +16,10 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Initializer
+from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.export.engines import function_engine, rewrite_engine
 from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, analyse
+from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL
@@ -48,7 +50,9 @@ def optimize(
     """Replace, in place, what the cells of `net` compute and a fused operator computes as well.
 
     A cell is judged by what it computes, not by its class or name. Each stays the object that it is, with its
-    parameters, and gets a class with another `construct`: checkpoints, optimizers and gradients go on as before. Graphs
+    parameters, and gets a class with another `construct`: checkpoints, optimizers and gradients go on as before. Only
+    blocks of experts (O3) become other cells with parameters of their own, `MoEFeedForward`: load a checkpoint before,
+    and make an optimizer after. Graphs
     that MindSpore has compiled in this process are dropped and compiled again on their next call, since they may hold
     the old constructs.
 
@@ -63,14 +67,15 @@ def optimize(
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
-            operator in place of several layers, as residual add and norm.
+            operator in place of several layers, as residual add and norm, and a layer in place of a block of experts.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
             single statements of a construct and of the functions that it calls, and needs `verify`.
             By default all that can be used: both with `verify`, "cell" without.
-        patterns: what to look for.
+        patterns: what to look for. With other ones than these, blocks of experts stay.
 
     Returns:
-        A report that prints as a table; `report.restore()` undoes everything.
+        A report that prints as a table; `report.restore()` undoes everything. Experts get the weights back that their
+        layer has by then.
 
     Raises:
         TypeError: `net` is not a Cell, or `gradients` or the engine "rewrite" is asked for without `verify`.
@@ -94,13 +99,15 @@ def optimize(
         observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
 
+    experts = patterns is PATTERNS and "cell" in engines
+
     def attempt(rows: Sequence[Row], drop: bool) -> tuple[Report, set[str]]:
         report = Report(level=level)
-        walk = _Walk(rows, level, observed, engines, report, drop)
+        walk = _Walk(rows, level, observed, engines, report, drop, Experts(net) if experts else None)
         with quiet():
             if level != "O0":
                 with pynative():
-                    walk.visit(net, "")
+                    walk.start(net)
             if report.undo:
                 report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
                 ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
@@ -171,6 +178,8 @@ def _prove(
     except Exception as error:
         report.roll_back(f"the network fails with the fused operators: {error}")
         return set()
+    if walk.experts is not None:
+        after.gradients = walk.experts.gradients_of_stock(after.gradients)
     report.outputs, report.gradients = before.difference(after)
     limit = before.tolerance if tolerance is None else tolerance
     if not report.outputs.relative <= limit:
@@ -208,9 +217,10 @@ class _Walk:
         engines: Sequence[str],
         report: Report,
         drop: bool,
+        experts: Experts | None,
     ) -> None:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
-        self.engines = engines
+        self.engines, self.experts = engines, experts
         self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
         self._swaps: list[tuple[nn.Cell, type, type]] = []
         self._known: dict[Any, _Found] = {}
@@ -235,7 +245,26 @@ class _Walk:
             object.__setattr__(cell, "__class__", before if stock else after)
         ms.ms_memory_recycle()
 
+    def start(self, net: nn.Cell) -> None:
+        """Go through the whole network."""
+        self._exchange_experts(net, "")
+        self.visit(net, "")
+
+    def _exchange_experts(self, cell: nn.Cell, place: str) -> nn.Cell:
+        """Put a layer in the place of a block of experts, if this is one; what is there then."""
+        if self.experts is None or not is_block(cell) or isinstance(cell, MoEFeedForward):
+            return cell
+        inside = [name for name, _ in cell.cells_and_names() if name and not name.startswith("shared_experts")]
+        entry, layer = self.experts.exchange(cell, place, self.level, _obstacle(cell, inside))
+        self.report.entries.append(entry)
+        if layer is None:
+            return cell
+        self.report.undo.append(self.experts.undo(place))
+        return layer
+
     def visit(self, cell: nn.Cell, place: str) -> None:
+        if isinstance(cell, MoEFeedForward) and cell.shared_experts is not None:
+            self.visit(cell.shared_experts, f"{place}.shared_experts")
         if is_generated(cell) or type(cell).__module__.startswith("ms_ascend_ops."):
             if id(cell) in self._places:  # a cell that is used in two places
                 known = [e for e in self.report.entries if e.place == self._places[id(cell)]]
@@ -248,7 +277,7 @@ class _Walk:
         for name, child in sub_cells(cell).items():
             path = f"{place}.{name}" if place else name
             if path not in self._contained:  # in a fused operator, as an activation may be, or a norm
-                self.visit(child, path)
+                self.visit(self._exchange_experts(child, path), path)
 
     def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
         """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 import numpy as np
 from mindspore import ops
+from mindspore.ops import auto_generate
 
 from ms_ascend_ops import ops as fused
 
@@ -56,3 +58,21 @@ def pytorch(torch, x, weight, scale, group_list, pertoken_scale):
         for begin, end, matrix, factors in zip([0, *ends[:-1]], ends, weight, scale, strict=True)
     ]
     return (torch.cat(parts) * pertoken_scale[:, None]).to(scale.dtype)
+
+
+def grouped_matmul_v4(x, weight, scale, group_list, pertoken_scale):
+    """Of lists of tensors; its ends are int64, its matrices are not transposed, scale and result are bfloat16."""
+    return auto_generate.grouped_matmul_v4(
+        [x],
+        [weight.swapaxes(-1, -2)],
+        scale=[scale.astype(ms.bfloat16)],
+        pre_token_scale=[pertoken_scale],
+        group_list=group_list.astype("int64"),
+        split_item=3,
+        group_type=0,
+        group_list_type=0,
+    )[0]
+
+
+CANN = {"GroupedMatmulV4": grouped_matmul_v4}
+CANN_SHAPE = (512, 8, 1024, 1024)

@@ -104,6 +104,30 @@ def test_experts(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("best", [1, 2])
+def test_experts_of_the_best_groups(best, mode):
+    """As MindFormers has it for DeepSeek-V3, with its fused router; loop over tokens in float64."""
+    logits, bias = tensor(9, 12), tensor(12)
+    weights, chosen = run(mode, primitives.FusedAddTopKDiv(), (logits, bias), 4, 2, best, 3, 0, True, 2.5)
+    for row, own, experts in zip(logits.asnumpy().astype(np.float64), weights.asnumpy(), chosen.asnumpy(), strict=True):
+        scores = 1 / (1 + np.exp(-row))
+        picking = (scores + bias.asnumpy()).reshape(4, 3)
+        open_groups = np.argsort(-np.sort(picking, -1)[:, -best:].sum(-1))[:2]
+        closed = np.full((4, 3), -np.inf)
+        closed[open_groups] = picking[open_groups]
+        expected = np.argsort(-closed.reshape(-1))[:3]
+        np.testing.assert_array_equal(experts, expected)
+        np.testing.assert_allclose(own, 2.5 * scores[expected] / scores[expected].sum(), rtol=1e-5)
+    with pytest.raises(ValueError, match="FusedAddTopKDiv: n must be 1 or 2"):
+        primitives.FusedAddTopKDiv()(logits, bias, 4, 2, 3, 3)
+    with pytest.raises(ValueError, match="FusedAddTopKDiv: activate_type must be 0"):
+        primitives.FusedAddTopKDiv()(logits, bias, 4, 2, 2, 3, 1)
+    best = primitives.FusedAddTopKDiv()(logits, bias, 1, 1, 4, 3)[1].asnumpy()
+    scores = 1 / (1 + np.exp(-logits.asnumpy().astype(np.float64))) + bias.asnumpy()
+    np.testing.assert_array_equal(best, np.argsort(-scores, -1)[:, :3])
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_rows_of_int8_and_rows_behind_the_groups(mode):
     """Scales of columns and rows; two rows have no group."""
     x, weight = RNG.integers(-9, 9, (7, 6)).astype(np.int8), RNG.integers(-9, 9, (3, 6, 4)).astype(np.int8)
@@ -114,7 +138,7 @@ def test_rows_of_int8_and_rows_behind_the_groups(mode):
         def construct(self, x, weight, scale, row_scale, ends):
             extra = (None,) * 3
             out = product(
-                [x], [weight], None, [scale], *extra, row_scale, ends, None, None, None, 3, 0, 0, 0, ms.float16
+                [x], [weight], None, [scale], *extra, [row_scale], ends, None, None, None, 3, 0, 0, 0, ms.float16
             )
             return out[0]
 

@@ -43,7 +43,7 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, "deepseek_v3"])
 def test_generates_what_transformers_does(checkpoint, name, mode):
     assert on_cpu("generate.py", name, checkpoint(name), mode).count("as transformers") == 2
 

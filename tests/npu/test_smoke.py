@@ -76,7 +76,10 @@ def test_what_cann_has_is_timed_and_compared(monkeypatch):
     assert "the results differ by" in other.detail
 
 
-@pytest.mark.parametrize(("name", "shape"), [("dynamic_quant", (5, 64)), ("quant_matmul", (3, 5, 64))])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("dynamic_quant", (5, 64)), ("quant_matmul", (3, 5, 64)), ("grouped_quant_matmul", (7, 3, 5, 64))],
+)
 def test_quantized_operators_of_cann_get_their_arguments(name, shape):
     """Of those that `cpu_builtins` has."""
     table = smoke.operator(name)
