@@ -9,6 +9,8 @@ namespace {
 
 // Strips that a loop takes at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
+// And instructions without code: a call each, and results that go through memory.
+constexpr uint32_t INTERPRETED_STRIPS = 4;
 
 }  // namespace
 
@@ -133,7 +135,8 @@ void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant vari
         RunLoop(functions_[0], *steps, 0, group.units, variant, ahead);
         return;
     }
-    const uint32_t strips = one && group.units > group.strip ? LOOP_STRIPS : 1;
+    const uint32_t strips =
+        one && group.units > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
     const uint32_t most = between == nullptr && IsWide(group, count) ? group.wide : strips * group.strip;
     for (uint32_t begin = 0; begin < group.units; begin += most) {
         const uint32_t end = group.units - begin < most ? group.units : begin + most;
