@@ -26,11 +26,6 @@ bool ShareMemory(const Instruction& a, const Instruction& b)
     return std::any_of(a.operands, end, [&](const Operand& operand) { return Touches(b, SpanOf(operand)); });
 }
 
-bool Depends(const Instruction& a, const Instruction& b)
-{
-    return Touches(b, SpanOf(a.operands[0])) || Touches(a, SpanOf(b.operands[0]));
-}
-
 void Ranges::Add(const Span& span)
 {
     if (span.begin >= span.end) {

@@ -44,8 +44,6 @@ inline bool Overlap(const Operand& a, const Operand& b)
 // Does the instruction read or write some of the bytes?
 bool Touches(const Instruction& instruction, const Span& span);
 bool ShareMemory(const Instruction& a, const Instruction& b);
-// Does one of them write bytes that the other touches?
-bool Depends(const Instruction& a, const Instruction& b);
 
 // Does each unit begin where the one before ends?
 inline bool IsGapless(const Operand& operand)

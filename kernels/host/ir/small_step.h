@@ -16,7 +16,7 @@ constexpr uint32_t REPEAT_FLOATS = ONE_REPEAT_BYTE_SIZE / sizeof(float);
 struct SmallStep {
     Opcode opcode;
     uint8_t operands;
-    uint16_t index;  // of the first operand in the BoundNodes of the straight-line piece
+    uint16_t index;  // of the first operand among those of the straight-line piece
     uint32_t units;
     uint32_t extent;  // bytes that a unit writes
     int32_t strides[CALLED_OPERANDS];

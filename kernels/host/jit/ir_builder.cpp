@@ -6,13 +6,15 @@
 namespace AscendC {
 namespace host {
 
-IrBuilder::IrBuilder(uint32_t lanes)
+IrBuilder::IrBuilder(uint32_t lanes, const char* label, const char* prefix)
     : lanes_(lanes),
       floats_(VectorOf("float")),
       integers_(VectorOf("i32")),
       halves_(VectorOf("i16")),
       masks_(VectorOf("i1")),
-      pairs_(Vector(2 * lanes, "i16"))
+      pairs_(Vector(2 * lanes, "i16")),
+      label_(label),
+      prefix_(prefix)
 {}
 
 std::string IrBuilder::Declarations() const
@@ -25,6 +27,11 @@ std::string IrBuilder::Declarations() const
         text += "declare i1 @llvm.vector.reduce.or.v" + std::to_string(lanes) + "i1(" + Vector(lanes, "i1") + ")\n";
     }
     text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
+    for (const char* const type : {"float", "i16"}) {
+        const std::string vector = VectorOf(type);
+        text += "declare " + vector + MaskedName("load", type) + "ptr, i32, " + masks_ + ", " + vector + ")\n";
+        text += "declare void" + MaskedName("store", type) + vector + ", ptr, i32, " + masks_ + ")\n";
+    }
     text += "declare " + integers_ + GatherName() + VectorOf("ptr") + ", i32, " + masks_ + ", " + integers_ + ")\n";
     if (lanes_ == AVX512_LANES) {
         const std::string two = floats_ + ", " + floats_ + ", ";
@@ -44,7 +51,7 @@ std::string IrBuilder::Opening(const std::string& name) const
     // Or LLVM takes half the width on CPUs whose clock is lower with it.
     const std::string bits = "\"" + std::to_string(lanes_ * 32) + "\"";
     return Declarations() + "define void @" + name +
-           "(ptr noalias %nodes, i64 %begin, i64 %end, ptr noalias %ahead) \"min-legal-vector-width\"=" + bits +
+           "(ptr noalias %bases, i64 %begin, i64 %end, ptr noalias %ahead) \"min-legal-vector-width\"=" + bits +
            " \"prefer-vector-width\"=" + bits + " {\nentry:\n";
 }
 
@@ -57,7 +64,7 @@ const char* IrBuilder::Closing()
 
 std::string IrBuilder::Let(const std::string& operation)
 {
-    std::string name = "%v" + std::to_string(names_++);
+    std::string name = "%v" + Unique();
     Define(name, operation);
     return name;
 }
@@ -181,6 +188,25 @@ std::string IrBuilder::Assembled(const std::vector<std::string>& values, const c
     return assembled;
 }
 
+std::string IrBuilder::MaskedName(const char* what, const char* type) const
+{
+    const std::string suffix = std::to_string(lanes_) + (type[0] == 'f' ? "f32" : type);
+    return std::string(" @llvm.masked.") + what + ".v" + suffix + ".p0(";
+}
+
+std::string IrBuilder::MaskedLoad(const std::string& address, const char* type, const std::string& mask)
+{
+    return Let("call " + VectorOf(type) + MaskedName("load", type) + "ptr " + address + ", i32 2, " + masks_ + " " +
+               mask + ", " + VectorOf(type) + " zeroinitializer)");
+}
+
+void IrBuilder::MaskedStore(const std::string& address, const char* type, const std::string& value,
+                            const std::string& mask)
+{
+    Line("call void" + MaskedName("store", type) + VectorOf(type) + " " + value + ", ptr " + address + ", i32 2, " +
+         masks_ + " " + mask + ")");
+}
+
 std::string IrBuilder::AddressOf(const void* table)
 {
     return "inttoptr (i64 " + std::to_string(reinterpret_cast<uintptr_t>(table)) + " to ptr)";
@@ -205,7 +231,7 @@ std::string IrBuilder::Shuffle(const std::string& type, const std::string& a, co
 
 void IrBuilder::If(const std::string& condition, const std::function<void()>& yes, const std::function<void()>& no)
 {
-    const std::string number = std::to_string(names_++);
+    const std::string number = Unique();
     Line("br i1 " + condition + ", label %yes" + number + ", label %no" + number);
     Label("yes" + number);
     yes();
@@ -219,7 +245,7 @@ void IrBuilder::If(const std::string& condition, const std::function<void()>& ye
 void IrBuilder::For(const std::string& begin, const std::string& end, uint32_t step,
                     const std::function<void(const std::string&)>& each)
 {
-    const std::string number = std::to_string(names_++);
+    const std::string number = Unique();
     const std::string from = label_;
     Line("br label %check" + number);
     Label("check" + number);
@@ -256,7 +282,7 @@ std::string IrBuilder::Any(const std::string& mask, uint32_t lanes)
 Vectors IrBuilder::Unless(const std::string& condition, const std::function<Vectors()>& likely,
                           const std::function<Vectors()>& unlikely)
 {
-    const std::string number = std::to_string(names_++);
+    const std::string number = Unique();
     Line("br i1 " + condition + ", label %rare" + number + ", label %usual" + number + ", !prof !0");
     Label("usual" + number);
     const Vectors usual = likely();

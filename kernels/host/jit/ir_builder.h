@@ -19,14 +19,15 @@ class IrBuilder {
 public:
     static constexpr uint32_t AVX512_LANES = 16;
 
-    // `lanes`: floats in a vector.
-    explicit IrBuilder(uint32_t lanes);
+    // `lanes`: floats in a vector. `label`: of the basic block it begins in; names of values and of other blocks begin
+    // with `prefix`.
+    explicit IrBuilder(uint32_t lanes, const char* label = "loop", const char* prefix = "");
 
     // ---- the text so far
 
     const std::string& Body() const { return body_; }
     const std::string& Block() const { return label_; }  // the label of the basic block at hand
-    // The module up to the first line of a function `void name(ptr nodes, i64 begin, i64 end, ptr ahead)`; and its end.
+    // The module up to the first line of a function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`; and its end.
     std::string Opening(const std::string& name) const;
     static const char* Closing();
 
@@ -65,6 +66,9 @@ public:
     // Entry number `index`, an i32, of a table of `type`; and a vector of values of that type.
     std::string Entry(const void* table, const char* type, const std::string& index);
     std::string Assembled(const std::vector<std::string>& values, const char* type);
+    // The first lanes of a vector of `type` in memory, by a mask, and zeros; and the other way round.
+    std::string MaskedLoad(const std::string& address, const char* type, const std::string& mask);
+    void MaskedStore(const std::string& address, const char* type, const std::string& value, const std::string& mask);
     // And of AVX512_BF16: a, then b rounded to bfloat16, as 16-bit integers; subnormal numbers become zeros.
     std::string ConvertToBFloat16(const std::string& a, const std::string& b);
     std::string AsInt(const std::string& a) { return Let("bitcast " + floats_ + " " + a + " to " + integers_); }
@@ -97,10 +101,14 @@ private:
     std::string Declarations() const;
     void Label(const std::string& label);
     std::string GatherName() const;
+    std::string MaskedName(const char* what, const char* type) const;
     static std::string AddressOf(const void* table);
 
+    std::string Unique() { return prefix_ + std::to_string(names_++); }
+
     std::string body_;
-    std::string label_ = "loop";
+    std::string label_;
+    const std::string prefix_;
     uint32_t names_ = 0;
 };
 

@@ -17,8 +17,6 @@
 namespace AscendC {
 namespace host {
 
-static_assert(sizeof(LoopNode) == 12, "forms are compared as bytes: no padding");
-
 namespace {
 
 // A process that needs more changes its shapes all the time. With the memory that LLVM keeps, each that is compiled
@@ -30,12 +28,12 @@ constexpr uint64_t THRESHOLD = 100000;
 
 std::atomic<uint64_t> g_threshold{THRESHOLD};
 
-// Are the DataBlocks of these nodes ones?
-bool AreOnes(const std::vector<uint16_t>& indices, const BoundNode* nodes)
+// Are the DataBlocks of these operands ones?
+bool AreOnes(const std::vector<uint8_t>& operands, const char* const* bases)
 {
     static const float ones[ONE_BLK_SIZE / sizeof(float)] = {1, 1, 1, 1, 1, 1, 1, 1};
-    return std::all_of(indices.begin(), indices.end(),
-                       [nodes](uint16_t index) { return memcmp(nodes[index].base, ones, sizeof(ones)) == 0; });
+    return std::all_of(operands.begin(), operands.end(),
+                       [bases](uint8_t operand) { return memcmp(bases[operand], ones, sizeof(ones)) == 0; });
 }
 
 }  // namespace
@@ -120,15 +118,15 @@ struct LoopRequests {
 
 LoopCode::LoopCode(const LoopForm& form, uint32_t number) : form_(form), number_(number)
 {
-    for (const LoopNode& node : form_.nodes) {
-        if (form_.variant.nonTemporal && form_.MayStoreNonTemporally(node)) {
-            nonTemporal_.push_back(node.index);
+    for (const Value& value : form_.values) {
+        if (form_.variant.nonTemporal && form_.MayStoreNonTemporally(value)) {
+            nonTemporal_.push_back(value.operand);
         }
     }
     ones_ = Lookups(form_, form_.variant.usesLookups).Ones();
 }
 
-void LoopCode::Request(LoopVariant variant, const BoundNode* nodes)
+void LoopCode::Request(LoopVariant variant, const char* const* bases)
 {
     LoopRequests& requests = LoopRequests::Get();
     if (requests.stopped.load()) {
@@ -138,14 +136,14 @@ void LoopCode::Request(LoopVariant variant, const BoundNode* nodes)
     if (!form_.straightLine.empty()) {
         return;  // there is one variant only
     }
-    const auto nonTemporally = [this](const LoopNode& node) { return form_.MayStoreNonTemporally(node); };
+    const auto nonTemporally = [this](const Value& value) { return form_.MayStoreNonTemporally(value); };
     LoopForm form = form_;
     form.variant.prefetches = variant.prefetches;
     form.variant.nonTemporal =
-        variant.nonTemporal && std::any_of(form_.nodes.begin(), form_.nodes.end(), nonTemporally);
+        variant.nonTemporal && std::any_of(form_.values.begin(), form_.values.end(), nonTemporally);
     if (variant.usesLookups) {
         const Lookups tables(form_, true);
-        form.variant.usesLookups = tables.Any() && AreOnes(tables.Ones(), nodes);
+        form.variant.usesLookups = tables.Any() && AreOnes(tables.Ones(), bases);
     }
     const uint32_t number = form.variant.Number();
     if (LoopCode* const code = number == 0 ? nullptr : FindLoopCode(form)) {
@@ -154,21 +152,21 @@ void LoopCode::Request(LoopVariant variant, const BoundNode* nodes)
     }
 }
 
-bool LoopCode::Suits(const BoundNode* nodes) const
+bool LoopCode::Suits(const char* const* bases) const
 {
-    return AreOnes(ones_, nodes) && std::all_of(nonTemporal_.begin(), nonTemporal_.end(), [nodes](uint16_t index) {
-               return reinterpret_cast<uintptr_t>(nodes[index].base) % NON_TEMPORAL_BYTES == 0;
+    return AreOnes(ones_, bases) && std::all_of(nonTemporal_.begin(), nonTemporal_.end(), [bases](uint8_t operand) {
+               return reinterpret_cast<uintptr_t>(bases[operand]) % NON_TEMPORAL_BYTES == 0;
            });
 }
 
-LoopFunction LoopCode::Function(LoopVariant variant, const BoundNode* nodes) const
+LoopFunction LoopCode::Function(LoopVariant variant, const char* const* bases) const
 {
     // All of them, then fewer; those that do not prefetch are the last.
     const uint32_t all = variant.Flags();
     for (uint32_t number = variant.Number(); number > 0;) {
         const LoopCode* const code = others_[number].load(std::memory_order_acquire);
         const LoopFunction function = code == nullptr ? nullptr : code->Function();
-        if (function != nullptr && code->Suits(nodes)) {
+        if (function != nullptr && code->Suits(bases)) {
             return function;
         }
         const uint32_t flags = number % LoopVariant::FLAGS;

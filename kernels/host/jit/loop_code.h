@@ -3,8 +3,8 @@
  * compiled while the program runs.
  *
  * The host layer does not compile. It queues the forms that are worth it, with their IR; LLVM in
- * ms_ascend_ops/loop_compiler.py returns an address. Until then, or without a compiler, fused sequences are
- * interpreted.
+ * ms_ascend_ops/loop_compiler.py returns an address. Until then, or without a compiler, instructions run
+ * one by one.
  */
 #ifndef ASCENDC_HOST_JIT_LOOP_CODE_H
 #define ASCENDC_HOST_JIT_LOOP_CODE_H
@@ -20,7 +20,7 @@ namespace AscendC {
 namespace host {
 
 // See WriteLoop (loop_ir.h).
-using LoopFunction = void (*)(const BoundNode* nodes, uint64_t begin, uint64_t end, LoopAhead* ahead);
+using LoopFunction = void (*)(const char* const* bases, uint64_t begin, uint64_t end, LoopAhead* ahead);
 
 class LoopCode {
 public:
@@ -28,21 +28,21 @@ public:
 
     // Null: not yet, or never.
     LoopFunction Function() const { return function_.load(std::memory_order_acquire); }
-    // The best variant that is compiled and that these nodes allow; or Function().
-    LoopFunction Function(LoopVariant variant, const BoundNode* nodes) const;
-    // Requests the code, and its variant as far as these nodes allow, if that is not done yet.
-    void Request(LoopVariant variant, const BoundNode* nodes);
+    // The best variant that is compiled and that operands there allow; or Function().
+    LoopFunction Function(LoopVariant variant, const char* const* bases) const;
+    // Requests the code, and its variant as far as operands there allow, if that is not done yet.
+    void Request(LoopVariant variant, const char* const* bases);
 
 private:
     friend struct LoopRequests;
 
-    bool Suits(const BoundNode* nodes) const;
+    bool Suits(const char* const* bases) const;
 
     const LoopForm form_;
     const uint32_t number_;
-    // For the variant of the form: nodes whose stores must be aligned, and whose DataBlocks must be ones.
-    std::vector<uint16_t> nonTemporal_;
-    std::vector<uint16_t> ones_;
+    // For the variant of the form: operands that must be aligned, and whose DataBlocks must be ones.
+    std::vector<uint8_t> nonTemporal_;
+    std::vector<uint8_t> ones_;
     bool requested_ = false;
     std::atomic<LoopFunction> function_{nullptr};
     std::array<std::atomic<LoopCode*>, LoopVariant::COUNT> others_{};  // by variant: the same form otherwise

@@ -1,15 +1,13 @@
 /*!
- * Writes a loop (fused_loops.h) as LLVM IR, or a straight-line piece by straight_line_ir.h.
- *
- * It calculates the same as the fused sequences of the loop, bit for bit (but for the payload of NaN): the operations
- * are those of arithmetic.h and simd.h, and nothing lets LLVM change their order or fuse them.
+ * Writes a loop (fused_loops.h) as LLVM IR around its body (loop_body.h), or a straight-line piece by
+ * straight_line_ir.h.
  */
 #ifndef ASCENDC_HOST_JIT_LOOP_IR_H
 #define ASCENDC_HOST_JIT_LOOP_IR_H
 
 #include <string>
 
-#include "passes/fused_loops.h"
+#include "ir/loop_form.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
@@ -19,9 +17,9 @@ namespace host {
 // where the CPU can, and nowhere else.
 bool WritesLoops(const VectorUnit& unit);
 
-// A module with the function `void name(ptr nodes, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements,
-// both multiples of LOOP_ELEMENTS then, and not the same, of the loop whose BoundNodes begin at `nodes`. `ahead`: a
-// LoopAhead, which loops that prefetch advance.
+// A module with the function `void name(ptr bases, i64 begin, i64 end, ptr ahead)`: rows [begin, end), or elements,
+// where `begin` is a multiple of a repeat, and without a rest all of LOOP_ELEMENTS, of the loop whose operands are at
+// `bases`. `ahead`: a LoopAhead, which loops that prefetch advance.
 std::string WriteLoop(const LoopForm& form, const VectorUnit& unit, const std::string& name);
 
 }  // namespace host

@@ -1,7 +1,6 @@
 #include "jit/straight_line_ir.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <functional>
 
 #include "api/types.h"
@@ -32,9 +31,8 @@ private:
     void Emit()
     {
         for (uint32_t i = 0; i < step_->operands; ++i) {
-            const size_t offset = (step_->index + i) * sizeof(BoundNode) + offsetof(BoundNode, base);
-            bases_[i] =
-                ir_.Let("load ptr, ptr " + ir_.Let("getelementptr i8, ptr %nodes, i64 " + std::to_string(offset)));
+            const std::string number = std::to_string(step_->index + i);
+            bases_[i] = ir_.Let("load ptr, ptr " + ir_.Let("getelementptr ptr, ptr %bases, i64 " + number));
         }
         switch (step_->opcode) {
             case Opcode::FILL:

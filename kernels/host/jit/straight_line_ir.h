@@ -14,7 +14,7 @@
 namespace AscendC {
 namespace host {
 
-// A module with a function as of WriteLoop (loop_ir.h), of which only the BoundNodes matter.
+// A module with a function as of WriteLoop (loop_ir.h), of which only the addresses matter.
 std::string WriteStraightLine(const std::vector<SmallStep>& steps, const VectorUnit& unit, const std::string& name);
 
 }  // namespace host

@@ -3,36 +3,35 @@
 namespace AscendC {
 namespace host {
 
-ArithmeticCost CostOf(NodeKind node)
+ArithmeticCost CostOf(const Value& value)
 {
-    switch (node) {
-        case NodeKind::LOAD_FLOAT:
-        case NodeKind::LOAD_HALF:
-        case NodeKind::LOAD_BFLOAT16:
-        case NodeKind::END:
-            return {};
-        case NodeKind::ROUND_HALF:
-        case NodeKind::ROUND_BFLOAT16:
-            return {3, 0, 0};
-        case NodeKind::EXP:
+    if (value.kind == ValueKind::ROUND) {
+        return {3, 0, 0};
+    }
+    if (value.kind == ValueKind::STORE) {
+        return {1, 0, 0};
+    }
+    if (value.kind != ValueKind::COMPUTE && value.kind != ValueKind::COLLECT) {
+        return {};
+    }
+    switch (value.opcode) {
+        case Opcode::EXP:
             return {10, 0, 0};
-        case NodeKind::LN:
+        case Opcode::LN:
             return {24, 0, 0};
-        case NodeKind::SQRT:
+        case Opcode::SQRT:
+        case Opcode::DIV:
             return {1, 1, 0};
         default:
-            const bool divides = node >= NodeKind::BINARY && OpcodeOf(node) == Opcode::DIV;
-            return {1, divides ? 1u : 0u, 0};
+            return {1, 0, 0};
     }
 }
 
 uint32_t CostOf(const LoopForm& form)
 {
     uint32_t cost = 0;
-    for (const LoopNode& node : form.nodes) {
-        cost += node.kind == NodeKind::END
-                    ? 0
-                    : (1 + CostOf(node.kind).Time(FAST_TIMINGS)) * std::max<uint32_t>(node.elements, 1);
+    for (const Value& value : form.values) {
+        cost += (1 + CostOf(value).Time(FAST_TIMINGS)) * std::max<uint32_t>(value.elements, 1);
     }
     return cost;
 }

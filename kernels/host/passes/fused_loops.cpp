@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "passes/fused_sequences.h"
 #include "passes/liveness.h"
 #include "passes/loop_members.h"
 
@@ -13,39 +12,39 @@ namespace host {
 
 namespace {
 
-constexpr uint32_t MAX_LOOP_NODES = 160;
-constexpr uint32_t MAX_LOOP_OPERANDS = 32;  // of several steps
-// Of steps that have no more to do with one another than that they read the same: the registers are for fewer.
-constexpr uint32_t MAX_SHARING_OPERANDS = 24;
-static_assert(MAX_NODES <= 64, "LoopForm has a bit for each operand of a sequence");
-// How far back a loop is looked for that a step may join.
+constexpr size_t MAX_LOOP_INSTRUCTIONS = 80;
+constexpr size_t MAX_LOOP_OPERANDS = 48;  // of several instructions
+// Of instructions that have no more to do with one another than that they read the same: the registers are for fewer.
+constexpr size_t MAX_SHARING_OPERANDS = 32;
+// How far back a loop is looked for that an instruction may join.
 constexpr uint32_t MAX_BACK = 64;
 
-// A loop while steps are added to it.
+// A loop while instructions are added to it.
 struct OpenLoop {
-    std::vector<uint32_t> steps;
-    std::vector<std::vector<SequenceNode>> items;
-    MemoryAccesses accesses;     // nothing twice
+    std::vector<uint32_t> members;
+    std::vector<LoopInstruction> instructions;
+    MemoryAccesses accesses;     // nothing twice; what it reads is what others have made
     std::vector<LoopRows> rows;  // of each of them
     uint32_t units = 0;
-    uint32_t rowElements = 0;  // of the first step
+    uint32_t rowElements = 0;  // of the first instruction
     bool byRow = false;
-    std::vector<LoopNode> nodes;
     bool compiles = false;
-    bool alone = false;
 
     explicit OpenLoop(LoopMember&& first)
-        : units(first.units), rowElements(first.rowElements), byRow(first.rowElements > 0)
+        : units(first.units), rowElements(first.rowElements), byRow(first.rowElements > 0), compiles(first.compiles)
     {
-        compiles = first.compiles;
-        Add(std::move(first));
+        if (compiles) {
+            Add(first);
+        } else {
+            members.push_back(first.instruction);
+            accesses = std::move(first.accesses);
+        }
     }
-    // May the step become part of it?
+    // May the instruction become part of it?
     bool Takes(const LoopMember& member) const
     {
         return member.compiles && (member.rowElements > 0) == byRow && Feeds(member.accesses) &&
-               Takes(member.accesses, member.items.size() + 1, Shift(member.accesses, member.accesses),
-                     member.rowElements % COLUMNS != 0);
+               Takes(member.accesses, 1, Shift(member.accesses, member.accesses), member.rowElements % COLUMNS != 0);
     }
     // May all that the other loop does come behind what this one does, with what this one makes?
     bool Takes(const OpenLoop& other) const { return Feeds(other.accesses) && TakesAll(other); }
@@ -56,38 +55,41 @@ struct OpenLoop {
         return accesses.size() + other.accesses.size() <= MAX_SHARING_OPERANDS && Shares(other.accesses) &&
                TakesAll(other);
     }
-    void Add(LoopMember&& member)
+    void Add(const LoopMember& member)
     {
-        steps.push_back(member.step);
+        members.push_back(member.instruction);
         ragged_ = ragged_ || member.rowElements % COLUMNS != 0;
-        size_t next = 0;  // of the accesses, which the items have in their order
-        for (const SequenceNode& item : member.items) {
-            const bool inMemory = item.operand != nullptr;
-            const uint8_t operand = inMemory ? NumberOf(member.accesses[next++]) : LoopNode::NO_OPERAND;
-            AddNode({item.kind, operand, 0, static_cast<uint16_t>(member.rowElements), 0, item.scalar});
+        LoopInstruction instruction{member.operation, member.scalar, static_cast<uint16_t>(member.rowElements), {}};
+        for (size_t i = member.accesses.size(); i-- > 0;) {  // an instruction reads before it writes
+            instruction.operands[i] = NumberOf(member.accesses[i]);
         }
-        AddNode({NodeKind::END, LoopNode::NO_OPERAND, 0, 0, 0, 0.0f});
-        if (member.items.empty()) {
-            accesses = std::move(member.accesses);
-        }
-        items.push_back(std::move(member.items));
+        instructions.push_back(instruction);
     }
     void Add(OpenLoop&& other)
     {
-        std::move(other.steps.begin(), other.steps.end(), std::back_inserter(steps));
-        std::move(other.items.begin(), other.items.end(), std::back_inserter(items));
+        std::move(other.members.begin(), other.members.end(), std::back_inserter(members));
         ragged_ = ragged_ || other.ragged_;
-        for (LoopNode node : other.nodes) {
-            node.operand = node.operand == LoopNode::NO_OPERAND ? node.operand : NumberOf(other.accesses[node.operand]);
-            AddNode(node);
+        std::vector<uint8_t> numbers;
+        for (const MemoryAccess& access : other.accesses) {
+            numbers.push_back(NumberOf(access));
+        }
+        for (LoopInstruction instruction : other.instructions) {
+            for (uint8_t& operand : instruction.operands) {
+                operand = numbers[operand];
+            }
+            instructions.push_back(instruction);
         }
     }
     LoopForm Form() const
     {
-        LoopForm form{rowElements > 0, {}, 0, rowElements > 0 ? rows : std::vector<LoopRows>{}, nodes, {}};
-        for (size_t i = 0; i < accesses.size(); ++i) {
-            form.inGm |= accesses[i].operand->origin == NO_ORIGIN ? 0 : 1ull << i;
+        LoopForm form;
+        form.byRow = byRow;
+        form.rows = byRow ? rows : std::vector<LoopRows>{};
+        ValueGraph graph(form.rows);
+        for (const LoopInstruction& instruction : instructions) {
+            graph.Add(instruction);
         }
+        form.values = std::move(graph.Values());
         return form;
     }
 
@@ -95,18 +97,13 @@ private:
     bool TakesAll(const OpenLoop& other) const
     {
         return other.compiles && other.byRow == byRow &&
-               Takes(other.accesses, other.nodes.size(), other.shifts_, other.ragged_);
+               Takes(other.accesses, other.members.size(), other.shifts_, other.ragged_);
     }
     // Columns that are shifted are whole vectors.
-    bool Takes(const MemoryAccesses& others, size_t moreNodes, bool shifts, bool ragged) const
+    bool Takes(const MemoryAccesses& others, size_t more, bool shifts, bool ragged) const
     {
         return compiles && Fits(others) && !((shifts_ || shifts || Shift(accesses, others)) && (ragged_ || ragged)) &&
-               nodes.size() + moreNodes <= MAX_LOOP_NODES && accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
-    }
-    void AddNode(LoopNode node)
-    {
-        node.index = static_cast<uint16_t>(nodes.size());
-        nodes.push_back(node);
+               members.size() + more <= MAX_LOOP_INSTRUCTIONS && accesses.size() + others.size() <= MAX_LOOP_OPERANDS;
     }
     // Its number among the accesses, which it is added to if it is new.
     uint8_t NumberOf(const MemoryAccess& access)
@@ -118,7 +115,8 @@ private:
             rows.push_back(RowsOf(access));
             accesses.push_back(access);
         } else {
-            known->reads = known->reads || access.reads;
+            const bool made = known->writes && access.elements <= known->elements;
+            known->reads = known->reads || (access.reads && !made);
             known->writes = known->writes || access.writes;
             known->elements = std::max(known->elements, access.elements);
         }
@@ -170,7 +168,7 @@ private:
     bool ragged_ = false;  // a row is no whole number of COLUMNS
 };
 
-// Loop `last` has a new step that may use results of other loops, too: these are merged.
+// Loop `last` has a new instruction that may use results of other loops, too: these are merged.
 void Unite(std::vector<OpenLoop>& loops, size_t last)
 {
     for (size_t i = last; i-- > 0 && last - i <= MAX_BACK;) {
@@ -182,29 +180,6 @@ void Unite(std::vector<OpenLoop>& loops, size_t last)
             return;
         }
     }
-}
-
-// Does the loop share nothing with the others but inputs, and do these fit the L1 data cache beside a row?
-bool IsAlone(const OpenLoop& loop, const std::vector<OpenLoop>& loops)
-{
-    constexpr int64_t MOST_SHARED = 16 * 1024;
-    int64_t shared = 0;
-    for (const MemoryAccess& mine : loop.accesses) {
-        bool overlaps = false;
-        for (const OpenLoop& other : loops) {
-            if (&other == &loop) {
-                continue;
-            }
-            for (const MemoryAccess& theirs : other.accesses) {
-                if (mine.Conflicts(theirs)) {
-                    return false;
-                }
-                overlaps = overlaps || Overlap(*mine.operand, *theirs.operand);
-            }
-        }
-        shared += overlaps ? mine.operand->end - mine.operand->base : 0;
-    }
-    return shared <= MOST_SHARED;
 }
 
 // Loops that read the same become one, which reads it once.
@@ -232,9 +207,9 @@ void UniteReaders(std::vector<OpenLoop>& loops)
 
 void AddToLoops(LoopMember&& member, std::vector<OpenLoop>& loops)
 {
-    for (size_t i = loops.size(); !member.items.empty() && i-- > 0 && loops.size() - i <= MAX_BACK;) {
+    for (size_t i = loops.size(); member.compiles && i-- > 0 && loops.size() - i <= MAX_BACK;) {
         if (loops[i].Takes(member)) {
-            loops[i].Add(std::move(member));
+            loops[i].Add(member);
             Unite(loops, i);
             return;
         }
@@ -245,105 +220,177 @@ void AddToLoops(LoopMember&& member, std::vector<OpenLoop>& loops)
     loops.emplace_back(std::move(member));
 }
 
-// The type of the elements that a copy brings in from global memory: as the first step behind it in the group reads
-// them, whole rows with the padding between; NONE: it does something else with them.
-NodeAccess TypeOfUse(const Instruction& copy, const std::vector<Step>& list, uint32_t step, const Group& group,
-                     const std::vector<Instruction>& instructions)
-{
-    // Where a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
-    // elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
-    constexpr uint32_t LEAST_BYTES = 256;
-    const Operand& to = copy.operands[0];
-    if (to.extent < LEAST_BYTES) {
-        return NodeAccess::NONE;
-    }
-    for (uint32_t k = step + 1; k < list.size() && list[k].group == list[step].group; ++k) {
-        if (list[k].parts.empty()) {
-            continue;
-        }
-        const LoopMember user = MemberOf(k, list[k], group, instructions, NodeAccess::NONE);
-        for (const MemoryAccess& access : user.accesses) {
-            if (Overlap(*access.operand, to)) {
-                const bool same = user.compiles && access.reads && access.operand->base == to.base &&
-                                  access.stride == to.stride && access.Bytes() == to.stride;
-                return same ? access.kind : NodeAccess::NONE;
-            }
-        }
-    }
-    return NodeAccess::NONE;
-}
+// The loops of a group.
+class GroupLoops {
+public:
+    GroupLoops(const Group& group, const std::vector<Instruction>& instructions)
+        : group_(group), instructions_(instructions)
+    {}
 
-// The type of the elements that a copy takes from the result of a loop, or from global memory; NONE:
-// that is not known, or no such copy.
-NodeAccess TypeOfCopy(const std::vector<Step>& list, uint32_t step, const Group& group,
-                      const std::vector<Instruction>& instructions, const std::vector<OpenLoop>& loops)
-{
-    const Instruction& instruction = instructions[list[step].parts[0]];
-    if (instruction.operation.opcode != Opcode::COPY || (instruction.lanes == 1 && group.elements > 1)) {
-        return NodeAccess::NONE;
+    std::vector<OpenLoop> Find()
+    {
+        for (size_t i = 0; i < group_.members.size(); ++i) {
+            const uint32_t member = group_.members[i];
+            AddToLoops(MemberOf(member, group_, instructions_, TypeOfCopy(i)), loops_);
+        }
+        UniteReaders(loops_);
+        return std::move(loops_);
     }
-    const Operand& from = instruction.operands[1];
-    if (from.origin != NO_ORIGIN) {
-        return instruction.units == group.units ? TypeOfUse(instruction, list, step, group, instructions)
-                                                : NodeAccess::NONE;
-    }
-    for (size_t i = loops.size(); i-- > 0;) {
-        for (const MemoryAccess& access : loops[i].accesses) {
-            const bool same = access.writes && access.operand->base == from.base && access.stride == from.stride;
-            if (same && access.kind != NodeAccess::LANES && access.kind != NodeAccess::NONE) {
-                return access.kind;
+
+private:
+    // The type of the elements that a copy takes from the result of a loop, or from global memory; OTHER: that is not
+    // known, or it is no such copy.
+    Access TypeOfCopy(size_t place) const
+    {
+        const Instruction& copy = instructions_[group_.members[place]];
+        if (copy.operation.opcode != Opcode::COPY || (copy.lanes == 1 && group_.elements > 1)) {
+            return Access::OTHER;
+        }
+        const Operand& from = copy.operands[1];
+        if (from.origin != NO_ORIGIN) {
+            return copy.units == group_.units ? TypeOfUse(copy, place) : Access::OTHER;
+        }
+        for (size_t i = loops_.size(); i-- > 0;) {
+            for (const MemoryAccess& access : loops_[i].accesses) {
+                if (access.writes && access.HasElements() && access.operand->base == from.base &&
+                    access.stride == from.stride) {
+                    return access.kind;
+                }
             }
         }
+        return Access::OTHER;
     }
-    return NodeAccess::NONE;
-}
+    // The type of the elements that a copy brings in from global memory: as the first instruction behind it in the
+    // group reads them, whole rows with the padding between; OTHER: it does something else with them.
+    Access TypeOfUse(const Instruction& copy, size_t place) const
+    {
+        // Where a row ends within a vector, the rest of that comes from memory, behind the store of the row's last
+        // elements: the CPU waits for it, which in shorter rows takes longer than the copy by itself.
+        constexpr uint32_t LEAST_BYTES = 256;
+        const Operand& to = copy.operands[0];
+        if (to.extent < LEAST_BYTES) {
+            return Access::OTHER;
+        }
+        for (size_t i = place + 1; i < group_.members.size(); ++i) {
+            const LoopMember user = MemberOf(group_.members[i], group_, instructions_, Access::OTHER);
+            for (size_t a = user.accesses.size(); a-- > 0;) {  // it reads before it writes
+                const MemoryAccess& access = user.accesses[a];
+                if (Overlap(*access.operand, to)) {
+                    const bool same = user.compiles && access.reads && access.HasElements() &&
+                                      access.operand->base == to.base && access.stride == to.stride &&
+                                      access.Bytes() == to.stride;
+                    return same ? access.kind : Access::OTHER;
+                }
+            }
+        }
+        return Access::OTHER;
+    }
+
+    const Group& group_;
+    const std::vector<Instruction>& instructions_;
+    std::vector<OpenLoop> loops_;
+};
 
 // Not for few elements; and a single instruction has a loop of its own in the library, but for sums, which that keeps
 // in memory, and for stores to global memory, which it cannot make non-temporal.
-bool WorthCompiling(const OpenLoop& loop, const Steps& steps)
+bool WorthCompiling(const OpenLoop& loop)
 {
     constexpr uint32_t LEAST_ELEMENTS = 2 * LOOP_ELEMENTS;
-    const bool collects = std::any_of(loop.items[0].begin(), loop.items[0].end(),
-                                      [](const SequenceNode& item) { return Collects(item.kind); });
-    const bool toGm = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
-        return access.writes && access.operand->origin != NO_ORIGIN;
+    const bool gains = std::any_of(loop.accesses.begin(), loop.accesses.end(), [](const MemoryAccess& access) {
+        return access.kind == Access::LANES || (access.writes && access.operand->origin != NO_ORIGIN);
     });
-    const bool byElement = loop.rowElements == 0;
-    return loop.compiles && loop.units * (byElement ? 1 : loop.rowElements) >= LEAST_ELEMENTS &&
-           (loop.steps.size() > 1 || (byElement && (steps.List()[loop.steps[0]].mustFuse || collects || toGm)));
+    return loop.compiles && loop.units * std::max<uint32_t>(loop.rowElements, 1) >= LEAST_ELEMENTS &&
+           (loop.members.size() > 1 || (!loop.byRow && gains));
+}
+
+// Of the operands those stay that values access, in the order in which they do: forms that differ in what is left out
+// are the same.
+void KeepUsedOperands(FusedLoop& loop)
+{
+    LoopForm& form = loop.form;
+    const std::vector<LoopOperand> operands = std::move(loop.operands);
+    const std::vector<LoopRows> rows = std::move(form.rows);
+    std::vector<uint8_t> number(operands.size(), Value::NO_OPERAND);
+    std::vector<uint8_t> wholes;  // of each that stays: what it was a part of
+    loop.operands.clear();
+    form.rows.clear();
+    form.inGm = 0;
+    for (Value& value : form.values) {
+        if (value.operand == Value::NO_OPERAND) {
+            continue;
+        }
+        uint8_t& now = number[value.operand];
+        if (now == Value::NO_OPERAND) {
+            now = static_cast<uint8_t>(loop.operands.size());
+            const LoopOperand& operand = operands[value.operand];
+            form.inGm |= operand.memory.origin == NO_ORIGIN ? 0 : 1ull << now;
+            loop.operands.push_back({operand.memory, false});
+            if (form.byRow) {
+                LoopRows part = rows[value.operand];
+                const auto whole = std::find(wholes.begin(), wholes.end(), part.whole);
+                const size_t first = static_cast<size_t>(whole - wholes.begin());
+                wholes.push_back(static_cast<uint8_t>(part.whole));
+                part.whole = static_cast<uint32_t>(first);
+                form.rows.push_back(part);
+            }
+        }
+        value.operand = now;
+        loop.operands[now].isWritten = loop.operands[now].isWritten || value.HasEffect();
+    }
+    for (size_t i = form.rows.size(); i-- > 0;) {  // columns count from the first that stays
+        form.rows[i].column -= form.rows[form.rows[i].whole].column;
+    }
+}
+
+// Does the loop share nothing with others of its group but inputs, and do these fit the L1 data cache beside a row?
+bool IsAlone(const FusedLoop& loop, const std::vector<FusedLoop>& loops)
+{
+    constexpr int64_t MOST_SHARED = 16 * 1024;
+    int64_t shared = 0;
+    for (const LoopOperand& mine : loop.operands) {
+        bool overlaps = false;
+        for (const FusedLoop& other : loops) {
+            if (&other == &loop || other.group != loop.group) {
+                continue;
+            }
+            for (const LoopOperand& theirs : other.operands) {
+                const bool both = Overlap(mine.memory, theirs.memory);
+                if (both && (mine.isWritten || theirs.isWritten)) {
+                    return false;
+                }
+                overlaps = overlaps || both;
+            }
+        }
+        shared += overlaps ? mine.memory.end - mine.memory.base : 0;
+    }
+    return shared <= MOST_SHARED;
 }
 
 }  // namespace
 
-std::vector<FusedLoop> FindFusedLoops(const Steps& steps, const Groups& groups,
-                                      const std::vector<Instruction>& instructions, const Ranges& needed)
+std::vector<FusedLoop> FindFusedLoops(const std::vector<Group>& groups, const std::vector<Instruction>& instructions,
+                                      const ProgramOrder& order, const Ranges& needed)
 {
-    const std::vector<Step>& list = steps.List();
-    std::vector<OpenLoop> open;
-    for (uint32_t begin = 0; begin < list.size();) {
-        const uint32_t group = list[begin].group;
-        std::vector<OpenLoop> loops;
-        uint32_t end = begin;
-        for (; end < list.size() && list[end].group == group; ++end) {
-            if (!list[end].parts.empty()) {
-                const Group& whole = groups.List()[group];
-                const NodeAccess copied = TypeOfCopy(list, end, whole, instructions, loops);
-                AddToLoops(MemberOf(end, list[end], whole, instructions, copied), loops);
+    std::vector<FusedLoop> found;
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+        for (const OpenLoop& open : GroupLoops(groups[g], instructions).Find()) {
+            FusedLoop loop{g, open.members, {}, WorthCompiling(open) ? open.Form() : LoopForm{}, false};
+            loop.form.hasRest = !open.byRow && (open.units % LOOP_ELEMENTS != 0 || groups[g].elements > 1);
+            for (const MemoryAccess& access : open.accesses) {
+                loop.operands.push_back({*access.operand, access.writes});
             }
+            found.push_back(std::move(loop));
         }
-        UniteReaders(loops);
-        for (OpenLoop& loop : loops) {
-            loop.alone = IsAlone(loop, loops);
-        }
-        std::move(loops.begin(), loops.end(), std::back_inserter(open));
-        begin = end;
     }
-    std::vector<FusedLoop> found(open.size());
-    Liveness liveness(steps, instructions, needed);
-    for (size_t i = open.size(); i-- > 0;) {
-        LoopForm form = WorthCompiling(open[i], steps) ? open[i].Form() : LoopForm{};
-        found[i] = {std::move(open[i].steps), std::move(open[i].items), std::move(form), open[i].alone};
+    Liveness liveness(instructions, order, needed);
+    for (size_t i = found.size(); i-- > 0;) {
         liveness.Pass(found[i]);
+        if (!found[i].form.values.empty()) {
+            KeepUsedOperands(found[i]);
+        }
+    }
+    for (FusedLoop& loop : found) {
+        loop.alone = IsAlone(loop, found);
     }
     return found;
 }

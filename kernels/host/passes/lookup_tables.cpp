@@ -1,13 +1,13 @@
 #include "passes/lookup_tables.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
-#include "passes/fused_loops.h"
-#include "passes/fused_sequences.h"
-#include "passes/steps.h"
+#include "api/types.h"
+#include "ir/operation.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
@@ -20,32 +20,31 @@ constexpr uint32_t ENTRIES = 1u << 16;
 constexpr size_t MAX_TABLES = 64;
 constexpr size_t PAGE = 4096;
 
-// The key of a term's table: its parts, the term itself the last.
-std::string KeyOf(const std::vector<Term>& terms, const std::vector<int32_t>& parts)
+// The key of a value's table: its parts, the value itself the last.
+std::string KeyOf(const std::vector<Value>& values, const std::vector<int16_t>& parts)
 {
-    std::vector<int32_t> place(terms.size(), Term::NONE);
+    std::vector<int16_t> place(values.size(), Value::NO_VALUE);
     std::string key;
-    const auto append = [&key](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
     for (size_t i = 0; i < parts.size(); ++i) {
-        const Term& term = terms[parts[i]];
-        place[parts[i]] = static_cast<int32_t>(i);
-        append(term.kind);
-        append(term.scalar);
-        append(term.first == Term::NONE ? Term::NONE : place[term.first]);
-        append(term.second == Term::NONE ? Term::NONE : place[term.second]);
+        Value value = values[parts[i]];
+        place[parts[i]] = static_cast<int16_t>(i);
+        value.operand = Value::NO_OPERAND;  // wherever the element is
+        value.first = value.first == Value::NO_VALUE ? value.first : place[value.first];
+        value.second = value.second == Value::NO_VALUE ? value.second : place[value.second];
+        key.append(reinterpret_cast<const char*>(&value), sizeof(value));
     }
     return key;
 }
 
-// Some elements, and the terms of each.
+// Some elements, and the values that are made of them.
 class Sample {
 public:
     static constexpr uint32_t SIZE = 2048;
 
-    Sample(const std::vector<Term>& terms, const std::vector<int32_t>& parts)
-        : terms_(terms), parts_(parts), elements_(SIZE), results_(terms.size())
+    Sample(const std::vector<Value>& values, const std::vector<int16_t>& parts)
+        : values_(values), parts_(parts), elements_(SIZE), rounded_(SIZE), results_(values.size())
     {
-        for (const int32_t part : parts) {
+        for (const int16_t part : parts) {
             results_[part].assign(SIZE, 1.0f);  // which DataBlocks are
         }
     }
@@ -55,37 +54,60 @@ public:
         for (uint32_t i = 0; i < SIZE; ++i) {
             elements_[i] = static_cast<uint16_t>(bits + i);
         }
-        for (const int32_t part : parts_) {
-            if (terms_[part].kind != NodeKind::END) {
-                Run(terms_[part], {NodeKind::STORE_FLOAT, 0.0f, At(part)});
-            }
+        for (const int16_t part : parts_) {
+            Make(part);
         }
-        const BoundNode copy[] = {{NodeKind::LOAD_FLOAT, 0.0f, At(parts_.back())},
-                                  {StoreNode(type), 0.0f, to},
-                                  {NodeKind::END, 0.0f, nullptr}};
-        g_vectorUnit->runSequence(copy, 0, SIZE);
+        if (type == ElementType::FLOAT) {
+            memcpy(to, At(parts_.back()), SIZE * sizeof(float));
+        } else {
+            Run(CastOf(ElementType::FLOAT, type), to, {At(parts_.back())});
+        }
     }
 
 private:
-    char* At(int32_t part) { return reinterpret_cast<char*>(results_[part].data()); }
-    void Run(const Term& term, const BoundNode& store)
+    char* At(int16_t part) { return reinterpret_cast<char*>(results_[part].data()); }
+    void Make(int16_t part)
     {
-        std::vector<BoundNode> sequence;
-        if (Loads(term.kind)) {
-            sequence.push_back({term.kind, 0.0f, reinterpret_cast<char*>(elements_.data())});
-        } else {
-            sequence.push_back({NodeKind::LOAD_FLOAT, 0.0f, At(term.first)});
-            sequence.push_back({term.kind, term.scalar, term.second == Term::NONE ? nullptr : At(term.second)});
+        const Value& value = values_[part];
+        if (value.kind == ValueKind::LOAD) {
+            Run(CastOf(value.type, ElementType::FLOAT), At(part), {reinterpret_cast<char*>(elements_.data())});
+        } else if (value.kind == ValueKind::ROUND) {
+            char* const rounded = reinterpret_cast<char*>(rounded_.data());
+            Run(CastOf(ElementType::FLOAT, value.type), rounded, {At(value.first)});
+            Run(CastOf(value.type, ElementType::FLOAT), At(part), {rounded});
+        } else if (value.kind == ValueKind::COMPUTE && value.opcode == Opcode::AXPY) {
+            results_[part] = results_[value.second];
+            Run(OperationOn(ElementType::FLOAT, value.opcode), At(part), {At(value.first), At(part)}, value.scalar);
+        } else if (value.kind == ValueKind::COMPUTE) {
+            std::vector<char*> sources{At(value.first)};
+            if (value.second != Value::NO_VALUE) {
+                sources.push_back(At(value.second));
+            }
+            Run(OperationOn(ElementType::FLOAT, value.opcode), At(part), sources, value.scalar);
         }
-        sequence.push_back(store);
-        sequence.push_back({NodeKind::END, 0.0f, nullptr});
-        g_vectorUnit->runSequence(sequence.data(), 0, SIZE);
+    }
+    static void Run(const Operation& operation, char* to, const std::vector<char*>& sources, float scalar = 0.0f)
+    {
+        Instruction instruction;
+        instruction.operation = operation;
+        instruction.units = SIZE;
+        instruction.scalar = scalar;
+        instruction.option = static_cast<uint32_t>(operation.to == operation.from || operation.to == ElementType::FLOAT
+                                                       ? RoundMode::CAST_NONE
+                                                       : RoundMode::CAST_RINT);
+        instruction.operands[0] = {to, SizeOf(operation.to), SizeOf(operation.to)};
+        for (char* const source : sources) {
+            instruction.operands[++instruction.operandCount] = {source, SizeOf(operation.from), SizeOf(operation.from)};
+        }
+        instruction.operandCount += 1;
+        g_vectorUnit->RunOf(operation)(instruction, 0, SIZE);
     }
 
-    const std::vector<Term>& terms_;
-    const std::vector<int32_t>& parts_;
+    const std::vector<Value>& values_;
+    const std::vector<int16_t>& parts_;
     std::vector<uint16_t> elements_;
-    std::vector<std::vector<float>> results_;  // by term
+    std::vector<uint16_t> rounded_;
+    std::vector<std::vector<float>> results_;  // by value
 };
 
 class TableStore {
@@ -96,9 +118,9 @@ public:
         static TableStore& store = *new TableStore;
         return store;
     }
-    LookupTable Find(const std::vector<Term>& terms, const std::vector<int32_t>& parts)
+    LookupTable Find(const std::vector<Value>& values, const std::vector<int16_t>& parts)
     {
-        const std::string key = KeyOf(terms, parts);
+        const std::string key = KeyOf(values, parts);
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto known = tables_.find(key);
         if (known != tables_.end()) {
@@ -108,10 +130,10 @@ public:
             return {};
         }
         LookupTable table;
-        table.type = EntryTypeOf(terms[parts.back()]);
-        const size_t size = SizeOf(AccessOf(StoreNode(table.type)));
+        table.type = EntryTypeOf(values[parts.back()]);
+        const size_t size = SizeOf(table.type);
         char* const entries = static_cast<char*>(std::aligned_alloc(PAGE, ENTRIES * size + PAGE));
-        Sample sample(terms, parts);
+        Sample sample(values, parts);
         for (uint32_t bits = 0; bits < ENTRIES && entries != nullptr; bits += Sample::SIZE) {
             sample.Write(bits, table.type, entries + bits * size);
         }
@@ -127,26 +149,24 @@ private:
 
 }  // namespace
 
-ElementType EntryTypeOf(const Term& term)
+ElementType EntryTypeOf(const Value& value)
 {
-    return term.kind == NodeKind::ROUND_HALF       ? ElementType::HALF
-           : term.kind == NodeKind::ROUND_BFLOAT16 ? ElementType::BFLOAT16
-                                                   : ElementType::FLOAT;
+    return value.kind == ValueKind::ROUND ? value.type : ElementType::FLOAT;
 }
 
-std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms)
+std::vector<int16_t> PartsOf(int16_t value, const std::vector<Value>& values)
 {
-    std::vector<bool> wanted(terms.size(), false);
-    wanted[term] = true;
-    std::vector<int32_t> parts;
-    for (int32_t i = term; i >= 0; --i) {  // a term is behind those that it is of
-        for (const int32_t part : {terms[i].first, terms[i].second}) {
-            if (wanted[i] && part != Term::NONE) {
+    std::vector<bool> wanted(values.size(), false);
+    wanted[value] = true;
+    std::vector<int16_t> parts;
+    for (int16_t i = value; i >= 0; --i) {  // a value is behind those that it is of
+        for (const int16_t part : {values[i].first, values[i].second}) {
+            if (wanted[i] && part != Value::NO_VALUE) {
                 wanted[part] = true;
             }
         }
     }
-    for (int32_t i = 0; i <= term; ++i) {
+    for (int16_t i = 0; i <= value; ++i) {
         if (wanted[i]) {
             parts.push_back(i);
         }
@@ -154,9 +174,9 @@ std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms)
     return parts;
 }
 
-LookupTable TableOf(int32_t term, const std::vector<Term>& terms)
+LookupTable TableOf(int16_t value, const std::vector<Value>& values)
 {
-    return TableStore::Get().Find(terms, PartsOf(term, terms));
+    return TableStore::Get().Find(values, PartsOf(value, values));
 }
 
 }  // namespace host

@@ -1,5 +1,5 @@
 /*!
- * The results of terms (loop_terms.h) that depend on one element of 16 bits, for each of the 65536 that there are.
+ * The results of values (value_graph.h) that depend on one element of 16 bits, for each of the 65536 that there are.
  */
 #ifndef ASCENDC_HOST_PASSES_LOOKUP_TABLES_H
 #define ASCENDC_HOST_PASSES_LOOKUP_TABLES_H
@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/instruction.h"
-#include "ir/loop_terms.h"
+#include "ir/value_graph.h"
 
 namespace AscendC {
 namespace host {
@@ -18,15 +17,16 @@ struct LookupTable {
     ElementType type = ElementType::FLOAT;
 };
 
-// Of 16 bits, if the term was rounded to such; behind the last one there is room to read 32.
-ElementType EntryTypeOf(const Term& term);
+// Of 16 bits, if the value was rounded to such; behind the last one there is room to read 32.
+ElementType EntryTypeOf(const Value& value);
 
-// The term and those that it is made of, in their order.
-std::vector<int32_t> PartsOf(int32_t term, const std::vector<Term>& terms);
+// The value and those that it is made of, in their order.
+std::vector<int16_t> PartsOf(int16_t value, const std::vector<Value>& values);
 
-// The table of a term, with ones for DataBlocks, which lives as long as the process. Fused sequences make it, so its
-// results are those that the loop would calculate. `entries` is null where there are too many tables already.
-LookupTable TableOf(int32_t term, const std::vector<Term>& terms);
+// The table of a value, with ones for DataBlocks, which lives as long as the process. The instructions of the library
+// make it, so its results are those that the loop would calculate. `entries` is null where there are too many tables
+// already.
+LookupTable TableOf(int16_t value, const std::vector<Value>& values);
 
 }  // namespace host
 }  // namespace AscendC

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "passes/steps.h"
-
 namespace AscendC {
 namespace host {
 
@@ -19,95 +17,113 @@ std::atomic<LookupMethod> g_lookupMethod{LookupMethod::NONE};
 }  // namespace
 
 Lookups::Lookups(const LoopForm& form, bool usesLookups)
-    : terms_(usesLookups && !form.byRow ? form : LoopForm{}),
+    : values_(form.values),
       method_(LookupMethodInUse()),
-      stored_(LoopNode::NO_OPERAND, false),
-      fates_(form.nodes.size(), Fate::CALCULATE)
+      stored_(Value::NO_OPERAND, false),
+      sources_(form.values.size(), MANY),
+      fates_(form.values.size(), Fate::CALCULATE)
 {
-    for (const LoopNode& node : form.nodes) {
-        if (Stores(node.kind) && node.needed != LoopNode::NOT_NEEDED) {
-            stored_[node.operand] = true;
-        }
+    if (!usesLookups || form.byRow) {
+        return;
     }
+    FindSources();
     Choose();
     if (!Any()) {
         return;
     }
-    FindOnes(form);
+    FindOnes();
     const std::vector<bool> wanted = Wanted();
-    for (const LoopNode& node : form.nodes) {
-        const int32_t term = terms_.ResultOf(node);
-        if (IsChosen(term)) {
-            fates_[node.index] = Fate::LOOKUP;
-        } else if (term != Term::NONE && !wanted[term]) {
-            fates_[node.index] = Fate::DEAD;
+    for (size_t i = 0; i < values_.size(); ++i) {
+        fates_[i] = IsChosen(i) ? Fate::LOOKUP : (wanted[i] ? Fate::CALCULATE : Fate::DEAD);
+    }
+}
+
+void Lookups::FindSources()
+{
+    for (size_t i = 0; i < values_.size(); ++i) {
+        const Value& value = values_[i];
+        if (value.kind == ValueKind::STORE) {
+            stored_[value.operand] = true;
+        }
+        if (value.kind == ValueKind::LOAD) {
+            sources_[i] = value.type == ElementType::FLOAT ? MANY : static_cast<int32_t>(i);
+        } else if (value.kind == ValueKind::BLOCK) {
+            sources_[i] = CONSTANT;
+        } else {
+            const int32_t other = value.second == Value::NO_VALUE ? CONSTANT : sources_[value.second];
+            sources_[i] = sources_[value.first];
+            if (sources_[i] == CONSTANT) {
+                sources_[i] = other;
+            } else if (other != CONSTANT && other != sources_[i]) {
+                sources_[i] = MANY;
+            }
         }
     }
 }
 
 // ---- the choice of values
 
-bool Lookups::IsChosen(int32_t term) const
+bool Lookups::IsChosen(size_t value) const
 {
-    return std::find(chosen_.begin(), chosen_.end(), term) != chosen_.end();
+    return std::find(chosen_.begin(), chosen_.end(), static_cast<int16_t>(value)) != chosen_.end();
 }
 
-// Of each term: is it made, or looked up?
+// Of each value: is it made, or looked up?
 std::vector<bool> Lookups::Wanted() const
 {
-    const std::vector<Term>& terms = terms_.List();
-    std::vector<bool> wanted(terms.size(), false);
-    for (const int32_t term : terms_.Kept()) {
-        wanted[term] = true;
-    }
-    for (size_t i = terms.size(); i-- > 0;) {  // a term is behind those that it is of
-        for (const int32_t part : {terms[i].first, terms[i].second}) {
-            if (wanted[i] && part != Term::NONE && !IsChosen(static_cast<int32_t>(i))) {
+    std::vector<bool> wanted(values_.size(), false);
+    for (size_t i = values_.size(); i-- > 0;) {  // a value is behind those that it is of
+        wanted[i] = wanted[i] || values_[i].HasEffect();
+        for (const int16_t part : {values_[i].first, values_[i].second}) {
+            if (wanted[i] && part != Value::NO_VALUE && !IsChosen(i)) {
                 wanted[part] = true;
             }
+        }
+        if (wanted[i] && IsChosen(i)) {
+            wanted[IndexOf(i)] = true;
         }
     }
     return wanted;
 }
 
-// Terms of one element that are stored, or wanted for terms of several.
-std::vector<int32_t> Lookups::Candidates() const
+// Values of one element that are stored or summed up, or wanted for values of several.
+std::vector<int16_t> Lookups::Candidates() const
 {
-    const std::vector<Term>& terms = terms_.List();
     const std::vector<bool> wanted = Wanted();
-    std::vector<int32_t> candidates;
-    const auto add = [&](int32_t term) {
-        if (term != Term::NONE && terms[term].source >= 0 && !Loads(terms[term].kind) && HasIndex(term) &&
-            std::find(candidates.begin(), candidates.end(), term) == candidates.end()) {
-            candidates.push_back(term);
+    std::vector<int16_t> candidates;
+    const auto add = [&](int16_t value) {
+        if (value != Value::NO_VALUE && sources_[value] >= 0 && values_[value].kind != ValueKind::LOAD &&
+            HasIndex(value) && std::find(candidates.begin(), candidates.end(), value) == candidates.end()) {
+            candidates.push_back(value);
         }
     };
-    for (const int32_t term : terms_.Kept()) {
-        add(term);
+    for (const Value& value : values_) {
+        if (value.HasEffect()) {
+            add(value.first);
+        }
     }
-    for (size_t i = 0; i < terms.size(); ++i) {
-        if (wanted[i] && terms[i].source == Term::MANY) {
-            add(terms[i].first);
-            add(terms[i].second);
+    for (size_t i = 0; i < values_.size(); ++i) {
+        if (wanted[i] && sources_[i] == MANY) {
+            add(values_[i].first);
+            add(values_[i].second);
         }
     }
     return candidates;
 }
 
 // A lookup element by element reads the elements from memory: the loop may not have overwritten them.
-bool Lookups::HasIndex(int32_t term) const
+bool Lookups::HasIndex(size_t value) const
 {
-    return method_ != LookupMethod::BY_ELEMENT || !stored_[IndexOf(term)];
+    return method_ != LookupMethod::BY_ELEMENT || !stored_[values_[IndexOf(value)].operand];
 }
 
-const ArithmeticCost& Lookups::CostOfLookup(int32_t term) const
+const ArithmeticCost& Lookups::CostOfLookup(size_t value) const
 {
-    const std::vector<Term>& terms = terms_.List();
     if (method_ != LookupMethod::BY_ELEMENT) {
         return GATHERING;
     }
-    const bool ofHalf = terms[terms[term].source].kind == NodeKind::LOAD_HALF;
-    return ofHalf && EntryTypeOf(terms[term]) == ElementType::FLOAT ? LOADING_FAR : LOADING;
+    const bool ofHalf = values_[IndexOf(value)].type == ElementType::HALF;
+    return ofHalf && EntryTypeOf(values_[value]) == ElementType::FLOAT ? LOADING_FAR : LOADING;
 }
 
 uint32_t Lookups::Time() const
@@ -115,10 +131,9 @@ uint32_t Lookups::Time() const
     const std::vector<bool> wanted = Wanted();
     ArithmeticCost sum;
     for (size_t i = 0; i < wanted.size(); ++i) {
-        const int32_t term = static_cast<int32_t>(i);
-        const ArithmeticCost cost = !wanted[i]       ? ArithmeticCost{}
-                                    : IsChosen(term) ? CostOfLookup(term)
-                                                     : CostOf(terms_.List()[i].kind);
+        const ArithmeticCost cost = !wanted[i] || values_[i].kind == ValueKind::STORE ? ArithmeticCost{}
+                                    : IsChosen(i)                                     ? CostOfLookup(i)
+                                                                                      : CostOf(values_[i]);
         sum.instructions += cost.instructions;
         sum.divisions += cost.divisions;
         sum.gathers += cost.gathers;
@@ -130,9 +145,9 @@ uint32_t Lookups::Time() const
 void Lookups::Choose()
 {
     constexpr size_t MOST = 4;  // candidates of which every choice is tried
-    std::vector<int32_t> candidates = Candidates();
+    std::vector<int16_t> candidates = Candidates();
     candidates.resize(std::min(candidates.size(), MOST));
-    std::vector<int32_t> best;
+    std::vector<int16_t> best;
     uint32_t least = Time() * 4 / 5;
     for (uint32_t choice = 1; choice < 1u << candidates.size(); ++choice) {
         chosen_.clear();
@@ -150,20 +165,14 @@ void Lookups::Choose()
     chosen_ = best;
 }
 
-void Lookups::FindOnes(const LoopForm& form)
+void Lookups::FindOnes()
 {
-    std::vector<bool> used(LoopNode::NO_OPERAND, false);
-    for (const int32_t term : chosen_) {
-        for (const int32_t part : PartsOf(term, terms_.List())) {
-            if (terms_.List()[part].kind == NodeKind::END) {
-                used[terms_.List()[part].operand] = true;
+    for (const int16_t value : chosen_) {
+        for (const int16_t part : PartsOf(value, values_)) {
+            const Value& block = values_[part];
+            if (block.kind == ValueKind::BLOCK && std::find(ones_.begin(), ones_.end(), block.operand) == ones_.end()) {
+                ones_.push_back(block.operand);
             }
-        }
-    }
-    for (const LoopNode& node : form.nodes) {
-        if (node.operand != LoopNode::NO_OPERAND && used[node.operand]) {
-            used[node.operand] = false;
-            ones_.push_back(node.index);
         }
     }
 }
@@ -175,21 +184,15 @@ size_t Lookups::Calculated() const
     return static_cast<size_t>(std::count(fates_.begin(), fates_.end(), Fate::CALCULATE));
 }
 
-uint8_t Lookups::IndexOf(int32_t term) const
+bool Lookups::IsIndex(int16_t load) const
 {
-    const std::vector<Term>& terms = terms_.List();
-    return static_cast<uint8_t>(terms[terms[term].source].operand);
-}
-
-bool Lookups::IsIndex(uint8_t operand) const
-{
-    return std::any_of(chosen_.begin(), chosen_.end(), [&](int32_t term) { return IndexOf(term) == operand; });
+    return std::any_of(chosen_.begin(), chosen_.end(), [&](int16_t value) { return IndexOf(value) == load; });
 }
 
 bool Lookups::Fetch()
 {
-    for (const int32_t term : chosen_) {
-        tables_[term] = host::TableOf(term, terms_.List());
+    for (const int16_t value : chosen_) {
+        tables_[value] = host::TableOf(value, values_);
     }
     return std::none_of(tables_.begin(), tables_.end(),
                         [](const auto& table) { return table.second.entries == nullptr; });

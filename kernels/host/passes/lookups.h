@@ -11,9 +11,8 @@
 #include <map>
 #include <vector>
 
-#include "ir/loop_terms.h"
+#include "ir/loop_form.h"
 #include "passes/cost_model.h"
-#include "passes/fused_loops.h"
 #include "passes/lookup_tables.h"
 #include "simd/vector_unit.h"
 
@@ -30,38 +29,43 @@ public:
 
     bool Any() const { return !chosen_.empty(); }
     LookupMethod Method() const { return method_; }
-    // Whether a node is calculated, looked up, or dead.
-    Fate Of(const LoopNode& node) const { return fates_[node.index]; }
-    // How many nodes are calculated.
+    // Whether a value is calculated, looked up, or dead.
+    Fate Of(size_t value) const { return fates_[value]; }
+    // How many values are calculated.
     size_t Calculated() const;
-    // Of a node that is looked up: its result, and the operand whose elements are the numbers of the table's entries.
-    int32_t TermOf(const LoopNode& node) const { return terms_.ResultOf(node); }
-    uint8_t OperandOf(const LoopNode& node) const { return IndexOf(TermOf(node)); }
-    const LookupTable& TableOf(const LoopNode& node) const { return tables_.at(TermOf(node)); }
-    bool IsIndex(uint8_t operand) const;
+    // Of a value that is looked up: the LOAD of elements that are the numbers of the table's entries.
+    int16_t IndexOf(size_t value) const { return static_cast<int16_t>(sources_[value]); }
+    const LookupTable& TableOf(size_t value) const { return tables_.at(static_cast<int16_t>(value)); }
+    // Is this LOAD one of elements that are numbers of entries?
+    bool IsIndex(int16_t load) const;
     // Makes the tables. False: there are too many already.
     bool Fetch();
-    // The DataBlocks that must be ones, as they are in activations: numbers of nodes (LoopNode::index).
-    const std::vector<uint16_t>& Ones() const { return ones_; }
+    // The operands whose DataBlocks must be ones, as they are in activations.
+    const std::vector<uint8_t>& Ones() const { return ones_; }
 
 private:
-    uint8_t IndexOf(int32_t term) const;
-    bool IsChosen(int32_t term) const;
-    bool HasIndex(int32_t term) const;
+    // Of a value: the LOAD of the only element that all of it depends on, of 16 bits; or
+    static constexpr int32_t CONSTANT = -1;  // constants alone, which DataBlocks count as
+    static constexpr int32_t MANY = -2;      // other elements, too
+
+    void FindSources();
+    bool IsChosen(size_t value) const;
+    bool HasIndex(size_t value) const;
     std::vector<bool> Wanted() const;
-    std::vector<int32_t> Candidates() const;
-    const ArithmeticCost& CostOfLookup(int32_t term) const;
+    std::vector<int16_t> Candidates() const;
+    const ArithmeticCost& CostOfLookup(size_t value) const;
     uint32_t Time() const;
     void Choose();
-    void FindOnes(const LoopForm& form);
+    void FindOnes();
 
-    const LoopTerms terms_;
+    const std::vector<Value> values_;
     const LookupMethod method_;
-    std::vector<bool> stored_;     // operands that the loop writes to
-    std::vector<Fate> fates_;      // by node
-    std::vector<int32_t> chosen_;  // terms that are looked up
-    std::vector<uint16_t> ones_;
-    std::map<int32_t, LookupTable> tables_;  // by term
+    std::vector<bool> stored_;      // operands that the loop writes to
+    std::vector<int32_t> sources_;  // of each value
+    std::vector<Fate> fates_;
+    std::vector<int16_t> chosen_;  // values that are looked up
+    std::vector<uint8_t> ones_;
+    std::map<int16_t, LookupTable> tables_;  // by value
 };
 
 // Does a launch that moves so many bytes look up what it can? And how?

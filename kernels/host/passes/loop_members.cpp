@@ -1,70 +1,64 @@
 #include "passes/loop_members.h"
 
 #include "ir/operation.h"
+#include "ir/small_step.h"
 #include "passes/fused_loops.h"
-#include "passes/fused_sequences.h"
 
 namespace AscendC {
 namespace host {
 
 namespace {
 
-// The nodes of an instruction for a row of so many elements; empty: there are none.
-std::vector<SequenceNode> RowItems(const Instruction& instruction, uint32_t elements)
+// The operation of an instruction on the elements of a row of so many (0: of all units); NONE: there is none in loops.
+Operation OperationOf(const Instruction& instruction, uint32_t elements)
 {
-    Instruction byElement = instruction;
-    if (instruction.lanes > 1) {
-        byElement.operation = ByElement(instruction.operation);
-    }
-    const Operation& operation = byElement.operation;
-    const OperationKind kind = KindOf(byElement);
-    const Operand* const operands = instruction.operands;
     const bool byRow = instruction.lanes > 1;
-    if (operation.layout == Layout::ACCUMULATE && kind == OperationKind::BINARY) {
-        const bool repeat = byRow && operands[0].base == operands[2].base && operands[0].stride == operands[2].stride &&
-                            operands[0].stride >= static_cast<int64_t>(ONE_REPEAT_BYTE_SIZE);
-        return repeat ? std::vector<SequenceNode>{{LoadNode(ElementType::FLOAT), 0.0f, &operands[1]},
-                                                  {CollectNode(operation.opcode), 0.0f, &operands[0]}}
-                      : std::vector<SequenceNode>{};
-    }
-    const bool blocks = operation.layout != Layout::CONTIGUOUS;
-    if (blocks && (kind != OperationKind::BINARY || !(byRow || BlocksFit(elements)))) {
+    Instruction byElement = instruction;
+    byElement.operation = byRow ? ByElement(instruction.operation) : instruction.operation;
+    const Operation& operation = byElement.operation;
+    const Operand* const operands = instruction.operands;
+    const OperationKind kind = KindOf(byElement);
+    if (kind == OperationKind::OPAQUE || kind == OperationKind::COPY) {
         return {};
     }
-    const SequenceNode store{StoreNode(operation.to), 0.0f, &operands[0]};
-    switch (kind) {
-        case OperationKind::BINARY: {
-            const bool swapped = operation.layout == Layout::BROADCAST0;
-            const Operand& first = operands[swapped ? 2 : 1];
-            const Operand& second = operands[swapped ? 1 : 2];
-            const Other other = blocks ? Other::BLOCK : Other::STREAM;
-            return {{LoadNode(operation.from), 0.0f, &first},
-                    {BinaryNode(operation.opcode, other, swapped), 0.0f, &second},
-                    store};
-        }
-        case OperationKind::SCALAR:
-        case OperationKind::UNARY:
-            return {{LoadNode(operation.from), 0.0f, &operands[1]},
-                    {NodeOf(operation.opcode), instruction.scalar, nullptr},
-                    store};
-        case OperationKind::CAST:
-            if (operation.to == ElementType::BFLOAT16) {
-                return {{LoadNode(operation.from), 0.0f, &operands[1]}, {NodeKind::CAST_BFLOAT16, 0.0f, &operands[0]}};
-            }
-            return {{LoadNode(operation.from), 0.0f, &operands[1]}, store};  // which rounds to half
-        default:
-            return {};
+    if (operation.layout == Layout::ACCUMULATE) {
+        const bool repeat = operands[0].base == operands[2].base && operands[0].stride == operands[2].stride &&
+                            (elements == 0 || (byRow && operands[0].stride >= int64_t{ONE_REPEAT_BYTE_SIZE}));
+        return repeat ? operation : Operation{};
     }
+    const bool blocks = operation.layout != Layout::CONTIGUOUS;
+    return !blocks || (kind == OperationKind::BINARY && (byRow || BlocksFit(elements))) ? operation : Operation{};
 }
 
-// Is all that the step touches the same memory or apart? Vectors are all that a loop can take from one node to another,
-// and a step that shifts columns may see some of its own.
+// A copy of elements of a type.
+Operation OperationOf(const Instruction& copy, Access access)
+{
+    const Operand* const operands = copy.operands;
+    const bool whole = operands[0].extent == operands[1].extent && operands[0].extent % SizeOf(TypeOf(access)) == 0;
+    return whole ? OperationOn(TypeOf(access), Opcode::COPY) : Operation{};
+}
+
+// How the operation accesses its operands.
+Access AccessOf(const Operation& operation, uint32_t operand)
+{
+    const bool block = (operation.layout == Layout::BROADCAST0 && operand == 1) ||
+                       (operation.layout == Layout::BROADCAST1 && operand == 2);
+    const bool lanes = operation.layout == Layout::ACCUMULATE && operand != 1;
+    return block ? Access::BLOCK : (lanes ? Access::LANES : AccessTo(operand == 0 ? operation.to : operation.from));
+}
+
+// Is all that the instruction touches the same memory or apart? Vectors are all that a loop can take from one value to
+// another, and an instruction that shifts columns may see some of its own.
 bool IsSound(const MemoryAccesses& accesses)
 {
-    return std::all_of(accesses.begin(), accesses.end(), [&accesses](const MemoryAccess& a) {
-        return std::all_of(accesses.begin(), accesses.end(),
-                           [&a](const MemoryAccess& b) { return &a == &b || a.MayFollow(b); });
-    });
+    for (size_t a = 0; a < accesses.size(); ++a) {
+        for (size_t b = 0; b < a; ++b) {
+            if (!accesses[a].MayFollow(accesses[b])) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 // Does every row that is written lie behind the one before?
@@ -74,66 +68,50 @@ bool RowsAreApart(const MemoryAccesses& accesses)
                        [](const MemoryAccess& access) { return !access.writes || access.stride >= access.Bytes(); });
 }
 
-// The nodes of a copy of elements of a type.
-std::vector<SequenceNode> CopyItems(const Instruction& copy, NodeAccess access)
-{
-    const Operand* const operands = copy.operands;
-    if (operands[0].extent != operands[1].extent || operands[0].extent % SizeOf(access) != 0) {
-        return {};
-    }
-    const ElementType type = TypeOf(access);
-    return {{LoadNode(type), 0.0f, &operands[1]}, {StoreNode(type), 0.0f, &operands[0]}};
-}
-
-// May a fused sequence go over rows of so many elements, each anew?
-bool MayGoByRow(const std::vector<SequenceNode>& sequence, uint32_t elements)
-{
-    return elements <= MAX_ROW_ELEMENTS &&
-           std::all_of(sequence.begin(), sequence.end(), [elements](const SequenceNode& item) {
-               const NodeAccess access = AccessOf(item.kind);
-               return access != NodeAccess::LANES && (access != NodeAccess::BLOCK || BlocksFit(elements));
-           });
-}
-
 }  // namespace
 
-LoopMember MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
-                    NodeAccess copied)
+Access AccessTo(ElementType type)
 {
-    const Instruction& instruction = instructions[step.parts[0]];
+    return type == ElementType::FLOAT ? Access::FLOAT : type == ElementType::HALF ? Access::HALF : Access::BFLOAT16;
+}
+
+ElementType TypeOf(Access access)
+{
+    return access == Access::HALF       ? ElementType::HALF
+           : access == Access::BFLOAT16 ? ElementType::BFLOAT16
+                                        : ElementType::FLOAT;
+}
+
+LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instruction>& instructions, Access copied)
+{
+    const Instruction& instruction = instructions[index];
     const uint32_t ratio = instruction.units / group.units;
-    LoopMember member{index, group.units, 0, step.items, {}, false};
-    if (!step.items.empty() && ratio > 1 && MayGoByRow(step.items, ratio)) {
-        member.rowElements = ratio;
+    const bool copies = copied != Access::OTHER;
+    const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(TypeOf(copied)) : instruction.lanes;
+    const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
+    LoopMember member{index, group.units, byElement ? 0 : (lanes > 1 ? lanes : ratio), false, {}, instruction.scalar,
+                      {}};
+    if (member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1)) {
+        member.operation = copies ? OperationOf(instruction, copied) : OperationOf(instruction, member.rowElements);
     }
-    if (step.items.empty()) {
-        const bool copies = copied != NodeAccess::NONE;
-        const uint32_t lanes = copies ? instruction.operands[0].extent / SizeOf(copied) : instruction.lanes;
-        const bool byElement = copies ? group.elements == 1 : lanes == 1 && ratio == 1;
-        member.rowElements = byElement ? 0 : (lanes > 1 ? lanes : ratio);
-        const bool fits = member.rowElements <= MAX_ROW_ELEMENTS && (lanes == 1 || ratio == 1);
-        member.items = !fits    ? std::vector<SequenceNode>{}
-                       : copies ? CopyItems(instruction, copied)
-                                : RowItems(instruction, member.rowElements);
+    // What collects is operand 0 and 2.
+    const uint32_t count = member.operation.layout == Layout::ACCUMULATE ? 2 : instruction.operandCount;
+    for (uint32_t i = 0; i < count && member.operation != Operation{}; ++i) {
+        const Operand& operand = instruction.operands[i];
+        const Access access = AccessOf(member.operation, i);
+        member.accesses.push_back(
+            {&operand, operand.stride * ratio, member.rowElements, access, i > 0 || access == Access::LANES, i == 0});
     }
-    for (const SequenceNode& item : member.items) {
-        if (item.operand != nullptr) {
-            const bool stores = Stores(item.kind);
-            const bool writes = stores || Collects(item.kind);
-            member.accesses.push_back(
-                {item.operand, item.operand->stride * ratio, member.rowElements, AccessOf(item.kind), !stores, writes});
-        }
-    }
-    if (member.rowElements > 0 && !RowsAreApart(member.accesses)) {
-        member.items.clear();
-    }
-    if (member.items.empty()) {
+    // Strips of elements begin where DataBlocks and repeats do.
+    const bool strips = STRIP_ELEMENTS % (group.elements * REPEAT_FLOATS) == 0;
+    member.compiles = !member.accesses.empty() && IsSound(member.accesses) &&
+                      (member.rowElements == 0 ? strips : RowsAreApart(member.accesses));
+    if (!member.compiles) {
         member.accesses.clear();
         for (uint32_t i = 0; i < instruction.operandCount; ++i) {
-            member.accesses.push_back({&instruction.operands[i], 0, 0, NodeAccess::NONE, i > 0, i == 0});
+            member.accesses.push_back({&instruction.operands[i], 0, 0, Access::OTHER, i > 0, i == 0});
         }
     }
-    member.compiles = !member.items.empty() && IsSound(member.accesses);
     return member;
 }
 

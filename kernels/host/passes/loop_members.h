@@ -1,5 +1,5 @@
 /*!
- * A step as a fused loop (fused_loops.h) sees it: its nodes, and which memory they access.
+ * An instruction as a fused loop (fused_loops.h) sees it: its operation on elements, and which memory it accesses.
  */
 #ifndef ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
 #define ASCENDC_HOST_PASSES_LOOP_MEMBERS_H
@@ -9,23 +9,25 @@
 #include <vector>
 
 #include "api/types.h"
-#include "ir/loop_form.h"
 #include "ir/memory.h"
+#include "ir/value_graph.h"
 #include "passes/groups.h"
-#include "passes/steps.h"
 
 namespace AscendC {
 namespace host {
 
-// Columns of a row are told apart by so many, whole vectors of any CPU.
-constexpr uint32_t COLUMNS = 16;
+// How an instruction accesses an operand: elements of some type, a DataBlock, a repeat of floats that collects, or in
+// some way that no loop knows.
+enum class Access : uint8_t { OTHER, FLOAT, HALF, BFLOAT16, BLOCK, LANES };
+Access AccessTo(ElementType type);
+ElementType TypeOf(Access access);
 
-// A step's accesses to memory. A unit is one of the group.
+// An operand of a loop. A unit is one of the group.
 struct MemoryAccess {
     const Operand* operand;
     int64_t stride;     // bytes from a unit to the next
     uint32_t elements;  // of a unit that is a row; 0: it is an element
-    NodeAccess kind;
+    Access kind;
     bool reads;
     bool writes;
 
@@ -35,24 +37,24 @@ struct MemoryAccess {
         return (writes || other.writes) && Overlap(*operand, *other.operand);
     }
     bool IsApart(const MemoryAccess& other) const { return !Conflicts(other) || IsBeside(other); }
-    // The code goes through all nodes for some elements, then for the next: of two that collect in the same lanes, the
+    // The code goes through all values for some elements, then for the next: of two that collect in the same lanes, the
     // second one would begin before the first one is done.
     bool MayFollow(const MemoryAccess& other) const
     {
-        const bool collect = kind == NodeAccess::LANES && other.kind == NodeAccess::LANES;
+        const bool collect = kind == Access::LANES && other.kind == Access::LANES;
         return IsApart(other) || (SameMemory(other) && !collect);
     }
     // Bytes of a row.
     int64_t Bytes() const
     {
-        return kind == NodeAccess::LANES   ? ONE_REPEAT_BYTE_SIZE
-               : kind == NodeAccess::BLOCK ? ONE_BLK_SIZE
-                                           : elements * SizeOf(kind);
+        return kind == Access::LANES   ? ONE_REPEAT_BYTE_SIZE
+               : kind == Access::BLOCK ? ONE_BLK_SIZE
+                                       : elements * SizeOf(TypeOf(kind));
     }
     // Columns of the same rows, which never meet?
     bool IsBeside(const MemoryAccess& other) const
     {
-        if (elements == 0 || stride != other.stride || kind == NodeAccess::NONE || other.kind == NodeAccess::NONE) {
+        if (elements == 0 || stride != other.stride || kind == Access::OTHER || other.kind == Access::OTHER) {
             return false;
         }
         return ColumnsAreApart(BytesTo(other), Bytes(), other.Bytes(), stride);
@@ -62,16 +64,16 @@ struct MemoryAccess {
     {
         const int64_t bytes = BytesTo(other);
         return HasWhole() && other.HasWhole() && HasElements() && IsAlike(other) &&
-               bytes % (COLUMNS * SizeOf(kind)) == 0 &&
+               bytes % (COLUMNS * SizeOf(TypeOf(kind))) == 0 &&
                std::max(Bytes(), bytes + other.Bytes()) - std::min<int64_t>(0, bytes) <= stride;
     }
-    bool HasElements() const
-    {
-        return kind == NodeAccess::FLOAT || kind == NodeAccess::HALF || kind == NodeAccess::BFLOAT16;
-    }
+    bool HasElements() const { return kind == Access::FLOAT || kind == Access::HALF || kind == Access::BFLOAT16; }
     bool IsInput() const { return reads && !writes && HasElements(); }
     bool HasWhole() const { return elements > 0 && elements % COLUMNS == 0; }
-    int32_t ColumnsTo(const MemoryAccess& other) const { return static_cast<int32_t>(BytesTo(other) / SizeOf(kind)); }
+    int32_t ColumnsTo(const MemoryAccess& other) const
+    {
+        return static_cast<int32_t>(BytesTo(other) / SizeOf(TypeOf(kind)));
+    }
 
 private:
     bool IsAlike(const MemoryAccess& other) const
@@ -83,19 +85,19 @@ private:
 
 using MemoryAccesses = std::vector<MemoryAccess>;
 
-// One of the steps, as a loop sees it.
+// An instruction of a group, as a loop sees it.
 struct LoopMember {
-    uint32_t step;
-    uint32_t units;
+    uint32_t instruction;
+    uint32_t units;        // of the group
     uint32_t rowElements;  // 0: a unit is an element
-    std::vector<SequenceNode> items;
-    MemoryAccesses accesses;
-    bool compiles = false;
+    bool compiles;
+    Operation operation;  // by element
+    float scalar;
+    MemoryAccesses accesses;  // to its operands, in their order
 };
 
 // `copied`: the type of elements that a copy is one of.
-LoopMember MemberOf(uint32_t index, const Step& step, const Group& group, const std::vector<Instruction>& instructions,
-                    NodeAccess copied);
+LoopMember MemberOf(uint32_t index, const Group& group, const std::vector<Instruction>& instructions, Access copied);
 
 // Does one of them write what the other accesses?
 bool Conflict(const MemoryAccesses& a, const MemoryAccesses& b);

@@ -2,8 +2,11 @@
  * Lowering: from the groups and fused loops of a program to the schedule that cores run.
  */
 #include <algorithm>
+#include <numeric>
 
 #include "passes/cost_model.h"
+#include "passes/liveness.h"
+#include "passes/rematerialization.h"
 #include "passes/scheduler.h"
 #include "passes/straight_line.h"
 #include "simd/vector_unit.h"
@@ -66,90 +69,71 @@ void Scheduler::Relocate(const Operand& operand, char*& place)
     }
 }
 
-void Scheduler::CompileSequence(const std::vector<SequenceNode>& items)
+void Scheduler::RelocateOperands(Instruction& instruction)
 {
-    std::vector<BoundNode>& nodes = schedule_->nodes_;
-    for (const SequenceNode& item : items) {
-        nodes.push_back({item.kind, item.scalar, item.operand == nullptr ? nullptr : item.operand->base});
-        if (item.operand != nullptr) {
-            Relocate(*item.operand, nodes.back().base);
-        }
+    for (uint32_t i = 0; i < instruction.operandCount; ++i) {
+        Relocate(instruction.operands[i], instruction.operands[i].base);
     }
-    nodes.push_back({NodeKind::END, 0.0f, nullptr});
 }
 
-// The steps of a loop one after the other, and the code that may take their place.
+// The instructions of a loop one after the other, and the code that may take their place.
 void Scheduler::CompileLoop(const FusedLoop& loop)
 {
     Schedule& schedule = *schedule_;
-    std::vector<Instruction>& instructions = schedule.instructions_;
-    LoopCode* code = loop.form.nodes.empty() ? nullptr : FindLoopCode(loop.form);
+    LoopCode* const code = loop.form.values.empty() ? nullptr : FindLoopCode(loop.form);
     const bool byElement = !loop.form.byRow;
-    const uint32_t length = static_cast<uint32_t>(loop.steps.size());
     schedule.hasLoops_ = schedule.hasLoops_ || code != nullptr;
     const uint32_t cost = code == nullptr ? 0 : CostOf(loop.form);
     // A loop that has nothing to do with others goes to its end: strips of it are a call each, and rows a power of two
     // apart drive each other out of the L1 data cache.
-    const Group& all = groups_.List()[steps_.List()[loop.steps[0]].group];
-    const bool alone = loop.alone && code != nullptr && (!byElement || all.units > StripOf(all));
-    for (uint32_t k = 0; k < length; ++k) {
-        const Step& step = steps_.List()[loop.steps[k]];
-        const Group& group = groups_.List()[step.group];
-        if (step.group != lastGroup_ || (alone && k == 0)) {
-            const uint32_t rows = alone && byElement && loop.form.Inputs() > 1 ? step.group : NO_GROUP;
-            if (rows == NO_GROUP || rows != rows_) {
-                rows_ = rows;
-                firstOfRows_ = schedule.groups_.size();
-            }
-            const uint32_t strip = StripOf(group);
-            schedule.groups_.push_back(
-                {static_cast<uint32_t>(schedule.steps_.size()), 0, group.units, strip, 0, 0, strip});
-            schedule.groups_[firstOfRows_].roundRobin += 1;
-            lastGroup_ = step.group;
+    const Group& group = list_[loop.group];
+    const bool alone = loop.alone && code != nullptr && (!byElement || group.units > StripOf(group));
+    if (loop.group != lastGroup_ || alone) {
+        const uint32_t rows = alone && byElement && loop.form.Inputs() > 1 ? loop.group : NO_GROUP;
+        if (rows == NO_GROUP || rows != rows_) {
+            rows_ = rows;
+            firstOfRows_ = schedule.groups_.size();
         }
-        const bool sequence = !step.items.empty() && (step.mustFuse || code != nullptr);
-        const bool linked = sequence || code != nullptr;
-        const uint32_t nodes = static_cast<uint32_t>(schedule.nodes_.size());
-        const uint32_t ratio = instructions[step.parts[0]].units / group.units;
-        const RunFn run = sequence ? nullptr : g_vectorUnit->RunOf(instructions[step.parts[0]].operation);
-        schedule.steps_.push_back({run, sequence ? nodes : step.parts[0], ratio, k == 0 ? code : nullptr, nodes, length,
-                                   byElement, k == 0 ? cost : 0});
-        if (linked) {
-            CompileSequence(loop.items[k]);
-        }
-        if (!sequence) {
-            Instruction& instruction = instructions[step.parts[0]];
-            for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-                Relocate(instruction.operands[a], instruction.operands[a].base);
-            }
-        }
-        Schedule::StepGroup& last = schedule.groups_.back();
-        last.count += 1;
-        if (code == nullptr) {
-            last.bytes += sequence ? WIDE_BYTES : ratio * BytesOfUnit(instructions[step.parts[0]]);
-        } else if (k == 0) {
-            last.bytes +=
-                byElement || coded_ == step.group ? WIDE_BYTES : 0;  // the result of one may be for another one
-            coded_ = step.group;
-        }
-        last.wide = group.elements == 1 ? last.strip : WideStrip(last.strip, last.bytes);
-        schedule.cost_ += static_cast<uint64_t>(schedule.steps_.back().cost) * group.units;
-        schedule.iterations_ += (last.units + last.strip - 1) / last.strip;
-        for (const uint32_t i : step.parts) {
-            schedule.work_ += instructions[i].units * instructions[i].lanes / STRIP_ELEMENTS;
-            schedule.reduces_ = schedule.reduces_ || Reduces(instructions[i]);
+        const uint32_t strip = StripOf(group);
+        schedule.groups_.push_back({static_cast<uint32_t>(schedule.steps_.size()), 0, group.units, strip, 0, 0, strip});
+        schedule.groups_[firstOfRows_].roundRobin += 1;
+    }
+    Schedule::StepGroup& last = schedule.groups_.back();
+    const uint32_t bases = static_cast<uint32_t>(schedule.bases_.size());
+    for (const LoopOperand& operand : loop.operands) {
+        if (code != nullptr) {
+            schedule.bases_.push_back(operand.memory.base);
+            Relocate(operand.memory, schedule.bases_.back());
         }
     }
-    lastGroup_ = alone ? NO_GROUP : lastGroup_;
+    for (const uint32_t i : loop.instructions) {
+        Instruction& instruction = schedule.instructions_[i];
+        const uint32_t ratio = instruction.units / group.units;
+        const bool first = i == loop.instructions.front();
+        schedule.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), i, ratio, first ? code : nullptr, bases,
+                                   static_cast<uint32_t>(loop.instructions.size()), first ? cost : 0});
+        RelocateOperands(instruction);
+        last.count += 1;
+        last.bytes += code == nullptr ? ratio * BytesOfUnit(instruction) : 0;
+        schedule.work_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
+        schedule.reduces_ = schedule.reduces_ || Reduces(instruction);
+        schedule.iterations_ += (last.units + last.strip - 1) / last.strip;
+    }
+    if (code != nullptr) {
+        last.bytes += byElement || coded_ == loop.group ? WIDE_BYTES : 0;  // the result of one may be for another one
+        coded_ = loop.group;
+    }
+    last.wide = group.elements == 1 ? last.strip : WideStrip(last.strip, last.bytes);
+    schedule.cost_ += static_cast<uint64_t>(cost) * group.units;
+    lastGroup_ = alone ? NO_GROUP : loop.group;
 }
 
 // Of a loop that is nothing but one: the instruction; else null.
 const Instruction* Scheduler::OnlyInstruction(const FusedLoop& loop) const
 {
-    const Step& step = steps_.List()[loop.steps[0]];
-    const bool only = loop.form.nodes.empty() && loop.steps.size() == 1 && step.parts.size() == 1 && !step.mustFuse &&
-                      groups_.List()[step.group].members.size() == 1;
-    return only ? &schedule_->instructions_[step.parts[0]] : nullptr;
+    const bool only =
+        loop.form.values.empty() && loop.instructions.size() == 1 && list_[loop.group].members.size() == 1;
+    return only ? &schedule_->instructions_[loop.instructions[0]] : nullptr;
 }
 
 // Small instructions from loop `first` on, if there are some, and the code that may take their place. Returns how many.
@@ -173,17 +157,17 @@ uint32_t Scheduler::CompileStraightLine(const std::vector<FusedLoop>& loops, siz
     schedule.hasLoops_ = schedule.hasLoops_ || code != nullptr;
     schedule.groups_.push_back({static_cast<uint32_t>(schedule.steps_.size()), length, 1, 1, 1, 0, 1});
     schedule.iterations_ += length;
-    const uint32_t nodes = static_cast<uint32_t>(schedule.nodes_.size());
+    const uint32_t bases = static_cast<uint32_t>(schedule.bases_.size());
     for (uint32_t k = 0; k < length; ++k) {
-        const Step& step = steps_.List()[loops[first + k].steps[0]];
-        Instruction& instruction = schedule.instructions_[step.parts[0]];
-        schedule.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), step.parts[0], instruction.units,
-                                   k == 0 ? code : nullptr, nodes, length, false, 0});
+        const uint32_t number = loops[first + k].instructions[0];
+        Instruction& instruction = schedule.instructions_[number];
+        schedule.steps_.push_back({g_vectorUnit->RunOf(instruction.operation), number, instruction.units,
+                                   k == 0 ? code : nullptr, bases, length, 0});
         for (uint32_t a = 0; a < instruction.operandCount; ++a) {
-            schedule.nodes_.push_back({NodeKind::END, 0.0f, instruction.operands[a].base});
-            Relocate(instruction.operands[a], schedule.nodes_.back().base);
-            Relocate(instruction.operands[a], instruction.operands[a].base);
+            schedule.bases_.push_back(instruction.operands[a].base);
+            Relocate(instruction.operands[a], schedule.bases_.back());
         }
+        RelocateOperands(instruction);
         schedule.work_ += instruction.units * instruction.lanes / STRIP_ELEMENTS;
         schedule.reduces_ = schedule.reduces_ || Reduces(instruction);
     }
@@ -198,17 +182,19 @@ void Scheduler::Compile(const Ranges& needed)
     rows_ = NO_GROUP;
     coded_ = NO_GROUP;
     Schedule& schedule = *schedule_;
+    list_ = groups_.List();
+    schedule.instructions_ = groups_.Instructions();
     std::vector<Instruction>& instructions = schedule.instructions_;
-    steps_.Find(groups_, instructions);
-    steps_.EliminateDeadStores(needed, instructions);
-    const std::vector<FusedLoop> loops = FindFusedLoops(steps_, groups_, instructions, needed);
-    size_t nodes = 0;
+    ProgramOrder order{std::vector<uint32_t>(instructions.size()), killed_};
+    std::iota(order.numbers.begin(), order.numbers.end(), 0);
+    Rematerialize(list_, instructions, order, scratch_);
+    EliminateDeadInstructions(list_, instructions, order, needed);
+    const std::vector<FusedLoop> loops = FindFusedLoops(list_, instructions, order, needed);
+    size_t bases = 0;
     for (const FusedLoop& loop : loops) {
-        for (const std::vector<SequenceNode>& items : loop.items) {
-            nodes += std::max<size_t>(items.size(), MAX_OPERANDS) + 1;
-        }
+        bases += std::max<size_t>(loop.operands.size(), MAX_OPERANDS);
     }
-    schedule.nodes_.reserve(nodes);  // relocations point into it
+    schedule.bases_.reserve(bases);  // relocations point into it
     for (size_t i = 0; i < loops.size();) {
         const uint32_t length = CompileStraightLine(loops, i);
         if (length == 0) {

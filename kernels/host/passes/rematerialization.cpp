@@ -1,160 +1,261 @@
 #include "passes/rematerialization.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "api/types.h"
+#include "ir/operation.h"
+#include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
 
 namespace {
 
-// Takes no longer than to read floats from the L2 cache.
-constexpr size_t MOST_NODES = 3;
+// Take no longer than to read floats from the L2 cache.
+constexpr uint32_t MOST_CHEAP = 3;
 // Floats of shorter ones stay in the L1 data cache; and loops over 16 bits have more to do before and behind.
 constexpr int64_t LEAST_BYTES = 2048;
 constexpr int64_t LEAST_BYTES_OF_NARROW = 8192;
 
-// A value in the Unified Buffer, and the nodes that make it.
-struct Value {
-    const Operand* to;
-    std::vector<SequenceNode> items;
-    uint32_t number;  // of the first instruction that makes it
+// An instruction, and which operand is the value that the one before it makes, or of the first, the elements it is of.
+struct Link {
+    uint32_t instruction;
+    uint32_t input;
 };
 
-bool IsCheap(const SequenceNode& item)
+// A value in the Unified Buffer, and the instructions that make it.
+struct Known {
+    Operand to;
+    std::vector<Link> chain;
+    std::vector<Span> sources;  // what they read
+    uint32_t number;            // of the last one
+    uint32_t cheap;             // how many of them are no casts
+
+    bool IsOf(const Span& span) const
+    {
+        return std::any_of(sources.begin(), sources.end(), [&](const Span& source) { return source.Overlaps(span); });
+    }
+    bool EndsAt(const Span& span) const { return SpanOf(to).Overlaps(span) || IsOf(span); }
+};
+
+bool IsStream(const Operand& operand)
 {
-    if (item.kind == NodeKind::ADDS || item.kind == NodeKind::MULS) {
-        return true;
-    }
-    if (item.kind < NodeKind::BINARY || OtherOf(item.kind) != Other::BLOCK) {
-        return false;
-    }
-    const Opcode opcode = OpcodeOf(item.kind);
-    return opcode == Opcode::ADD || opcode == Opcode::SUB || opcode == Opcode::MUL;
+    return operand.stride == sizeof(float) && operand.extent == sizeof(float);
 }
 
-// How many nodes of a fused sequence make the value that the next one stores, and can be repeated; 0: they cannot.
-size_t NodesOf(const std::vector<SequenceNode>& items)
+bool IsWidening(const Instruction& instruction)
 {
-    if (items.empty() || !Loads(items[0].kind) || items[0].operand->origin == NO_ORIGIN) {
-        return 0;
-    }
-    size_t count = 1;
-    while (count < items.size() && IsCheap(items[count])) {
-        ++count;
-    }
-    if (count == 1 || count - 1 > MOST_NODES || count == items.size() || items[count].kind != NodeKind::STORE_FLOAT) {
-        return 0;
-    }
-    const Operand& to = *items[count].operand;
-    const int64_t least = items[0].kind == NodeKind::LOAD_FLOAT ? LEAST_BYTES : LEAST_BYTES_OF_NARROW;
-    return to.origin == NO_ORIGIN && to.end - to.base >= least ? count : 0;
+    const Operation& operation = instruction.operation;
+    return KindOf(instruction) == OperationKind::CAST && operation.to == ElementType::FLOAT &&
+           (operation.from == ElementType::BFLOAT16 || g_vectorUnit->convertsHalf);
+}
+
+bool IsCheap(const Instruction& instruction)
+{
+    const Opcode opcode = instruction.operation.opcode;
+    const Layout layout = instruction.operation.layout;
+    const OperationKind kind = KindOf(instruction);
+    const bool block = layout == Layout::BROADCAST0 || layout == Layout::BROADCAST1;
+    return (kind == OperationKind::SCALAR && (opcode == Opcode::ADDS || opcode == Opcode::MULS)) ||
+           (kind == OperationKind::BINARY && block &&
+            (opcode == Opcode::ADD || opcode == Opcode::SUB || opcode == Opcode::MUL));
+}
+
+bool MayReadAnew(const Instruction& instruction)
+{
+    const OperationKind kind = KindOf(instruction);
+    return kind != OperationKind::OPAQUE && kind != OperationKind::COPY && kind != OperationKind::AXPY;
 }
 
 class Rematerialization {
 public:
-    Rematerialization(const std::vector<Instruction>& instructions, const std::vector<uint32_t>& numbers,
-                      const std::vector<Killed>& killed)
-        : instructions_(instructions), numbers_(numbers), killed_(killed)
+    Rematerialization(std::vector<Instruction>& instructions, ProgramOrder& order, const Span& scratch)
+        : instructions_(instructions), order_(order), scratch_(scratch)
     {}
 
-    // The steps of a group, which runs strip by strip.
-    void Pass(Step* begin, Step* end)
+    void Pass(Group& group)
     {
-        for (Step* step = begin; step != end; ++step) {
-            if (!step->items.empty() && step->items[0].kind == NodeKind::LOAD_FLOAT) {
-                Replace(*step, begin, end);
+        std::vector<Known> made;
+        std::vector<uint32_t> members;
+        free_ = scratch_.begin;
+        copies_.clear();
+        for (const uint32_t member : group.members) {
+            Learn(member, made);
+            if (group.elements == 1 && MayReadAnew(instructions_[member])) {
+                Replace(member, group, members);
             }
+            Forget(SpanOf(instructions_[member].operands[0]), known_);
+            members.push_back(member);
         }
-        for (const Step* step = begin; step != end; ++step) {
-            values_.erase(std::remove_if(values_.begin(), values_.end(),
-                                         [&](const Value& value) {
-                                             return Overwrites(*step, *value.to) || OverwritesSource(*step, value);
-                                         }),
-                          values_.end());
-            Keep(*step);
-        }
+        std::move(made.begin(), made.end(), std::back_inserter(known_));
+        group.granular = group.granular || granular_;
+        granular_ = false;
+        group.members = std::move(members);
     }
 
 private:
-    // The first operand of the step's fused sequence is replaced by those that it was made of.
-    void Replace(Step& step, const Step* begin, const Step* end) const
+    // Floats in scratch memory that members of the group read.
+    struct Copy {
+        Operand of;
+        Operand in;
+    };
+
+    static void Forget(const Span& written, std::vector<Known>& list)
     {
-        const Operand& from = *step.items[0].operand;
-        const auto value = std::find_if(values_.begin(), values_.end(), [&](const Value& made) {
-            return made.to->base == from.base && made.to->end == from.end && made.to->stride == from.stride;
-        });
-        const uint32_t number = numbers_[step.parts[0]];
-        if (value == values_.end() || !Stays(*value, number) || step.items.size() + value->items.size() > MAX_NODES ||
-            std::any_of<const Step*>(begin, &step, [&](const Step& earlier) { return Overwrites(earlier, from); }) ||
-            std::any_of(begin, end, [&](const Step& other) { return OverwritesSource(other, *value); })) {
-            return;
+        list.erase(std::remove_if(list.begin(), list.end(), [&](const Known& known) { return known.EndsAt(written); }),
+                   list.end());
+    }
+    // What the instruction makes, if it is worth making again; and what it overwrites.
+    void Learn(uint32_t member, std::vector<Known>& made) const
+    {
+        const Instruction& instruction = instructions_[member];
+        const Operand& to = instruction.operands[0];
+        Known known{to, {}, {}, order_.numbers[member], 0};
+        if (IsStream(to) && to.origin == NO_ORIGIN) {
+            if (IsWidening(instruction) && !IsOutput(instruction.operands[1])) {
+                known.chain.push_back({member, 1});
+                known.sources.push_back(SpanOf(instruction.operands[1]));
+            } else if (IsCheap(instruction)) {
+                Extend(instruction, member, made, known);
+            }
         }
-        step.items.erase(step.items.begin());
-        step.items.insert(step.items.begin(), value->items.begin(), value->items.end());
-        step.partOf.insert(step.partOf.begin(), value->items.size() - 1, step.partOf[0]);
-        step.mustFuse = true;
-    }
-    // Stores to killed bytes may have been eliminated.
-    bool Stays(const Value& value, uint32_t number) const
-    {
-        return std::none_of(killed_.begin(), killed_.end(), [&](const Killed& some) {
-            return some.number > value.number && some.number <= number && IsMadeOf(value, some.span);
-        });
-    }
-    static bool IsMadeOf(const Value& value, const Span& span)
-    {
-        return std::any_of(value.items.begin(), value.items.end(), [&span](const SequenceNode& item) {
-            return item.operand != nullptr && span.Overlaps(SpanOf(*item.operand));
-        });
-    }
-    bool Overwrites(const Step& step, const Operand& operand) const
-    {
-        return std::any_of(step.parts.begin(), step.parts.end(),
-                           [&](uint32_t part) { return Overlap(instructions_[part].operands[0], operand); });
-    }
-    // Does the step overwrite an operand of the value?
-    bool OverwritesSource(const Step& step, const Value& value) const
-    {
-        return std::any_of(step.parts.begin(), step.parts.end(),
-                           [&](uint32_t part) { return IsMadeOf(value, SpanOf(instructions_[part].operands[0])); });
-    }
-    void Keep(const Step& step)
-    {
-        const auto count = static_cast<std::ptrdiff_t>(NodesOf(step.items));
-        if (count == 0) {
-            return;
+        Forget(SpanOf(to), made);
+        if (!known.chain.empty() && !known.IsOf(SpanOf(to))) {
+            made.push_back(std::move(known));
         }
-        const auto begin = step.items.begin();
-        const Value value{step.items[count].operand, {begin, begin + count}, numbers_[step.parts[0]]};
-        // Fused sequences collect in memory of its own (FusedSequence::Extend).
-        const bool lasts = std::none_of(begin + count + 1, step.items.end(), [&value](const SequenceNode& item) {
-            return Stores(item.kind) && Overlap(*item.operand, *value.to);
-        });
-        if (lasts && !OverwritesSource(step, value)) {
-            values_.push_back(value);
+    }
+    void Extend(const Instruction& instruction, uint32_t member, const std::vector<Known>& made, Known& known) const
+    {
+        const uint32_t input = instruction.operation.layout == Layout::BROADCAST0 ? 2 : 1;
+        const Operand& from = instruction.operands[input];
+        int64_t least = LEAST_BYTES;
+        if (from.origin != NO_ORIGIN) {
+            if (IsOutput(from)) {
+                return;
+            }
+            known.sources.push_back(SpanOf(from));
+        } else {
+            const Known* const source = Find(from, made);
+            const auto inGm = [this](const Link& link) {
+                return instructions_[link.instruction].operands[link.input].origin != NO_ORIGIN;
+            };
+            if (source == nullptr || source->cheap == MOST_CHEAP || !inGm(source->chain.front()) ||
+                source->to.base != from.base || source->to.end != from.end) {
+                return;
+            }
+            known.chain = source->chain;
+            known.sources = source->sources;
+            known.cheap = source->cheap;
+            least = source->cheap < source->chain.size() ? LEAST_BYTES_OF_NARROW : LEAST_BYTES;
         }
+        if (instruction.operandCount == 3) {
+            known.sources.push_back(SpanOf(instruction.operands[3 - input]));
+        }
+        known.chain.push_back({member, input});
+        known.cheap += 1;
+        if (known.to.end - known.to.base < least) {
+            known.chain.clear();
+        }
+    }
+    const Known* Find(const Operand& operand, const std::vector<Known>& made) const
+    {
+        for (const std::vector<Known>* list : {&made, &known_}) {
+            for (const Known& known : *list) {
+                if (SpanOf(known.to).Covers(SpanOf(operand))) {
+                    return &known;
+                }
+            }
+        }
+        return nullptr;
     }
 
-    const std::vector<Instruction>& instructions_;
-    const std::vector<uint32_t>& numbers_;
-    const std::vector<Killed>& killed_;
-    std::vector<Value> values_;
+    // Operands of the member that earlier groups have made are made again in front of it.
+    void Replace(uint32_t member, const Group& group, std::vector<uint32_t>& members)
+    {
+        for (uint32_t i = 1; i < instructions_[member].operandCount; ++i) {
+            const Operand from = instructions_[member].operands[i];
+            const Known* const known = IsStream(from) && from.origin == NO_ORIGIN ? Find(from, {}) : nullptr;
+            if (known == nullptr || !Stays(*known, member, group)) {
+                continue;
+            }
+            if (const Operand* const copy = CopyOf(*known, from, member, members)) {
+                instructions_[member].operands[i] = *copy;
+            }
+        }
+    }
+    // Is it an output? What went past the caches is not read again.
+    bool IsOutput(const Operand& source) const
+    {
+        return source.origin != NO_ORIGIN &&
+               std::any_of(instructions_.begin(), instructions_.end(),
+                           [&](const Instruction& other) { return Overlap(other.operands[0], source); });
+    }
+    // Are the sources there when the member runs? The group goes strip by strip, so none of it may write to them; and
+    // stores to bytes that were given up in between may have been eliminated.
+    bool Stays(const Known& known, uint32_t member, const Group& group) const
+    {
+        const uint32_t number = order_.numbers[member];
+        return std::none_of(group.members.begin(), group.members.end(),
+                            [&](uint32_t other) { return known.IsOf(SpanOf(instructions_[other].operands[0])); }) &&
+               std::none_of(order_.killed.begin(), order_.killed.end(), [&](const Killed& killed) {
+                   return killed.number > known.number && killed.number <= number && known.IsOf(killed.span);
+               });
+    }
+    // Null: only a part of what takes more than a cast, or there is no room.
+    const Operand* CopyOf(const Known& known, const Operand& from, uint32_t member, std::vector<uint32_t>& members)
+    {
+        const auto made = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& copy) {
+            return copy.of.base == from.base && copy.of.end == from.end;
+        });
+        if (made != copies_.end()) {
+            return &made->in;
+        }
+        const int64_t bytes = from.end - from.base;
+        const bool whole = from.base == known.to.base && from.end == known.to.end;
+        if ((known.cheap > 0 && !whole) || scratch_.end - free_ < bytes) {
+            return nullptr;
+        }
+        Operand in = from;
+        in.base = const_cast<char*>(free_);
+        in.end = in.base + bytes;
+        free_ += (bytes + ONE_REPEAT_BYTE_SIZE - 1) / ONE_REPEAT_BYTE_SIZE * ONE_REPEAT_BYTE_SIZE;
+        const int64_t first = (from.base - known.to.base) / int64_t{sizeof(float)};
+        for (size_t k = 0; k < known.chain.size(); ++k) {
+            Instruction again = instructions_[known.chain[k].instruction];
+            Operand& input = again.operands[known.chain[k].input];
+            input.base += input.stride * first;
+            input = k == 0 ? input : in;
+            again.operands[0] = in;
+            again.units = static_cast<uint32_t>(bytes / int64_t{sizeof(float)});
+            SetEnds(again);
+            granular_ = granular_ || again.granule > 1;
+            members.push_back(static_cast<uint32_t>(instructions_.size()));
+            instructions_.push_back(again);
+            order_.numbers.push_back(order_.numbers[member]);
+        }
+        copies_.push_back({from, in});
+        return &copies_.back().in;
+    }
+
+    std::vector<Instruction>& instructions_;
+    ProgramOrder& order_;
+    const Span scratch_;
+    std::vector<Known> known_;  // made by earlier groups
+    std::vector<Copy> copies_;  // of the group at hand
+    const char* free_ = nullptr;
+    bool granular_ = false;
 };
 
 }  // namespace
 
-void Rematerialize(std::vector<Step>& steps, const std::vector<Instruction>& instructions,
-                   const std::vector<uint32_t>& numbers, const std::vector<Killed>& killed)
+void Rematerialize(std::vector<Group>& groups, std::vector<Instruction>& instructions, ProgramOrder& order,
+                   const Span& scratch)
 {
-    Rematerialization rematerialization(instructions, numbers, killed);
-    for (size_t begin = 0; begin < steps.size();) {
-        size_t end = begin;
-        while (end < steps.size() && steps[end].group == steps[begin].group) {
-            ++end;
-        }
-        rematerialization.Pass(steps.data() + begin, steps.data() + end);
-        begin = end;
+    Rematerialization rematerialization(instructions, order, scratch);
+    for (Group& group : groups) {
+        rematerialization.Pass(group);
     }
 }
 

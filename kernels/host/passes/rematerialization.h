@@ -1,24 +1,28 @@
 /*!
- * Rematerialization: where a kernel keeps a value that takes a few instructions to calculate from global memory, a
- * later group can calculate it again. That takes less time than to store and load floats, which are more bytes and,
- * between two groups, leave the L1 data cache. If all readers do, the floats are dead stores.
+ * Rematerialization: where a kernel keeps floats that take an instruction or a few to calculate, a later group can
+ * calculate them again, in registers. That takes less time than to store and load floats, which are more bytes and,
+ * between two groups, leave the L1 data cache. If all readers do, the floats are dead.
+ *
+ * Two kinds of values are: floats that were cast from 16 bits, wherever those are, and results of a few cheap
+ * instructions on global memory.
  */
 #ifndef ASCENDC_HOST_PASSES_REMATERIALIZATION_H
 #define ASCENDC_HOST_PASSES_REMATERIALIZATION_H
 
-#include <cstdint>
 #include <vector>
 
 #include "ir/instruction.h"
-#include "passes/narrowing.h"
-#include "passes/steps.h"
+#include "ir/memory.h"
+#include "passes/groups.h"
+#include "passes/program_order.h"
 
 namespace AscendC {
 namespace host {
 
-// `numbers`: where each instruction stood in the program, as in `killed`.
-void Rematerialize(std::vector<Step>& steps, const std::vector<Instruction>& instructions,
-                   const std::vector<uint32_t>& numbers, const std::vector<Killed>& killed);
+// Readers get the instructions that make such a value for themselves, with the result in `scratch`, which nothing else
+// uses.
+void Rematerialize(std::vector<Group>& groups, std::vector<Instruction>& instructions, ProgramOrder& order,
+                   const Span& scratch);
 
 }  // namespace host
 }  // namespace AscendC

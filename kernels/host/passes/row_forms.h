@@ -1,6 +1,6 @@
 /*!
  * Takes instructions on several rows apart, so that each row goes through all that is done to it in one pass
- * (fused_sequences.h).
+ * (fused_loops.h).
  */
 #ifndef ASCENDC_HOST_PASSES_ROW_FORMS_H
 #define ASCENDC_HOST_PASSES_ROW_FORMS_H

@@ -22,7 +22,7 @@ void Scheduler::Make(const std::vector<View>& views, const Instruction* instruct
     views_ = views;
     rowForms_.Find(instructions, count);
     groups_.Clear();
-    steps_.Clear();
+    killed_.clear();
     gm_.clear();
     for (uint32_t i = 0; i < views_.size(); ++i) {
         views_[i].origin = static_cast<int32_t>(i);
@@ -206,7 +206,7 @@ void Scheduler::Overwrite(const Span& span, bool gapless)
 void Scheduler::Discard(const Span& freed)
 {
     groups_.Discard(freed);
-    steps_.Kill(static_cast<uint32_t>(groups_.Instructions().size()), freed);
+    killed_.push_back({static_cast<uint32_t>(groups_.Instructions().size()), freed});
     for (uint32_t i = 0; i < views_.size();) {
         if (freed.Covers(views_[i].ub)) {
             RemoveView(i);

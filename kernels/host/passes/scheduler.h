@@ -10,8 +10,8 @@
 
 #include "passes/fused_loops.h"
 #include "passes/groups.h"
+#include "passes/program_order.h"
 #include "passes/row_forms.h"
-#include "passes/steps.h"
 #include "runtime/schedule.h"
 
 namespace AscendC {
@@ -19,6 +19,8 @@ namespace host {
 
 class Scheduler {
 public:
+    // `scratch`: memory as large as the Unified Buffer, for what is calculated again.
+    explicit Scheduler(const Span& scratch) : scratch_(scratch) {}
     // `views` at the start: the first origins. Request i copies from or to origin views.size() + i. `needed`: the bytes
     // of the Unified Buffer that may be read afterwards.
     void Make(const std::vector<View>& views, const Instruction* instructions, uint32_t count, const Ranges& needed,
@@ -40,7 +42,7 @@ private:
     void Discard(const Span& freed);
     static Schedule::GmRows GmRowsOf(const View& view);
     void Relocate(const Operand& operand, char*& place);
-    void CompileSequence(const std::vector<SequenceNode>& items);
+    void RelocateOperands(Instruction& instruction);
     void CompileLoop(const FusedLoop& loop);
     const Instruction* OnlyInstruction(const FusedLoop& loop) const;
     uint32_t CompileStraightLine(const std::vector<FusedLoop>& loops, size_t first);
@@ -50,7 +52,9 @@ private:
     RowForms rowForms_;
     std::vector<const char*> gm_;  // of each origin
     Groups groups_;
-    Steps steps_;
+    std::vector<Group> list_;  // when all instructions are in one
+    std::vector<Killed> killed_;
+    const Span scratch_;
     Schedule* schedule_ = nullptr;
     static constexpr uint32_t NO_GROUP = UINT32_MAX;
     uint32_t lastGroup_ = NO_GROUP;  // that the schedule has a step of

@@ -25,13 +25,26 @@ void Fail(const char* format, ...)
     throw Trapped(std::string(text) + " (`bash build.sh check` says where in the kernel)");
 }
 
-Core::Core() : programs_(MAX_PROGRAMS)
+namespace {
+
+constexpr size_t PAGE = 4096;
+constexpr size_t UB_PAGES = (UB_BYTES + PAGE - 1) / PAGE;
+
+// The Unified Buffer, and behind it as much scratch memory for schedules, of which few use any.
+char* AllocateUb()
 {
-    ub_ = static_cast<char*>(std::aligned_alloc(4096, (UB_BYTES + 4095) / 4096 * 4096));
-    if (ub_ == nullptr) {
+    char* const ub = static_cast<char*>(std::aligned_alloc(PAGE, 2 * UB_PAGES * PAGE));
+    if (ub == nullptr) {
         throw std::bad_alloc();
     }
+    return ub;
 }
+
+}  // namespace
+
+Core::Core()
+    : ub_(AllocateUb()), scheduler_({ub_ + UB_PAGES * PAGE, ub_ + 2 * UB_PAGES * PAGE}), programs_(MAX_PROGRAMS)
+{}
 
 Core::~Core()
 {

@@ -11,7 +11,7 @@
  * is recorded or scheduled again.
  *
  * Between two tiles no result is needed, so a program that ends there waits until the next one is complete. Most of its
- * results in the Unified Buffer are overwritten by the next tile: they are not even written (steps.h).
+ * results in the Unified Buffer are overwritten by the next tile: they are not even written (liveness.h).
  */
 #ifndef ASCENDC_HOST_RUNTIME_CORE_H
 #define ASCENDC_HOST_RUNTIME_CORE_H
@@ -152,7 +152,7 @@ private:
     void EndProgram(uint64_t follower);
     void RunWaiting(uint64_t number, const Program* follower);
 
-    char* ub_ = nullptr;
+    char* const ub_;
     uint32_t blockIdx_ = 0;
     uint32_t blockNum_ = 1;
     bool large_ = false;        // the launch moves more than the caches hold

@@ -7,6 +7,7 @@
 
 #include "observed/execution.h"
 #include "observed/observe.h"
+#include "passes/liveness.h"
 #include "runtime/core.h"
 
 namespace AscendC {

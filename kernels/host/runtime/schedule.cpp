@@ -9,6 +9,8 @@ namespace {
 
 // Strips that a loop takes at once where it prefetches.
 constexpr uint32_t LOOP_STRIPS = 2;
+// And instructions without code: a call each, and results that go through memory.
+constexpr uint32_t INTERPRETED_STRIPS = 4;
 
 }  // namespace
 
@@ -59,7 +61,7 @@ bool Schedule::SplitsLines(const char* const* gm) const
 
 uint64_t Schedule::Bytes() const
 {
-    return instructions_.size() * sizeof(Instruction) + nodes_.size() * sizeof(BoundNode) +
+    return instructions_.size() * sizeof(Instruction) + bases_.size() * sizeof(char*) +
            steps_.size() * (sizeof(Step) + sizeof(LoopFunction)) + groups_.size() * sizeof(StepGroup) +
            relocations_.size() * sizeof(Relocation);
 }
@@ -130,10 +132,11 @@ void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant vari
     // One loop keeps nothing in memory between two steps, and needs no strips but to prefetch.
     const bool one = functions_[0] != nullptr && steps->length == count;
     if (one && between == nullptr) {
-        RunLoop(functions_[0], steps, 0, group.units, variant, ahead);
+        RunLoop(functions_[0], *steps, 0, group.units, variant, ahead);
         return;
     }
-    const uint32_t strips = one && group.units > group.strip ? LOOP_STRIPS : 1;
+    const uint32_t strips =
+        one && group.units > group.strip ? LOOP_STRIPS : (functions_[0] == nullptr ? INTERPRETED_STRIPS : 1);
     const uint32_t most = between == nullptr && IsWide(group, count) ? group.wide : strips * group.strip;
     for (uint32_t begin = 0; begin < group.units; begin += most) {
         const uint32_t end = group.units - begin < most ? group.units : begin + most;
@@ -144,7 +147,7 @@ void Schedule::RunGroup(const StepGroup& group, uint32_t count, LoopVariant vari
             }
             const uint32_t length = functions_[k] == nullptr ? 1 : step.length;
             if (functions_[k] != nullptr) {
-                RunLoop(functions_[k], &step, begin, end, variant, ahead);
+                RunLoop(functions_[k], step, begin, end, variant, ahead);
             } else {
                 RunStep(step, begin, end);
                 PrefetchFor(step, end - begin, variant, ahead);
@@ -175,29 +178,17 @@ void Schedule::PrefetchFor(const Step& step, uint32_t units, LoopVariant variant
 
 void Schedule::RunStep(const Step& step, uint32_t begin, uint32_t end) const
 {
-    const uint32_t first = begin * step.ratio;
-    const uint32_t last = end * step.ratio;
-    if (step.run == nullptr) {
-        g_vectorUnit->runSequence(&nodes_[step.first], first, last);
-    } else {
-        step.run(instructions_[step.first], first, last);
-    }
+    step.run(instructions_[step.instruction], begin * step.ratio, end * step.ratio);
 }
 
-// Less than a loop over elements takes at a time is left to its steps.
-void Schedule::RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopVariant variant,
+void Schedule::RunLoop(LoopFunction loop, const Step& step, uint32_t begin, uint32_t end, LoopVariant variant,
                        LoopAhead& ahead) const
 {
     const uint64_t done = ahead.done;
-    const uint32_t whole = end - (steps->byElement ? (end - begin) % LOOP_ELEMENTS : 0);
-    if (whole > begin) {
-        loop(&nodes_[steps->nodes], begin, whole, &ahead);
+    loop(&bases_[step.bases], begin, end, &ahead);
+    if (ahead.done == done) {  // there may be no code yet that prefetches
+        PrefetchFor(step, end - begin, variant, ahead);
     }
-    for (uint32_t k = 0; k < steps->length && whole < end; ++k) {
-        RunStep(steps[k], whole, end);
-    }
-    PrefetchFor(*steps, end - (ahead.done == done ? begin : whole), variant,
-                ahead);  // there may be no code yet that prefetches
 }
 
 // When it has run: only then do all operands of its loops have their addresses.
@@ -210,7 +201,7 @@ void Schedule::RequestLoops(LoopVariant variant)
     requested_[variant.Number()] = true;
     for (const Step& step : steps_) {
         if (step.code != nullptr) {
-            step.code->Request(variant, &nodes_[step.nodes]);
+            step.code->Request(variant, &bases_[step.bases]);
         }
     }
 }
@@ -220,7 +211,7 @@ LoopFunction Schedule::FunctionOf(const Step& step, LoopVariant variant) const
     if (step.code == nullptr) {
         return nullptr;
     }
-    return variant.Number() == 0 ? step.code->Function() : step.code->Function(variant, &nodes_[step.nodes]);
+    return variant.Number() == 0 ? step.code->Function() : step.code->Function(variant, &bases_[step.bases]);
 }
 
 void Schedule::EndViews(const char* const* gm, std::vector<View>& views) const

@@ -53,16 +53,14 @@ private:
     friend class Scheduler;
 
     struct Step {
-        RunFn run;       // null: a fused sequence
-        uint32_t first;  // its instruction, or the first of its nodes_
+        RunFn run;
+        uint32_t instruction;
         uint32_t ratio;  // units of this step in a unit of the group
         // Of the first step of a loop, or a straight-line piece, that could be compiled: its code, the first of its
-        // nodes_, and how many steps it takes the place of. A loop over elements leaves to those what is left at the
-        // end.
+        // bases_, and how many steps it takes the place of.
         LoopCode* code;
-        uint32_t nodes;
+        uint32_t bases;
         uint32_t length;
-        bool byElement;
         uint32_t cost;  // of a unit of that loop
     };
 
@@ -82,7 +80,7 @@ private:
 
     // An address in the memory of an origin.
     struct Relocation {
-        char** place;  // in instructions_ or nodes_
+        char** place;  // in instructions_ or bases_
         int32_t origin;
         int64_t offset;
     };
@@ -100,7 +98,7 @@ private:
     LoopFunction FunctionOf(const Step& step, LoopVariant variant) const;
     void RunStep(const Step& step, uint32_t begin, uint32_t end) const;
     void RunGroup(const StepGroup& group, uint32_t count, LoopVariant variant, LoopAhead& ahead, Prefetcher* between);
-    void RunLoop(LoopFunction loop, const Step* steps, uint32_t begin, uint32_t end, LoopVariant variant,
+    void RunLoop(LoopFunction loop, const Step& step, uint32_t begin, uint32_t end, LoopVariant variant,
                  LoopAhead& ahead) const;
     bool IsWide(const StepGroup& group, uint32_t count) const;
     static void PrefetchFor(const Step& step, uint32_t units, LoopVariant variant, LoopAhead& ahead);
@@ -108,7 +106,7 @@ private:
     static bool Meet(const GmRows& a, const GmRows& b, const char* const* gm);
 
     std::vector<Instruction> instructions_;  // in the order of the groups
-    std::vector<BoundNode> nodes_;
+    std::vector<char*> bases_;               // of the operands of loops
     std::vector<Step> steps_;
     std::vector<StepGroup> groups_;
     std::vector<LoopFunction> functions_;  // of the steps of the group that is running

@@ -16,7 +16,6 @@
 #include "simd/bytes_unit.h"
 #include "simd/casts_unit.h"
 #include "simd/few_rows_unit.h"
-#include "simd/fused_sequence_unit.h"
 #include "simd/integers_unit.h"
 #include "simd/movement_unit.h"
 #include "simd/packed_integers_unit.h"
@@ -186,7 +185,6 @@ const VectorUnit& Table(const char* name)
         add(Opcode::TRANSPOSE, BitsOf(4), RunTranspose32);
         add(Opcode::COPY, ElementType::FLOAT, RunCopy);
         add(Opcode::COPY_ADD, ElementType::FLOAT, RunCopyAdd);
-        unit.runSequence = RunSequence;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::FLOAT)] = MultiplyFewRows<float>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::HALF)] = MultiplyFewRows<half>;
         unit.multiplyFewRows[static_cast<uint32_t>(ElementType::BFLOAT16)] = MultiplyFewRows<bfloat16_t>;

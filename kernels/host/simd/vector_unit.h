@@ -5,7 +5,7 @@
 #ifndef ASCENDC_HOST_SIMD_VECTOR_UNIT_H
 #define ASCENDC_HOST_SIMD_VECTOR_UNIT_H
 
-#include "ir/nodes.h"
+#include "ir/instruction.h"
 
 namespace AscendC {
 namespace host {
@@ -103,8 +103,7 @@ struct VectorUnit {
                : layout < 2                     ? casts[from][static_cast<uint32_t>(operation.to)][layout]
                                                 : nullptr;
     }
-    void (*runSequence)(const BoundNode* nodes, uint32_t begin, uint32_t end);  // unit = element
-    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);              // by the type of b
+    void (*multiplyFewRows[TYPES])(const FewRowsProduct& product);  // by the type of b
     void (*multiplyIntegers)(const IntegerProduct& product);
     void (*packPanel[TYPES])(const Panel& panel);     // by the type of what it is made of
     void (*sumRows[TYPES])(const RowSumsWork& work);  // by the type of the rows

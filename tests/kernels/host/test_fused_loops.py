@@ -197,6 +197,32 @@ def test_random_tiles(compiler, seed):
     assert (loops > 0) == writes_loops()
 
 
+@pytest.mark.parametrize("call", [
+    pytest.param(("cast", "bfloat16", "float32", 3 * SLOT, SLOT, 5, 1000), id="a cast that rounds towards zero"),
+    pytest.param(("binary", "Add", "float16", 3 * SLOT, SLOT, SLOT, 1000), id="a sum of halves"),
+])  # fmt: skip
+def test_what_loops_do_not_know_stays_between_them(compiler, call):
+    """An instruction of its own, although those around it are fused."""
+    calls = [load(0, 0, 4000), ("scalar", "Muls", "float32", SLOT, 0, bits(1.25), 1000), call]
+    calls += [("cast", "float32", "bfloat16", 4 * SLOT, 3 * SLOT, 0, 1000)]
+    calls += [("scalar", "Adds", "float32", 4 * SLOT, 4 * SLOT, bits(2.0), 1000), store(16384, 4, 4000)]
+    assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+
+
+@pytest.mark.usefixtures("_loops")
+def test_values_that_are_alike_are_one():
+    """A product that is calculated twice is one; with another scalar it is another."""
+    calls = [load(0, 0, 4096)]
+    for slot, factor in ((1, 0.375), (2, 0.375), (3, 0.625)):
+        calls += [("scalar", "Muls", "float32", slot * SLOT, 0, bits(factor), 1024)]
+    calls += [("binary", "Add", "float32", 4 * SLOT, SLOT, 2 * SLOT, 1024)]
+    calls += [("binary", "Max", "float32", 4 * SLOT, 4 * SLOT, 3 * SLOT, 1024), store(16384, 4, 4096)]
+    listening = Listening(host_calls())
+    assert assert_same_when_compiled(listening, calls, [FLOATS, ANY_BITS]) > 0
+    vectors = [text.count("fadd") for text in listening.texts]
+    assert [text.count("fmul") for text in listening.texts] == [2 * count for count in vectors]
+
+
 def columns(cols):
     """The 64 columns, or fewer, that one instruction works on."""
     return [(at, min(64, cols - at)) for at in range(0, cols, 64)]

@@ -105,7 +105,7 @@ def test_an_activation_is_looked_up(listening, narrow):
     assert looked_up([text]) == [1]
     assert "getelementptr i16, ptr inttoptr" in text
     assert ("load i32, ptr" in text) == (WAY == "by_element")  # two numbers of entries
-    assert "fdiv" not in text
+    assert "fdiv" not in text[: text.index("check:")]  # the last elements, less than an iteration, are calculated
 
 
 @NARROWS
@@ -123,7 +123,7 @@ def test_what_depends_on_two_elements_is_calculated(listening, narrow):
     assert looked_up([text]) == [1]
     assert ("getelementptr i32, ptr inttoptr" if WAY == "gathered" else "getelementptr float, ptr inttoptr") in text
     assert "fmul" in text
-    assert "fdiv" not in text
+    assert "fdiv" not in text[: text.index("check:")]  # the last elements, less than an iteration, are calculated
 
 
 @NARROWS

@@ -135,6 +135,21 @@ def test_its_block_may_be_free(compiler):
     assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
 
 
+@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+def test_halves_of_floats_are_read_as_what_they_are(compiler, narrow):
+    """Memory that holds a value is also read by another type, of which nobody has made a value."""
+    calls = [
+        ("copy_in_pad", narrow, NARROW, 0, (1, 2 * COUNT, 0, 0), False, (0, 0, 0)),
+        ("cast", "float32", narrow, VALUE, NARROW, 0, COUNT),
+        *NEXT_GROUP,
+        ("cast", "float32", narrow, RESULT, VALUE, 0, COUNT),
+        scalar("Muls", RESULT, RESULT, 0.5),
+        store(SLOT, 2, 4 * COUNT),
+    ]
+    assert_same_in_any_execution(calls)
+    assert_same_when_compiled(compiler, calls, [FLOATS, ANY_BITS])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_hazards(compiler, seed):
     rng = random.Random(seed)

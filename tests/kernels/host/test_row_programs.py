@@ -1,4 +1,4 @@
-"""Sequences of instructions that the vector unit does in one pass give the bits that one after the other gives.
+"""Programs of kernels, whose loops keep values in registers, give the bits of one instruction after the other.
 
 The programs are those of the kernels (primitives/rows.h, primitives/silu.h), with lengths around the vector width, the
 64 lanes of a sum and a strip.
