@@ -28,6 +28,7 @@ struct MoeTokenPermuteTilingData {
 namespace moe_token_permute {
 
 constexpr uint32_t COPY_BYTES = 32 * 1024;
+constexpr uint64_t MOST_COPIES = 32;   // of a tile: a host takes longer than in proportion to plan more at once
 constexpr uint32_t SHARE_TOKENS = 16;  // of outputs of 16 bits whole blocks, whatever the size of a token
 
 static_assert(MoeTokenPermuteLimits::EXPERTS <= MOST_EXPERTS);
@@ -62,7 +63,7 @@ inline LaunchConfig MoeTokenPermuteTiling(const MoeTokenPermuteParams& params, c
     tiling.tileStride = static_cast<uint32_t>(std::min<uint64_t>(stride, COPY_BYTES / bytes));
     tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(hidden, tiling.tileStride));
     tiling.tileTokens = static_cast<uint32_t>(
-        std::max<uint64_t>(1, std::min<uint64_t>(COPY_BYTES / bytes / tiling.tileStride, MOST_ENTRIES / chosen)));
+        std::max<uint64_t>(1, std::min<uint64_t>(COPY_BYTES / bytes / tiling.tileStride, MOST_COPIES / chosen)));
     LaunchConfig config;
     const uint64_t shares = CeilDiv(tokens, SHARE_TOKENS);
     const uint64_t cores = CoresFor(shares, tokens * ((1 + chosen) * hidden * bytes + chosen * 32), platform);

@@ -51,7 +51,8 @@ def check(
 
     def compile_kernel(kernel: Kernel, row: dict[str, str]) -> Outcome:
         file = f"{names.snake(kernel.signature.cann_type)}.cpp"
-        unit = project / f"check_{file}"
+        # A name of its own for each row: files are compiled at the same time.
+        unit = project / f"check_{'_'.join(row.values())}_{file}"
         unit.write_text(_unit(kernel, row, file), encoding="utf-8")
         flags = ["-std=c++17", *[f"-D{name}" for name in _DEVICE], *includes]
         return _compile([compiler, *flags, str(unit)], f"op_kernel/{file} ({', '.join(row.values())})")

@@ -120,11 +120,18 @@ public:
     void IterateAll(const GlobalTensor<DstT>& gm, uint8_t enAtomic = 0, [[maybe_unused]] bool enSequentialWrite = false,
                     [[maybe_unused]] bool waitIterateAll = false HOST_WHERE)
     {
-        Finish();  // products are carried out in order
         product_.c = {reinterpret_cast<char*>(gm.GetPhyAddr(0)), orgKc_, false};
         product_.accumulate = enAtomic != 0;
+        const bool joins = pending_ && host::IsNextGroup(asked_, product_);
+        if (!joins) {
+            Finish();  // products are carried out in order
+        }
         HOST_OBSERVED(host::ObserveProduct(where, state_, product_, gm, sync, waitIterateAll));
-        asked_ = product_;
+        if (joins) {
+            ++asked_.groups;
+        } else {
+            asked_ = product_;
+        }
         pending_ = true;
         if constexpr (sync) {
             Finish();

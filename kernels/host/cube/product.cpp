@@ -97,8 +97,9 @@ bool HasFewRows(const Product& product)
 void MultiplyFewRows(const Product& product)
 {
     const bool rounded = product.resultType != ElementType::FLOAT;
-    Matrix a =
-        product.type == ElementType::FLOAT ? product.a : Floats<0>(product.a, product.type, product.m, product.k);
+    Matrix a = product.type == ElementType::FLOAT
+                   ? product.a
+                   : Floats<0>(product.a, product.type, product.m * product.groups, product.k);
     if (a.transposed) {
         float* const rows = Scratch<1>(uint64_t{product.m} * product.k);
         for (uint32_t row = 0; row < product.m; ++row) {
@@ -113,7 +114,8 @@ void MultiplyFewRows(const Product& product)
     auto* const sums = reinterpret_cast<float*>(c.data);
     g_vectorUnit->multiplyFewRows[static_cast<uint32_t>(product.type)](
         {product.m, product.n, product.k, product.b.transposed, product.accumulate,
-         reinterpret_cast<const float*>(a.data), product.b.data, sums, a.stride, product.b.stride, c.stride});
+         reinterpret_cast<const float*>(a.data), product.b.data, sums, a.stride, product.b.stride, c.stride,
+         product.groups});
     for (uint32_t row = 0; row < product.m && product.bias != nullptr; ++row) {
         for (uint32_t col = 0; col < product.n; ++col) {
             sums[row * c.stride + col] += product.bias[col];
@@ -247,6 +249,23 @@ void MultiplyIntegers(const Product& product)
 }
 
 }  // namespace
+
+bool IsNextGroup(const Product& product, const Product& next)
+{
+    const auto follows = [&](const Matrix& matrix, const Matrix& other, ElementType type, int64_t elements) {
+        return matrix.data + product.groups * elements * BytesOf(type) == other.data && matrix.stride == other.stride &&
+               matrix.transposed == other.transposed;
+    };
+    const uint32_t width = product.b.transposed ? product.k : product.n;
+    return product.m == next.m && product.n == next.n && product.k == next.k && product.type == next.type &&
+           product.resultType == next.resultType && product.accumulate == next.accumulate &&
+           follows(product.b, next.b, product.type, width) &&
+           follows(product.a, next.a, product.type, product.m * product.a.stride) &&
+           follows(product.c, next.c, product.resultType, product.m * product.c.stride) &&
+           (product.groups + 1) * int64_t{width} <= product.b.stride && !product.a.transposed &&
+           product.resultType == ElementType::FLOAT && product.bias == nullptr && next.bias == nullptr &&
+           product.type != ElementType::INT8 && HasFewRows(product);
+}
 
 void Multiply(const Product& product)
 {

@@ -35,7 +35,14 @@ struct Product {
     Matrix c;                                     // (m, n); never transposed
     const float* bias = nullptr;                  // n values, or null
     bool accumulate = false;                      // adds to c, which is float
+    // So many products alike. Their matrices b lie side by side in the same rows of memory, as those of heads do; of a
+    // and c each has m rows, one behind the other.
+    uint32_t groups = 1;
 };
+
+// Whether `next` can be one more group of `product`. Of few rows, which are bound by reading b: then rows of memory are
+// read as a whole, which the CPU foresees, and not in pieces of one head, each in a page of its own.
+bool IsNextGroup(const Product& product, const Product& next);
 
 void Multiply(const Product& product);
 

@@ -42,6 +42,10 @@ template <typename T>
 constexpr uint32_t ROWS_AHEAD = 32 / sizeof(T);
 constexpr uint32_t ROWS_OF_A_TRANSPOSED_AHEAD = 12;  // a multiple of 3 and of 4
 constexpr uint32_t LONG_ROW_BYTES = 2048;
+// Of several groups (cube/product.h) rows are read as a whole, so those at a time and those ahead fill the L1 cache.
+constexpr uint32_t ROWS_OF_GROUPS_AHEAD = 8;
+template <typename T>
+constexpr uint32_t ROWS_OF_TRANSPOSED_GROUPS_AHEAD = 16 / sizeof(T);  // no sums come and go
 
 HOST_INLINE void Prefetch(const char* begin, uint64_t bytes)
 {
@@ -218,22 +222,32 @@ template <typename T>
 void MultiplyFewRows(const FewRowsProduct& product)
 {
     const uint32_t lines = product.transposed ? product.n : product.k;
-    const uint64_t lineBytes = (product.transposed ? product.k : product.n) * sizeof(T);
+    const uint32_t width = product.transposed ? product.k : product.n;
+    const uint64_t lineBytes = uint64_t{width} * sizeof(T);
     const bool foreseen = lineBytes >= LONG_ROW_BYTES;
-    const uint32_t most = product.transposed ? ROWS_OF_A_TRANSPOSED_AHEAD : ROWS_AHEAD<T>;
+    uint32_t most = product.transposed ? ROWS_OF_A_TRANSPOSED_AHEAD : ROWS_AHEAD<T>;
+    if (product.groups > 1) {
+        most = product.transposed ? ROWS_OF_TRANSPOSED_GROUPS_AHEAD<T> : ROWS_OF_GROUPS_AHEAD;
+    }
     for (uint32_t line = 0; line < lines; line += most) {
         const uint32_t count = std::min(most, lines - line);
         const uint32_t ahead = std::min(most, lines - line - count);
-        for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
-            Prefetch(reinterpret_cast<const char*>(RowOf<T>(product, line + count + i)), lineBytes);
-        }
-        // All rows of a, while these of b are in the cache.
-        for (uint32_t row = 0; row < product.m; row += MOST_FEW_ROWS) {
-            MultiplyLines<T>(product, row, std::min(MOST_FEW_ROWS, product.m - row), line, count);
+        FewRowsProduct group = product;
+        for (uint32_t g = 0; g < product.groups; ++g) {
+            for (uint32_t i = 0; i < ahead && !foreseen; ++i) {
+                Prefetch(reinterpret_cast<const char*>(RowOf<T>(group, line + count + i)), lineBytes);
+            }
+            // All rows of a, while these of b are in the cache.
+            for (uint32_t row = 0; row < product.m; row += MOST_FEW_ROWS) {
+                MultiplyLines<T>(group, row, std::min(MOST_FEW_ROWS, product.m - row), line, count);
+            }
+            group.a += product.m * product.aStride;
+            group.b += lineBytes;
+            group.c += product.m * product.cStride;
         }
     }
     if (lines == 0 && !product.accumulate) {  // sums of nothing
-        for (uint32_t row = 0; row < product.m; ++row) {
+        for (uint32_t row = 0; row < product.m * product.groups; ++row) {
             std::fill_n(product.c + row * product.cStride, product.n, 0.0f);
         }
     }

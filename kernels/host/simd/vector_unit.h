@@ -23,6 +23,7 @@ struct FewRowsProduct {
     int64_t aStride;  // elements from a row to the next, as it lies in memory
     int64_t bStride;
     int64_t cStride;
+    uint32_t groups;  // cube/product.h
 };
 
 // A row of numbers in memory, and what it is multiplied by.
