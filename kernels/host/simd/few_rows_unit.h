@@ -200,6 +200,10 @@ void MultiplyPlain(const FewRowsProduct& product, uint32_t row, uint32_t first, 
     for (; col + N * W <= product.n; col += N * W) {
         AddProducts<T, M, N, false>(product, row, col, first, depth, W);
     }
+    constexpr uint32_t REST = 4;  // what a head of 64 has
+    for (; N > REST && col + REST * W <= product.n; col += REST * W) {
+        AddProducts<T, M, REST, false>(product, row, col, first, depth, W);
+    }
     for (; col + W <= product.n; col += W) {
         AddProducts<T, M, 1, false>(product, row, col, first, depth, W);
     }
