@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ir/operation.h"
 
@@ -9,6 +10,16 @@ namespace AscendC {
 namespace host {
 
 static_assert(sizeof(Value) == 24, "graphs are compared as bytes: no padding");
+
+namespace {
+
+// But for the payload of NaN.
+bool Commutes(Opcode opcode)
+{
+    return opcode == Opcode::ADD || opcode == Opcode::MUL || opcode == Opcode::AND || opcode == Opcode::OR;
+}
+
+}  // namespace
 
 bool Value::IsSame(const Value& other) const
 {
@@ -57,6 +68,9 @@ void ValueGraph::Add(const LoopInstruction& instruction)
             [[fallthrough]];
         default:
             value.first = Read(operands[1], ElementType::FLOAT, elements);
+    }
+    if (Commutes(operation.opcode) && value.first > value.second) {
+        std::swap(value.first, value.second);
     }
     Store(operands[0], ElementType::FLOAT, elements, Append(value));
 }

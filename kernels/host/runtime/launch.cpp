@@ -1,32 +1,25 @@
 #include "runtime/launch.h"
 
-#include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <unordered_set>
-#include <utility>
 
 #include "passes/lookups.h"
 #include "runtime/core.h"
+#include "runtime/job.h"
 #include "runtime/non_temporal.h"
+#include "runtime/thread_pool.h"
 
 namespace AscendC {
 namespace host {
 
 namespace {
 
-constexpr uint32_t MAX_THREADS = 256;
-// About 20 us: kernels of one network follow each other within that, and waking a sleeping thread costs as much.
-constexpr uint32_t SPINS = 2000;
 // Waking a thread costs about as much as moving this many bytes.
 constexpr uint32_t MIN_BYTES_PER_CORE = 64 * 1024;
 // Two threads with as many bytes each.
@@ -38,15 +31,6 @@ constexpr uint32_t MAX_PADDED_ROW = 256;
 constexpr uint32_t CACHED_TILE_BYTES = 56 * 1024;
 // From so many bytes of outputs on, the next tile is prefetched: smaller launches lie in the caches of the cores.
 constexpr uint64_t LARGE_BYTES = 6ull << 20;
-
-void Pause()
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 uint32_t DefaultThreadNum()
 {
@@ -67,138 +51,6 @@ uint32_t DefaultThreadNum()
         return count < 1 ? 1 : (count > static_cast<int>(MAX_THREADS) ? MAX_THREADS : static_cast<uint32_t>(count));
     }
     return 1;
-}
-
-// All that a launch's blocks share.
-struct Job {
-    BlockFn block;
-    void* kernel;
-    GM_ADDR workspace;
-    uint32_t blockDim;
-    bool large;
-    LoopVariant variant;
-    const LaunchForm* form;            // null: not to be replayed
-    std::atomic<uint32_t> arrived{0};  // at the barrier
-    std::atomic<uint32_t> phase{0};
-    std::atomic<bool> trapped{false};
-    std::string reason;              // of the first core that trapped
-    bool areCoresAtOnce = true;      // all of them run
-    std::atomic<bool> waits{false};  // a core wanted to wait for the others, and could not
-};
-
-thread_local Job* t_job = nullptr;
-
-void RunBlock(Job& job, uint32_t blockIdx)
-{
-    Core& core = Core::Current();
-    core.Begin(blockIdx, job.blockDim, job.large, job.variant);
-    Job* outer = t_job;
-    t_job = &job;
-    try {
-        if (!core.Replay(job.form)) {
-            job.block(job.kernel, job.workspace);
-            core.Finish();
-        }
-    } catch (const Trapped& trap) {  // instructions recorded since are dropped when its next block begins
-        if (!job.trapped.exchange(true, std::memory_order_acq_rel)) {
-            job.reason = trap.what();
-        }
-    }
-    if (job.variant.nonTemporal) {
-        FenceNonTemporalStores();
-    }
-    t_job = outer;
-}
-
-// Worker i plays block i + 1 of a job, the calling thread plays block 0, and then those that no worker has begun yet:
-// beside MindSpore's threads one may wake late. One job at a time: all blocks of a job are running at once, which is
-// what barriers between them need. Behind the last barrier of block 0 every block has begun, so none of those is left.
-class Pool {
-public:
-    void Run(Job& job)
-    {
-        std::lock_guard<std::mutex> launch(launchMutex_);
-        while (workerCount_ < job.blockDim - 1) {
-            std::thread([this, index = workerCount_, seen = epoch_.load()] { Work(index, seen); }).detach();
-            ++workerCount_;
-        }
-        pending_.store(job.blockDim - 1, std::memory_order_relaxed);
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            std::fill_n(begun_, job.blockDim, false);
-            job_ = &job;
-            blockDim_ = job.blockDim;
-            epoch_.fetch_add(1, std::memory_order_release);
-        }
-        wake_.notify_all();
-        RunBlock(job, 0);
-        for (uint32_t blockIdx = job.blockDim - 1; blockIdx > 0; --blockIdx) {
-            if (Begin(blockIdx)) {
-                RunBlock(job, blockIdx);
-                pending_.fetch_sub(1, std::memory_order_relaxed);
-            }
-        }
-        for (uint32_t spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
-            if (spins < SPINS) {
-                Pause();
-            } else {
-                std::this_thread::yield();
-            }
-        }
-    }
-
-private:
-    // Whether the block is the caller's to run.
-    bool Begin(uint32_t blockIdx)
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        return !std::exchange(begun_[blockIdx], true);
-    }
-
-    void Work(uint32_t index, uint64_t seen)
-    {
-        for (;;) {
-            for (uint32_t spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < SPINS; ++spins) {
-                Pause();
-            }
-            Job* job = nullptr;
-            {
-                std::unique_lock<std::mutex> lock(mutex_);
-                wake_.wait(lock, [&] { return epoch_.load(std::memory_order_relaxed) != seen; });
-                seen = epoch_.load(std::memory_order_relaxed);
-                // A job without a block for this worker may have ended already: only its size is looked at.
-                const bool mine = index + 1 < blockDim_ && !std::exchange(begun_[index + 1], true);
-                job = mine ? job_ : nullptr;
-            }
-            if (job != nullptr) {
-                RunBlock(*job, index + 1);
-                pending_.fetch_sub(1, std::memory_order_acq_rel);
-            }
-        }
-    }
-
-    std::mutex launchMutex_;
-    std::mutex mutex_;  // job_, blockDim_, begun_ and the growth of epoch_
-    std::condition_variable wake_;
-    std::atomic<uint64_t> epoch_{0};
-    std::atomic<uint32_t> pending_{0};
-    Job* job_ = nullptr;
-    uint32_t blockDim_ = 0;
-    bool begun_[MAX_THREADS] = {};  // by block
-    uint32_t workerCount_ = 0;
-};
-
-// Never destroyed: its threads live as long as the process. A forked child has none of them, so it starts afresh.
-Pool* g_pool = nullptr;
-std::once_flag g_poolOnce;
-
-Pool& ThePool()
-{
-    std::call_once(g_poolOnce, [] {
-        g_pool = new Pool;
-        pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool; });
-    });
-    return *g_pool;
 }
 
 struct CallersThreads {
@@ -397,38 +249,10 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     if (job.blockDim == 1) {
         RunBlock(job, 0);
     } else if (t_callersThreads.parallelFor == nullptr || !RunOnCallersThreads(job, formed.Hash())) {
-        ThePool().Run(job);
+        RunOnPool(job);
     }
     if (job.trapped.load(std::memory_order_acquire)) {
         throw Trapped(job.reason);
-    }
-}
-
-void WaitForAllBlocks()
-{
-    Job& job = *t_job;
-    if (!job.areCoresAtOnce) {
-        job.waits.store(true, std::memory_order_release);
-        throw Trapped("");
-    }
-    if (job.variant.nonTemporal) {
-        FenceNonTemporalStores();
-    }
-    const uint32_t phase = job.phase.load(std::memory_order_acquire);
-    if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
-        job.arrived.store(0, std::memory_order_relaxed);
-        job.phase.store(phase + 1, std::memory_order_release);
-        return;
-    }
-    for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
-        if (job.trapped.load(std::memory_order_acquire)) {
-            throw Trapped("");  // that core will never be here
-        }
-        if (spins < SPINS) {
-            Pause();
-        } else {
-            std::this_thread::yield();
-        }
     }
 }
 

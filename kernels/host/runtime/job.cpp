@@ -1,0 +1,78 @@
+#include "runtime/job.h"
+
+#include <thread>
+
+#include "runtime/core.h"
+#include "runtime/non_temporal.h"
+
+namespace AscendC {
+namespace host {
+
+namespace {
+
+thread_local Job* t_job = nullptr;
+
+}  // namespace
+
+void Pause()
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+void RunBlock(Job& job, uint32_t blockIdx)
+{
+    Core& core = Core::Current();
+    core.Begin(blockIdx, job.blockDim, job.large, job.variant);
+    Job* outer = t_job;
+    t_job = &job;
+    try {
+        if (!core.Replay(job.form)) {
+            job.block(job.kernel, job.workspace);
+            core.Finish();
+        }
+    } catch (const Trapped& trap) {  // instructions recorded since are dropped when its next block begins
+        if (!job.trapped.exchange(true, std::memory_order_acq_rel)) {
+            job.reason = trap.what();
+        }
+    }
+    if (job.variant.nonTemporal) {
+        FenceNonTemporalStores();
+    }
+    t_job = outer;
+}
+
+// Of launch.h.
+void WaitForAllBlocks()
+{
+    Job& job = *t_job;
+    if (!job.areCoresAtOnce) {
+        job.waits.store(true, std::memory_order_release);
+        throw Trapped("");
+    }
+    if (job.variant.nonTemporal) {
+        FenceNonTemporalStores();
+    }
+    const uint32_t phase = job.phase.load(std::memory_order_acquire);
+    if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
+        job.arrived.store(0, std::memory_order_relaxed);
+        job.phase.store(phase + 1, std::memory_order_release);
+        return;
+    }
+    for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {
+        if (job.trapped.load(std::memory_order_acquire)) {
+            throw Trapped("");  // that core will never be here
+        }
+        if (spins < SPINS) {
+            Pause();
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+}  // namespace host
+}  // namespace AscendC

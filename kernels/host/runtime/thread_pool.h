@@ -1,0 +1,23 @@
+/*!
+ * The threads of the library that play the blocks of launches.
+ */
+#ifndef ASCENDC_HOST_RUNTIME_THREAD_POOL_H
+#define ASCENDC_HOST_RUNTIME_THREAD_POOL_H
+
+#include <cstdint>
+
+#include "runtime/job.h"
+
+namespace AscendC {
+namespace host {
+
+constexpr uint32_t MAX_THREADS = 256;
+
+// Runs all blocks of a job, each on a thread, the calling one included, and returns when they have ended. One job at a
+// time: all blocks of a job are running at once, which is what barriers between them need.
+void RunOnPool(Job& job);
+
+}  // namespace host
+}  // namespace AscendC
+
+#endif  // ASCENDC_HOST_RUNTIME_THREAD_POOL_H
