@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import mindspore as ms
 from mindspore import nn
 
 __all__ = ["exchange", "named_as_before"]
@@ -22,7 +23,10 @@ def named_as_before(make: Callable[[], nn.Cell], parameters: list[Any]) -> nn.Ce
 
 
 def exchange(network: nn.Cell, layers: Mapping[str, nn.Cell]) -> list[str]:
-    """Put each layer where its name says, with the names that its parameters have. Returns the names of the layers."""
+    """Put each layer where its name says, with the names that its parameters have. Returns the names of the layers.
+
+    Graphs that MindSpore has compiled are dropped: those of the network hold the cells that were there before.
+    """
     for name, layer in layers.items():
         *path, last = name.split(".")
         owner: Any = network
@@ -35,4 +39,5 @@ def exchange(network: nn.Cell, layers: Mapping[str, nn.Cell]) -> list[str]:
             setattr(owner, last, layer)
         for parameter, own_name in names:
             parameter.name = own_name
+    ms.ms_memory_recycle()
     return list(layers)

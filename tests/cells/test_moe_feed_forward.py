@@ -5,7 +5,7 @@ from mindspore import Parameter, nn
 from mindspore import ops as stock
 
 from ms_ascend_ops import MoEFeedForward
-from tests.modes import MODES, run
+from tests.modes import MODES, graph_mode, run
 from tests.reference import moe_gating_top_k as gating
 from tests.tensors import numpy, tensor
 
@@ -278,6 +278,16 @@ def test_all_blocks_of_a_network():
     assert {"layers.1.gate_weight", "last.router_weight"} <= set(names)
     assert "layers.1.shared_experts.up_proj.weight" in names
     assert MoEFeedForward.replace(net) == []
+
+
+def test_a_compiled_network_gets_the_layers():
+    """MindSpore keeps the graph of a network that was called."""
+    net, x = Network(), tensor(np.random.default_rng(6).normal(size=(3, 5, SIZES[0])), "float32")
+    with graph_mode():
+        net(x)
+        MoEFeedForward.replace(net)
+        net.last.down_weight.set_data(net.last.down_weight * 0)
+        assert not numpy(net(x)).any()
 
 
 def test_blocks_of_another_form():
