@@ -87,7 +87,8 @@ HOST_INLINE void MultiplyColumns(const FewRowsProduct& product, uint32_t row, ui
         VF b[J];
 #pragma GCC unroll 16
         for (uint32_t j = 0; j < J; ++j) {
-            b[j] = InRegister(load(RowOf<T>(product, col + j) + at));
+            const VF line = load(RowOf<T>(product, col + j) + at);
+            b[j] = M > 1 ? InRegister(line) : line;  // one row multiplies each vector once
         }
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < M; ++i) {
