@@ -1,156 +1,26 @@
 #include "cube/onednn.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <unordered_map>
 
+#include "cube/onednn_library.h"
 #include "cube/product.h"
 
 namespace AscendC {
 namespace host {
 namespace {
 
-// ---- the C API of oneDNN 3
-
-using Status = int;  // 0: success
-using Engine = struct EngineHandle*;
-using Stream = struct StreamHandle*;
-using MemoryDesc = struct MemoryDescHandle*;
-using Memory = struct MemoryHandle*;
-using Attributes = struct AttributesHandle*;
-using PrimitiveDesc = struct PrimitiveDescHandle*;
-using PrimitiveHandle = struct PrimitiveObject*;
-
-constexpr int MAX_NDIMS = 12;
-using Dims = int64_t[MAX_NDIMS];
-
-constexpr int ENGINE_CPU = 1;
-constexpr unsigned STREAM_DEFAULT = 1;
-enum DataTypeCode : int { BF16 = 2, F32 = 3 };
-enum ArgumentCode : int { ARGUMENT_SRC = 1, ARGUMENT_DST = 17, ARGUMENT_WEIGHTS = 33, ARGUMENT_BIAS = 41 };
-
-struct ExecArgument {
-    int argument;
-    Memory memory;
-};
-
-struct Version {
-    int major;
-    int minor;
-    int patch;
-};
-
-struct Functions {
-    const Version* (*version)();
-    int (*effectiveCpuIsa)();
-    Status (*sgemm)(char, char, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t, float,
-                    float*, int64_t);
-    Status (*bf16Gemm)(char, char, int64_t, int64_t, int64_t, float, const uint16_t*, int64_t, const uint16_t*, int64_t,
-                       float, float*, int64_t);
-    Status (*integerGemm)(char, char, char, int64_t, int64_t, int64_t, float, const int8_t*, int64_t, int8_t,
-                          const int8_t*, int64_t, int8_t, float, int32_t*, int64_t, const int32_t*);
-    Status (*engineCreate)(Engine*, int, size_t);
-    Status (*streamCreate)(Stream*, Engine, unsigned);
-    Status (*memoryDescCreate)(MemoryDesc*, int, const Dims, int, const Dims);
-    Status (*memoryDescDestroy)(MemoryDesc);
-    Status (*memoryCreate)(Memory*, MemoryDesc, Engine, void*);
-    Status (*memoryDestroy)(Memory);
-    Status (*memorySetHandle)(Memory, void*);
-    Status (*matmulCreate)(PrimitiveDesc*, Engine, MemoryDesc, MemoryDesc, MemoryDesc, MemoryDesc, Attributes);
-    Status (*primitiveCreate)(PrimitiveHandle*, PrimitiveDesc);
-    Status (*primitiveDescDestroy)(PrimitiveDesc);
-    Status (*primitiveDestroy)(PrimitiveHandle);
-    Status (*primitiveExecute)(PrimitiveHandle, Stream, int, const ExecArgument*);
-};
+using namespace onednn;
 
 Functions g_functions;
 Engine g_engine = nullptr;
 std::string g_version;
 std::string g_path;
-
-// ---- finding the library
-
-constexpr const char* LIBRARY = "libdnnl.so.3";
-constexpr const char* VARIABLE = "MS_ASCEND_OPS_ONEDNN";
-
-// MindSpore keeps it beside its own libraries: the folder of one that this process has loaded.
-int FindMindSpore(dl_phdr_info* info, size_t, void* found)
-{
-    const char* name = info->dlpi_name == nullptr ? "" : info->dlpi_name;
-    const char* file = std::strrchr(name, '/');
-    if (file == nullptr || std::strncmp(file + 1, "libmindspore", std::strlen("libmindspore")) != 0) {
-        return 0;
-    }
-    *static_cast<std::string*>(found) = std::string(name, static_cast<size_t>(file - name)) + "/" + LIBRARY;
-    return 1;
-}
-
-void* Open()
-{
-    if (const char* path = std::getenv(VARIABLE)) {
-        if (*path == '\0' || std::strcmp(path, "0") == 0) {
-            g_path = std::string("switched off by ") + VARIABLE;
-            return nullptr;
-        }
-        void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) {
-            g_path = dlerror();
-            std::fprintf(stderr, "ms_ascend_ops: %s: %s; products are calculated by plain loops\n", VARIABLE,
-                         g_path.c_str());
-        }
-        return library;
-    }
-    if (void* loaded = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
-        return loaded;
-    }
-    std::string beside;
-    dl_iterate_phdr(&FindMindSpore, &beside);
-    if (!beside.empty()) {
-        if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-            return library;
-        }
-    }
-    void* library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-        g_path = std::string("no ") + LIBRARY + ": MindSpore, which brings it, is not loaded";
-    }
-    return library;
-}
-
-template <typename FUNCTION>
-bool Find(void* library, const char* name, FUNCTION& function)
-{
-    function = reinterpret_cast<FUNCTION>(dlsym(library, name));
-    if (function == nullptr) {
-        g_path = std::string(LIBRARY) + " has no " + name;
-    }
-    return function != nullptr;
-}
-
-bool FindAll(void* library)
-{
-    Functions& f = g_functions;
-    return Find(library, "dnnl_version", f.version) && Find(library, "dnnl_sgemm", f.sgemm) &&
-           Find(library, "dnnl_gemm_bf16bf16f32", f.bf16Gemm) && Find(library, "dnnl_gemm_s8s8s32", f.integerGemm) &&
-           Find(library, "dnnl_get_effective_cpu_isa", f.effectiveCpuIsa) &&
-           Find(library, "dnnl_engine_create", f.engineCreate) && Find(library, "dnnl_stream_create", f.streamCreate) &&
-           Find(library, "dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
-           Find(library, "dnnl_memory_desc_destroy", f.memoryDescDestroy) &&
-           Find(library, "dnnl_memory_create", f.memoryCreate) &&
-           Find(library, "dnnl_memory_destroy", f.memoryDestroy) &&
-           Find(library, "dnnl_memory_set_data_handle", f.memorySetHandle) &&
-           Find(library, "dnnl_matmul_primitive_desc_create", f.matmulCreate) &&
-           Find(library, "dnnl_primitive_create", f.primitiveCreate) &&
-           Find(library, "dnnl_primitive_desc_destroy", f.primitiveDescDestroy) &&
-           Find(library, "dnnl_primitive_destroy", f.primitiveDestroy) &&
-           Find(library, "dnnl_primitive_execute", f.primitiveExecute);
-}
 
 // Bits of dnnl_cpu_isa_t: what the library uses, which ONEDNN_MAX_CPU_ISA may make less than what the CPU has.
 constexpr int ISA_AVX2 = 0x4;
@@ -187,7 +57,7 @@ struct MatmulPrimitive {
 constexpr size_t MAX_PRIMITIVES = 512;
 
 struct ThreadState {
-    Stream stream = nullptr;
+    ExecutionStream stream = nullptr;
     std::unordered_map<Key, MatmulPrimitive, KeyHash> primitives;
 };
 
@@ -271,11 +141,10 @@ public:
     static const OneDnn* Load()
     {
         static OneDnn found;
-        void* library = Open();
-        if (library == nullptr || !FindAll(library)) {
+        if (!FindFunctions(g_functions, g_path)) {
             return nullptr;
         }
-        const struct Version* version = g_functions.version();
+        const onednn::Version* version = g_functions.version();
         char text[64];
         std::snprintf(text, sizeof(text), "%d.%d.%d", version->major, version->minor, version->patch);
         if (version->major != 3) {

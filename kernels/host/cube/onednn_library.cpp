@@ -1,0 +1,93 @@
+#include "cube/onednn_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace AscendC {
+namespace host {
+namespace onednn {
+namespace {
+
+constexpr const char* VARIABLE = "MS_ASCEND_OPS_ONEDNN";
+
+// MindSpore keeps it beside its own libraries: the folder of one that this process has loaded.
+int FindMindSpore(dl_phdr_info* info, size_t, void* found)
+{
+    const char* name = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+    const char* file = std::strrchr(name, '/');
+    if (file == nullptr || std::strncmp(file + 1, "libmindspore", std::strlen("libmindspore")) != 0) {
+        return 0;
+    }
+    *static_cast<std::string*>(found) = std::string(name, static_cast<size_t>(file - name)) + "/" + LIBRARY;
+    return 1;
+}
+
+void* Open(std::string& problem)
+{
+    if (const char* path = std::getenv(VARIABLE)) {
+        if (*path == '\0' || std::strcmp(path, "0") == 0) {
+            problem = std::string("switched off by ") + VARIABLE;
+            return nullptr;
+        }
+        void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) {
+            problem = dlerror();
+            std::fprintf(stderr, "ms_ascend_ops: %s: %s; products are calculated by plain loops\n", VARIABLE,
+                         problem.c_str());
+        }
+        return library;
+    }
+    if (void* loaded = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
+        return loaded;
+    }
+    std::string beside;
+    dl_iterate_phdr(&FindMindSpore, &beside);
+    if (!beside.empty()) {
+        if (void* library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+            return library;
+        }
+    }
+    void* library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        problem = std::string("no ") + LIBRARY + ": MindSpore, which brings it, is not loaded";
+    }
+    return library;
+}
+
+template <typename FUNCTION>
+bool Find(void* library, const char* name, FUNCTION& function, std::string& problem)
+{
+    function = reinterpret_cast<FUNCTION>(dlsym(library, name));
+    if (function == nullptr) {
+        problem = std::string(LIBRARY) + " has no " + name;
+    }
+    return function != nullptr;
+}
+
+}  // namespace
+
+bool FindFunctions(Functions& functions, std::string& problem)
+{
+    Functions& f = functions;
+    void* const library = Open(problem);
+    const auto find = [&](const char* name, auto& function) { return Find(library, name, function, problem); };
+    return library != nullptr && find("dnnl_version", f.version) && find("dnnl_sgemm", f.sgemm) &&
+           find("dnnl_gemm_bf16bf16f32", f.bf16Gemm) && find("dnnl_gemm_s8s8s32", f.integerGemm) &&
+           find("dnnl_get_effective_cpu_isa", f.effectiveCpuIsa) && find("dnnl_engine_create", f.engineCreate) &&
+           find("dnnl_stream_create", f.streamCreate) &&
+           find("dnnl_memory_desc_create_with_strides", f.memoryDescCreate) &&
+           find("dnnl_memory_desc_destroy", f.memoryDescDestroy) && find("dnnl_memory_create", f.memoryCreate) &&
+           find("dnnl_memory_destroy", f.memoryDestroy) && find("dnnl_memory_set_data_handle", f.memorySetHandle) &&
+           find("dnnl_matmul_primitive_desc_create", f.matmulCreate) &&
+           find("dnnl_primitive_create", f.primitiveCreate) &&
+           find("dnnl_primitive_desc_destroy", f.primitiveDescDestroy) &&
+           find("dnnl_primitive_destroy", f.primitiveDestroy) && find("dnnl_primitive_execute", f.primitiveExecute);
+}
+
+}  // namespace onednn
+}  // namespace host
+}  // namespace AscendC
