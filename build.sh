@@ -186,7 +186,7 @@ sanitize() {
     stage sanitize
     host_calls
     # What that computes; it has no loops.
-    local oldest=(tests/kernels/host/test_{accuracy,arithmetic,cast,data_movement,fused_sequences,lookup_tables,products}.py)
+    local oldest=(tests/kernels/host/test_{accuracy,arithmetic,cast,data_movement,row_programs,lookup_tables,products}.py)
     local tests=(tests/kernels/test_*.py tests/kernels/host)
     tests+=(tests/ms_ascend_ops/test_{native,grammar,shapes,direct}.py)
     # Python itself leaks by design.
