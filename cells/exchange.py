@@ -39,5 +39,6 @@ def exchange(network: nn.Cell, layers: Mapping[str, nn.Cell]) -> list[str]:
             setattr(owner, last, layer)
         for parameter, own_name in names:
             parameter.name = own_name
-    ms.ms_memory_recycle()
+    if layers:
+        ms.ms_memory_recycle()
     return list(layers)

@@ -445,7 +445,10 @@ class GroupedMatmulV4(StandIn):
             raise ValueError("GroupedMatmulV4: split_item must be 3 and group_type 0 on a CPU")
         ends = group_list if group_list_type == 0 else ms_ops.cumsum(group_list.astype(ms.int32), 0, ms.int32)
         if scale is None:
-            return [_in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))]
+            if pre_token_scale is not None:
+                raise ValueError("GroupedMatmulV4: pre_token_scale needs scale on a CPU")
+            y = _in_groups(x[0], ends, lambda whole: ops.grouped_matmul(x[0], weight[0], whole))
+            return [y if output_dtype is None else y.astype(output_dtype)]
         # Of 8-bit integers. The result is bfloat16, where nothing else is said.
         rows = None if pre_token_scale is None else pre_token_scale[0].astype(ms.float32)
         factors, columns = scale[0].astype(ms.float32), weight[0].swapaxes(1, 2)

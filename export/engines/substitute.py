@@ -52,9 +52,8 @@ def optimize(
     A cell is judged by what it computes, not by its class or name. Each stays the object that it is, with its
     parameters, and gets a class with another `construct`: checkpoints, optimizers and gradients go on as before. Only
     blocks of experts (O3) become other cells with parameters of their own, `MoEFeedForward`: load a checkpoint before,
-    and make an optimizer after. Graphs
-    that MindSpore has compiled in this process are dropped and compiled again on their next call, since they may hold
-    the old constructs.
+    and make an optimizer after. Graphs that MindSpore has compiled in this process are dropped and compiled again on
+    their next call, since they may hold the old constructs.
 
     Args:
         net: the network.

@@ -117,6 +117,7 @@ def test_experts_of_the_best_groups(best, mode):
         closed[open_groups] = picking[open_groups]
         expected = np.argsort(-closed.reshape(-1))[:3]
         np.testing.assert_array_equal(experts, expected)
+        # Of float32: exp, a sum, a division and a product round; weights of other experts are off by far more.
         np.testing.assert_allclose(own, 2.5 * scores[expected] / scores[expected].sum(), rtol=1e-5)
     with pytest.raises(ValueError, match="FusedAddTopKDiv: n must be 1 or 2"):
         primitives.FusedAddTopKDiv()(logits, bias, 4, 2, 3, 3)
@@ -125,6 +126,14 @@ def test_experts_of_the_best_groups(best, mode):
     best = primitives.FusedAddTopKDiv()(logits, bias, 1, 1, 4, 3)[1].asnumpy()
     scores = 1 / (1 + np.exp(-logits.asnumpy().astype(np.float64))) + bias.asnumpy()
     np.testing.assert_array_equal(best, np.argsort(-scores, -1)[:, :3])
+
+
+def test_scales_of_rows_without_those_of_columns_are_refused():
+    x, weight, ends = tensor(4, 3), tensor(2, 3, 5), ms.Tensor([1, 4], ms.int64)
+    with pytest.raises(ValueError, match="pre_token_scale needs scale"):
+        primitives.GroupedMatmulV4()(
+            [x], [weight], pre_token_scale=[tensor(4)], group_list=ends, split_item=3, group_type=0
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)

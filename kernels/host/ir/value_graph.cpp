@@ -19,6 +19,17 @@ bool Commutes(Opcode opcode)
     return opcode == Opcode::ADD || opcode == Opcode::MUL || opcode == Opcode::AND || opcode == Opcode::OR;
 }
 
+// How many COLUMNS a row has, the last ones perhaps not whole; and how many elements of those.
+uint32_t PartsOf(uint16_t elements)
+{
+    return elements == 0 ? 1 : (elements + COLUMNS - 1) / COLUMNS;
+}
+
+uint16_t InPart(uint16_t elements, uint32_t part)
+{
+    return static_cast<uint16_t>(std::min<uint32_t>(elements - std::min<uint32_t>(elements, part * COLUMNS), COLUMNS));
+}
+
 }  // namespace
 
 bool Value::IsSame(const Value& other) const
@@ -103,21 +114,6 @@ ValueGraph::Place ValueGraph::PlaceOf(uint8_t operand, uint32_t part) const
     const LoopRows& rows = rows_[operand];
     return {rows.whole, rows.column / static_cast<int32_t>(COLUMNS) + static_cast<int32_t>(part)};
 }
-
-// How many COLUMNS a row has, the last ones perhaps not whole; and how many elements of those.
-namespace {
-
-uint32_t PartsOf(uint16_t elements)
-{
-    return elements == 0 ? 1 : (elements + COLUMNS - 1) / COLUMNS;
-}
-
-uint16_t InPart(uint16_t elements, uint32_t part)
-{
-    return static_cast<uint16_t>(std::min<uint32_t>(elements - std::min<uint32_t>(elements, part * COLUMNS), COLUMNS));
-}
-
-}  // namespace
 
 // The elements of an operand: a value that is known to be there, or one that is loaded.
 int16_t ValueGraph::Read(uint8_t operand, ElementType type, uint16_t elements)
@@ -215,14 +211,23 @@ namespace {
 class Order {
 public:
     Order(const std::vector<Value>& values, const std::vector<LoopRows>& rows)
-        : values_(values), rows_(rows), number_(values.size(), Value::NO_VALUE)
-    {}
+        : values_(values), rows_(rows), number_(values.size(), Value::NO_VALUE), used_(values.size(), false)
+    {
+        for (size_t i = values.size(); i-- > 0;) {  // a value is behind those that it is of
+            used_[i] = used_[i] || Acts(values[i]);
+            for (const int16_t part : {values[i].first, values[i].second}) {
+                if (used_[i] && part != Value::NO_VALUE) {
+                    used_[part] = true;
+                }
+            }
+        }
+    }
 
     std::vector<Value> Make()
     {
         for (size_t i = 0; i < values_.size(); ++i) {
             const Value& value = values_[i];
-            if (value.kind == ValueKind::COLLECT || (value.kind == ValueKind::STORE && value.need != Need::NONE)) {
+            if (Acts(value)) {
                 Visit(value.first);
                 LoadBefore(static_cast<int16_t>(i));
                 Append(static_cast<int16_t>(i));
@@ -232,6 +237,11 @@ public:
     }
 
 private:
+    // A sum, or a store that is needed.
+    static bool Acts(const Value& value)
+    {
+        return value.kind == ValueKind::COLLECT || (value.kind == ValueKind::STORE && value.need != Need::NONE);
+    }
     // Values in front of a store read what it overwrites before: those that anything needs.
     void LoadBefore(int16_t store)
     {
@@ -239,27 +249,10 @@ private:
             return load.kind == ValueKind::LOAD && WholeOf(load.operand) == WholeOf(values_[store].operand);
         };
         for (int16_t i = 0; i < store && values_[store].kind == ValueKind::STORE; ++i) {
-            if (isOver(values_[i]) && IsUsed(i)) {
+            if (isOver(values_[i]) && used_[i]) {
                 Visit(i);
             }
         }
-    }
-    bool IsUsed(int16_t value)
-    {
-        if (used_.empty()) {
-            used_.assign(values_.size(), false);
-            for (size_t i = values_.size(); i-- > 0;) {  // a value is behind those that it is of
-                const Value& user = values_[i];
-                used_[i] = used_[i] || user.kind == ValueKind::COLLECT ||
-                           (user.kind == ValueKind::STORE && user.need != Need::NONE);
-                for (const int16_t part : {user.first, user.second}) {
-                    if (used_[i] && part != Value::NO_VALUE) {
-                        used_[part] = true;
-                    }
-                }
-            }
-        }
-        return used_[value];
     }
     uint32_t WholeOf(uint8_t operand) const { return rows_.empty() ? operand : rows_[operand].whole; }
     void Visit(int16_t value)
@@ -283,8 +276,8 @@ private:
     const std::vector<Value>& values_;
     const std::vector<LoopRows>& rows_;
     std::vector<int16_t> number_;  // of each value, in the order
+    std::vector<bool> used_;       // for something that acts
     std::vector<Value> ordered_;
-    std::vector<bool> used_;
 };
 
 }  // namespace

@@ -164,7 +164,7 @@ private:
                                [&a](const MemoryAccess& b) { return a.MayFollow(b) || a.SharesRows(b); });
         });
     }
-    bool shifts_ = false;  // nodes work on different columns of the same rows
+    bool shifts_ = false;  // instructions work on different columns of the same rows
     bool ragged_ = false;  // a row is no whole number of COLUMNS
 };
 

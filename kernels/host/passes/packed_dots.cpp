@@ -193,10 +193,9 @@ std::vector<Instruction> FindPackedDots(const Instruction* instructions, uint32_
         }
         last = i;
     }
-    const PackedRows rows(instructions, found);
     for (uint32_t i = 0; i < count; ++i) {
         Instruction sums;
-        if (Does(found[i], Opcode::REDUCE_SUM) && found[i].units > 0 && rows.Find(i, sums)) {
+        if (Does(found[i], Opcode::REDUCE_SUM) && found[i].units > 0 && FindPackedRows(instructions, found, i, sums)) {
             found[i] = sums;
         }
     }

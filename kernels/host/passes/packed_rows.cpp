@@ -225,9 +225,10 @@ private:
 
 }  // namespace
 
-bool PackedRows::Find(uint32_t sum, Instruction& rows) const
+bool FindPackedRows(const Instruction* instructions, const std::vector<Instruction>& found, uint32_t sum,
+                    Instruction& rows)
 {
-    return RowFinder(instructions_, found_).Find(sum, rows);
+    return RowFinder(instructions, found).Find(sum, rows);
 }
 
 }  // namespace host

@@ -21,19 +21,10 @@ bool Does(const Instruction& instruction, Opcode opcode);
 constexpr uint32_t NO_WRITER = UINT32_MAX;
 uint32_t WriterOf(const Instruction* instructions, const Span& span, int64_t after, uint32_t before);
 
-class PackedRows {
-public:
-    // `instructions` of a program, and `found`: the same with sums of packed integers in them.
-    PackedRows(const Instruction* instructions, const std::vector<Instruction>& found)
-        : instructions_(instructions), found_(found)
-    {}
-    // False: what is done to `sum` is something else.
-    bool Find(uint32_t sum, Instruction& rows) const;
-
-private:
-    const Instruction* instructions_;
-    const std::vector<Instruction>& found_;
-};
+// What is done to the sums of which instruction `sum` is the last, as one instruction. `found`: the program with sums
+// of packed integers in it. False: that is something else.
+bool FindPackedRows(const Instruction* instructions, const std::vector<Instruction>& found, uint32_t sum,
+                    Instruction& rows);
 
 }  // namespace host
 }  // namespace AscendC
