@@ -20,7 +20,7 @@ from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, trace
+from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, operator_of, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
@@ -89,9 +89,9 @@ class Subject:
         return next((d for d in dtypes if d in _FLOATS), "float32")
 
     @cached_property
-    def linear(self) -> bool:
-        """Whether linear layers are of interest themselves."""
-        return any(row.op == "matmul" and row.level <= self.level for row in self.patterns)
+    def layers(self) -> frozenset[str]:
+        """The operators whose layers are of interest themselves."""
+        return frozenset({"matmul", "conv2d"} & {row.op for row in self.patterns if row.level <= self.level})
 
     def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], **options: Any) -> Trace | str:
         """Watch the cell, or a copy of it."""
@@ -101,7 +101,7 @@ class Subject:
             options["methods"] = others
         if self.function is not None:
             options["construct"] = partial(self._called, options.get("construct", self.function))
-        return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+        return trace(cell, inputs, returns=self.returns, layers=self.layers, split=self.split, **options)
 
     def _called(self, function: Callable[..., Any], cell: nn.Cell, **inputs: Any) -> Any:
         """What a function gives that the construct calls."""
@@ -185,6 +185,10 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
     ]
     sizes = {p.shape[0] for p in cell.get_parameters() if p.ndim == 1}
     sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
+    if operator_of(cell) == "conv2d":
+        # Sizes of their own, which no parameter has.
+        channels, places = cell.in_channels, max(cell._params["weight"].shape) + 3
+        yield {name: Spec((2, channels, places, places + 2), dtype) for name in required}
     if any(p.ndim > 1 for p in cell._params.values() if p is not None):
         return
     for size in sorted(sizes or {8}):
@@ -212,7 +216,7 @@ def _version(
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
         values = drawn(inputs, dtype or subject.stored, subject.stored)
-        seen = subject.trace(subject.cell, values, training=training)
+        seen = subject.trace(subject.cell, values, training=training, dtype=dtype)
     else:
         seen = subject.stock(inputs)
     if isinstance(seen, str):
@@ -368,7 +372,8 @@ def error_of(
 ) -> float:
     """The largest difference between the two constructs on random inputs, relative to the magnitude of its row."""
     values = drawn(inputs, dtype, subject.stored)
-    fused = subject.trace(subject.cell, values, construct=construct)
+    cast = "" if dtype == subject.stored else dtype
+    fused = subject.trace(subject.cell, values, construct=construct, dtype=cast)
     if isinstance(fused, str):
         return float("inf")
     if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:

@@ -22,11 +22,11 @@ from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, 
 from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
-from ms_ascend_ops.export.graphs.graph import CALL
+from ms_ascend_ops.export.graphs.graph import CALL, Node
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, functions_of, observe_calls
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
-from ms_ascend_ops.export.graphs.trace import activation_of, is_linear
+from ms_ascend_ops.export.graphs.trace import activation_of, operator_of
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure, measured
@@ -66,7 +66,8 @@ def optimize(
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
-            operator in place of several layers, as residual add and norm, and a layer in place of a block of experts.
+            operator in place of several layers, as residual add and norm, and in place of convolutions; a layer in
+            place of a block of experts.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
             single statements of a construct and of the functions that it calls, and needs `verify`.
             By default all that can be used: both with `verify`, "cell" without.
@@ -289,10 +290,12 @@ class _Walk:
     def _search(self, cell: nn.Cell, kinds: Sequence[Any]) -> _Found:
         """Ask the engines about a cell: for each choice of optional inputs with which it was called."""
         found = _Found()
-        if is_linear(cell) or type(cell) in _PLAIN:
+        if type(cell) in _PLAIN:
             return found
         form = tuple(_form(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
         subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
+        if (op := operator_of(cell)) and op not in subject.layers:
+            return found
         for calls in kinds or [[]]:
             analysis, engine = analyse(subject, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
@@ -412,21 +415,29 @@ class _Found:
     def layers(self) -> set[str]:
         """The linear layers of which fused operators take the parameters."""
         swaps = [a.swap for _, a in self.analyses if a.swap is not None]
-        inside = [n for swap in swaps for item in swap.found if item.fused.op == "matmul" for n in item.inside]
+        inside = [n for swap in swaps for item in swap.found if item.fused.op in _LAYERS for n in item.inside]
         return {n.name for n in inside if n.kind == CALL} | {path for path, _ in self.without()}
 
     def contained(self) -> set[str]:
         """The sub-cells that are part of a fused operator, whatever the inputs."""
         inside = [
-            {n.origin.name for item in a.swap.found for n in item.inside if n.origin is not None} if a.swap else set()
+            {origin.name for item in a.swap.found for n in item.inside if (origin := _call_of(n)) is not None}
+            if a.swap
+            else set()
             for _, a in self.analyses
         ]
         return set.intersection(*inside) if inside else set()
 
 
 # Cells that are a primitive of their own, of which no pattern is a part.
-_PLAIN = (nn.Conv2d, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
+_PLAIN = (nn.Dense, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
+_LAYERS = frozenset({"matmul", "conv2d"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
+
+
+def _call_of(node: Node) -> Node | None:
+    """The call of a sub-cell that a node is, or is a part of."""
+    return node if node.kind == CALL else node.origin
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:

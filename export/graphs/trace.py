@@ -18,6 +18,8 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn
+from ms_ascend_ops.cells.conv2d import is_convolution
+from ms_ascend_ops.cells.conv2d import settings as convolution_settings
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
@@ -25,7 +27,9 @@ from ms_ascend_ops.export.matching.patterns import repeats
 from ms_ascend_ops.export.matching.turning import turning, turns_pairs
 from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
-__all__ = ["OWNER", "Spec", "Trace", "is_linear", "is_small", "matrix_of", "spec_of", "trace", "unobserved"]
+from ms_ascend_ops.ops.conv2d import conv2d
+
+__all__ = ["OWNER", "Spec", "Trace", "is_small", "matrix_of", "operator_of", "spec_of", "trace", "unobserved"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ class _Recorder(ms.MsDispatchMode):  # type: ignore[misc]
         # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
         self._by_content: dict[Any, Node] = {}
         self.passed: dict[tuple[str, int], Any] = {}
-        self.linear = False  # whether calls of linear layers show weight and bias
+        self.layers: frozenset[str] = frozenset()  # operators whose layers show weight and bias where they are called
+        self.dtype = ""  # of the parameters of layers, where it is another than their own
         self.split = False  # whether linear layers with an activation are two: one that is called without, and that
         self._paused = 0
         self._call: Node | None = None
@@ -271,7 +276,7 @@ class _SubCell:
         if parts:
             return run(detached(self._cell._cells[activation]), self._linear(activation, *args))
         with recorder.paused():
-            result = self._product(args, kwargs, call) if recorder.linear else None
+            result = self._layer(args, kwargs, call)
             if result is None:
                 result = self._stand_in(args, kwargs)
             recorder.record(call, result)
@@ -286,22 +291,28 @@ class _SubCell:
             recorder.record(Node(CALL, tuple(map(recorder.node, args)), self._path, attributes=attributes), result)
         return result
 
-    def _product(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: Node) -> Any:
-        """What a linear layer gives, and its parameters at the call; None if it is none, or does not take this."""
-        if not is_linear(self._cell) or kwargs or not all(part.isidentifier() for part in self._path.split(".")):
+    def _layer(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: Node) -> Any:
+        """What a layer gives that an operator computes, and its parameters at the call; None if it is none such."""
+        op = operator_of(self._cell)
+        if op not in self._recorder.layers or kwargs or len(args) != 1:
             return None
+        parameters = self._cell._params | _cast_parameters(self._cell, self._recorder.dtype)
+        settings: dict[str, Any] = (convolution_settings(self._cell) or {}) if op == "conv2d" else {}
         try:
-            result = run(detached(self._cell, training=False), *args)
+            if op == "conv2d":  # a convolution of MindSpore's may take seconds, on a CPU that its oneDNN does not know
+                result = conv2d(args[0], parameters["weight"], parameters.get("bias"), **settings)
+            else:
+                result = run(detached(self._cell, parameters=parameters), *args)
             _read(result)
         except Exception:  # other dtypes than that of its weight, say
             settle()
             return None
         for name in ("weight", "bias"):
-            parameter = self._cell._params.get(name)
+            parameter = parameters.get(name)
             if parameter is not None:
                 shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
                 call.inputs += (Node(PARAMETER, (), f"{self._path}.{name}", shape, dtype),)
-        call.attributes["linear"] = True
+        call.attributes |= {"layer": op, "settings": settings}
         return result
 
     def _stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -380,11 +391,13 @@ def matrix_of(cell: nn.Cell) -> Any:
     return matrices[0] if len(matrices) == 1 and all(p.ndim <= 2 for p in parameters) else None
 
 
-def is_linear(cell: nn.Cell) -> bool:
-    """Whether a cell is a plain linear layer of MindSpore's, of which nobody else asks more."""
-    if type(cell) not in (nn.Dense, mint.nn.Linear) or getattr(cell, "activation_flag", False):
-        return False
-    return set(cell._params) <= {"weight", "bias"}
+def operator_of(cell: nn.Cell) -> str:
+    """The operator that computes a plain layer of MindSpore's; none of another cell."""
+    if not set(cell._params) <= {"weight", "bias"}:
+        return ""
+    if type(cell) in (nn.Dense, mint.nn.Linear):
+        return "" if getattr(cell, "activation_flag", False) else "matmul"
+    return "conv2d" if is_convolution(cell) and convolution_settings(cell) is not None else ""
 
 
 def _width(cell: nn.Cell, weight: Parameter, x: Tensor) -> int:
@@ -425,18 +438,20 @@ def trace(
     returns: Mapping[int, Any] | None = None,
     construct: Callable[..., Any] | None = None,
     locate: Callable[[Any], Any] | None = None,
-    linear: bool = False,
+    layers: frozenset[str] = frozenset(),
+    dtype: str = "",
     split: bool = False,
     methods: Mapping[str, Any] | None = None,
 ) -> Trace | str:
     """Watch `cell` on inputs given by name; a text says why it could not be.
 
     `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own. `locate`
-    is called with the recorder at every node. With `linear`, linear layers are run, and show their parameters. With
-    `split`, those with an activation are called without it. `methods` are those of the cell whose calls are nodes.
+    is called with the recorder at every node. The layers of operators in `layers` are run, and show their parameters;
+    `dtype` is what mixed precision would cast those to. With `split`, linear layers with an activation are called
+    without it. `methods` are those of the cell whose calls are nodes.
     """
     recorder = _Recorder(locate)
-    recorder.linear, recorder.split = linear, split
+    recorder.layers, recorder.dtype, recorder.split = layers, dtype, split
     copy = _watched(cell, recorder, returns or {}, training)
     for name, function in (methods or {}).items():
         copy.__dict__[name] = _Method(copy, name, function, recorder)
@@ -502,7 +517,8 @@ def _watched(cell: nn.Cell, recorder: _Recorder, returns: Mapping[int, Any], tra
         return made
 
     cells = wrapped(cell, "")
-    copy = detached(cell, cells=cells, training=training, parameters=_random_vectors(cell, ""))
+    parameters = _random_vectors(cell, "") | _cast_parameters(cell, recorder.dtype)
+    copy = detached(cell, cells=cells, training=training, parameters=parameters)
     if isinstance(cell, nn.SequentialCell):
         copy.__dict__["cell_list"] = tuple(cells.values())
     return copy
@@ -517,6 +533,13 @@ def _random_vectors(cell: nn.Cell, path: str) -> dict[str, Tensor]:
         for name, p in cell._params.items()
         if p is not None and p.ndim <= 1 and dtype_name(p.dtype) in ("float32", "float16", "bfloat16")
     }
+
+
+def _cast_parameters(cell: nn.Cell, dtype: str) -> dict[str, Tensor]:
+    """The parameters of a layer in a dtype, as mixed precision casts them where they are used."""
+    if not dtype or not operator_of(cell):
+        return {}
+    return {name: tensor(read(p), dtype) for name, p in cell._params.items() if p is not None}
 
 
 def _with_random_vectors(cell: nn.Cell, path: str, training: bool) -> nn.Cell:
