@@ -9,7 +9,10 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-__all__ = ["gradient_of_x", "named_padding", "numbers", "phases"]
+__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "numbers", "phases"]
+
+# What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
+PADDINGS = {1: "same", 2: "valid"}
 
 # Of the taps that reach every stride-th place of x: the first and how far apart they are; and the padding before and
 # behind of their convolution of dy.

@@ -370,7 +370,10 @@ def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
 def error_of(
     subject: Subject, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
 ) -> float:
-    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row."""
+    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row.
+
+    What a convolution makes has channels beside places, of which there may be one: its row is a sample.
+    """
     values = drawn(inputs, dtype, subject.stored)
     cast = "" if dtype == subject.stored else dtype
     fused = subject.trace(subject.cell, values, construct=construct, dtype=cast)
@@ -378,6 +381,7 @@ def error_of(
         return float("inf")
     if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:
         return float("inf")
+    samples = any(node.kind in _CONVOLUTIONS or node.attributes.get("layer") == "conv2d" for node in seen.graph.nodes)
     worst = 0.0
     pairs = [(seen.values, fused.values), *((old, fused.passed.get(key)) for key, old in seen.passed.items())]
     for old, new in ((a, b) for before, after in pairs for a, b in zip(_flat(before), _flat(after), strict=True)):
@@ -385,10 +389,14 @@ def error_of(
             continue
         if not isinstance(new, np.ndarray) or old.shape != new.shape:
             return float("inf")
-        scale = np.abs(old).max(-1, keepdims=True) if old.ndim else np.abs(old)
+        axes = tuple(range(1, old.ndim)) if samples and old.ndim > 2 else -1
+        scale = np.abs(old).max(axes, keepdims=True) if old.ndim else np.abs(old)
         error = np.abs(new - old) / np.where(scale > 0, scale, 1.0)
         worst = max(worst, float(error.max(initial=0.0)) if np.isfinite(error).all() else float("inf"))
     return worst
+
+
+_CONVOLUTIONS = frozenset({"Conv2D", "Conv2DExt", "Conv2DPadding"})
 
 
 def _flat(values: Any) -> list[Any]:

@@ -9,9 +9,9 @@ from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.expr import Expr, is_call
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
-from ms_ascend_ops.convolution import named_padding
+from ms_ascend_ops.convolution import PADDINGS, named_padding
 
-__all__ = ["build_convolution", "of_primitive"]
+__all__ = ["build_convolution", "of_mint", "of_primitive"]
 
 
 def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
@@ -31,6 +31,22 @@ def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
     if mode not in ("pad", "same", "valid") or not all(isinstance(number, int) for number in pairs):
         return None
     return Expr("conv2d", tuple(inputs[:2]), found, node)
+
+
+def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
+    """Conv2DExt(x, weight, bias, stride, padding, dilation, groups), or Conv2DPadding, of named paddings."""
+    x, weight, bias, *values = inputs
+    stride, padding, dilation, groups = (value.attributes["value"] for value in values)
+    named = PADDINGS.get(padding, padding) if node.kind == "Conv2DPadding" else ""
+    found = {
+        "stride": tuple(stride),
+        "padding": named or (padding[0], padding[0], padding[1], padding[1]),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "data_format": "NCHW",
+    }
+    given = () if bias.op == "constant" and bias.attributes["value"] is None else (bias,)
+    return Expr("conv2d", (x, weight, *given), found, node)
 
 
 def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:

@@ -16,7 +16,7 @@ from typing import Any
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
 from ms_ascend_ops.export.graphs.sizes import permutation, transposed
 from ms_ascend_ops.export.matching.arithmetic import simplified
-from ms_ascend_ops.export.matching.convolution import of_primitive
+from ms_ascend_ops.export.matching.convolution import of_mint, of_primitive
 from ms_ascend_ops.export.matching.expr import Expr, known_number, number
 from ms_ascend_ops.export.matching.turning import turned_by
 
@@ -586,6 +586,7 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("Transpose", "TransposeExt"), _transpose),
     "Dense": _linear,
     "Conv2D": lambda _, node, inputs: of_primitive(node, inputs),
+    **dict.fromkeys(("Conv2DExt", "Conv2DPadding"), lambda _, node, inputs: of_mint(node, inputs)),
     CALL: _call,
     "BiasAdd": lambda _, node, inputs: Expr("bias_add", tuple(inputs[:2]), node=node),
     **dict.fromkeys(("MaskedFill", "MaskedFillScalar"), _masked_fill),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, mint, nn, ops
 
-from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
+from ms_ascend_ops import Conv2d, cpu_builtins, export_mindir, load, optimize, optimize_mindir
 from tests.modes import MODES, run
 from tests.tensors import numpy, tensor
 
@@ -157,3 +157,31 @@ def test_a_transposed_or_other_convolution_stays(x):
     expected = numpy(net(x))
     assert [place for place, _ in found(optimize(net, verify=[x], level="O3"))] == ["1"]
     np.testing.assert_allclose(numpy(net(x)), expected, **CLOSE)
+
+
+LAYERS_OF_MINT = [
+    {"padding": 1},
+    {"padding": "same", "dilation": 2, "bias": False},
+    {"stride": 2, "padding": (0, 1), "groups": 2},
+]
+
+
+@pytest.mark.parametrize("arguments", LAYERS_OF_MINT)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_layer_of_mint(mode, arguments, x):
+    """Which a CPU has no kernel for: where somebody calls it, and in a network."""
+    net = nn.SequentialCell(mint.nn.Conv2d(CHANNELS, 6, 3, **arguments), nn.ReLU())
+    same = Conv2d.of(net[0], "relu")
+    expected = numpy(same(x))
+    with cpu_builtins():
+        np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+    assert [note.partition(",")[0] for _, note in found(optimize(net, level="O3"))] == ["3 x 3"]
+    np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, **CLOSE)
+
+
+def test_few_places_with_many_terms_each():
+    """Of which some are next to zero, and far from it as a share of themselves."""
+    ms.set_seed(0)
+    net = nn.SequentialCell(nn.Conv2d(64, 2048, 3, pad_mode="valid", has_bias=True))
+    x = tensor(np.random.default_rng(0).standard_normal((1, 64, 3, 3)), "float32")
+    assert found(optimize(net, verify=[x], level="O3")) == [("0", "3 x 3, with bias")]
