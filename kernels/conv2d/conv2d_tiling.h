@@ -1,253 +1,28 @@
 /*!
  * Tiling of conv2d and conv2d_grad. Plain C++.
- *
- * A tile holds some positions of the output, whole rows of them or a piece of one row. What the taps of the kernel see
- * at these positions are columns: a matrix that is multiplied with the weight. It is made in the workspace, a chunk of
- * input channels (channels first) or of taps (channels last) at a time. A kernel of 1 x 1 needs none: x is that matrix.
- * Tiles and chunks follow from the shapes, not from the number of cores: neither do results.
+ * Plan: primitives/convolution_tiling.h.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_TILING_H
 #define MS_ASCEND_OPS_CONV2D_TILING_H
 
 #include "conv2d_params.h"
 #include "primitives/activation_scratch.h"
-#include "primitives/cube_tiling.h"
-#include "primitives/split.h"
+#include "primitives/convolution_tiling.h"
 
 namespace ms_ascend_ops {
 
-struct Conv2dTilingData {
-    CubeTiling product;
-    uint64_t tasks;
-    uint64_t samples;
-    uint64_t workspacePerCore;
-    uint64_t columnBytes;    // of a buffer of columns; a core has two
-    uint64_t partialSize;    // of the gradient: elements of a partial sum of dweight
-    uint64_t partialStride;  // and from one to the next
-    uint32_t height;         // of x
-    uint32_t width;
-    uint32_t channels;
-    uint32_t outHeight;
-    uint32_t outWidth;
-    uint32_t outChannels;
-    uint32_t groups;
-    uint32_t groupIn;  // channels of x in a group
-    uint32_t groupOut;
-    uint32_t kernelHeight;
-    uint32_t kernelWidth;
-    uint32_t strideHeight;
-    uint32_t strideWidth;
-    int32_t padTop;
-    int32_t padLeft;
-    uint32_t dilationHeight;
-    uint32_t dilationWidth;
-    uint32_t flip;
-    uint32_t channelsLast;
-    uint32_t direct;  // x is the matrix of columns
-    uint32_t terms;   // of a sum: groupIn * kernelHeight * kernelWidth
-    uint32_t chunk;   // channels, or taps, whose columns are made at a time
-    uint32_t chunks;
-    uint32_t tileRows;  // of positions
-    uint32_t tileCols;
-    uint32_t rowTiles;
-    uint32_t colTiles;
-    uint32_t tileOut;  // output channels of a tile
-    uint32_t outTiles;
-    uint32_t splits;  // of the gradient: parts of the positions that are summed up by themselves
-    uint32_t copyElements;
-    uint32_t finished;  // the vector unit finishes tiles of float products; 0: the cube writes the output
-    uint32_t activation;
-    uint32_t hasBias;
-    uint32_t scratch;    // float tensors of a chunk's size that the activation needs
-    uint32_t chunkRows;  // of a tile that the vector unit takes at a time
-    uint32_t partials;   // of the gradient: how many there are to add up
-    uint32_t cores;
-};
-
-using Conv2dGradTilingData = Conv2dTilingData;
-
-namespace conv2d {
-
-constexpr uint64_t HOST_POSITIONS = 512;
-constexpr uint64_t POSITIONS = 256;  // a base block of the cube
-constexpr uint64_t LEAST_POSITIONS = 64;
-constexpr uint64_t LEAST_OUT = 64;
-constexpr uint64_t HOST_COLUMN_BYTES = 1024 * 1024;
-constexpr uint64_t COLUMN_BYTES = 512 * 1024;
-constexpr uint64_t HOST_TASKS = 8;  // to share out; smaller tiles beyond that only cost
-constexpr uint64_t TASKS = 48;
-constexpr uint64_t MOST_OUT = 2048;
-constexpr uint64_t MOST_OUT_LAST = 512;     // where a row of a tile has them
-constexpr uint32_t COPY_BYTES = 12 * 1024;  // of a buffer that columns go through
-constexpr uint32_t COPY_BUFFERS = 7;        // zeros; two of copies, of rows with a stride and of what is taken of them
-constexpr uint32_t FIXED_BYTES = 4096;
-constexpr uint32_t MOST_CHUNK = 32;
-constexpr uint64_t MOST_PARTIAL_BYTES = 64 * 1024 * 1024;
-
-template <class PARAMS>
-void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platform, Conv2dTilingData& tiling)
-{
-    const TensorDesc& x = params.x;
-    const TensorDesc& weight = params.weight;
-    const bool last = params.data_format == decltype(params.data_format)::NHWC;
-    const int32_t first = last ? 1 : 2;  // the dim of rows
-    const auto size = [](const TensorDesc& tensor, int32_t dim, const char* what) {
-        return Size32(static_cast<uint64_t>(tensor.dims[dim]), what);
-    };
-    tiling.samples = static_cast<uint64_t>(x.dims[0]);
-    tiling.height = size(x, first, "the rows of x");
-    tiling.width = size(x, first + 1, "the columns of x");
-    tiling.channels = size(x, last ? 3 : 1, "the channels of x");
-    tiling.outChannels = size(weight, 0, "the output channels");
-    tiling.groups = static_cast<uint32_t>(params.groups);
-    tiling.groupIn = tiling.channels / tiling.groups;
-    tiling.groupOut = tiling.outChannels / tiling.groups;
-    if (weight.dims[last ? 3 : 1] != tiling.groupIn) {
-        throw std::invalid_argument("weight must have x's channels / groups (" + std::to_string(tiling.groupIn) +
-                                    ") in its dim of input channels, got " + std::to_string(weight.dims[last ? 3 : 1]));
-    }
-    tiling.kernelHeight = size(weight, first, "the rows of the kernel");
-    tiling.kernelWidth = size(weight, first + 1, "the columns of the kernel");
-    tiling.strideHeight = Size32(static_cast<uint64_t>(params.stride_h), "strides");
-    tiling.strideWidth = Size32(static_cast<uint64_t>(params.stride_w), "strides");
-    tiling.dilationHeight = Size32(static_cast<uint64_t>(params.dilation_h), "dilations");
-    tiling.dilationWidth = Size32(static_cast<uint64_t>(params.dilation_w), "dilations");
-    tiling.padTop = static_cast<int32_t>(params.pad_top);
-    tiling.padLeft = static_cast<int32_t>(params.pad_left);
-    tiling.flip = params.flip_weight ? 1 : 0;
-    tiling.channelsLast = last ? 1 : 0;
-    const auto places = [](int64_t along, int64_t window, int64_t dilation, int64_t padding, int64_t stride) {
-        return (along + padding - (window - 1) * dilation - 1) / stride + 1;
-    };
-    const int64_t rows = places(tiling.height, tiling.kernelHeight, tiling.dilationHeight,
-                                params.pad_top + params.pad_bottom, tiling.strideHeight);
-    const int64_t cols = places(tiling.width, tiling.kernelWidth, tiling.dilationWidth,
-                                params.pad_left + params.pad_right, tiling.strideWidth);
-    tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
-    tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
-    if (y.IsGiven() && (y.dims[first] != rows || y.dims[first + 1] != cols)) {
-        throw std::invalid_argument("dy must have " + std::to_string(rows) + " x " + std::to_string(cols) +
-                                    " positions, got " + std::to_string(y.dims[first]) + " x " +
-                                    std::to_string(y.dims[first + 1]));
-    }
-    const uint64_t taps = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
-    tiling.terms = Size32(tiling.groupIn * taps, "the terms of a sum");
-    const bool inPlace = params.pad_top == 0 && params.pad_bottom == 0 && params.pad_left == 0 &&
-                         params.pad_right == 0 && tiling.strideHeight == 1 && tiling.strideWidth == 1;
-    tiling.direct = taps == 1 && inPlace ? 1 : 0;
-    if (tiling.direct != 0) {  // all positions are one row
-        uint64_t positions = static_cast<uint64_t>(tiling.height) * tiling.width;
-        if (last) {
-            positions *= tiling.samples;
-            tiling.samples = tiling.samples == 0 ? 0 : 1;
-        }
-        tiling.height = 1;
-        tiling.outHeight = 1;
-        tiling.width = Size32(positions, "the positions");
-        tiling.outWidth = tiling.width;
-    }
-
-    // Tiles of positions.
-    const bool host = platform.tileBytes != 0;
-    const uint32_t bytes = SizeOf(x.dtype);
-    const uint64_t most = host ? HOST_POSITIONS : POSITIONS;
-    tiling.copyElements = COPY_BYTES / bytes;
-    tiling.tileCols = static_cast<uint32_t>(std::min<uint64_t>(std::max(tiling.outWidth, 1u), most));
-    tiling.tileRows = 1;
-    if (tiling.tileCols == tiling.outWidth) {
-        tiling.tileRows =
-            static_cast<uint32_t>(std::min<uint64_t>(tiling.outHeight, std::max<uint64_t>(1, most / tiling.tileCols)));
-    }
-}
-
-// After the tiles of positions are known.
-inline void PlanChunks(const Platform& platform, uint32_t bytes, Conv2dTilingData& tiling)
-{
-    const bool host = platform.tileBytes != 0;
-    const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
-    const uint64_t one = positions * bytes * (tiling.terms / all);
-    const uint64_t fit = std::max<uint64_t>(1, (host ? HOST_COLUMN_BYTES : COLUMN_BYTES) / one);
-    tiling.chunks = tiling.direct != 0 ? 1 : static_cast<uint32_t>(CeilDiv(all, fit));
-    tiling.chunk = static_cast<uint32_t>(CeilDiv(all, tiling.chunks));
-    tiling.chunks = static_cast<uint32_t>(CeilDiv(all, tiling.chunk));
-    tiling.rowTiles = static_cast<uint32_t>(CeilDiv(tiling.outHeight, tiling.tileRows));
-    tiling.colTiles = static_cast<uint32_t>(CeilDiv(tiling.outWidth, tiling.tileCols));
-}
-
-inline uint64_t PositionTiles(const Conv2dTilingData& tiling)
-{
-    return tiling.samples * CeilDiv(tiling.outHeight, tiling.tileRows) * CeilDiv(tiling.outWidth, tiling.tileCols);
-}
-
-// Half of a tile of positions.
-inline void Halve(Conv2dTilingData& tiling)
-{
-    if (tiling.tileRows > 1) {
-        tiling.tileRows = (tiling.tileRows + 1) / 2;
-    } else {
-        tiling.tileCols = static_cast<uint32_t>(RoundUp(tiling.tileCols / 2, CUBE_SIDE));
-    }
-}
-
-inline uint64_t ColumnBytes(const Conv2dTilingData& tiling, uint32_t bytes)
-{
-    if (tiling.direct != 0) {
-        return 0;
-    }
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
-    return RoundUp(
-        static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols * (tiling.terms / all) * tiling.chunk * bytes,
-        LINE_BYTES);
-}
-
-// Cores for all tasks, each of which has memory for two chunks of columns.
-inline LaunchConfig Share(const TensorDesc& x, const Platform& platform, Conv2dTilingData& tiling)
-{
-    LaunchConfig config;
-    const uint64_t operations =
-        static_cast<uint64_t>(x.dims[0]) * tiling.outHeight * tiling.outWidth * tiling.outChannels * tiling.terms;
-    config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(
-        1, std::min<uint64_t>({tiling.tasks, platform.coreNum, 1 + operations / platform.minBytesPerCore})));
-    tiling.cores = config.blockDim;
-    tiling.columnBytes = ColumnBytes(tiling, SizeOf(x.dtype));
-    tiling.workspacePerCore = 2 * tiling.columnBytes;
-    return config;
-}
-
-}  // namespace conv2d
+using Conv2dTilingData = ConvolutionTilingData;
+using Conv2dGradTilingData = ConvolutionTilingData;
 
 inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& platform, Conv2dTilingData& tiling)
 {
-    using namespace conv2d;
+    using namespace convolution;
     const uint32_t bytes = SizeOf(params.x.dtype);
-    const bool host = platform.tileBytes != 0;
     TensorDesc none;
     none.rank = -1;
     Describe(params, none, platform, tiling);
-    tiling.tileOut =
-        static_cast<uint32_t>(std::min<uint64_t>(tiling.groupOut, tiling.channelsLast != 0 ? MOST_OUT_LAST : MOST_OUT));
-    const uint64_t enough = host ? HOST_TASKS : TASKS;
-    const auto tasks = [&] { return PositionTiles(tiling) * tiling.groups * CeilDiv(tiling.groupOut, tiling.tileOut); };
-    for (;;) {
-        const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-        const bool less = positions > LEAST_POSITIONS && (tiling.tileRows > 1 || tiling.tileCols > LEAST_POSITIONS);
-        const bool fewer = tiling.tileOut > LEAST_OUT;
-        if (tasks() >= enough || (!less && !fewer)) {
-            break;
-        }
-        if (less && (!fewer || positions >= tiling.tileOut)) {
-            Halve(tiling);
-        } else {
-            tiling.tileOut = static_cast<uint32_t>(RoundUp(tiling.tileOut / 2, CUBE_SIDE));
-        }
-    }
-    PlanChunks(platform, bytes, tiling);
-    tiling.outTiles = static_cast<uint32_t>(CeilDiv(tiling.groupOut, tiling.tileOut));
-    tiling.tasks = tasks();
-
+    tiling.flip = params.flip_weight ? 1 : 0;
+    PlanTiles(platform, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
     tiling.activation = static_cast<uint32_t>(params.activation);
     const bool rounds = params.x.dtype != DataType::FLOAT32 && tiling.chunks > 1;
@@ -262,36 +37,21 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
         default:
             tiling.scratch = SILU_SCRATCH.forward;
     }
-    const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-    const bool last = tiling.channelsLast != 0;
-    const uint64_t rows = last ? positions : tiling.tileOut;
-    const uint64_t cols = last ? tiling.tileOut : positions;
-    const DataType result = tiling.finished != 0 ? DataType::FLOAT32 : params.x.dtype;
-    tiling.product = PlanCube(rows, cols, tiling.terms, params.x.dtype, result, false, last);
-
-    LaunchConfig config = Share(params.x, platform, tiling);
-    if (tiling.finished != 0) {
-        // A row of a chunk: the product in two buffers, the result in two, and what the vector unit works with.
-        const uint64_t stride = RoundUp(cols, CUBE_SIDE);
-        const uint64_t perRow = stride * ((3 + tiling.scratch) * sizeof(float) + 2 * bytes) + 2 * BLOCK_BYTES + 8;
-        const uint64_t fixed =
-            FIXED_BYTES + (tiling.direct != 0 ? 0 : COPY_BUFFERS * COPY_BYTES) + stride * 4 * sizeof(float);
-        const uint64_t chunk = platform.ubBytes > fixed ? (platform.ubBytes - fixed) / perRow : 0;
-        tiling.chunkRows = static_cast<uint32_t>(std::max<uint64_t>(1, std::min<uint64_t>({chunk, MOST_CHUNK, rows})));
-        tiling.workspacePerCore += RoundUp(2 * rows * cols * sizeof(float), LINE_BYTES);
-    }
-    config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
-    return config;
+    // The result in two chunks, what the vector unit works with, and the bias.
+    const EpilogueBytes epilogue{(1 + tiling.scratch) * sizeof(float) + 2 * bytes, 2 * BLOCK_BYTES + 8,
+                                 4 * sizeof(float)};
+    return PlanProduct(params.x, platform, epilogue, tiling);
 }
 
 // A task is the sum of a chunk of terms for all output channels of a group, over one part of the positions.
 inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platform& platform,
                                      Conv2dGradTilingData& tiling)
 {
-    using namespace conv2d;
+    using namespace convolution;
     const uint32_t bytes = SizeOf(params.x.dtype);
     const bool host = platform.tileBytes != 0;
     Describe(params, params.dy, platform, tiling);
+    tiling.flip = params.flip_weight ? 1 : 0;
     tiling.tileOut = tiling.groupOut;
     tiling.outTiles = 1;
     PlanChunks(platform, bytes, tiling);

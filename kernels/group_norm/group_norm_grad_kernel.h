@@ -14,12 +14,12 @@
 #ifndef MS_ASCEND_OPS_GROUP_NORM_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_GROUP_NORM_GRAD_KERNEL_H
 
-#include "group_norm_activation.h"
-#include "group_norm_groups.h"
 #include "group_norm_stages.h"
-#include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/group_norm_activation.h"
+#include "primitives/group_norm_groups.h"
+#include "primitives/group_norm_tiles.h"
 #include "primitives/sum_chunks.h"
 
 namespace ms_ascend_ops {

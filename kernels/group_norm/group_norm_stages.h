@@ -4,9 +4,9 @@
 #ifndef MS_ASCEND_OPS_GROUP_NORM_STAGES_H
 #define MS_ASCEND_OPS_GROUP_NORM_STAGES_H
 
-#include "group_norm_tiles.h"
 #include "group_norm_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/group_norm_tiles.h"
 
 namespace ms_ascend_ops {
 

@@ -6,11 +6,11 @@
  * through one queue bound from MTE2 to MTE3, so that both sides may begin at any byte; where a tap sees the padding,
  * zeros are stored.
  */
-#ifndef MS_ASCEND_OPS_CONV2D_COLUMNS_H
-#define MS_ASCEND_OPS_CONV2D_COLUMNS_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_COLUMNS_H
+#define MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_COLUMNS_H
 
-#include "conv2d_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/convolution_tiling.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -30,7 +30,7 @@ struct ConvolutionTile {
 };
 
 // The tile of positions of this number, without channels.
-__aicore__ inline ConvolutionTile PositionsAt(const Conv2dTilingData& tiling, uint64_t index)
+__aicore__ inline ConvolutionTile PositionsAt(const ConvolutionTilingData& tiling, uint64_t index)
 {
     const uint64_t tiles = static_cast<uint64_t>(tiling.rowTiles) * tiling.colTiles;
     const uint64_t sample = index / tiles;
@@ -56,7 +56,7 @@ struct ColumnChunk {
     uint32_t terms;
 };
 
-__aicore__ inline ColumnChunk ColumnChunkAt(const Conv2dTilingData& tiling, uint32_t index)
+__aicore__ inline ColumnChunk ColumnChunkAt(const ConvolutionTilingData& tiling, uint32_t index)
 {
     const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
     const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
@@ -68,7 +68,7 @@ __aicore__ inline ColumnChunk ColumnChunkAt(const Conv2dTilingData& tiling, uint
 template <typename T>
 class Columns {
 public:
-    __aicore__ inline void Init(GM_ADDR x, const Conv2dTilingData& tiling, AscendC::TPipe& pipe)
+    __aicore__ inline void Init(GM_ADDR x, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
         xGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
@@ -330,7 +330,7 @@ private:
         return rows < 1 ? 1 : rows < most ? rows : most;
     }
 
-    Conv2dTilingData tiling_;
+    ConvolutionTilingData tiling_;
     AscendC::GlobalTensor<T> xGm_;
     AscendC::TQueBind<AscendC::TPosition::VECIN, AscendC::TPosition::VECOUT, 1> copyQueue_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> pairQueue_;
@@ -341,4 +341,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_CONV2D_COLUMNS_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_CONVOLUTION_COLUMNS_H

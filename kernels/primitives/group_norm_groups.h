@@ -3,11 +3,11 @@
  * A tile is some groups of one sample, or all groups of some samples, with D values each; a group of many channels is
  * walked through in tiles of channels.
  */
-#ifndef MS_ASCEND_OPS_GROUP_NORM_GROUPS_H
-#define MS_ASCEND_OPS_GROUP_NORM_GROUPS_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
+#define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H
 
-#include "group_norm_tiling.h"
 #include "kernel_operator.h"
+#include "primitives/group_norm_tiling.h"
 #include "primitives/row_norm.h"
 
 namespace ms_ascend_ops {
@@ -16,7 +16,7 @@ namespace ms_ascend_ops {
 template <typename G>
 class GroupTiles {
 public:
-    __aicore__ inline void InitTiles(GM_ADDR gamma, GM_ADDR beta, GM_ADDR workspace, const GroupNormTilingData& tiling,
+    __aicore__ inline void InitTiles(GM_ADDR gamma, GM_ADDR beta, GM_ADDR workspace, const NormGroupsTilingData& tiling,
                                      AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
@@ -170,7 +170,7 @@ protected:
         AddRows(dst, dst, blocks, block);
     }
 
-    GroupNormTilingData tiling_;
+    NormGroupsTilingData tiling_;
     uint64_t group_ = 0;
     uint64_t sample_ = 0;
     uint32_t firstOfSample_ = 0;
@@ -207,4 +207,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_GROUP_NORM_GROUPS_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_GROUPS_H

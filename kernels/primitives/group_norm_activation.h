@@ -1,8 +1,8 @@
 /*!
  * Activations of group_norm, by number, in the order of the definition: none, silu, relu.
  */
-#ifndef MS_ASCEND_OPS_GROUP_NORM_ACTIVATION_H
-#define MS_ASCEND_OPS_GROUP_NORM_ACTIVATION_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_ACTIVATION_H
+#define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_ACTIVATION_H
 
 #include "kernel_operator.h"
 #include "primitives/relu.h"
@@ -40,4 +40,4 @@ __aicore__ inline void SlopeOfNorm(uint32_t activation, const AscendC::LocalTens
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_GROUP_NORM_ACTIVATION_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_ACTIVATION_H

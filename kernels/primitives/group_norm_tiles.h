@@ -6,24 +6,24 @@
  * its row. A stage may take groups for channels: they lie in one piece, too. Channels last: a unit of work is a chunk
  * of rows, tile by tile; a channel's value acts on its column.
  */
-#ifndef MS_ASCEND_OPS_GROUP_NORM_TILES_H
-#define MS_ASCEND_OPS_GROUP_NORM_TILES_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
+#define MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
 
-#include "group_norm_tiling.h"
 #include "kernel_operator.h"
 #include "primitives/core_share.h"
+#include "primitives/group_norm_tiling.h"
 #include "primitives/row_norm.h"
 
 namespace ms_ascend_ops {
 
-// Channels last: rows of a piece.
-__aicore__ inline uint64_t PieceRows(const GroupNormTilingData& tiling, uint32_t piece)
+// Positions of a piece of a channel.
+__aicore__ inline uint64_t PieceRows(const NormGroupsTilingData& tiling, uint32_t piece)
 {
-    const uint64_t left = tiling.size - static_cast<uint64_t>(piece) * tiling.chunkRows;
+    const uint64_t left = tiling.lineSize - static_cast<uint64_t>(piece % tiling.linePieces) * tiling.chunkRows;
     return left < tiling.chunkRows ? left : tiling.chunkRows;
 }
 
-// What a stage goes over: the rows that are its channels, and their tiles (see GroupNormTilingData).
+// What a stage goes over: the rows that are its channels, and their tiles (see NormGroupsTilingData).
 struct DataRows {
     uint64_t size;  // of a row
     uint32_t pieces;
@@ -37,13 +37,13 @@ struct DataRows {
     __aicore__ inline uint32_t StepElements() const { return stepRows * stride; }
 };
 
-__aicore__ inline DataRows ChannelRows(const GroupNormTilingData& tiling)
+__aicore__ inline DataRows ChannelRows(const NormGroupsTilingData& tiling)
 {
     return {tiling.size, tiling.pieces, tiling.step, tiling.tileRows, tiling.stepRows, tiling.tileCols, tiling.stride};
 }
 
 // Those of group_norm's sums: groups if channels come first.
-__aicore__ inline DataRows SumRows(const GroupNormTilingData& tiling)
+__aicore__ inline DataRows SumRows(const NormGroupsTilingData& tiling)
 {
     const uint64_t channels = tiling.channelsLast != 0 ? 1 : tiling.groupChannels;
     return {channels * tiling.size, tiling.sumPieces,   tiling.sumStep,  tiling.sumTileRows,
@@ -61,7 +61,7 @@ public:
     uint64_t offset = 0;     // where the tile lies
     Rows shape{0, 0, 0, 0};  // of the tile
 
-    __aicore__ inline void Init(const GroupNormTilingData& tiling, const DataRows& rows)
+    __aicore__ inline void Init(const NormGroupsTilingData& tiling, const DataRows& rows)
     {
         rows_ = rows;
         channels_ = tiling.channels;
@@ -318,4 +318,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_GROUP_NORM_TILES_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_GROUP_NORM_TILES_H
