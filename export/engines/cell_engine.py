@@ -18,9 +18,11 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, operator_of, trace
+from ms_ascend_ops.export.graphs.specs import OWNER, Spec
+from ms_ascend_ops.export.graphs.trace import Trace, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
