@@ -31,6 +31,7 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
         self.passed: dict[tuple[str, int], Any] = {}
         self.layers: frozenset[str] = frozenset()  # operators whose layers show weight and bias where they are called
         self.dtype = ""  # of the parameters of layers, where it is another than their own
+        self.whole = False  # whether it is that of all other parameters, too
         self.split = False  # whether linear layers with an activation are two: one that is called without, and that
         self._paused = 0
         self._call: Node | None = None

@@ -55,7 +55,7 @@ class _SubCell:
         self._cell, self._path, self._recorder, self._training = cell, path, recorder, training
         self._returns = returns.get(id(cell))
         self._times = 0
-        self.copy = _with_random_vectors(cell, path, training) if is_small(cell) else cell
+        self.copy = _with_random_vectors(cell, path, training, recorder) if is_small(cell) else cell
         if activation := activation_of(cell):
             self.__dict__[name_without(activation)] = partial(self._linear, activation)
 
@@ -100,7 +100,7 @@ class _SubCell:
         op = operator_of(self._cell)
         if op not in self._recorder.layers or kwargs or len(args) != 1:
             return None
-        parameters = self._cell._params | _cast_parameters(self._cell, self._recorder.dtype)
+        parameters = self._cell._params | _cast_parameters(self._cell, self._recorder)
         settings: dict[str, Any] = (convolution_settings(self._cell) or {}) if op == "conv2d" else {}
         try:
             if op == "conv2d":  # a convolution of MindSpore's may take seconds, on a CPU that its oneDNN does not know
@@ -161,6 +161,7 @@ def trace(
     locate: Callable[[Any], Any] | None = None,
     layers: frozenset[str] = frozenset(),
     dtype: str = "",
+    whole: bool = False,
     split: bool = False,
     methods: Mapping[str, Any] | None = None,
 ) -> Trace | str:
@@ -168,11 +169,11 @@ def trace(
 
     `returns` describes what sub-cells return, by their id. `construct` is what runs instead of the cell's own. `locate`
     is called with the recorder at every node. The layers of operators in `layers` are run, and show their parameters;
-    `dtype` is what mixed precision would cast those to. With `split`, linear layers with an activation are called
-    without it. `methods` are those of the cell whose calls are nodes.
+    `dtype` is what mixed precision would cast those to; with `whole`, those of all cells. With `split`, linear layers
+    with an activation are called without it. `methods` are those of the cell whose calls are nodes.
     """
     recorder = Recorder(locate)
-    recorder.layers, recorder.dtype, recorder.split = layers, dtype, split
+    recorder.layers, recorder.dtype, recorder.whole, recorder.split = layers, dtype, whole, split
     copy = _watched(cell, recorder, returns or {}, training)
     for name, function in (methods or {}).items():
         copy.__dict__[name] = _Method(copy, name, function, recorder)
@@ -231,34 +232,36 @@ def _watched(cell: nn.Cell, recorder: Recorder, returns: Mapping[int, Any], trai
         return made
 
     cells = wrapped(cell, "")
-    parameters = _random_vectors(cell, "") | _cast_parameters(cell, recorder.dtype)
+    parameters = _random_vectors(cell, "", recorder) | _cast_parameters(cell, recorder)
     copy = detached(cell, cells=cells, training=training, parameters=parameters)
     if isinstance(cell, nn.SequentialCell):
         copy.__dict__["cell_list"] = tuple(cells.values())
     return copy
 
 
-def _random_vectors(cell: nn.Cell, path: str) -> dict[str, Tensor]:
+def _random_vectors(cell: nn.Cell, path: str, recorder: Recorder) -> dict[str, Tensor]:
     """Values for the vectors among a cell's own parameters, such that no two are equal."""
+    cast = recorder.dtype if recorder.whole else ""
     return {
         name: tensor(
-            np.random.default_rng(zlib.crc32(f"{path}.{name}".encode())).uniform(0.5, 1.5, p.shape), dtype_name(p.dtype)
+            np.random.default_rng(zlib.crc32(f"{path}.{name}".encode())).uniform(0.5, 1.5, p.shape),
+            cast or dtype_name(p.dtype),
         )
         for name, p in cell._params.items()
         if p is not None and p.ndim <= 1 and dtype_name(p.dtype) in ("float32", "float16", "bfloat16")
     }
 
 
-def _cast_parameters(cell: nn.Cell, dtype: str) -> dict[str, Tensor]:
+def _cast_parameters(cell: nn.Cell, recorder: Recorder) -> dict[str, Tensor]:
     """The parameters of a layer in a dtype, as mixed precision casts them where they are used."""
-    if not dtype or not operator_of(cell):
+    if not recorder.dtype or not operator_of(cell):
         return {}
-    return {name: tensor(read(p), dtype) for name, p in cell._params.items() if p is not None}
+    return {name: tensor(read(p), recorder.dtype) for name, p in cell._params.items() if p is not None}
 
 
-def _with_random_vectors(cell: nn.Cell, path: str, training: bool) -> nn.Cell:
-    cells = {name: _with_random_vectors(c, f"{path}.{name}", training) for name, c in sub_cells(cell).items()}
-    copy = detached(cell, parameters=_random_vectors(cell, path), cells=cells, training=training)
+def _with_random_vectors(cell: nn.Cell, path: str, training: bool, recorder: Recorder) -> nn.Cell:
+    cells = {name: _with_random_vectors(c, f"{path}.{name}", training, recorder) for name, c in sub_cells(cell).items()}
+    copy = detached(cell, parameters=_random_vectors(cell, path, recorder), cells=cells, training=training)
     if isinstance(cell, nn.SequentialCell):
         copy.__dict__["cell_list"] = tuple(cells.values())
     return copy
