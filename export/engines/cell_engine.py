@@ -18,9 +18,11 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, operator_of, trace
+from ms_ascend_ops.export.graphs.specs import OWNER, Spec
+from ms_ascend_ops.export.graphs.trace import Trace, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
@@ -93,15 +95,20 @@ class Subject:
         """The operators whose layers are of interest themselves."""
         return frozenset({"matmul", "conv2d"} & {row.op for row in self.patterns if row.level <= self.level})
 
-    def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], **options: Any) -> Trace | str:
-        """Watch the cell, or a copy of it."""
+    def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], *, dtype: str = "", **options: Any) -> Trace | str:
+        """Watch the cell, or a copy of it; `dtype`: that of its inputs, where it is another than its own.
+
+        Where it does not take that, its parameters are cast, too, as mixed precision does with all tensors.
+        """
         if self.method != "construct":
             others = helpers(self.cell)
             options.setdefault("construct", others.pop(self.method))
             options["methods"] = others
         if self.function is not None:
             options["construct"] = partial(self._called, options.get("construct", self.function))
-        return trace(cell, inputs, returns=self.returns, layers=self.layers, split=self.split, **options)
+        options |= {"returns": self.returns, "layers": self.layers, "split": self.split}
+        seen = trace(cell, inputs, dtype=dtype, **options)
+        return trace(cell, inputs, dtype=dtype, whole=True, **options) if dtype and isinstance(seen, str) else seen
 
     def _called(self, function: Callable[..., Any], cell: nn.Cell, **inputs: Any) -> Any:
         """What a function gives that the construct calls."""

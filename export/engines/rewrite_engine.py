@@ -7,7 +7,7 @@ construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -89,8 +89,8 @@ def rewrite(
         result.left += [(f.row.name, reason) for f in result.found]
         result.found = []
         return result
-    # What was watched is one dtype and one choice of optional inputs.
-    conditions = conditions_of(subject, calls[0], [stored])
+    # What was watched is one choice of optional inputs.
+    conditions = conditions_of(subject, calls[0], [stored, *_other_dtypes(subject, calls[0], flat, edited)])
     result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
@@ -119,6 +119,18 @@ def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
         return float("inf")
     error: float = error_of(subject, inputs, subject.stored, seen, edited.function)
     return error
+
+
+def _other_dtypes(subject: Subject, inputs: Mapping[str, Any], flat: Flat, edited: Flat) -> Iterator[str]:
+    """Those in which the edited construct does the same, too, where that may round in other places."""
+    for dtype in TOLERANCES if subject.level >= "O2" else ():
+        if dtype != subject.stored:
+            values = drawn(inputs, dtype, subject.stored)
+            seen = subject.trace(subject.cell, values, construct=flat.function, dtype=dtype)
+            if isinstance(seen, str):
+                continue
+            if error_of(subject, inputs, dtype, seen, edited.function) <= TOLERANCES[dtype]:
+                yield dtype
 
 
 def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
