@@ -21,15 +21,16 @@ from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
 from mindspore.ops.auto_generate import gen_ops_def, gen_ops_prim
 from mindspore.ops.operations import _infer_ops, math_ops, other_ops
-from ms_ascend_ops.export import attention_builtins as attention
-from ms_ascend_ops.export.custom_ops import CUSTOM_OPS, custom_ops_stand_in
-from ms_ascend_ops.export.primitives import (
+from ms_ascend_ops.export.builtins import attention
+from ms_ascend_ops.export.builtins.custom_ops import CUSTOM_OPS, custom_ops_stand_in
+from ms_ascend_ops.export.builtins.primitives import (
     STAND_INS,
     StandIn,
-    quantized_product,
+    conv2d_padding,
     rotary_position_embedding,
     stand_in_for,
 )
+from ms_ascend_ops.export.builtins.quantized_primitives import quantized_product
 
 from ms_ascend_ops import ops, registry
 
@@ -145,6 +146,7 @@ _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
 # What computes a primitive that has no kernel here.
 BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
+BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
 
 @contextmanager
@@ -225,7 +227,7 @@ def _holders(name: str) -> Iterator[tuple[str, int]]:
 
 
 _LIBRARIES = re.compile(
-    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parent))}|.*/contextlib.py)"
+    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parents[1]))}|.*/contextlib.py)"
 )
 
 
