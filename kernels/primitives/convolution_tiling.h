@@ -44,9 +44,10 @@ struct ConvolutionTilingData {
     uint32_t weightMoved;       // into rows of terms, in the workspace
     uint32_t weightStride;      // elements from a row to the next
     uint32_t channelsLast;
-    uint32_t direct;  // x is the matrix of columns
-    uint32_t terms;   // of a sum: groupIn * kernelHeight * kernelWidth
-    uint32_t chunk;   // channels, or taps, whose columns are made at a time
+    uint32_t direct;     // x is the matrix of columns
+    uint32_t depthwise;  // channels are by themselves: no product of matrices
+    uint32_t terms;      // of a sum: groupIn * kernelHeight * kernelWidth
+    uint32_t chunk;      // channels, or taps, whose columns are made at a time
     uint32_t chunks;
     uint32_t tileRows;  // of positions
     uint32_t tileCols;
