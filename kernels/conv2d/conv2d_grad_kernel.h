@@ -149,7 +149,7 @@ __aicore__ inline void Conv2dGradKernel(GM_ADDR dy, GM_ADDR x, [[maybe_unused]] 
         AscendC::SyncAll();
         SumChunks<T, PartialSums> total;
         total.Init({tiling.partials, static_cast<uint32_t>(tiling.partialStride),
-                    static_cast<uint32_t>(tiling.partialSize), SUM_COLS, SUM_ROWS},
+                    static_cast<uint32_t>(tiling.partialSize), tiling.reduceCols, tiling.reduceRows},
                    pipe);
         total.Process(dweight, partials);
     }

@@ -100,6 +100,8 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
     tiling.partialStride = RoundUp(tiling.partialSize, LINE_BYTES / sizeof(float));
     tiling.partials = tiles == 0 ? 0 : tiling.splits;
+    tiling.reduceCols = SUM_COLS;
+    tiling.reduceRows = SUM_ROWS;
     if (tiling.finished != 0) {
         config.workspaceBytes += tiling.splits * tiling.partialStride * sizeof(float);
     }

@@ -29,7 +29,7 @@ CASES = [
     ((2, 6, 7, 9, 4, (2, 3)), {"pad": (-1, -2, -1, 1)}),  # rows and columns that are left out
     ((0, 4, 5, 6, 3, (3, 3)), {}),  # no samples
     # Depthwise, with channels last: tiles of rows, of columns and of channels.
-    ((2, 150, 12, 9, 150, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 150}),
+    ((2, 300, 12, 9, 300, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 300}),
     ((1, 20, 4, 150, 20, (3, 5)), {"stride": (1, 2), "pad": (1, 2, 2, 2), "dilation": (2, 1), "groups": 20}),
     ((1, 3, 40, 60, 3, (40, 60)), {"groups": 3}),  # channels last: too large a kernel for the Unified Buffer
 ]
