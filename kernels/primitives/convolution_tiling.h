@@ -80,8 +80,10 @@ constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 constexpr uint64_t MOST_PARTIAL_BYTES = 64 * 1024 * 1024;
 
+// `y`: the output, or its gradient, if it is an input. `samplesApart`: no tile holds positions of several samples.
 template <class PARAMS>
-void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platform, ConvolutionTilingData& tiling)
+void Describe(const PARAMS& params, const TensorDesc& y, bool samplesApart, const Platform& platform,
+              ConvolutionTilingData& tiling)
 {
     const TensorDesc& x = params.x;
     const TensorDesc& weight = params.weight;
@@ -132,7 +134,7 @@ void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platfor
     tiling.direct = taps == 1 && inPlace ? 1 : 0;
     if (tiling.direct != 0) {  // all positions are one row
         uint64_t positions = static_cast<uint64_t>(tiling.height) * tiling.width;
-        if (last) {
+        if (last && !samplesApart) {
             positions *= tiling.samples;
             tiling.samples = tiling.samples == 0 ? 0 : 1;
         }
