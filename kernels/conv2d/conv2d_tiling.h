@@ -20,7 +20,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     const uint32_t bytes = SizeOf(params.x.dtype);
     TensorDesc none;
     none.rank = -1;
-    Describe(params, none, false, platform, tiling);
+    Describe(params, none, "", false, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
     PlanTiles(platform, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
@@ -50,7 +50,7 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     using namespace convolution;
     const uint32_t bytes = SizeOf(params.x.dtype);
     const bool host = platform.tileBytes != 0;
-    Describe(params, params.dy, false, platform, tiling);
+    Describe(params, params.dy, "dy", false, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
     tiling.tileOut = tiling.groupOut;
     tiling.outTiles = 1;

@@ -1,9 +1,9 @@
 /*!
  * Statistics of the channels of a tile: their means, and the squares of the distances from these.
  *
- * Both go to the workspace, as GroupNormCombine takes them. The mean comes first and the distances are from it, so that
- * nothing cancels. Channels first a chunk has all positions of its channels. Channels last it has some positions of all
- * channels; chunks are put together as Chan, Golub and LeVeque do.
+ * Both go to the workspace, as GroupNormCombine takes them. The mean comes first, and the distances are from it, so
+ * that nothing cancels; their sum corrects what rounding left. Channels first a chunk has all positions of its
+ * channels. Channels last it has some positions of all channels; chunks are put together as Chan, Golub and LeVeque do.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_MOMENTS_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_MOMENTS_H
@@ -30,14 +30,14 @@ public:
         gm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
         length_ = last_ ? ConvolutionStride(convolution.tileOut) : RoundUpToBlock(convolution.chunkRows);
         pipe.InitBuffer(queue_, 1, 2 * length_ * sizeof(float));
-        if (last_) {
-            pipe.InitBuffer(workBuf_, 2 * length_ * sizeof(float));
-            chunkMean_ = workBuf_.Get<float>();
-            chunkSquares_ = chunkMean_[length_];
-        } else {
-            pipe.InitBuffer(workBuf_, length_ * AscendC::ONE_BLK_SIZE);
+        pipe.InitBuffer(chunkBuf_, 3 * length_ * sizeof(float));
+        rest_ = chunkBuf_.Get<float>();
+        chunkMean_ = rest_[length_];
+        chunkSquares_ = rest_[2 * length_];
+        if (!last_) {
+            pipe.InitBuffer(blockBuf_, length_ * AscendC::ONE_BLK_SIZE);
             pipe.InitBuffer(laneBuf_, length_ * FLOAT_LANES * sizeof(float));
-            meanBlocks_ = workBuf_.Get<float>();
+            meanBlocks_ = blockBuf_.Get<float>();
             lanes_ = laneBuf_.Get<float>();
         }
     }
@@ -67,8 +67,10 @@ public:
         AscendC::Muls(mean_, mean_, 1.0f / static_cast<float>(block.cols), static_cast<int32_t>(block.rows));
         BroadcastRows(meanBlocks_, mean_, block.rows);
         SubtractRows(work, z, meanBlocks_, block);
+        SumOfRows(rest_, work, block);
         AscendC::Mul(work, work, work, static_cast<int32_t>(block.Elements()));
         SumOfRows(squares_, work, block);
+        Correct(mean_, squares_, block.cols, block.rows);
         Store(line, block.rows);
     }
 
@@ -95,6 +97,17 @@ private:
         FinishRows<AddOf>(dst, lanes_, block.rows, block.cols);
     }
 
+    // mean += d, squares -= n * d^2, where n * d is rest_, the sum of the distances from the mean so far.
+    __aicore__ inline void Correct(const AscendC::LocalTensor<float>& mean, const AscendC::LocalTensor<float>& squares,
+                                   uint32_t positions, uint32_t channels)
+    {
+        const float n = static_cast<float>(positions);
+        const int32_t count = static_cast<int32_t>(channels);
+        AscendC::Axpy(mean, rest_, 1.0f / n, count);
+        AscendC::Mul(rest_, rest_, rest_, count);
+        AscendC::Axpy(squares, rest_, -1.0f / n, count);
+    }
+
     // With n the positions so far, those of the chunk r, and d = the chunk's mean - the mean so far: the mean grows by
     // d * r / (n + r), the squares by the chunk's and d^2 * n * r / (n + r).
     __aicore__ inline void AddPositions(const AscendC::LocalTensor<float>& z, const AscendC::LocalTensor<float>& work,
@@ -105,12 +118,14 @@ private:
         const float rows = static_cast<float>(block.rows);
         const float share = rows / (before + rows);
         positions_ += block.rows;
-        AscendC::Duplicate(chunkMean_, 0.0f, static_cast<int32_t>(2 * length_));
+        AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(3 * length_));
         SumColumns(chunkMean_, z, block);
         AscendC::Muls(chunkMean_, chunkMean_, 1.0f / rows, channels);
         WithColumns<SubOf>(work, z, chunkMean_, block);
+        SumColumns(rest_, work, block);
         AscendC::Mul(work, work, work, static_cast<int32_t>(block.Elements()));
         SumColumns(chunkSquares_, work, block);
+        Correct(chunkMean_, chunkSquares_, block.rows, block.cols);
         AscendC::Add(squares_, squares_, chunkSquares_, channels);
         AscendC::Sub(chunkMean_, chunkMean_, mean_, channels);
         AscendC::Axpy(mean_, chunkMean_, share, channels);
@@ -134,10 +149,12 @@ private:
     uint64_t at_ = 0;  // where the tile's means begin
     AscendC::GlobalTensor<float> gm_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> queue_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> chunkBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> blockBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> laneBuf_;
     AscendC::LocalTensor<float> mean_;
     AscendC::LocalTensor<float> squares_;
+    AscendC::LocalTensor<float> rest_;
     AscendC::LocalTensor<float> meanBlocks_;  // channels first
     AscendC::LocalTensor<float> lanes_;
     AscendC::LocalTensor<float> chunkMean_;  // channels last

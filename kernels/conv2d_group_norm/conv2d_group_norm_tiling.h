@@ -57,7 +57,7 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
 {
     const uint32_t bytes = SizeOf(params.x.dtype);
     ConvolutionTilingData& convolution = tiling.convolution;
-    convolution::Describe(params, params.residual, true, platform, convolution);
+    convolution::Describe(params, params.residual, "residual", true, platform, convolution);
     if (convolution.outChannels % params.num_groups != 0) {
         throw std::invalid_argument("weight.shape[0] must be a multiple of num_groups (" +
                                     std::to_string(params.num_groups) + "), got " +
@@ -69,9 +69,8 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     tiling.hasShift = params.shift.IsGiven() ? 1 : 0;
     tiling.hasResidual = params.residual.IsGiven() ? 1 : 0;
     // Two chunks of z and of the residual, and one of floats; lanes, sums, bias and shift of a row or of a column.
-    const convolution::EpilogueBytes epilogue{4 * bytes + sizeof(float),
-                                              FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 32,
-                                              10 * sizeof(float)};
+    const convolution::EpilogueBytes epilogue{
+        4 * bytes + sizeof(float), FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 48, 12 * sizeof(float)};
     LaunchConfig config = convolution::PlanProduct(params.x, platform, epilogue, convolution);
     config.workspaceBytes += conv2d_group_norm::PlanNorm(params, platform, convolution, config.blockDim, tiling.norm);
     return config;

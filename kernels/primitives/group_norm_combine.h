@@ -152,9 +152,9 @@ private:
         BroadcastRows(shiftBlocks_, shift_, block.rows);
     }
 
-    // sum_ = channel mean - K, or with MEANS the channel mean, square_ = the squares from the channel's mean, from those of the pieces. With the rows
-    // so far N, those of the piece n, and d = the piece's mean - the mean so far: the mean grows by d * n / (N + n),
-    // the squares by the piece's and d^2 * N * n / (N + n).
+    // sum_ = channel mean - K, or with MEANS the channel mean, square_ = the squares from the channel's mean, from
+    // those of the pieces. With the rows so far N, those of the piece n, and d = the piece's mean - the mean so far:
+    // the mean grows by d * n / (N + n), the squares by the piece's and d^2 * N * n / (N + n).
     __aicore__ inline void CombinePieces(uint32_t column)
     {
         const int32_t count = static_cast<int32_t>(this->BlockOf(column).Elements());
