@@ -15,7 +15,7 @@ from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.conv2d import conv2d
 
-__all__ = ["Conv2d"]
+__all__ = ["Conv2d", "is_convolution", "settings"]
 
 _PAD_MODES = ("same", "valid", "pad")
 
@@ -116,23 +116,19 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
             ValueError: it has a padding of other values than zeros.
         """
         name = type(layer).__name__
-        if not _is_convolution(layer):
+        if not is_convolution(layer):
             raise TypeError(f"Conv2d.of: the layer must be nn.Conv2d or mint.nn.Conv2d, got {name}")
-        if getattr(layer, "padding_mode", "zeros") != "zeros":
+        found = settings(layer)
+        if found is None:
             raise ValueError(f"Conv2d.of: padding_mode must be 'zeros', got {layer.padding_mode!r}")
-        pad_mode, padding = getattr(layer, "pad_mode", "pad"), layer.padding
-        if isinstance(padding, str):
-            pad_mode, padding = padding, 0
-        elif isinstance(padding, (tuple, list)) and len(padding) == 2:  # of mint
-            padding = tuple(number for number in padding for _ in range(2))
-        elif isinstance(padding, list):
-            padding = tuple(padding)
+        named = isinstance(found["padding"], str)
+        pad_mode, padding = (found["padding"], 0) if named else ("pad", found["padding"])
 
         def make() -> Conv2d:
             return cls(
-                layer.in_channels, layer.out_channels, *(tuple(layer.kernel_size), tuple(layer.stride)), pad_mode,
-                padding, tuple(layer.dilation), getattr(layer, "group", None) or layer.groups, layer.bias is not None,
-                layer.weight, layer.bias, getattr(layer, "data_format", "NCHW"), activation=activation,
+                layer.in_channels, layer.out_channels, tuple(layer.kernel_size), found["stride"], pad_mode, padding,
+                found["dilation"], found["groups"], layer.bias is not None, layer.weight, layer.bias,
+                found["data_format"], activation=activation,
             )  # fmt: skip
 
         return named_as_before(make, list(layer.get_parameters())).set_train(layer.training)  # type: ignore[no-any-return]
@@ -152,21 +148,17 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         found = {
             name: cls.of(cell)
             for name, cell in network.cells_and_names()
-            if name and _is_convolution(cell) and getattr(cell, "padding_mode", "zeros") == "zeros"
+            if name and is_convolution(cell) and settings(cell) is not None
         }
         return exchange(network, found)
 
     def construct(self, x: Tensor) -> Tensor:
-        padding = self.padding
-        if self.pad_mode == "same":
-            dims = x.shape[1:3] if self.data_format == "NHWC" else x.shape[2:4]
-            padding = _same_padding(dims, self.kernel_size, self.stride, self.dilation)
         weight = self.weight
         if weight.dtype != x.dtype:  # of mixed precision
             weight = weight.astype(x.dtype)
         return conv2d(
-            x, weight, self.bias, self.stride, padding, self.dilation, self.group, self.activation,
-            self.data_format,
+            x, weight, self.bias, self.stride, self.padding if self.pad_mode == "pad" else self.pad_mode, self.dilation,
+            self.group, self.activation, self.data_format,
         )  # fmt: skip
 
     def extend_repr(self) -> str:
@@ -176,24 +168,28 @@ class Conv2d(nn.Cell):  # type: ignore[misc]
         return f"{sizes}, {pads}, group={self.group}, has_bias={self.has_bias}, {form}"
 
 
-def _is_convolution(cell: nn.Cell) -> bool:
+def is_convolution(cell: nn.Cell) -> bool:
     """Of MindSpore, not of a class that is derived from it: that may compute something else."""
     return type(cell).__name__ == "Conv2d" and type(cell).__module__.startswith("mindspore.")
 
 
-@ms.constexpr  # type: ignore[untyped-decorator]
-def _same_padding(
-    dims: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Top, bottom, left and right."""
-    pads: list[int] = []
-    for size, taps, step, apart in zip(dims, kernel, stride, dilation, strict=True):
-        if size < 0 and step > 1:
-            raise ValueError("Conv2d: pad_mode 'same' with a stride needs an x whose sizes are known, or 'pad'")
-        places = 1 if step == 1 else -(-size // step)
-        total = apart * (taps - 1) if step == 1 else max(0, (places - 1) * step + apart * (taps - 1) + 1 - size)
-        pads += [total // 2, total - total // 2]
-    return tuple(pads)
+def settings(layer: nn.Cell) -> dict[str, Any] | None:
+    """What `ops.conv2d` is called with for a layer of MindSpore beside tensors; None if it pads with something else
+    than zeros.
+    """
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        return None
+    mode, padding = getattr(layer, "pad_mode", "pad"), layer.padding
+    padding = (padding,) * 4 if isinstance(padding, int) else padding
+    if not isinstance(padding, str):
+        padding = mode if mode != "pad" else tuple(n for n in padding for _ in range(4 // len(padding)))
+    return {
+        "stride": tuple(layer.stride),
+        "padding": padding,
+        "dilation": tuple(layer.dilation),
+        "groups": getattr(layer, "group", None) or layer.groups,
+        "data_format": getattr(layer, "data_format", "NCHW"),
+    }
 
 
 def _numbers(name: str, value: Any, counts: tuple[int, ...], least: int) -> tuple[int, ...]:

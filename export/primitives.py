@@ -17,9 +17,18 @@ from ms_ascend_ops.export import attention_builtins as attention
 from ms_ascend_ops.export.stock_primitives import STOCK, StandIn
 
 from ms_ascend_ops import ops, registry
+from ms_ascend_ops.convolution import PADDINGS
 from ms_ascend_ops.custom import FusedPrimitive
 
-__all__ = ["STAND_INS", "StandIn", "attend_pages", "quantized_product", "rotary_position_embedding", "stand_in_for"]
+__all__ = [
+    "STAND_INS",
+    "StandIn",
+    "attend_pages",
+    "conv2d_padding",
+    "quantized_product",
+    "rotary_position_embedding",
+    "stand_in_for",
+]
 
 
 def stand_in_for(primitive: Any) -> StandIn:
@@ -53,6 +62,29 @@ class Swiglu(StandIn):
 
     def construct(self, input: Tensor, dim: int = -1) -> Tensor:
         return ops.swiglu(input, dim)
+
+
+class Conv2DExt(StandIn):
+    """Conv2DExt()(input, weight, bias, stride, padding, dilation, groups), also Conv2DPadding, of named paddings."""
+
+    def construct(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d_padding(
+    x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """What Conv2DPadding computes."""
+    return ops.conv2d(x, weight, bias, stride, PADDINGS.get(padding, padding), dilation, groups)
 
 
 def rotary_position_embedding(x: Tensor, cos: Tensor, sin: Tensor, mode: int = 0) -> Tensor:
@@ -621,26 +653,31 @@ def attend_pages(
     return ms_ops.matmul(weights, v.swapaxes(1, 2)).reshape(tokens, heads, -1)
 
 
-STAND_INS: dict[str, Any] = STOCK | {
-    kind.__name__: kind
-    for kind in (
-        AddRmsNorm,
-        ApplyRotaryPosEmb,
-        DynamicQuantExt,
-        FlashAttentionScore,
-        FusedAddTopKDiv,
-        GroupedMatmul,
-        GroupedMatmulV4,
-        MoeInitRoutingV2,
-        MoeTokenPermute,
-        MoeTokenUnpermute,
-        PagedAttention,
-        PromptFlashAttention,
-        QuantBatchMatmul,
-        QuantV2,
-        ReshapeAndCache,
-        RmsNorm,
-        RotaryPositionEmbedding,
-        Swiglu,
-    )
-}
+STAND_INS: dict[str, Any] = (
+    STOCK
+    | {"Conv2DPadding": Conv2DExt}
+    | {
+        kind.__name__: kind
+        for kind in (
+            AddRmsNorm,
+            ApplyRotaryPosEmb,
+            Conv2DExt,
+            DynamicQuantExt,
+            FlashAttentionScore,
+            FusedAddTopKDiv,
+            GroupedMatmul,
+            GroupedMatmulV4,
+            MoeInitRoutingV2,
+            MoeTokenPermute,
+            MoeTokenUnpermute,
+            PagedAttention,
+            PromptFlashAttention,
+            QuantBatchMatmul,
+            QuantV2,
+            ReshapeAndCache,
+            RmsNorm,
+            RotaryPositionEmbedding,
+            Swiglu,
+        )
+    }
+)

@@ -26,6 +26,7 @@ from ms_ascend_ops.export.custom_ops import CUSTOM_OPS, custom_ops_stand_in
 from ms_ascend_ops.export.primitives import (
     STAND_INS,
     StandIn,
+    conv2d_padding,
     quantized_product,
     rotary_position_embedding,
     stand_in_for,
@@ -145,6 +146,7 @@ _PRESENT = [row for row in _ROWS if row[0] in registry.names()]
 
 # What computes a primitive that has no kernel here.
 BY_PRIMITIVE = {primitive: compute for _, _, _, primitive, compute in _PRESENT if compute is not None}
+BY_PRIMITIVE |= {"Conv2DExt": ops.conv2d, "Conv2DPadding": conv2d_padding}
 
 
 @contextmanager

@@ -9,7 +9,10 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-__all__ = ["gradient_of_x", "numbers", "phases"]
+__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "numbers", "phases"]
+
+# What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
+PADDINGS = {1: "same", 2: "valid"}
 
 # Of the taps that reach every stride-th place of x: the first and how far apart they are; and the padding before and
 # behind of their convolution of dy.
@@ -76,3 +79,22 @@ def numbers(name: str, value: Any, counts: tuple[int, ...], least: int) -> tuple
     if min(found) < least:
         raise ValueError(f"conv2d: {name} must be at least {least}, got {value!r}")
     return found
+
+
+def named_padding(
+    name: str, dims: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[int, ...]:
+    """Zeros above, below, to the left and to the right of x. `dims`: its rows and columns, -1 or None where unknown."""
+    if name not in ("same", "valid"):
+        raise ValueError(f"conv2d: padding must be 'same', 'valid' or numbers, got {name!r}")
+    pads: list[int] = []
+    for size, taps, step, apart in zip(dims, kernel, stride, dilation, strict=False):
+        total = apart * (taps - 1)
+        if name == "valid":
+            total = 0
+        elif step > 1:
+            if size is None or size < 0:
+                raise ValueError("conv2d: padding 'same' with a stride needs an x whose sizes are known, or numbers")
+            total = max(0, (-(-size // step) - 1) * step + total + 1 - size)
+        pads += [total // 2, total - total // 2]
+    return (*pads, 0, 0, 0, 0)[:4]  # of tensors that are none of images the operator says what they must be

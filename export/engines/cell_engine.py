@@ -18,9 +18,11 @@ from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
 from ms_ascend_ops.export.graphs.graph import Graph
+from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
-from ms_ascend_ops.export.graphs.trace import OWNER, Spec, Trace, is_small, matrix_of, trace
+from ms_ascend_ops.export.graphs.specs import OWNER, Spec
+from ms_ascend_ops.export.graphs.trace import Trace, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
@@ -89,19 +91,24 @@ class Subject:
         return next((d for d in dtypes if d in _FLOATS), "float32")
 
     @cached_property
-    def linear(self) -> bool:
-        """Whether linear layers are of interest themselves."""
-        return any(row.op == "matmul" and row.level <= self.level for row in self.patterns)
+    def layers(self) -> frozenset[str]:
+        """The operators whose layers are of interest themselves."""
+        return frozenset({"matmul", "conv2d"} & {row.op for row in self.patterns if row.level <= self.level})
 
-    def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], **options: Any) -> Trace | str:
-        """Watch the cell, or a copy of it."""
+    def trace(self, cell: nn.Cell, inputs: Mapping[str, Any], *, dtype: str = "", **options: Any) -> Trace | str:
+        """Watch the cell, or a copy of it; `dtype`: that of its inputs, where it is another than its own.
+
+        Where it does not take that, its parameters are cast, too, as mixed precision does with all tensors.
+        """
         if self.method != "construct":
             others = helpers(self.cell)
             options.setdefault("construct", others.pop(self.method))
             options["methods"] = others
         if self.function is not None:
             options["construct"] = partial(self._called, options.get("construct", self.function))
-        return trace(cell, inputs, returns=self.returns, linear=self.linear, split=self.split, **options)
+        options |= {"returns": self.returns, "layers": self.layers, "split": self.split}
+        seen = trace(cell, inputs, dtype=dtype, **options)
+        return trace(cell, inputs, dtype=dtype, whole=True, **options) if dtype and isinstance(seen, str) else seen
 
     def _called(self, function: Callable[..., Any], cell: nn.Cell, **inputs: Any) -> Any:
         """What a function gives that the construct calls."""
@@ -185,6 +192,10 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
     ]
     sizes = {p.shape[0] for p in cell.get_parameters() if p.ndim == 1}
     sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
+    if operator_of(cell) == "conv2d":
+        # Sizes of their own, which no parameter has.
+        channels, places = cell.in_channels, max(cell._params["weight"].shape) + 3
+        yield {name: Spec((2, channels, places, places + 2), dtype) for name in required}
     if any(p.ndim > 1 for p in cell._params.values() if p is not None):
         return
     for size in sorted(sizes or {8}):
@@ -212,7 +223,7 @@ def _version(
     """What the cell does with such inputs: fused, recognised but left, or (a text) not to be seen."""
     if training or dtype:
         values = drawn(inputs, dtype or subject.stored, subject.stored)
-        seen = subject.trace(subject.cell, values, training=training)
+        seen = subject.trace(subject.cell, values, training=training, dtype=dtype)
     else:
         seen = subject.stock(inputs)
     if isinstance(seen, str):
@@ -366,13 +377,18 @@ def bypassed(graph: Graph) -> frozenset[tuple[str, str]]:
 def error_of(
     subject: Subject, inputs: Mapping[str, Any], dtype: str, seen: Trace, construct: Callable[..., Any]
 ) -> float:
-    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row."""
+    """The largest difference between the two constructs on random inputs, relative to the magnitude of its row.
+
+    What a convolution makes has channels beside places, of which there may be one: its row is a sample.
+    """
     values = drawn(inputs, dtype, subject.stored)
-    fused = subject.trace(subject.cell, values, construct=construct)
+    cast = "" if dtype == subject.stored else dtype
+    fused = subject.trace(subject.cell, values, construct=construct, dtype=cast)
     if isinstance(fused, str):
         return float("inf")
     if [n.dtype for n in seen.graph.outputs] != [n.dtype for n in fused.graph.outputs]:
         return float("inf")
+    samples = any(node.kind in _CONVOLUTIONS or node.attributes.get("layer") == "conv2d" for node in seen.graph.nodes)
     worst = 0.0
     pairs = [(seen.values, fused.values), *((old, fused.passed.get(key)) for key, old in seen.passed.items())]
     for old, new in ((a, b) for before, after in pairs for a, b in zip(_flat(before), _flat(after), strict=True)):
@@ -380,10 +396,14 @@ def error_of(
             continue
         if not isinstance(new, np.ndarray) or old.shape != new.shape:
             return float("inf")
-        scale = np.abs(old).max(-1, keepdims=True) if old.ndim else np.abs(old)
+        axes = tuple(range(1, old.ndim)) if samples and old.ndim > 2 else -1
+        scale = np.abs(old).max(axes, keepdims=True) if old.ndim else np.abs(old)
         error = np.abs(new - old) / np.where(scale > 0, scale, 1.0)
         worst = max(worst, float(error.max(initial=0.0)) if np.isfinite(error).all() else float("inf"))
     return worst
+
+
+_CONVOLUTIONS = frozenset({"Conv2D", "Conv2DExt", "Conv2DPadding"})
 
 
 def _flat(values: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from ms_ascend_ops.export.matching.find import Found
 
 from ms_ascend_ops import registry
 
-__all__ = ["NotPortableError", "emit", "moved_texts"]
+__all__ = ["NotPortableError", "emit", "moved_texts", "path_to"]
 
 _OPERATORS = {
     **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
@@ -112,7 +112,7 @@ class _Writer:
         if node.kind == INPUT:
             return str(node.name)
         if node.kind == PARAMETER:
-            return self._path(node.name)
+            return path_to(self.cell, node.name)
         if id(node) in self._fused:
             return self._write_fused(*self._fused[id(node)])
         if id(node) in self.seen.calls:
@@ -146,7 +146,7 @@ class _Writer:
         arguments = [self.text(i) for i in node.inputs[:count]]
         named = zip(node.attributes["keywords"], arguments[positional:], strict=True)
         arguments = [*arguments[:positional], *(f"{name}={value}" for name, value in named)]
-        path = self._path(node.name)
+        path = path_to(self.cell, node.name)
         if "without" in node.attributes:
             path += f".{name_without(node.attributes['without'])}"
         return self._assigned(f"{path}({', '.join(arguments)})")
@@ -179,15 +179,16 @@ class _Writer:
             return self.structure(tuple(node.inputs))
         raise NotPortableError(f"it also executes {node.kind}, which is left to the rewrite engine")
 
-    def _path(self, path: str) -> str:
-        """How a sub-cell or a parameter is reached from the cell."""
-        text, owner = "self", self.cell
-        for name in path.split("."):
-            if isinstance(owner, nn.SequentialCell):
-                text += f".cell_list[{list(owner._cells).index(name)}]"
-            elif isinstance(owner, nn.CellList):
-                text += f"[{list(owner._cells).index(name)}]"
-            else:
-                text += f".{name}"
-            owner = owner._cells.get(name, owner)
-        return text
+
+def path_to(cell: nn.Cell, path: str) -> str:
+    """How a sub-cell or a parameter is reached from a cell that is called `self`."""
+    text, owner = "self", cell
+    for name in path.split("."):
+        if isinstance(owner, nn.SequentialCell):
+            text += f".cell_list[{list(owner._cells).index(name)}]"
+        elif isinstance(owner, nn.CellList):
+            text += f"[{list(owner._cells).index(name)}]"
+        else:
+            text += f".{name}"
+        owner = owner._cells.get(name, owner)
+    return text

@@ -18,7 +18,7 @@ from ms_ascend_ops.export.engines.flat import Flat, flatten_function
 from ms_ascend_ops.export.engines.generated import guard, load_source, stock_of, with_construct
 from ms_ascend_ops.export.engines.rewrite_engine import rewrite
 from ms_ascend_ops.export.engines.statements import NotSimpleError, parsed
-from ms_ascend_ops.export.graphs.trace import OWNER
+from ms_ascend_ops.export.graphs.specs import OWNER
 
 __all__ = ["likeness", "rewrite_function"]
 

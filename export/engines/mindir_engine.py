@@ -32,6 +32,9 @@ __all__ = ["optimize_mindir", "verify_mindir"]
 # Operators that are looked for before the others.
 _FIRST = frozenset({"flash_attention"})
 
+# Of products, those next to operators are joined (`join_products`), and those of gates and heads.
+_APART = frozenset({"linear layer"})
+
 
 def optimize_mindir(
     source: str | os.PathLike[str],
@@ -77,7 +80,7 @@ def optimize_mindir(
         for graph in graphs_of(model):
             _substitute(model, graph, attention, report)
         report.entries += fold_products(model)
-        patterns = [row for row in patterns if row.op not in _FIRST]
+        patterns = [row for row in patterns if row.op not in _FIRST and row.name not in _APART]
     for graph in graphs_of(model):
         _substitute(model, graph, patterns, report)
     if join_products and level != "O0":

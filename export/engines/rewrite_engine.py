@@ -7,7 +7,7 @@ construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from ms_ascend_ops.export.engines.cell_engine import (
     error_of,
     of_one_sub_cell,
 )
-from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts
+from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, path_to
 from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
@@ -59,7 +59,7 @@ def rewrite(
     seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    edits = _Edits(flat, seen)
+    edits = _Edits(subject.cell, flat, seen)
     found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
     if any(item.fused.dropout for item in found):
         reason = _dropout(subject, flat, calls[0], seen, found)
@@ -89,8 +89,8 @@ def rewrite(
         result.left += [(f.row.name, reason) for f in result.found]
         result.found = []
         return result
-    # What was watched is one dtype and one choice of optional inputs.
-    conditions = conditions_of(subject, calls[0], [stored])
+    # What was watched is one choice of optional inputs.
+    conditions = conditions_of(subject, calls[0], [stored, *_other_dtypes(subject, calls[0], flat, edited)])
     result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
@@ -101,7 +101,7 @@ def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace,
     trained = subject.trace(subject.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
     if isinstance(trained, str):
         return f"it cannot be watched in training ({trained})"
-    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(flat, trained).refusal)
+    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained).refusal)
 
     def lines(trace: Trace, places: Sequence[Found]) -> list[list[int]]:
         roots = [trace.places.get(id(item.root), ()) for item in places if item.fused.dropout]
@@ -121,6 +121,18 @@ def _error(subject: Subject, inputs: Mapping[str, Any], edited: Flat) -> float:
     return error
 
 
+def _other_dtypes(subject: Subject, inputs: Mapping[str, Any], flat: Flat, edited: Flat) -> Iterator[str]:
+    """Those in which the edited construct does the same, too, where that may round in other places."""
+    for dtype in TOLERANCES if subject.level >= "O2" else ():
+        if dtype != subject.stored:
+            values = drawn(inputs, dtype, subject.stored)
+            seen = subject.trace(subject.cell, values, construct=flat.function, dtype=dtype)
+            if isinstance(seen, str):
+                continue
+            if error_of(subject, inputs, dtype, seen, edited.function) <= TOLERANCES[dtype]:
+                yield dtype
+
+
 def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
     """A class with the edited construct; where a condition fails, that of `stock` runs."""
     guarded = edited.guarded(guard(conditions, *stock_of(stock)), {})
@@ -131,8 +143,8 @@ def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
 class _Edits:
     """Which lines of the flat source become what."""
 
-    def __init__(self, flat: Flat, seen: Trace) -> None:
-        self.flat, self.seen = flat, seen
+    def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace) -> None:
+        self.cell, self.flat, self.seen = cell, flat, seen
         self.lines: dict[int, str] = {}
         self._inside: set[int] = set()
 
@@ -145,7 +157,7 @@ class _Edits:
             return "a gradient may be needed that the operator does not give"
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
-        named = (_name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
+        named = (self._name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
         return "" if all(named) else "a value that it needs has no name there"
 
     def add(self, found: Found) -> str:
@@ -163,7 +175,7 @@ class _Edits:
         arguments: list[str] = []
         kept: dict[int, str] = {}
         for i in found.inputs:
-            text = _name(i, frames[0].variables) or self._keep(i, frames[0], depth, kept)
+            text = self._name(i, frames[0].variables) or self._keep(i, frames[0], depth, kept)
             if not text:
                 return "a value that it needs has no name there"
             arguments.append(text)
@@ -200,6 +212,12 @@ class _Edits:
             if id(node) not in within and node.kind != "TupleGetItem":
                 return True
         return False
+
+    def _name(self, node: Node, variables: dict[str, Node]) -> str | None:
+        """How a value is called in a function with these variables."""
+        if node.kind == PARAMETER:
+            return path_to(self.cell, node.name)
+        return next((name for name, value in variables.items() if value is node), None)
 
     def _target(self, line: int, node: Node) -> str:
         """The name that a statement gives to a value; none if it gives others to values that are needed."""
@@ -256,13 +274,6 @@ class _Edits:
         # A dropout in evaluation, say, or a cast of what has the dtype already: nothing runs, but they read a value.
         pure = {line for line in range(1, len(self.flat.lines) + 1) if self.flat.is_pure(line)}
         return {line for line, only in ran.items() if only} | pure
-
-
-def _name(node: Node, variables: dict[str, Node]) -> str | None:
-    """How a value is called in a function with these variables."""
-    if node.kind == PARAMETER:
-        return f"self.{node.name}"
-    return next((name for name, value in variables.items() if value is node), None)
 
 
 def _learned(node: Node) -> bool:

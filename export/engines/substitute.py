@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import re
-import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import MethodType
 from typing import Any
 
 import mindspore as ms
-import numpy as np
-from mindspore import Parameter, Tensor, nn
-from mindspore.common.initializer import Initializer
+from mindspore import Tensor, nn
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
 from ms_ascend_ops.export.engines import function_engine, rewrite_engine
 from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, analyse
 from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
+from ms_ascend_ops.export.engines.likeness import form_of, likeness_of, obstacle_of
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
-from ms_ascend_ops.export.graphs.graph import CALL
+from ms_ascend_ops.export.graphs.graph import CALL, Node
+from ms_ascend_ops.export.graphs.layers import activation_of, operator_of
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, functions_of, observe_calls
-from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle, sub_cells
-from ms_ascend_ops.export.graphs.trace import activation_of, is_linear
+from ms_ascend_ops.export.graphs.probe import settle, sub_cells
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure, measured
@@ -66,7 +62,8 @@ def optimize(
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
-            operator in place of several layers, as residual add and norm, and a layer in place of a block of experts.
+            operator in place of several layers, as residual add and norm, and in place of convolutions; a layer in
+            place of a block of experts.
         engines: "cell" exchanges cells whose whole construct is a pattern, or one between sub-cells; "rewrite" changes
             single statements of a construct and of the functions that it calls, and needs `verify`.
             By default all that can be used: both with `verify`, "cell" without.
@@ -254,7 +251,7 @@ class _Walk:
         if self.experts is None or not is_block(cell) or isinstance(cell, MoEFeedForward):
             return cell
         inside = [name for name, _ in cell.cells_and_names() if name and not name.startswith("shared_experts")]
-        entry, layer = self.experts.exchange(cell, place, self.level, _obstacle(cell, inside))
+        entry, layer = self.experts.exchange(cell, place, self.level, obstacle_of(cell, inside))
         self.report.entries.append(entry)
         if layer is None:
             return cell
@@ -281,7 +278,7 @@ class _Walk:
     def _exchange(self, cell: nn.Cell, place: str) -> set[str]:
         """Do what can be done with one cell; returns the sub-cells that are contained in a fused operator now."""
         kinds = self.observed.kinds(cell)
-        key = _likeness(cell), repr(kinds)
+        key = likeness_of(cell), repr(kinds)
         if key not in self._known:
             self._known[key] = self._search(cell, kinds)
         return self._give(cell, place or "the network", self._known[key])
@@ -289,10 +286,12 @@ class _Walk:
     def _search(self, cell: nn.Cell, kinds: Sequence[Any]) -> _Found:
         """Ask the engines about a cell: for each choice of optional inputs with which it was called."""
         found = _Found()
-        if is_linear(cell) or type(cell) in _PLAIN:
+        if type(cell) in _PLAIN:
             return found
-        form = tuple(_form(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
+        form = tuple(form_of(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
         subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
+        if (op := operator_of(cell)) and op not in subject.layers:
+            return found
         for calls in kinds or [[]]:
             analysis, engine = analyse(subject, calls), "cell"
             if "rewrite" in self.engines and analysis.swap is None and analysis.found and calls:
@@ -321,7 +320,7 @@ class _Walk:
 
     def _flat(self, cell: nn.Cell, absent: Mapping[str, bool]) -> Any:
         """The flat source of a cell; cells that differ in numbers only have the same."""
-        key = _form(cell), repr(absent)
+        key = form_of(cell), repr(absent)
         if key not in self._flats:
             self._flats[key] = rewrite_engine.flat_source(cell, absent)
         return self._flats[key]
@@ -356,7 +355,7 @@ class _Walk:
 
     def _give(self, cell: nn.Cell, name: str, found: _Found) -> set[str]:
         """Give a cell the class that was made for it, and enter in the report what that changes."""
-        obstacle = _obstacle(cell, found.layers()) if found.kind else ""
+        obstacle = obstacle_of(cell, found.layers()) if found.kind else ""
         self.report.entries.extend(found.entries(name, obstacle))
         if found.kind is None or obstacle:
             return set()
@@ -412,101 +411,30 @@ class _Found:
     def layers(self) -> set[str]:
         """The linear layers of which fused operators take the parameters."""
         swaps = [a.swap for _, a in self.analyses if a.swap is not None]
-        inside = [n for swap in swaps for item in swap.found if item.fused.op == "matmul" for n in item.inside]
+        inside = [n for swap in swaps for item in swap.found if item.fused.op in _LAYERS for n in item.inside]
         return {n.name for n in inside if n.kind == CALL} | {path for path, _ in self.without()}
 
     def contained(self) -> set[str]:
         """The sub-cells that are part of a fused operator, whatever the inputs."""
         inside = [
-            {n.origin.name for item in a.swap.found for n in item.inside if n.origin is not None} if a.swap else set()
+            {origin.name for item in a.swap.found for n in item.inside if (origin := _call_of(n)) is not None}
+            if a.swap
+            else set()
             for _, a in self.analyses
         ]
         return set.intersection(*inside) if inside else set()
 
 
 # Cells that are a primitive of their own, of which no pattern is a part.
-_PLAIN = (nn.Conv2d, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
+_PLAIN = (nn.Dense, nn.Conv2dTranspose, nn.Dropout, nn.Embedding, nn.Identity, nn.BatchNorm2d, nn.MaxPool2d)
+_LAYERS = frozenset({"matmul", "conv2d"})  # operators that take the parameters of a layer
 _GATED = frozenset({"silu_mul", "swiglu", "gelu_mul", "geglu"})
+
+
+def _call_of(node: Node) -> Node | None:
+    """The call of a sub-cell that a node is, or is a part of."""
+    return node if node.kind == CALL else node.origin
 
 
 def _class_setter(cell: nn.Cell, kind: type) -> Callable[[], None]:
     return lambda: object.__setattr__(cell, "__class__", kind)
-
-
-_INTERNAL = frozenset(nn.Cell().__dict__)
-_COMPARED = 2**20  # elements of a tensor that is compared by its values
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_SEED = re.compile(r"\bSeed[01]=-?\d+")  # of dropout: each has its own
-
-
-def _likeness(cell: nn.Cell) -> Any:
-    """Equal for cells that compute the same with their own parameters: class, attributes, shapes, sub-cells."""
-    own: list[Any] = []
-    for name, value in cell.__dict__.items():
-        if name in _INTERNAL:
-            continue
-        if name == "_cell_init_args":  # a text, in which initializers have their addresses
-            value = _ADDRESS.sub("", str(value))  # noqa: PLW2901
-        if isinstance(value, (int, float, str, bool, type(None))):
-            own.append((name, type(value).__name__, value))
-        elif isinstance(value, dict) and all(isinstance(v, (int, float, str, bool)) for v in value.values()):
-            own.append((name, "dict", tuple(sorted(value.items()))))
-        elif isinstance(value, ms.ops.Primitive):
-            own.append((name, type(value).__name__, _SEED.sub("", str(value))))
-        elif isinstance(value, (nn.Cell, Parameter, Initializer)):  # the last made the parameters, and is done
-            continue
-        elif isinstance(value, MethodType) and value.__self__ is cell:
-            own.append((name, "method", value.__func__.__qualname__))
-        elif isinstance(value, Tensor) and value.size <= _COMPARED:  # a table, as of relative positions
-            content = zlib.crc32(np.ascontiguousarray(read(value)).tobytes())
-            own.append((name, "tensor", value.shape, dtype_name(value.dtype), content))
-        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float, str, bool)) for v in value):
-            own.append((name, "sequence", tuple(value)))
-        elif isinstance(value, (tuple, list)) and all(isinstance(v, nn.Cell) for v in value):
-            own.append((name, "cells", len(value)))
-        else:
-            own.append((name, "object", id(value)))
-    parameters = [(n, p.shape, dtype_name(p.dtype)) for n, p in cell._params.items() if p is not None]
-    children = [(n, _likeness(c)) for n, c in sub_cells(cell).items()]
-    return type(cell), tuple(own), tuple(parameters), tuple(children)
-
-
-def _form(cell: nn.Cell) -> Any:
-    """Equal for cells that have the same source once it is flat: their numbers and tensors stay attributes there."""
-    own: list[Any] = []
-    for name, value in cell.__dict__.items():
-        if name in _INTERNAL or name == "_cell_init_args" or isinstance(value, (nn.Cell, Parameter, Initializer)):
-            continue
-        if isinstance(value, (str, bool, type(None))):
-            own.append((name, value))
-        elif isinstance(value, MethodType) and value.__self__ is cell:
-            own.append((name, value.__func__.__qualname__))
-        elif isinstance(value, (int, float, Tensor, ms.ops.Primitive)):
-            own.append((name, type(value)))
-        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float)) for v in value):
-            own.append((name, type(value), len(value)))
-        elif isinstance(value, dict) and all(isinstance(v, (int, float, str)) for v in value.values()):
-            own.append((name, tuple(sorted(value))))
-        else:
-            own.append((name, id(value)))
-    children = [(n, type(c), len(c) if isinstance(c, nn.CellList) else 0) for n, c in sub_cells(cell).items()]
-    return type(cell), tuple(own), tuple(n for n, p in cell._params.items() if p is not None), tuple(children)
-
-
-def _obstacle(cell: nn.Cell, layers: Collection[str] = ()) -> str:
-    """Why a cell that computes a pattern must stay all the same. `layers`: sub-cells that are not called any more."""
-    hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
-    for name, child in cell.cells_and_names():
-        if name in layers and (reason := _obstacle(child)):
-            return f"{name}: {reason}"
-    inside = [c for c in sub_cells(cell).values() if not list(c.get_parameters())]
-    if any(getattr(c, name) for c in (cell, *inside) for name in hooks):
-        return "a hook is registered on it"
-    if cell._shard_fn or cell._in_strategy or cell._out_strategy:
-        return "it has a parallel strategy"
-    flags = getattr(cell, "_func_graph_flags", None) or {}
-    if "output_recompute" in flags:  # on a cell around it, it does no harm
-        return "recompute is set on it"
-    if cell.mixed_precision_type or any(flags.get(name) for name in ("fp16", "bf16", "fp32")):
-        return "it casts its inputs (to_float or automatic mixed precision)"
-    return ""

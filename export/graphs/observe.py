@@ -14,7 +14,7 @@ from typing import Any
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.graphs.modes import evaluating, pynative
 from ms_ascend_ops.export.graphs.probe import settle
-from ms_ascend_ops.export.graphs.trace import OWNER, Spec, spec_of
+from ms_ascend_ops.export.graphs.specs import OWNER, Spec, spec_of
 
 __all__ = ["Observed", "functions_of", "helpers", "is_of_a_user", "observe_calls"]
 

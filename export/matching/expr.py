@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ms_ascend_ops.export.graphs.graph import Node
+from ms_ascend_ops.export.graphs.graph import CALL, Node
 
-__all__ = ["Expr", "known_number", "number"]
+__all__ = ["Expr", "is_call", "known_number", "number"]
 
 
 @dataclass(eq=False)
@@ -47,6 +47,11 @@ def number(expr: Expr) -> float | None:
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def is_call(expr: Expr) -> bool:
+    """Whether an expression is what a sub-cell returned that was not looked into."""
+    return expr.node is not None and expr.node.kind == CALL
 
 
 def known_number(value: float) -> Expr:

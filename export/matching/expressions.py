@@ -16,6 +16,7 @@ from typing import Any
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, Node
 from ms_ascend_ops.export.graphs.sizes import permutation, transposed
 from ms_ascend_ops.export.matching.arithmetic import simplified
+from ms_ascend_ops.export.matching.convolution import of_mint, of_primitive
 from ms_ascend_ops.export.matching.expr import Expr, known_number, number
 from ms_ascend_ops.export.matching.turning import turned_by
 
@@ -535,8 +536,9 @@ def _linear(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 def _call(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
-    """A linear layer that was called and not run: behind its arguments are weight and bias."""
-    return Expr("linear", tuple(inputs), node=node) if node.attributes.get("linear") else None
+    """A layer that was called and not looked into: behind its arguments are weight and bias."""
+    op = {"matmul": "linear", "conv2d": "conv2d"}.get(node.attributes.get("layer", ""))
+    return None if op is None else Expr(op, tuple(inputs), node.attributes["settings"], node)
 
 
 _PRIMITIVES: dict[str, _Build] = {
@@ -583,6 +585,8 @@ _PRIMITIVES: dict[str, _Build] = {
     **dict.fromkeys(("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt"), _matmul),
     **dict.fromkeys(("Transpose", "TransposeExt"), _transpose),
     "Dense": _linear,
+    "Conv2D": lambda _, node, inputs: of_primitive(node, inputs),
+    **dict.fromkeys(("Conv2DExt", "Conv2DPadding"), lambda _, node, inputs: of_mint(node, inputs)),
     CALL: _call,
     "BiasAdd": lambda _, node, inputs: Expr("bias_add", tuple(inputs[:2]), node=node),
     **dict.fromkeys(("MaskedFill", "MaskedFillScalar"), _masked_fill),

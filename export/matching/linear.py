@@ -1,27 +1,31 @@
-"""A linear layer and the activation behind it: activation(x @ weight + bias), in one pass."""
+"""A linear layer and the activation behind it, if any: activation(x @ weight + bias), in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ms_ascend_ops.export.matching.expr import Expr
+from ms_ascend_ops.export.matching.expr import Expr, is_call
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
 __all__ = ["build_linear"]
 
 
-def build_linear(activation: Callable[[Match], str]) -> Callable[[Match], Fused | Skip | None]:
-    """What builds the operator for a place whose activation has `z` as its input; `activation` gives its name."""
+def build_linear(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:
+    """What builds the operator for a place whose activation has `z` as its input; `activation` gives its name.
+
+    With None, for a linear layer without one.
+    """
 
     def build(m: Match) -> Fused | Skip | None:
-        found = _layer(m, m["z"])
-        name = activation(m)
-        if found is None or not name:
+        found = _layer(m, m.root if activation is None else m["z"])
+        name = "none" if activation is None else activation(m)
+        # A layer that was called, and has no activation behind it, is a place of its own.
+        if found is None or not name or (activation is None and is_call(m.root)):
             return None
         inputs, transposed = found
         keywords = {"transpose_weight": transposed, "activation": name}
-        note = f"{name}, with bias" if len(inputs) > 2 else name
-        return Fused("matmul", inputs, {0: m.root}, keywords, False, note, keywords)
+        note = ", ".join([*([name] if activation else []), *(["with bias"] if len(inputs) > 2 else [])])
+        return Fused("matmul", inputs, {0: m.root}, keywords, False, note, keywords, cast=(1,))
 
     return build
 

@@ -12,6 +12,7 @@ from typing import Any as Object
 
 import numpy as np
 from ms_ascend_ops.export.matching.attention import attention_rows
+from ms_ascend_ops.export.matching.convolution import build_convolution
 from ms_ascend_ops.export.matching.expr import Expr
 from ms_ascend_ops.export.matching.linear import build_linear
 from ms_ascend_ops.export.matching.match import Any, Near, Number, OneOf, Op, Optional, Pattern
@@ -301,6 +302,7 @@ def _gelu_activation(m: Match) -> str:
 
 _PRODUCT = Any("z")
 _ACTIVATED = OneOf(Op("relu", _PRODUCT), _silu(_PRODUCT))
+_CONVOLUTION = OneOf(*(Op(name, Any("y")) for name in ("bias_add", "add", "conv2d")))
 _GELU_OF_PRODUCT = OneOf(_gelu(_PRODUCT), Op("fused:gelu", _PRODUCT, name="builtin"))
 
 
@@ -554,6 +556,11 @@ def _rows() -> Iterator[Row]:
     yield Row("GeGLU", "gelu_mul", _gated(_gelu), _build_gelu_mul)
     yield Row("linear + activation", "matmul", _ACTIVATED, build_linear(_simple_activation), "O3")
     yield Row("linear + activation", "matmul", _GELU_OF_PRODUCT, build_linear(_gelu_activation), "O3")
+    # What mint.nn.Linear executes takes a CPU some 4 ms whatever its size; nn.Dense is products and sums.
+    yield Row("linear layer", "matmul", Op("linear", Any("y")), build_linear(None), "O3")
+    yield Row("convolution", "conv2d", _ACTIVATED, build_convolution(_simple_activation), "O3")
+    yield Row("convolution", "conv2d", _GELU_OF_PRODUCT, build_convolution(_gelu_activation), "O3")
+    yield Row("convolution", "conv2d", _CONVOLUTION, build_convolution(None), "O3")
     yield Row("GELU", "gelu", _gelu(Any("x")), _build_gelu)
     yield Row("rotary embedding", "rotary_embedding", _ROTARY, _build_rotary)
     yield from attention_rows()

@@ -18,7 +18,7 @@ LEVELS = {
     "O0": "nothing",
     "O1": "exact replacements: the fused operator rounds where the network rounds",
     "O2": "half precision may round in other places, as a rule fewer",
-    "O3": "one operator in place of several layers, as residual add and norm",
+    "O3": "one operator in place of several layers, as residual add and norm, and in place of convolutions",
 }
 
 
@@ -55,6 +55,7 @@ class Fused:
     constant: tuple[int, ...] = ()  # inputs to which the operator does not give the gradient of the formula
     masks: dict[int, Mask] = field(default_factory=dict)  # inputs that are made into a mask
     dropout: bool = False  # in training there may be a dropout inside, which the operator has not
+    cast: tuple[int, ...] = ()  # inputs that mixed precision casts to the dtype of the first one, as MindSpore's own do
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
         """Shapes and dtypes of what the operator takes; of all inputs they must be known."""
@@ -74,6 +75,9 @@ class Fused:
                 given[place] = f"mindspore.ops.stop_gradient({given[place]})"
             elif mask.hidden:
                 given[place] += ".logical_not()"  # True is a key that is seen
+        for place in self.cast:
+            x, text = given[0], given[place]
+            given[place] = f"{text} if {text}.dtype == {x}.dtype else {text}.astype({x}.dtype)"
         return given
 
 

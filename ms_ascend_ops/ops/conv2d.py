@@ -12,7 +12,7 @@ from mindspore import ops as stock
 from mindspore.ops.operations import Conv2DBackpropInput
 
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.convolution import gradient_of_x, numbers
+from ms_ascend_ops.convolution import gradient_of_x, named_padding, numbers
 from ms_ascend_ops.custom import Selector, device_target, kernel
 from ms_ascend_ops.gradients import gradient_of_activation, needs_gradient
 
@@ -134,6 +134,7 @@ _select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
 
 
 _numbers = ms.constexpr(numbers)
+_named_padding = ms.constexpr(named_padding)
 
 
 def conv2d(
@@ -141,7 +142,7 @@ def conv2d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | tuple[int, ...] = 1,
-    padding: int | tuple[int, ...] = 0,
+    padding: int | tuple[int, ...] | str = 0,
     dilation: int | tuple[int, ...] = 1,
     groups: int = 1,
     activation: str = "none",
@@ -161,7 +162,9 @@ def conv2d(
             keeps it.
         bias: Tensor[dtype of x | float32], shape (o,).
         stride: distance of two places of the kernel, an int or (rows, columns).
-        padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right).
+        padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right); "same": so many that y has the
+            rows and columns of x, divided by the stride and rounded up, of an odd number the larger part below and to
+            the right; "valid": none.
         dilation: distance of two elements of the kernel, an int or (rows, columns).
         groups: groups of channels that have nothing to do with each other; a divisor of c and o.
         activation: "none", "relu", "gelu" (by error function), "gelu_tanh" or "silu".
@@ -174,7 +177,8 @@ def conv2d(
     Raises:
         TypeError: an input is no tensor, or has another dtype; a number is none.
         ValueError: shapes that do not fit each other; a kernel that is larger than x with its padding; a stride or
-            dilation below 1, a padding below 0; an unknown activation or data format.
+            dilation below 1, a padding below 0; an unknown activation, data format or name of a padding; "same" with a
+            stride in a graph for unknown sizes of x.
 
     Differentiable in x, weight and bias. NaN of x reaches the places whose kernel covers it, NaN of the weight its
     output channel. No samples give an empty y.
@@ -184,8 +188,15 @@ def conv2d(
     of cores.
     """
     stride_h, stride_w = _numbers("stride", stride, (2,), 1)
-    pads = _numbers("padding", padding, (2, 4), 0)
     dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1)
+    if isinstance(padding, str):
+        dims = x.shape if isinstance(x, Tensor) else ()
+        taps = weight.shape if isinstance(weight, Tensor) else ()
+        first = 1 if data_format == "NHWC" else 2
+        strides, dilations = (stride_h, stride_w), (dilation_h, dilation_w)
+        pads = _named_padding(padding, dims[first : first + 2], taps[first : first + 2], strides, dilations)
+    else:
+        pads = _numbers("padding", padding, (2, 4), 0)
     top, bottom, left, right = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
     select = _select(
         x, weight, bias, stride_h, stride_w, top, bottom, left, right, dilation_h, dilation_w, groups, activation,

@@ -8,7 +8,7 @@ from mindspore import Tensor
 from ms_ascend_ops import ops
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
-from tests.modes import MODES, combinations, run
+from tests.modes import MODES, Caller, combinations, graph_mode, run
 from tests.reference import conv2d as reference
 from tests.tensors import dtype_name, numpy, tensor
 
@@ -111,6 +111,9 @@ BAD = [
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), dilation=(1, 3)), ValueError, "weight.shape[3] (3, with dilation_w"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding=-1), ValueError, "padding must be at least 0, got -1"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding=(1, 2, 3)), ValueError, "padding must be an int or 2 or 4"),
+    (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding="full"), ValueError, "padding must be 'same', 'valid'"),
+    (lambda: ops.conv2d([1.0], zeros(*WEIGHT), padding="same"), TypeError, "x"),
+    (lambda: ops.conv2d(zeros(4, 5, 6), zeros(*WEIGHT), padding="same"), ValueError, "x must have 4 dims"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), stride=0), ValueError, "stride must be at least 1, got 0"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), dilation=(1, 0)), ValueError, "dilation must be at least 1"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), groups=0), ValueError, "groups must be > 0, got 0"),
@@ -131,6 +134,27 @@ def test_bad_input(call, error, message):
 def test_bad_input_in_a_graph():
     with pytest.raises(ValueError, match=r"conv2d: weight\.shape"):
         run(MODES[1], ops.conv2d, (zeros(*X), zeros(6, 3, 3, 3)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_padding_by_its_name(mode):
+    """As TensorFlow has it: of an odd number of zeros the larger part is below and to the right."""
+    rng = np.random.default_rng(0)
+    x, weight = (tensor(rng.standard_normal(shape), "float32") for shape in ((1, 4, 10, 7), (6, 4, 4, 3)))
+    for name, pads in (("same", (1, 2, 2, 2)), ("valid", 0)):
+        y = run(mode, ops.conv2d, (x, weight, None), (3, 2), name, (1, 2))
+        np.testing.assert_array_equal(numpy(y), numpy(ops.conv2d(x, weight, None, (3, 2), pads, (1, 2))))
+
+
+def test_a_padding_by_its_name_for_unknown_sizes():
+    weight = zeros(*WEIGHT)
+    plain, strided = (Caller(ops.conv2d, None, stride, "same") for stride in (1, 2))
+    for net in (plain, strided):
+        net.set_inputs(Tensor(shape=(None, 4, None, None), dtype=ms.float32), weight)
+    with graph_mode():
+        assert plain(zeros(*X), weight).shape == (1, 6, 5, 6)
+        with pytest.raises(ValueError, match="padding 'same' with a stride needs an x whose sizes are known"):
+            strided(zeros(*X), weight)
 
 
 def test_gradients_are_the_same_bits_again():

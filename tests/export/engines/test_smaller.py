@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.export.engines.cell_engine import Subject, smaller
-from ms_ascend_ops.export.graphs.trace import Spec
+from ms_ascend_ops.export.graphs.specs import Spec
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 
 from ms_ascend_ops import optimize

@@ -872,6 +872,12 @@ PYBIND11_MODULE(host_calls, module)
     module.def("set_lookups", [](uint64_t bytes, bool byElement) {
         host::SetLookups(bytes, byElement ? host::LookupMethod::BY_ELEMENT : host::LookupMethod::GATHERED);
     });
+#if defined(__x86_64__)
+    module.def("flush_subnormals", [](bool flush) {  // of this thread
+        constexpr unsigned int FLUSH = 0x8040;       // of results and of operands
+        __builtin_ia32_ldmxcsr(flush ? __builtin_ia32_stmxcsr() | FLUSH : __builtin_ia32_stmxcsr() & ~FLUSH);
+    });
+#endif
     module.def("thread_num", &host::GetThreadNum);
     module.def("set_thread_num", &host::SetThreadNum);
     module.def("core_num", [] { return host::HostPlatform().coreNum; });

@@ -200,6 +200,34 @@ def test_result_is_independent_of_the_number_of_cores(length):
         assert np.array_equal(output, outputs[0])
 
 
+@pytest.mark.parametrize("cores", [1, 3])
+def test_subnormal_numbers_of_a_thread_that_flushes_them(cores):
+    """MindSpore's own threads do."""
+    if not hasattr(host_calls(), "flush_subnormals"):
+        pytest.skip("for x86-64")
+    gm = np.full(cores * 64, 1e-38, np.float32)
+    expected = gm / 4 + gm / 2
+
+    def calls(core):
+        quarter, half = (bits(value, "float32") for value in (0.25, 0.5))
+        return [
+            ("copy_in", "float32", 0, core * 256, 64),
+            ("scalar", "Muls", "float32", 1024, 0, quarter, 64),
+            ("scalar", "Muls", "float32", 0, 0, half, 64),
+            ("binary", "Add", "float32", 0, 1024, 0, 64),
+            ("copy_out", "float32", core * 256, 0, 64),
+        ]
+
+    host_calls().flush_subnormals(True)
+    try:
+        launch(cores, calls, gm)
+        flushes = np.float32(1e-38) * np.float32(0.25) == 0
+    finally:
+        host_calls().flush_subnormals(False)
+    assert flushes  # and still does behind the launch
+    np.testing.assert_array_equal(gm, expected)
+
+
 def _streams(*sizes):
     """Whether launches that move so many bytes stream, as the environment is now."""
     host_calls().set_non_temporal_bytes(0)

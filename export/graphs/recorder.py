@@ -1,0 +1,193 @@
+"""Every primitive that runs within a block of Python, as a node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+from ms_ascend_ops.export.graphs.graph import CONSTANT, Node, constant
+from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
+from ms_ascend_ops.export.graphs.specs import spec_of
+from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
+
+__all__ = ["Recorder", "indexing_recorded", "values_of"]
+
+
+class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
+    """Every primitive that runs within the context, as a node."""
+
+    def __init__(self, locate: Callable[[Recorder], Any] | None = None) -> None:
+        super().__init__()
+        self.locate = locate
+        self.places: dict[int, Any] = {}
+        self.nodes: list[Node] = []
+        self.calls: dict[int, tuple[Node, int | None]] = {}
+        # By content: MindSpore hands out a new Python object for a tensor each time, and data here are random numbers.
+        self._by_content: dict[Any, Node] = {}
+        self.passed: dict[tuple[str, int], Any] = {}
+        self.layers: frozenset[str] = frozenset()  # operators whose layers show weight and bias where they are called
+        self.dtype = ""  # of the parameters of layers, where it is another than their own
+        self.whole = False  # whether it is that of all other parameters, too
+        self.split = False  # whether linear layers with an activation are two: one that is called without, and that
+        self._paused = 0
+        self._call: Node | None = None
+
+    def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
+        if self._paused:
+            return func(*args)
+        with self.paused():
+            result = _execute(func, args)
+            attributes, inputs = {}, args
+            if args and isinstance(args[0], ms.ops.Primitive):  # an old primitive comes with its name and a tuple
+                attributes, inputs = dict(args[0].attrs), args[2] if len(args) > 2 else ()
+                inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+            self.record(Node(func.name, tuple(map(self.node, inputs)), attributes=attributes), result)
+        return result
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Record nothing within the block."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    @contextmanager
+    def within(self, call: Node) -> Iterator[None]:
+        """What is recorded within the block belongs to this call, or to the one that it is a part of."""
+        before, self._call = self._call, self._call or call
+        try:
+            yield
+        finally:
+            self._call = before
+
+    def is_within(self) -> bool:
+        return self._call is not None
+
+    def returned(self, call: Node, result: Any) -> None:
+        """Enter a call that was looked into, and that its results come from it."""
+        self.nodes.append(call)
+        items = result if isinstance(result, (tuple, list)) else (result,)
+        for index, item in enumerate(items):
+            with self.paused():
+                made = self.node(item)
+            if all(made is not i for i in call.inputs):  # what hands its input on, as dropout does in evaluation
+                self.calls[id(made)] = (call, index if isinstance(result, (tuple, list)) else None)
+
+    def is_paused(self) -> bool:
+        return self._paused > 0
+
+    def add(self, value: Any, node: Node) -> None:
+        """From now on, `value` is this node."""
+        self._by_content[_content(value)] = node
+
+    def record(self, node: Node, result: Any) -> None:
+        """Enter a node and what it returned: a tensor, or a tuple of which each item is a node too."""
+        node.origin = self._call
+        if self.locate is not None:
+            self.places[id(node)] = self.locate(self)
+        self.nodes.append(node)
+        if isinstance(result, Tensor):
+            node.shape, node.dtype = tuple(result.shape), dtype_name(result.dtype)
+            self.add(result, node)
+        elif isinstance(result, (tuple, list)):
+            for index, item in enumerate(result):
+                self.record(Node("TupleGetItem", (node, constant(index))), item)
+
+    def node(self, value: Any) -> Node:
+        """The node of a value; of one that no primitive made, a constant."""
+        if isinstance(value, Tensor):
+            if (known := self._by_content.get(_content(value))) is not None:
+                return known
+            number = read(value) if value.size == 1 and "float" in dtype_name(value.dtype) else None
+            if value.size == 1 and number is None:
+                number = value.asnumpy()
+            described = spec_of(value)
+            attributes = {"repeats": described.repeats, "turns": described.turns}
+            return Node(CONSTANT, (), "", described.shape, described.dtype, attributes=attributes, value=number)
+        if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
+            made = Node("MakeTuple", tuple(map(self.node, value)), origin=self._call)
+            self.nodes.append(made)
+            return made
+        return constant(tuple(value) if isinstance(value, list) else value)
+
+
+def _execute(func: Any, args: Any) -> Any:
+    """Run a primitive; one without a kernel here by our operator, or in float32 with results rounded to bfloat16."""
+    try:
+        result = func(*args)
+        if not ms.get_context("pynative_synchronize"):
+            values_of(result)  # an operator that does not fit raises now, and not later
+        return result
+    except Exception:
+        settle()
+        if func.name in BY_PRIMITIVE:
+            return BY_PRIMITIVE[func.name](*(args[2] if isinstance(args[0], ms.ops.Primitive) else args))
+        if not any(isinstance(a, Tensor) and a.dtype == ms.bfloat16 for a in _flat(args)):
+            raise
+    return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _mapped(value: Any, old: Any, new: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_mapped(item, old, new) for item in value)
+    return Tensor(read(value).astype(np.float32), new) if isinstance(value, Tensor) and value.dtype == old else value
+
+
+def _content(value: Tensor) -> Any:
+    """What tells the values of a run apart: all of a small one; of a large one the sum of its bits, and a sample.
+
+    The data are random numbers. To read a large one twice, to keep it and to hash it takes longer than what is watched.
+    """
+    values = np.ascontiguousarray(read(value) if value.dtype == ms.bfloat16 else value.asnumpy())
+    kind = tuple(value.shape), dtype_name(value.dtype)
+    if values.nbytes <= _SAMPLED:
+        return kind, values.tobytes()
+    words = values.reshape(-1).view(np.uint8)
+    words = words[: words.size // 8 * 8].view(np.uint64)
+    return kind, int(words.sum()), words[:: words.size // 1024].tobytes(), values.reshape(-1)[-8:].tobytes()
+
+
+_SAMPLED = 2**15  # bytes
+
+
+@contextmanager
+def indexing_recorded(recorder: Recorder) -> Iterator[None]:
+    """Also record `x[...]`, which MindSpore does not send through its dispatch."""
+    original = Tensor.__getitem__
+
+    def getitem(self: Tensor, index: Any) -> Any:
+        if recorder.is_paused():
+            return original(self, index)
+        with recorder.paused():
+            source = recorder.node(self)
+            result = original(self, index)
+            if result is not self:
+                recorder.record(Node("getitem", (source,), attributes={"index": index}), result)
+        return result
+
+    Tensor.__getitem__ = getitem
+    try:
+        yield
+    finally:
+        Tensor.__getitem__ = original
+
+
+def values_of(value: Any) -> Any:
+    """Values as NumPy; reading also waits for late errors of the operators."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(values_of, value))
+    return read(value) if isinstance(value, Tensor) else value

@@ -1,0 +1,105 @@
+"""A convolution in two dims, and the bias and activation behind it, as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ms_ascend_ops.export.graphs.graph import Node
+from ms_ascend_ops.export.matching.expr import Expr, is_call
+from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
+
+from ms_ascend_ops.convolution import PADDINGS, named_padding
+
+__all__ = ["build_convolution", "of_mint", "of_primitive"]
+
+
+def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
+    """Conv2D(x, weight), with what `ops.conv2d` calls its settings."""
+    a = node.attributes
+    if a.get("mode", 1) != 1 or a.get("format", a.get("data_format", "NCHW")) not in ("NCHW", 0):
+        return None
+    mode = a["pad_mode"]
+    found = {
+        "stride": tuple(a["stride"])[-2:],
+        "padding": tuple(a["pad"]) if mode == "pad" else mode,
+        "dilation": tuple(a["dilation"])[-2:],
+        "groups": a.get("group", a.get("groups", 1)),
+        "data_format": "NCHW",
+    }
+    pairs = [*found["stride"], *found["dilation"], *(found["padding"] if mode == "pad" else ()), found["groups"]]
+    if mode not in ("pad", "same", "valid") or not all(isinstance(number, int) for number in pairs):
+        return None
+    return Expr("conv2d", tuple(inputs[:2]), found, node)
+
+
+def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
+    """Conv2DExt(x, weight, bias, stride, padding, dilation, groups), or Conv2DPadding, of named paddings."""
+    x, weight, bias, *values = inputs
+    stride, padding, dilation, groups = (value.attributes["value"] for value in values)
+    named = PADDINGS.get(padding, padding) if node.kind == "Conv2DPadding" else ""
+    found = {
+        "stride": tuple(stride),
+        "padding": named or (padding[0], padding[0], padding[1], padding[1]),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "data_format": "NCHW",
+    }
+    given = () if bias.op == "constant" and bias.attributes["value"] is None else (bias,)
+    return Expr("conv2d", (x, weight, *given), found, node)
+
+
+def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:
+    """What builds the operator for a place that is a convolution, or whose activation has one as its input `z`."""
+
+    def build(m: Match) -> Fused | Skip | None:
+        z = m.root if activation is None else m["z"]
+        found, bias = _parts(z)
+        name = "none" if activation is None else activation(m)
+        # A layer that was called, and has no activation behind it, is a place of its own.
+        if found is None or not name or (activation is None and is_call(found)):
+            return None
+        x, weight = found.inputs[:2]
+        if not x.shape or not weight.shape or len(x.shape) != 4 or len(weight.shape) != 4:
+            return None
+        keywords = {**found.attributes, "activation": name}
+        attributes = _attributes(keywords, x.shape, weight.shape)
+        if attributes is None:
+            return Skip("its padding follows from sizes that are not known")
+        note = f"{weight.shape[2]} x {weight.shape[3]}" + ("" if name == "none" else f", {name}")
+        note += ", with bias" if bias else ""
+        return Fused("conv2d", (x, weight, *bias), {0: m.root}, attributes, False, note, keywords, cast=(1,))
+
+    return build
+
+
+def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:
+    """The convolution in an expression, and the vector that is added to it."""
+    bias: tuple[Expr, ...] = ()
+    if z.op == "bias_add":
+        z, *bias = z.inputs  # type: ignore[assignment]
+    elif z.op == "add":
+        z, other = z.inputs if z.inputs[0].op == "conv2d" else z.inputs[::-1]
+        vector = other.inputs[0] if other.op == "reshape" and other.inputs else other
+        if vector.shape is None or len(vector.shape) != 1 or other.shape != (1, *vector.shape, 1, 1):
+            return None, ()
+        bias = (vector,)
+    if z.op != "conv2d" or (bias and len(z.inputs) > 2):
+        return None, ()
+    return z, (*z.inputs[2:], *bias)
+
+
+def _attributes(keywords: dict[str, Any], x: tuple[int, ...], weight: tuple[int, ...]) -> dict[str, Any] | None:
+    """The attributes of the operator; None where a padding follows from sizes that are not known."""
+    a, padding = keywords, keywords["padding"]
+    if isinstance(padding, str):
+        try:
+            padding = named_padding(padding, x[2:], weight[2:], a["stride"], a["dilation"])
+        except ValueError:
+            return None
+    names = ("pad_top", "pad_bottom", "pad_left", "pad_right")
+    return {
+        **{f"{name}_{dim}": a[name][i] for name in ("stride", "dilation") for i, dim in enumerate("hw")},
+        **dict(zip(names, padding, strict=True)),
+        **{name: a[name] for name in ("groups", "activation", "data_format")},
+    }
