@@ -49,7 +49,9 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     for statement in filter(None, (part.strip() for part in match[1].split(";"))):
         field = _FIELD.fullmatch(statement)
         if field is not None and _PART.fullmatch(field[1]):
-            fields += [(kind, f"{field[2]}.{name}") for kind, name in read_fields(header_of(header, field[1]), field[1])]
+            fields += [
+                (kind, f"{field[2]}.{name}") for kind, name in read_fields(header_of(header, field[1]), field[1])
+            ]
             continue
         if field is None or field[1] not in FIELD_TYPES:
             raise ValueError(

@@ -19,7 +19,7 @@ import numpy as np
 from codegen import cpp
 from codegen.ascend import names, project
 from codegen.ascend.chips import CHIPS
-from codegen.tiling_header import CUBE_TILING, cann_type
+from codegen.tiling_header import CUBE_TILING, cann_name, cann_type
 
 from ms_ascend_ops import registry
 from tests.kernels.host.module import BUILD, ROOT, host_objects
