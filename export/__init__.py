@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ms_ascend_ops.export.builtins.stand_ins import cpu_builtins
     from ms_ascend_ops.export.engines.mindir_engine import optimize_mindir
     from ms_ascend_ops.export.engines.substitute import optimize
     from ms_ascend_ops.export.files.bundle import bundle
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from ms_ascend_ops.export.files.mindir import export_mindir
     from ms_ascend_ops.export.reports.page import write_page
     from ms_ascend_ops.export.reports.report import Difference, Entry, Report
-    from ms_ascend_ops.export.stand_ins import cpu_builtins
 
 _ORIGINS = {
     "Difference": "reports.report",
@@ -23,7 +23,7 @@ _ORIGINS = {
     "MindIRNetwork": "files.load",
     "Report": "reports.report",
     "bundle": "files.bundle",
-    "cpu_builtins": "stand_ins",
+    "cpu_builtins": "builtins.stand_ins",
     "export_mindir": "files.mindir",
     "load": "files.load",
     "optimize": "engines.substitute",

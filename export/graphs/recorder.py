@@ -9,10 +9,10 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
+from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
 from ms_ascend_ops.export.graphs.graph import CONSTANT, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
-from ms_ascend_ops.export.stand_ins import BY_PRIMITIVE
 
 __all__ = ["Recorder", "indexing_recorded", "values_of"]
 

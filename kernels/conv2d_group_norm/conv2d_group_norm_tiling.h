@@ -63,6 +63,7 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
                                     std::to_string(params.num_groups) + "), got " +
                                     std::to_string(convolution.outChannels));
     }
+    convolution::PlanWeight(false, bytes, convolution);
     convolution::PlanTiles(platform, bytes, convolution);
     convolution.hasBias = params.bias.IsGiven() ? 1 : 0;
     convolution.finished = 1;

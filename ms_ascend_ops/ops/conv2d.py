@@ -109,5 +109,5 @@ def conv2d(
     of cores.
     """
     placed = placement("conv2d", x, weight, stride, padding, dilation, data_format)
-    select = _select(x, weight, bias, *placed, groups, activation, data_format, False)
+    select = _select(x, weight, bias, *placed, groups, activation, data_format, False, False)
     return select(x, weight, bias)  # type: ignore[no-any-return]

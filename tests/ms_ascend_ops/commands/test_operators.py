@@ -47,7 +47,7 @@ OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 for convolution in ("conv2d", "conv2d_group_norm"):
     OTHERWISE |= {(convolution, f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
     OTHERWISE |= {(convolution, f"pad_{side}") for side in ("top", "bottom", "left", "right")}
-OTHERWISE |= {("conv2d", "flip_weight")}
+OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}
 # Defaults of the stock layer that ours takes the place of.
 STOCK = {
     ("LayerNorm", "epsilon"): 1e-7,

@@ -17,7 +17,8 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as ms_ops
-from ms_ascend_ops.export.primitives import attend_pages, quantized_product
+from ms_ascend_ops.export.builtins.attention_primitives import attend_pages
+from ms_ascend_ops.export.builtins.quantized_primitives import quantized_product
 
 from ms_ascend_ops import ops
 

@@ -21,16 +21,16 @@ from mindspore import Tensor, mint, nn
 from mindspore import ops as ms_ops
 from mindspore.ops.auto_generate import gen_ops_def, gen_ops_prim
 from mindspore.ops.operations import _infer_ops, math_ops, other_ops
-from ms_ascend_ops.export import attention_builtins as attention
-from ms_ascend_ops.export.custom_ops import CUSTOM_OPS, custom_ops_stand_in
-from ms_ascend_ops.export.primitives import (
+from ms_ascend_ops.export.builtins import attention
+from ms_ascend_ops.export.builtins.custom_ops import CUSTOM_OPS, custom_ops_stand_in
+from ms_ascend_ops.export.builtins.primitives import (
     STAND_INS,
     StandIn,
     conv2d_padding,
-    quantized_product,
     rotary_position_embedding,
     stand_in_for,
 )
+from ms_ascend_ops.export.builtins.quantized_primitives import quantized_product
 
 from ms_ascend_ops import ops, registry
 
@@ -227,7 +227,7 @@ def _holders(name: str) -> Iterator[tuple[str, int]]:
 
 
 _LIBRARIES = re.compile(
-    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parent))}|.*/contextlib.py)"
+    f"^({re.escape(str(Path(ms.__file__).parent))}|{re.escape(str(Path(__file__).resolve().parents[1]))}|.*/contextlib.py)"
 )
 
 

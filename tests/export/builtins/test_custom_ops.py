@@ -6,8 +6,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
-from ms_ascend_ops.export import custom_ops, primitives
-from ms_ascend_ops.export.stand_ins import MissingOperatorError
+from ms_ascend_ops.export.builtins import custom_ops, primitives
+from ms_ascend_ops.export.builtins.stand_ins import MissingOperatorError
 
 from ms_ascend_ops import cpu_builtins
 from tests.modes import run

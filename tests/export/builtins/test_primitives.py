@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.ops.auto_generate import gen_ops_prim
-from ms_ascend_ops.export import primitives
-from ms_ascend_ops.export import stock_primitives as stock
+from ms_ascend_ops.export.builtins import primitives
+from ms_ascend_ops.export.builtins import stock_primitives as stock
 
 from ms_ascend_ops import cpu_builtins, optimize
 from tests.modes import run
