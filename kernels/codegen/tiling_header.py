@@ -76,7 +76,8 @@ def header_of(header: Path, struct: str) -> Path:
     """The header, this one or one that it includes, that has the struct; this one if none has."""
     text = header.read_text(encoding="utf-8")
     kernels = header.parent.parent
-    for candidate in (header, *(kernels / path for path in _INCLUDE.findall(text))):
+    candidates: list[Path] = [header, *(kernels / path for path in _INCLUDE.findall(text))]
+    for candidate in candidates:
         if candidate.is_file() and re.search(rf"struct\s+{struct}\b", candidate.read_text(encoding="utf-8")):
             return candidate
     return header

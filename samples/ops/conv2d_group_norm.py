@@ -31,29 +31,98 @@ def inputs(draw, samples, channels, outs, size):
     ]
 
 
-def ours(x, weight, gamma, beta, bias, shift, residual, num_groups, activation="none", **pads):
+def ours(
+    x,
+    weight,
+    gamma,
+    beta,
+    bias,
+    shift,
+    residual,
+    pad_top,
+    pad_bottom,
+    pad_left,
+    pad_right,
+    num_groups,
+    activation="none",
+):
     return fused.conv2d_group_norm(
-        x, weight, gamma, beta, num_groups, bias, shift, residual, 1, tuple(pads.values()), activation=activation
+        x,
+        weight,
+        gamma,
+        beta,
+        num_groups,
+        bias,
+        shift,
+        residual,
+        1,
+        (pad_top, pad_bottom, pad_left, pad_right),
+        activation=activation,
     )[:2]
 
 
-def stock(x, weight, gamma, beta, bias, shift, residual, num_groups, activation="none", **pads):
-    z = ops.conv2d(x, weight, bias, 1, "pad", (pads["pad_top"], pads["pad_left"]))  # as much on the other sides
+def stock(
+    x,
+    weight,
+    gamma,
+    beta,
+    bias,
+    shift,
+    residual,
+    pad_top,
+    pad_bottom,
+    pad_left,
+    pad_right,
+    num_groups,
+    activation="none",
+):
+    z = ops.conv2d(x, weight, bias, 1, "pad", (pad_top, pad_left))  # as much on the other sides
     z = z + shift[:, :, None, None] + residual
     y = ops.group_norm(z, num_groups, gamma, beta, 1e-5)
     return ops.silu(y) if activation == "silu" else y, z
 
 
-def pytorch(torch, x, weight, gamma, beta, bias, shift, residual, num_groups, activation="none", **pads):
-    z = torch.nn.functional.conv2d(x, weight, bias, 1, (pads["pad_top"], pads["pad_left"]))
+def pytorch(
+    torch,
+    x,
+    weight,
+    gamma,
+    beta,
+    bias,
+    shift,
+    residual,
+    pad_top,
+    pad_bottom,
+    pad_left,
+    pad_right,
+    num_groups,
+    activation="none",
+):
+    z = torch.nn.functional.conv2d(x, weight, bias, 1, (pad_top, pad_left))
     z = z + shift[:, :, None, None] + residual
     y = torch.nn.functional.group_norm(z, num_groups, gamma, beta, 1e-5)
     return torch.nn.functional.silu(y) if activation == "silu" else y, z
 
 
-def conv2d(x, weight, gamma, beta, bias, shift, residual, num_groups, activation="none", **pads):
+def conv2d(
+    x,
+    weight,
+    gamma,
+    beta,
+    bias,
+    shift,
+    residual,
+    pad_top,
+    pad_bottom,
+    pad_left,
+    pad_right,
+    num_groups,
+    activation="none",
+):
     """Bias, sums and norm are operators of their own there."""
-    return stock(x, weight, gamma, beta, bias, shift, residual, num_groups, activation, **pads)
+    return stock(
+        x, weight, gamma, beta, bias, shift, residual, pad_top, pad_bottom, pad_left, pad_right, num_groups, activation
+    )
 
 
 CANN = {"Conv2D": conv2d}
