@@ -46,7 +46,7 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
     column of the kernel, the distances of those that follow, and `convolution(**attributes)`.
     """
     a = attributes
-    fixed = {"groups": a["groups"], "data_format": a["data_format"], "flip_weight": True}
+    fixed = {"groups": a["groups"], "data_format": a["data_format"], "flip_weight": True, "transposed_weight": True}
     for name in ("h", "w"):
         fixed[f"dilation_{name}"] = a[f"dilation_{name}"] // gcd(a[f"stride_{name}"], a[f"dilation_{name}"])
 

@@ -22,6 +22,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     none.rank = -1;
     Describe(params, none, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
+    PlanWeight(params.transposed_weight, bytes, tiling);
     PlanTiles(platform, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
     tiling.activation = static_cast<uint32_t>(params.activation);
@@ -51,6 +52,9 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     const uint32_t bytes = SizeOf(params.x.dtype);
     const bool host = platform.tileBytes != 0;
     Describe(params, params.dy, platform, tiling);
+    if (params.transposed_weight) {
+        throw std::invalid_argument("there is no gradient of a transposed weight");
+    }
     tiling.flip = params.flip_weight ? 1 : 0;
     tiling.tileOut = tiling.groupOut;
     tiling.outTiles = 1;

@@ -68,6 +68,16 @@ __aicore__ inline ColumnChunk ColumnChunkAt(const ConvolutionTilingData& tiling,
 template <typename T>
 class Columns {
 public:
+    // Rows and columns of elements, where they are and where they go.
+    struct Block {
+        uint64_t from;
+        uint64_t to;
+        uint64_t fromStride;
+        uint64_t toStride;
+        uint32_t rows;
+        uint32_t cols;
+    };
+
     __aicore__ inline void Init(GM_ADDR x, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
@@ -110,22 +120,34 @@ public:
         }
     }
 
+    // From tensor to tensor. For tilings with columns only.
+    __aicore__ inline void Copy(const AscendC::GlobalTensor<T>& to, const AscendC::GlobalTensor<T>& from,
+                                const Block& block)
+    {
+        for (uint32_t col = 0; col < block.cols; col += tiling_.copyElements) {
+            const uint32_t left = block.cols - col;
+            const uint32_t cols = left < tiling_.copyElements ? left : tiling_.copyElements;
+            const uint32_t stride = InBlocks(cols);
+            const uint32_t most = MostRows(stride);
+            for (uint32_t row = 0; row < block.rows; row += most) {
+                const uint32_t rows = block.rows - row < most ? block.rows - row : most;
+                AscendC::LocalTensor<T> local = copyQueue_.template AllocTensor<T>();
+                LoadRows(local, from[block.from + row * block.fromStride + col],
+                         {rows, cols, stride, block.fromStride});
+                copyQueue_.EnQue(local);
+                local = copyQueue_.template DeQue<T>();
+                StoreRows(to[block.to + row * block.toStride + col], local, {rows, cols, stride, block.toStride});
+                copyQueue_.FreeTensor(local);
+            }
+        }
+    }
+
 private:
     // Positions along one dim whose tap lies in x: [begin, end).
     struct Inside {
         int64_t start;  // where the tap of the first position lies
         uint32_t begin;
         uint32_t end;
-    };
-
-    // Rows and columns of elements, in x and in the columns.
-    struct Block {
-        uint64_t from;
-        uint64_t to;
-        uint64_t fromStride;
-        uint64_t toStride;
-        uint32_t rows;
-        uint32_t cols;
     };
 
     static __aicore__ inline Inside InsideOf(int64_t start, uint32_t stride, uint32_t size, uint32_t count)
@@ -224,10 +246,11 @@ private:
                     (x + static_cast<uint64_t>(rows.start + row * int64_t{tiling_.strideHeight})) * tiling_.width;
                 const uint64_t place =
                     line + static_cast<uint64_t>(cols.start + cols.begin * int64_t{tiling_.strideWidth});
-                Copy(columns, {place * tiling_.channels + uint64_t{tile.group} * tiling_.groupIn,
-                               to + cols.begin * uint64_t{chunk.terms},
-                               static_cast<uint64_t>(tiling_.strideWidth) * tiling_.channels, chunk.terms,
-                               cols.end - cols.begin, tiling_.groupIn});
+                Copy(columns, xGm_,
+                     {place * tiling_.channels + uint64_t{tile.group} * tiling_.groupIn,
+                      to + cols.begin * uint64_t{chunk.terms},
+                      static_cast<uint64_t>(tiling_.strideWidth) * tiling_.channels, chunk.terms, cols.end - cols.begin,
+                      tiling_.groupIn});
             }
         }
     }
@@ -238,13 +261,14 @@ private:
     __aicore__ inline void Take(const AscendC::GlobalTensor<T>& columns, const Block& block)
     {
         if (tiling_.strideWidth == 1) {
-            Copy(columns, block);
+            Copy(columns, xGm_, block);
         } else if (TakesEverySecond()) {
             TakePairs(columns, block);
         } else {
             for (uint32_t row = 0; row < block.rows; ++row) {
-                Copy(columns, {block.from + row * block.fromStride, block.to + row * block.toStride,
-                               tiling_.strideWidth, 1, block.cols, 1});
+                Copy(columns, xGm_,
+                     {block.from + row * block.fromStride, block.to + row * block.toStride, tiling_.strideWidth, 1,
+                      block.cols, 1});
             }
         }
     }
@@ -274,26 +298,6 @@ private:
                 pairQueue_.FreeTensor(pairs);
                 StoreQueued(takenQueue_, columns[block.to + row * block.toStride + col], values,
                             {rows, cols, taken, block.toStride});
-            }
-        }
-    }
-
-    __aicore__ inline void Copy(const AscendC::GlobalTensor<T>& columns, const Block& block)
-    {
-        for (uint32_t col = 0; col < block.cols; col += tiling_.copyElements) {
-            const uint32_t left = block.cols - col;
-            const uint32_t cols = left < tiling_.copyElements ? left : tiling_.copyElements;
-            const uint32_t stride = InBlocks(cols);
-            const uint32_t most = MostRows(stride);
-            for (uint32_t row = 0; row < block.rows; row += most) {
-                const uint32_t rows = block.rows - row < most ? block.rows - row : most;
-                AscendC::LocalTensor<T> local = copyQueue_.template AllocTensor<T>();
-                LoadRows(local, xGm_[block.from + row * block.fromStride + col],
-                         {rows, cols, stride, block.fromStride});
-                copyQueue_.EnQue(local);
-                local = copyQueue_.template DeQue<T>();
-                StoreRows(columns[block.to + row * block.toStride + col], local, {rows, cols, stride, block.toStride});
-                copyQueue_.FreeTensor(local);
             }
         }
     }

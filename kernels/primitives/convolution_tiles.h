@@ -12,6 +12,7 @@
 #include "kernel_operator.h"
 #include "primitives/convolution_columns.h"
 #include "primitives/convolution_tiling.h"
+#include "primitives/convolution_weight.h"
 #include "primitives/products.h"
 
 namespace ms_ascend_ops {
@@ -28,8 +29,8 @@ public:
                                 AscendC::TPipe& pipe)
     {
         tiling_ = tiling;
-        weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
         columns_.Init(x, tiling, pipe);
+        weight_.Init(weight, workspace + tiling.workspacePerCore * tiling.cores, tiling, columns_);
         GM_ADDR own = workspace + tiling.workspacePerCore * AscendC::GetBlockIdx();
         const uint32_t positions = tiling.tileRows * tiling.tileCols;
         const uint32_t terms = ColumnChunkAt(tiling, 0).terms;
@@ -160,28 +161,27 @@ private:
         const int rows = last ? positions : outs;
         const int cols = last ? outs : positions;
         // Elements from a row of each matrix to the next.
-        const int weightStride = static_cast<int>(tiling_.terms);
+        const int weightStride = static_cast<int>(weight_.Stride());
         const int columnStride = static_cast<int>(last ? (direct ? tiling_.channels : chunk.terms)
                                                        : (direct ? tiling_.width : tile.Positions()));
         const int resultStride = stride == 0 ? cols : static_cast<int>(stride);
-        const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupOut + tile.out;
-        const AscendC::GlobalTensor<T> weight =
-            weightGm_[channel * tiling_.terms + static_cast<uint64_t>(chunk.first) * (chunk.terms / chunk.count)];
+        const bool transposed = weight_.IsTransposed();
+        const AscendC::GlobalTensor<T> weight = weight_.At(tile, chunk);
         const AscendC::GlobalTensor<T> columns = direct ? columns_.Direct(tile) : columnGm_[buffer];
         if (last) {
-            product.SetOrgShape(rows, cols, columnStride, weightStride, resultStride);
+            product.SetOrgShape(rows, weightStride, columnStride, weightStride, resultStride);
         } else {
-            product.SetOrgShape(rows, columnStride, weightStride, static_cast<int>(chunk.terms), resultStride);
+            product.SetOrgShape(weightStride, columnStride, weightStride, static_cast<int>(chunk.terms), resultStride);
         }
         product.SetSingleShape(rows, cols, static_cast<int>(chunk.terms));
-        product.SetTensorA(last ? columns : weight);
-        product.SetTensorB(last ? weight : columns, last);
+        product.SetTensorA(last ? columns : weight, !last && transposed);
+        product.SetTensorB(last ? weight : columns, last && !transposed);
         product.template IterateAll<false>(result, step.chunk == 0 ? 0 : 1, false, true);
     }
 
     ConvolutionTilingData tiling_;
     uint64_t first_ = 0;
-    AscendC::GlobalTensor<T> weightGm_;
+    ConvolutionWeight<T> weight_;
     AscendC::GlobalTensor<T> columnGm_[2];
     AscendC::GlobalTensor<RESULT> sumGm_[2];
     Columns<T> columns_;

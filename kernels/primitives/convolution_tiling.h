@@ -40,6 +40,9 @@ struct ConvolutionTilingData {
     uint32_t dilationHeight;
     uint32_t dilationWidth;
     uint32_t flip;
+    uint32_t weightTransposed;  // is read as the transpose of rows of terms
+    uint32_t weightMoved;       // into rows of terms, in the workspace
+    uint32_t weightStride;      // elements from a row to the next
     uint32_t channelsLast;
     uint32_t direct;  // x is the matrix of columns
     uint32_t terms;   // of a sum: groupIn * kernelHeight * kernelWidth
@@ -155,6 +158,20 @@ void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platfor
     }
 }
 
+// How products read a weight; `transposed`: whose memory has, group by group, the channels of x before those of y.
+inline void PlanWeight(bool transposed, uint32_t bytes, ConvolutionTilingData& tiling)
+{
+    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
+    tiling.weightTransposed = transposed && (taps == 1 || tiling.channelsLast != 0) ? 1 : 0;
+    tiling.weightMoved = transposed && tiling.weightTransposed == 0 ? 1 : 0;
+    tiling.weightStride = tiling.terms;
+    if (tiling.weightTransposed != 0) {
+        tiling.weightStride = Size32(static_cast<uint64_t>(tiling.groupOut) * taps, "the elements of a row of weight");
+    } else if (tiling.weightMoved != 0) {  // by several cores
+        tiling.weightStride = static_cast<uint32_t>(RoundUp(tiling.terms, LINE_BYTES / bytes));
+    }
+}
+
 // After the tiles of positions are known.
 inline void PlanChunks(const Platform& platform, uint32_t bytes, ConvolutionTilingData& tiling)
 {
@@ -163,7 +180,9 @@ inline void PlanChunks(const Platform& platform, uint32_t bytes, ConvolutionTili
     const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
     const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
     const uint64_t one = positions * bytes * (tiling.terms / all);
-    const uint64_t fit = std::max<uint64_t>(1, (host ? HOST_COLUMN_BYTES : COLUMN_BYTES) / one);
+    // Channels last, a transposed weight is one matrix only for each tap.
+    const bool apart = tiling.channelsLast != 0 && tiling.weightTransposed != 0;
+    const uint64_t fit = apart ? 1 : std::max<uint64_t>(1, (host ? HOST_COLUMN_BYTES : COLUMN_BYTES) / one);
     tiling.chunks = tiling.direct != 0 ? 1 : static_cast<uint32_t>(CeilDiv(all, fit));
     tiling.chunk = static_cast<uint32_t>(CeilDiv(all, tiling.chunks));
     tiling.chunks = static_cast<uint32_t>(CeilDiv(all, tiling.chunk));
@@ -254,7 +273,8 @@ inline LaunchConfig PlanProduct(const TensorDesc& x, const Platform& platform, c
     const uint64_t rows = last ? positions : tiling.tileOut;
     const uint64_t cols = last ? tiling.tileOut : positions;
     const DataType result = tiling.finished != 0 ? DataType::FLOAT32 : x.dtype;
-    tiling.product = PlanCube(rows, cols, tiling.terms, x.dtype, result, false, last);
+    const bool transposed = tiling.weightTransposed != 0;
+    tiling.product = PlanCube(rows, cols, tiling.terms, x.dtype, result, !last && transposed, last && !transposed);
 
     LaunchConfig config = Share(x, platform, tiling);
     if (tiling.finished != 0) {
@@ -267,6 +287,9 @@ inline LaunchConfig PlanProduct(const TensorDesc& x, const Platform& platform, c
         tiling.workspacePerCore += RoundUp(2 * rows * cols * sizeof(float), LINE_BYTES);
     }
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
+    if (tiling.weightMoved != 0) {
+        config.workspaceBytes += static_cast<uint64_t>(tiling.outChannels) * tiling.weightStride * SizeOf(x.dtype);
+    }
     return config;
 }
 

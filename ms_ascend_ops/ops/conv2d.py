@@ -39,22 +39,17 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dtype = weight.dtype
         if of_stock is not None and dtype == ms.float32 and not last and _are_known(x.shape):
             return of_stock(weight.shape[0], weight.shape[2], weight.shape[3])(dy, weight, x.shape)
-        # Stock operators that move elements have no bfloat16 in graphs on a CPU.
-        wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
-        turned = _with_inputs_first(wide, groups, last)
-        found = []
         parts = parts_of_x(weight.shape[dim], weight.shape[dim + 1])
+        # Stock operators of shapes have no bfloat16 in graphs on a CPU.
+        wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
+        if not strided:
+            return parts[0][4](dy, _as_inputs_first(wide, groups, last).astype(dtype), None)
+        found = []
         for part in parts:
             if part is not None:
                 row, row_step, col, col_step, convolution = part
-                taps = turned
-                if stride_h != 1 or stride_w != 1:
-                    taps = (
-                        turned[:, row::row_step, col::col_step] if last else turned[:, :, row::row_step, col::col_step]
-                    )
-                found.append(convolution(dy, taps.astype(dtype), None))
-        if stride_h == 1 and stride_w == 1:
-            return found[0]
+                taps = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
+                found.append(convolution(dy, _as_inputs_first(taps, groups, last).astype(dtype), None))
         none = stock.zeros_like(found[0])
         lines = []
         index = 0
@@ -89,16 +84,11 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
-def _with_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
-    """Input channels before output channels, group by group."""
-    if groups == 1:
-        return weight.swapaxes(0, 3) if last else weight.swapaxes(0, 1)
-    outs, ins = weight.shape[0], weight.shape[3 if last else 1]
-    if outs == groups and ins == 1:
-        return weight
-    split = weight.reshape((groups, outs // groups) + weight.shape[1:])  # noqa: RUF005
-    split = split.swapaxes(1, 4) if last else split.swapaxes(1, 2)
-    return split.reshape((groups * ins,) + split.shape[2:])  # noqa: RUF005
+def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
+    """With the shape that it had with input channels before output channels, group by group; its memory has not."""
+    shape = weight.shape
+    outs, ins = shape[0] // groups, shape[3 if last else 1] * groups
+    return weight.reshape((ins, shape[1], shape[2], outs) if last else (ins, outs, shape[2], shape[3]))
 
 
 def _interleaved(tensors: list[Tensor], axis: int) -> Tensor:
@@ -200,6 +190,6 @@ def conv2d(
     top, bottom, left, right = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
     select = _select(
         x, weight, bias, stride_h, stride_w, top, bottom, left, right, dilation_h, dilation_w, groups, activation,
-        data_format, False,
+        data_format, False, False,
     )  # fmt: skip
     return select(x, weight, bias)  # type: ignore[no-any-return]

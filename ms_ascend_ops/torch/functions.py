@@ -179,7 +179,7 @@ def conv2d(
     strides, dilations = numbers("stride", stride, (2,), 1), numbers("dilation", dilation, (2,), 1)
     pads = numbers("padding", padding, (2, 4), 0)
     pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
-    attributes = *strides, *pads, *dilations, groups, activation, data_format, False
+    attributes = *strides, *pads, *dilations, groups, activation, data_format, False, False
     return _conv2d(x, weight, bias, *attributes)  # type: ignore[no-any-return]
 
 

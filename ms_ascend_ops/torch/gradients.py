@@ -273,7 +273,7 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
     """Convolutions of dy with the taps of the kernel that reach every stride-th place of x, put together."""
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     dim = 1 if last else 2  # of rows
-    turned = weight.unflatten(0, (groups, -1)).transpose(1, 4 if last else 2).flatten(0, 1)
+    outs, ins = weight.shape[0] // groups, weight.shape[3 if last else 1] * groups
     # A traced graph is for kernels of this size: how many convolutions there are depends on it.
     rows, cols = (int(size) for size in weight.shape[dim : dim + 2])
     parts = gradient_of_x(attributes, lambda **changed: changed)(rows, cols)
@@ -283,10 +283,11 @@ def _of_x(dy: Tensor, x: Tensor, weight: Tensor, attributes: dict[str, Any], con
         if part is None:
             continue
         row, row_step, col, col_step, changed = part
-        taps = turned[:, row::row_step, col::col_step] if last else turned[:, :, row::row_step, col::col_step]
-        found = convolution(
-            dy, taps.contiguous(), None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"}
-        )
+        taps = weight[:, row::row_step, col::col_step] if last else weight[:, :, row::row_step, col::col_step]
+        # The shape that it had with input channels before output channels; the kernel reads it as it lies.
+        swapped = (ins, *taps.shape[1:3], outs) if last else (ins, outs, *taps.shape[2:])
+        taps = taps.contiguous().view(swapped)
+        found = convolution(dy, taps, None, **{**changed, "stride_h": 1, "stride_w": 1, "activation": "none"})
         if strides == (1, 1):
             return found  # type: ignore[no-any-return]
         if dx is None:

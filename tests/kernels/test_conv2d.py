@@ -48,9 +48,13 @@ def check(case, types, data_format, has_bias, activation="none", flip=False):
     x, weight = arrays(rng, case, data_format)
     bias = draw(rng, (case[0][4],)) if has_bias else None
     (y,), rounded = launch("conv2d", [x, weight, bias], [types[0], *types], **attributes, activation=activation)
+    lies = reference.transposed(weight, attributes["groups"], data_format)
+    transposed = {**attributes, "transposed_weight": True, "activation": activation}
+    (again,), _ = launch("conv2d", [x, lies, bias], [types[0], *types], **transposed)
     terms = reference.forward(*(None if values is None else np.abs(values) for values in rounded), **attributes)
     # The order of a library's sums is its own: some ULP of the terms.
-    assert_accurate(y, reference.forward(*rounded, activation, **attributes), types[0], 8 * terms)
+    for result in (y, again):
+        assert_accurate(result, reference.forward(*rounded, activation, **attributes), types[0], 8 * terms)
     if activation != "none":
         return
     dy = draw(rng, y.shape)
@@ -129,3 +133,5 @@ def test_shapes_that_the_rules_do_not_know():
         native().launch("conv2d", [x, weight, None], [y], {})
     with pytest.raises(ValueError, match=r"conv2d_grad.*3 x 3 positions, got 2 x 3"):
         native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight.copy()], {})
+    with pytest.raises(ValueError, match=r"conv2d_grad.*no gradient of a transposed weight"):
+        native().launch("conv2d_grad", [y, x[:, :3].copy(), weight], [weight.copy()], {"transposed_weight": True})

@@ -43,6 +43,14 @@ def _grouped(x, groups):
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
 
 
+def transposed(weight, groups, data_format):
+    """Of the same shape, with the memory that the kernel is given for it: group by group, channels of x come first."""
+    first = _first(weight, data_format)
+    split = first.reshape(groups, -1, *first.shape[1:]).swapaxes(1, 2)
+    lies = split if data_format == "NCHW" else np.moveaxis(split, 2, -1)
+    return np.ascontiguousarray(lies).reshape(weight.shape)
+
+
 def _prepared(x, weight, given):
     a = {**attributes(), **given}
     x, weight = _first(np.asarray(x, np.float64), a["data_format"]), _first(np.asarray(weight), a["data_format"])

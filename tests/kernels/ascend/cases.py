@@ -112,14 +112,16 @@ def _convolution(rng, shapes, attributes):
     """Of the sizes that were drawn: a kernel that fits, groups, and places of y."""
     attributes.update({name: int(rng.integers(-1, 4)) for name in attributes if name.startswith("pad_")})
     groups, last = attributes["groups"], attributes["data_format"] == "NHWC"
-    x, weight = (shapes[0], shapes[1]) if len(shapes[2]) == 1 else (shapes[1], shapes[2])
+    forward = len(shapes[2]) == 1
+    attributes["transposed_weight"] = attributes["transposed_weight"] and forward
+    x, weight = (shapes[0], shapes[1]) if forward else (shapes[1], shapes[2])
     ins, outs = min(x[3 if last else 1] // groups, 3000), weight[0]
     h, w = x[1:3] if last else x[2:]
     kernel = tuple(int(size) for size in rng.integers(1, 6, 2))
     weight = (outs, *kernel, ins) if last else (outs, ins, *kernel)
     x = (min(x[0], 3), h, w, ins * groups) if last else (min(x[0], 3), ins * groups, h, w)
     y = infer_shapes(registry.signature("conv2d"), [x, weight, None], attributes)[0]
-    return [x, weight, (outs,)] if len(shapes[2]) == 1 else [y, x, weight]
+    return [x, weight, (outs,)] if forward else [y, x, weight]
 
 
 def _experts(rng, shapes, attributes):

@@ -40,7 +40,8 @@ FOLLOW = {
 OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 # Pairs of numbers there, and no rows and columns that are left out.
 OTHERWISE |= {("conv2d", f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
-OTHERWISE |= {("conv2d", f"pad_{side}") for side in ("top", "bottom", "left", "right")} | {("conv2d", "flip_weight")}
+OTHERWISE |= {("conv2d", f"pad_{side}") for side in ("top", "bottom", "left", "right")}
+OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}
 # Defaults of the stock layer that ours takes the place of.
 STOCK = {
     ("LayerNorm", "epsilon"): 1e-7,
