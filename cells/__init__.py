@@ -2,6 +2,7 @@
 
 from ms_ascend_ops.cells.add_rms_norm import AddRMSNorm
 from ms_ascend_ops.cells.conv2d import Conv2d
+from ms_ascend_ops.cells.conv2d_group_norm import Conv2dGroupNorm
 from ms_ascend_ops.cells.dense import Dense
 from ms_ascend_ops.cells.geglu import GEGLU
 from ms_ascend_ops.cells.gelu import GELU
@@ -22,6 +23,7 @@ __all__ = [
     "GELU",
     "AddRMSNorm",
     "Conv2d",
+    "Conv2dGroupNorm",
     "Dense",
     "GroupNorm",
     "KVCache",

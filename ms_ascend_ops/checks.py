@@ -16,15 +16,35 @@ __all__ = ["CHECKS"]
 ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 
-def _conv2d(shapes: list[Any], attributes: dict[str, Any]) -> None:
+def _conv2d(shapes: list[Any], attributes: dict[str, Any], op: str = "conv2d") -> None:
     axis = -1 if attributes["data_format"] == "NHWC" else 1
     x, weight, groups = shapes[0], shapes[1], attributes["groups"]
     if len(x) != 4 or len(weight) != 4 or -1 in (x[axis], weight[axis]):
         return
     if weight[axis] * groups != x[axis]:
         raise ValueError(
-            f"conv2d: weight.shape[{axis}] must be x.shape[{axis}] / groups ({x[axis] // groups}), got {weight}"
+            f"{op}: weight.shape[{axis}] must be x.shape[{axis}] / groups ({x[axis] // groups}), got {weight}"
         )
+
+
+def _conv2d_group_norm(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    op = "conv2d_group_norm"
+    _conv2d(shapes, attributes, op)
+    weight, residual, groups = shapes[1], shapes[6], attributes["num_groups"]
+    if len(weight) == 4 and weight[0] != -1 and weight[0] % groups:
+        raise ValueError(f"{op}: weight.shape[0] must be a multiple of num_groups ({groups}), got {weight}")
+    if residual is None or len(shapes[0]) != 4 or len(weight) != 4 or len(residual) != 4:
+        return
+    rows = 1 if attributes["data_format"] == "NHWC" else 2
+    names = (("h", "top", "bottom", rows), ("w", "left", "right", rows + 1))
+    for name, before, behind, dim in names:
+        size, taps = shapes[0][dim], weight[dim]
+        if -1 in (size, taps, residual[dim]):
+            continue
+        room = size + attributes[f"pad_{before}"] + attributes[f"pad_{behind}"]
+        places = (room - (taps - 1) * attributes[f"dilation_{name}"] - 1) // attributes[f"stride_{name}"] + 1
+        if residual[dim] != places:
+            raise ValueError(f"{op}: residual.shape[{dim}] must be that of the output ({places}), got {residual}")
 
 
 def _cross_entropy(shapes: list[Any], attributes: dict[str, Any]) -> None:
@@ -204,6 +224,7 @@ def _packed_weight(op: str, x: tuple[int, ...], weight: tuple[int, ...], scale: 
 
 CHECKS: dict[str, ShapeCheck] = {
     "conv2d": _conv2d,
+    "conv2d_group_norm": _conv2d_group_norm,
     "cross_entropy": _cross_entropy,
     "flash_attention": _attention("flash_attention"),
     "flash_attention_varlen": _attention("flash_attention_varlen"),

@@ -69,24 +69,29 @@ def gradient_of_x(attributes: dict[str, Any], convolution: Callable[..., Any]) -
     return parts
 
 
-def numbers(name: str, value: Any, counts: tuple[int, ...], least: int) -> tuple[int, ...]:
+def numbers(name: str, value: Any, counts: tuple[int, ...], least: int, op: str = "conv2d") -> tuple[int, ...]:
     """Two integers, or as many as one of `counts`."""
     found = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else (None,)
     if any(isinstance(number, bool) or not isinstance(number, int) for number in found) or isinstance(value, bool):
-        raise TypeError(f"conv2d: {name} must be an int or a tuple of ints, got {value!r}")
+        raise TypeError(f"{op}: {name} must be an int or a tuple of ints, got {value!r}")
     if len(found) not in counts:
-        raise ValueError(f"conv2d: {name} must be an int or {' or '.join(map(str, counts))} of them, got {value!r}")
+        raise ValueError(f"{op}: {name} must be an int or {' or '.join(map(str, counts))} of them, got {value!r}")
     if min(found) < least:
-        raise ValueError(f"conv2d: {name} must be at least {least}, got {value!r}")
+        raise ValueError(f"{op}: {name} must be at least {least}, got {value!r}")
     return found
 
 
 def named_padding(
-    name: str, dims: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+    name: str,
+    dims: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    op: str = "conv2d",
 ) -> tuple[int, ...]:
     """Zeros above, below, to the left and to the right of x. `dims`: its rows and columns, -1 or None where unknown."""
     if name not in ("same", "valid"):
-        raise ValueError(f"conv2d: padding must be 'same', 'valid' or numbers, got {name!r}")
+        raise ValueError(f"{op}: padding must be 'same', 'valid' or numbers, got {name!r}")
     pads: list[int] = []
     for size, taps, step, apart in zip(dims, kernel, stride, dilation, strict=False):
         total = apart * (taps - 1)
@@ -94,7 +99,7 @@ def named_padding(
             total = 0
         elif step > 1:
             if size is None or size < 0:
-                raise ValueError("conv2d: padding 'same' with a stride needs an x whose sizes are known, or numbers")
+                raise ValueError(f"{op}: padding 'same' with a stride needs an x whose sizes are known, or numbers")
             total = max(0, (-(-size // step) - 1) * step + total + 1 - size)
         pads += [total // 2, total - total // 2]
     return (*pads, 0, 0, 0, 0)[:4]  # of tensors that are none of images the operator says what they must be

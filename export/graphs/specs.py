@@ -9,7 +9,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, tensor
-from ms_ascend_ops.export.matching.patterns import repeats
+from ms_ascend_ops.export.matching.rotary import repeats
 from ms_ascend_ops.export.matching.turning import turning, turns_pairs
 
 __all__ = ["OWNER", "Spec", "drawn", "spec_of"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any as Object
 
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.expr import Expr, is_call
+from ms_ascend_ops.export.matching.match import Any, OneOf, Op
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
 from ms_ascend_ops.convolution import PADDINGS, named_padding
 
-__all__ = ["build_convolution", "of_mint", "of_primitive"]
+__all__ = ["CONVOLUTION", "build_convolution", "of_mint", "of_primitive"]
 
 
 def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
@@ -47,6 +48,9 @@ def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
     }
     given = () if bias.op == "constant" and bias.attributes["value"] is None else (bias,)
     return Expr("conv2d", (x, weight, *given), found, node)
+
+
+CONVOLUTION = OneOf(*(Op(name, Any("y")) for name in ("bias_add", "add", "conv2d")))
 
 
 def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Match], Fused | Skip | None]:
@@ -89,7 +93,7 @@ def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:
     return z, (*z.inputs[2:], *bias)
 
 
-def _attributes(keywords: dict[str, Any], x: tuple[int, ...], weight: tuple[int, ...]) -> dict[str, Any] | None:
+def _attributes(keywords: dict[str, Object], x: tuple[int, ...], weight: tuple[int, ...]) -> dict[str, Object] | None:
     """The attributes of the operator; None where a padding follows from sizes that are not known."""
     a, padding = keywords, keywords["padding"]
     if isinstance(padding, str):

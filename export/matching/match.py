@@ -14,7 +14,7 @@ from typing import Any as Object
 
 from ms_ascend_ops.export.matching.expr import Expr, number
 
-__all__ = ["Any", "Bindings", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "matches", "roots"]
+__all__ = ["Any", "Bindings", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "cast", "matches", "roots"]
 
 Bindings = Mapping[str, Expr]
 
@@ -128,6 +128,11 @@ class Optional(Pattern):
     def match(self, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
         for choice in self.choices:
             yield from choice.match(expr, bound)
+
+
+def cast(inner: Pattern, name: str = "") -> Pattern:
+    """A pattern, in another dtype or not."""
+    return Optional("cast", inner, name)
 
 
 def roots(pattern: Pattern) -> frozenset[str] | None:

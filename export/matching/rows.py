@@ -11,7 +11,7 @@ from ms_ascend_ops.export.graphs.sizes import Sizes
 from ms_ascend_ops.export.matching.expr import Expr, number
 from ms_ascend_ops.export.matching.match import Bindings, Pattern
 
-__all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "typed"]
+__all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "same_shape", "typed"]
 
 # What each level adds; they mean the same in every engine.
 LEVELS = {
@@ -92,6 +92,11 @@ def typed(value: float) -> float:
     """A number as it was typed: the shortest that is the same in float32."""
     with np.errstate(over="ignore"):
         return float(str(np.float32(value)))
+
+
+def same_shape(a: Expr, b: Expr) -> bool:
+    """Known to be the same; a dim that is unknown in both counts as the same where the rest agrees."""
+    return bool(a.shape == b.shape)
 
 
 class Match:

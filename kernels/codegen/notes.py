@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from codegen.tiling_header import resolve_alias
+from codegen.tiling_header import header_of, resolve_alias
 from ms_ascend_ops.registry import OpSpec
 
 __all__ = ["notes"]
@@ -13,6 +13,7 @@ __all__ = ["notes"]
 _OPENING = re.compile(r"\A\s*/\*!(.*?)\*/", re.DOTALL)
 _SHARED = re.compile(r"primitives/\w+\.h")
 _STRUCT = r"struct\s+{name}\s*\{{(.*?)\n\}};"
+_PART = re.compile(r"\b(\w+TilingData)\s+(\w+);")
 _FIELD = re.compile(r"\b(\w+)\s*(?:=[^;]*|\{[^}]*\})?;[ \t]*//[ \t]*([^\n]*(?:\n[ \t]*//[^\n]*)*)")
 
 
@@ -56,4 +57,7 @@ def _opening_comment(path: Path) -> str:
 def _field_comments(header: Path, struct: str) -> dict[str, str]:
     match = re.search(_STRUCT.format(name=struct), header.read_text(encoding="utf-8"), re.DOTALL)
     found = _FIELD.findall(match[1]) if match else []
-    return {name: re.sub(r"\s*\n\s*//\s*", " ", text).strip() for name, text in found}
+    comments = {name: re.sub(r"\s*\n\s*//\s*", " ", text).strip() for name, text in found}
+    for kind, part in _PART.findall(match[1]) if match else []:
+        comments |= {f"{part}.{name}": text for name, text in _field_comments(header_of(header, kind), kind).items()}
+    return comments

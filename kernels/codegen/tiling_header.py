@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CUBE_TILING", "FIELD_TYPES", "cann_type", "read_fields", "resolve_alias"]
+__all__ = ["CUBE_TILING", "FIELD_TYPES", "cann_name", "cann_type", "header_of", "read_fields", "resolve_alias"]
 
 # The tiling of a Matmul object (kernels/primitives/cube_tiling.h), and what CANN's tiling classes make of it.
 CUBE_TILING = "CubeTiling"
@@ -13,6 +13,9 @@ _CANN_CUBE_TILING = "TCubeTiling"
 
 # What CANN's TILING_DATA_FIELD_DEF and a C struct lay out alike.
 FIELD_TYPES = ("uint32_t", "int32_t", "uint64_t", "int64_t", "float", CUBE_TILING)
+
+# Or the tiling data of a part of the kernel.
+_PART = re.compile(r"\w+TilingData")
 
 _INCLUDE = re.compile(r'#include\s+"([^"]+)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -24,10 +27,15 @@ def cann_type(kind: str) -> str:
     return _CANN_CUBE_TILING if kind == CUBE_TILING else kind
 
 
-def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
-    """(type, name) of every field of `struct`, in order.
+def cann_name(field: str) -> str:
+    """The name of a field in CANN's tiling data, which is flat."""
+    return field.replace(".", "_")
 
-    The struct may be an alias (`using A = B;`) of one here or in a header that this one includes.
+
+def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
+    """(type, name) of every field of `struct`, in order; those of a part have the names `part.field`.
+
+    The struct may be an alias (`using A = B;`), and parts may be structs, of this header or of one that it includes.
 
     Raises:
         ValueError: the struct is missing, or holds something that is no plain field.
@@ -40,6 +48,11 @@ def read_fields(header: Path, struct: str) -> list[tuple[str, str]]:
     fields = []
     for statement in filter(None, (part.strip() for part in match[1].split(";"))):
         field = _FIELD.fullmatch(statement)
+        if field is not None and _PART.fullmatch(field[1]):
+            fields += [
+                (kind, f"{field[2]}.{name}") for kind, name in read_fields(header_of(header, field[1]), field[1])
+            ]
+            continue
         if field is None or field[1] not in FIELD_TYPES:
             raise ValueError(
                 f"{header}: {struct} must hold plain fields of {', '.join(FIELD_TYPES)}, got '{statement}'"
@@ -53,10 +66,18 @@ def resolve_alias(header: Path, struct: str) -> tuple[Path, str]:
     text = _COMMENT.sub("", header.read_text(encoding="utf-8"))
     alias = re.search(rf"using\s+{struct}\s*=\s*(\w+)\s*;", text)
     if alias is not None:
-        if re.search(rf"struct\s+{alias[1]}\b", text):
-            return resolve_alias(header, alias[1])
-        kernels = header.parent.parent
-        for included in (kernels / path for path in _INCLUDE.findall(text)):
-            if included.is_file() and re.search(rf"struct\s+{alias[1]}\b", included.read_text(encoding="utf-8")):
-                return resolve_alias(included, alias[1])
+        found = header_of(header, alias[1])
+        if re.search(rf"struct\s+{alias[1]}\b", found.read_text(encoding="utf-8")):
+            return resolve_alias(found, alias[1])
     return header, struct
+
+
+def header_of(header: Path, struct: str) -> Path:
+    """The header, this one or one that it includes, that has the struct; this one if none has."""
+    text = header.read_text(encoding="utf-8")
+    kernels = header.parent.parent
+    candidates: list[Path] = [header, *(kernels / path for path in _INCLUDE.findall(text))]
+    for candidate in candidates:
+        if candidate.is_file() and re.search(rf"struct\s+{struct}\b", candidate.read_text(encoding="utf-8")):
+            return candidate
+    return header

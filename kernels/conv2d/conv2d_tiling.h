@@ -21,7 +21,7 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     const uint32_t bytes = SizeOf(params.x.dtype);
     TensorDesc none;
     none.rank = -1;
-    Describe(params, none, platform, tiling);
+    Describe(params, none, "", false, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
     PlanWeight(params.transposed_weight, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
@@ -62,7 +62,7 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     using namespace convolution;
     const uint32_t bytes = SizeOf(params.x.dtype);
     const bool host = platform.tileBytes != 0;
-    Describe(params, params.dy, platform, tiling);
+    Describe(params, params.dy, "dy", false, platform, tiling);
     if (params.transposed_weight) {
         throw std::invalid_argument("there is no gradient of a transposed weight");
     }

@@ -105,7 +105,7 @@ public:
     {
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupIn;
         if (tiling_.channelsLast != 0) {
-            return xGm_[tile.col * uint64_t{tiling_.channels} + channel];
+            return xGm_[(tile.sample * tiling_.width + tile.col) * tiling_.channels + channel];
         }
         return xGm_[(tile.sample * tiling_.channels + channel) * tiling_.width + tile.col];
     }

@@ -86,8 +86,11 @@ constexpr uint32_t FIXED_BYTES = 4096;
 constexpr uint32_t MOST_CHUNK = 32;
 constexpr uint64_t MOST_PARTIAL_BYTES = 64 * 1024 * 1024;
 
+// `y`: an input of the shape of the output, if there is one. `samplesApart`: no tile holds positions of several
+// samples.
 template <class PARAMS>
-void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platform, ConvolutionTilingData& tiling)
+void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool samplesApart, const Platform& platform,
+              ConvolutionTilingData& tiling)
 {
     const TensorDesc& x = params.x;
     const TensorDesc& weight = params.weight;
@@ -127,8 +130,8 @@ void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platfor
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
     if (y.IsGiven() && (y.dims[first] != rows || y.dims[first + 1] != cols)) {
-        throw std::invalid_argument("dy must have " + std::to_string(rows) + " x " + std::to_string(cols) +
-                                    " positions, got " + std::to_string(y.dims[first]) + " x " +
+        throw std::invalid_argument(std::string(yName) + " must have " + std::to_string(rows) + " x " +
+                                    std::to_string(cols) + " positions, got " + std::to_string(y.dims[first]) + " x " +
                                     std::to_string(y.dims[first + 1]));
     }
     const uint64_t taps = static_cast<uint64_t>(tiling.kernelHeight) * tiling.kernelWidth;
@@ -138,7 +141,7 @@ void Describe(const PARAMS& params, const TensorDesc& y, const Platform& platfor
     tiling.direct = taps == 1 && inPlace ? 1 : 0;
     if (tiling.direct != 0) {  // all positions are one row
         uint64_t positions = static_cast<uint64_t>(tiling.height) * tiling.width;
-        if (last) {
+        if (last && !samplesApart) {
             positions *= tiling.samples;
             tiling.samples = tiling.samples == 0 ? 0 : 1;
         }

@@ -12,8 +12,9 @@
 
 namespace ms_ascend_ops {
 
-// What stage 2 begins with: the sums of groups or of channels, or x itself; it goes to y then.
-enum class GroupNormFrom { GROUPS, CHANNELS, X };
+// What stage 2 begins with: the sums of groups or of channels; the means of pieces of channels, not less K, and the
+// squares from them; or x itself, which goes to y then.
+enum class GroupNormFrom { GROUPS, CHANNELS, MEANS, X };
 
 // Stage 2.
 template <typename T, typename G, GroupNormFrom FROM>
@@ -62,7 +63,7 @@ public:
             }
             ComputeStatistics();
             for (uint32_t column = 0; column < channels; column += step) {
-                if constexpr (FROM == GroupNormFrom::GROUPS) {
+                if constexpr (FROM == GroupNormFrom::GROUPS || FROM == GroupNormFrom::MEANS) {
                     ShareShift(column);
                 } else if (step < channels) {
                     LoadRest(column);
@@ -151,9 +152,9 @@ private:
         BroadcastRows(shiftBlocks_, shift_, block.rows);
     }
 
-    // sum_ = channel mean - K, square_ = the squares from the channel's mean, from those of the pieces. With the rows
-    // so far N, those of the piece n, and d = the piece's mean - the mean so far: the mean grows by d * n / (N + n),
-    // the squares by the piece's and d^2 * N * n / (N + n).
+    // sum_ = channel mean - K, or with MEANS the channel mean, square_ = the squares from the channel's mean, from
+    // those of the pieces. With the rows so far N, those of the piece n, and d = the piece's mean - the mean so far:
+    // the mean grows by d * n / (N + n), the squares by the piece's and d^2 * N * n / (N + n).
     __aicore__ inline void CombinePieces(uint32_t column)
     {
         const int32_t count = static_cast<int32_t>(this->BlockOf(column).Elements());
@@ -192,14 +193,21 @@ private:
         } else {
             const float size = static_cast<float>(this->tiling_.size);
             CombinePieces(column);
-            if (column == 0) {
-                AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::K, column);
-                AscendC::Add(work_, local, sum_, count);
-                this->inQueue_.FreeTensor(local);
-                SetShift(work_, block);
+            if constexpr (FROM == GroupNormFrom::MEANS) {
+                if (column == 0) {
+                    SetShift(sum_, block);
+                }
+                SubtractRows(sum_, sum_, shiftBlocks_, block);
+            } else {
+                if (column == 0) {
+                    AscendC::LocalTensor<float> local = this->LoadArray(GroupNormArrays::K, column);
+                    AscendC::Add(work_, local, sum_, count);
+                    this->inQueue_.FreeTensor(local);
+                    SetShift(work_, block);
+                }
+                LoadRest(column);
+                AscendC::Add(sum_, sum_, rest_, count);
             }
-            LoadRest(column);
-            AscendC::Add(sum_, sum_, rest_, count);
             AscendC::Mul(work_, sum_, sum_, count);
             AscendC::Muls(work_, work_, size, count);
             AscendC::Add(square_, square_, work_, count);

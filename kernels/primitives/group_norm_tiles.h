@@ -16,11 +16,11 @@
 
 namespace ms_ascend_ops {
 
-// Positions of a piece of a channel.
+// Positions of a piece that sums of a channel are of.
 __aicore__ inline uint64_t PieceRows(const NormGroupsTilingData& tiling, uint32_t piece)
 {
-    const uint64_t left = tiling.lineSize - static_cast<uint64_t>(piece % tiling.linePieces) * tiling.chunkRows;
-    return left < tiling.chunkRows ? left : tiling.chunkRows;
+    const uint64_t left = tiling.lineSize - static_cast<uint64_t>(piece % tiling.linePieces) * tiling.sumChunkRows;
+    return left < tiling.sumChunkRows ? left : tiling.sumChunkRows;
 }
 
 // What a stage goes over: the rows that are its channels, and their tiles (see NormGroupsTilingData).

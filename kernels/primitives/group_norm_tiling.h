@@ -32,7 +32,8 @@ struct NormGroupsTilingData {
     uint32_t pieces;         // of a channel
     uint32_t step;           // items of a tile
     uint32_t columnTiles;    // channels last: tiles that the channels are split into
-    uint32_t chunkRows;      // sums of channels: positions of a piece
+    uint32_t chunkRows;      // channels last: rows in a piece
+    uint32_t sumChunkRows;   // sums of channels: positions of a piece
     uint32_t linePieces;     // of `lineSize` positions
     uint32_t tileRows;       // rows of a tile in the Unified Buffer
     uint32_t stepRows;       // rows one instruction handles
@@ -221,6 +222,7 @@ inline void PlanLast(const Shape& shape, uint32_t bytes, uint64_t ub, const Dema
     tiling.chunkRows =
         Size32(std::max<uint64_t>(MIN_CHUNK_ROWS, CeilDiv(shape.size, MAX_CHUNKS)), "the rows of a piece");
     tiling.pieces = static_cast<uint32_t>(CeilDiv(shape.size, tiling.chunkRows));
+    tiling.sumChunkRows = tiling.chunkRows;
     tiling.lineSize = shape.size;
     tiling.linePieces = tiling.pieces;
     const uint64_t rows =

@@ -15,7 +15,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, numpy_helper
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.graphs.graph import INPUT, PARAMETER, Graph, Node, constant
-from ms_ascend_ops.export.matching.patterns import repeats
+from ms_ascend_ops.export.matching.rotary import repeats
 from ms_ascend_ops.onnx.schemas import DOMAIN, attributes_of
 
 __all__ = ["Vector", "captured", "read", "shape_of"]

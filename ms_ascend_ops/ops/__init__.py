@@ -5,6 +5,7 @@ from ms_ascend_ops.ops.add_layer_norm import add_layer_norm
 from ms_ascend_ops.ops.add_rms_norm import add_rms_norm
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.conv2d import conv2d
+from ms_ascend_ops.ops.conv2d_group_norm import conv2d_group_norm
 from ms_ascend_ops.ops.cross_entropy import cross_entropy
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.flash_attention import flash_attention
@@ -43,6 +44,7 @@ __all__ = [
     "apply_rotary_pos_emb",
     "block_sparse_matmul",
     "conv2d",
+    "conv2d_group_norm",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",

@@ -37,6 +37,7 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 # the cube; docs/kernel_tools.md has some of them beside published times.
 SKIPPED = (
     "conv2d",
+    "conv2d_group_norm",
     "block_sparse_matmul",
     "kv_cache_update",
     "flash_attention",

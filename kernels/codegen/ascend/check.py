@@ -11,7 +11,7 @@ from codegen import cpp
 from codegen.ascend import names, onnx_plugin
 from codegen.ascend.project import Kernel
 from codegen.ascend.toolkit import Toolkit
-from codegen.tiling_header import cann_type
+from codegen.tiling_header import cann_name, cann_type
 from ms_ascend_ops import aclnn
 
 __all__ = ["Outcome", "check"]
@@ -72,7 +72,7 @@ def check(
 
 def _unit(kernel: Kernel, row: dict[str, str], file: str) -> str:
     """The entry with what CANN's build puts in front of it: the tiling struct and the dtypes."""
-    fields = "".join(f"    {cann_type(kind)} {name};\n" for kind, name in kernel.fields)
+    fields = "".join(f"    {cann_type(kind)} {cann_name(name)};\n" for kind, name in kernel.fields)
     struct = f"{kernel.signature.cann_type}TilingData"
     cube = '#include "lib/matmul_intf.h"\n' if kernel.multiplies else ""
     dtypes = "".join(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from codegen import cpp, host
 from codegen.ascend import names
 from codegen.ascend.chips import Chip, type_rows
-from codegen.tiling_header import CUBE_TILING
+from codegen.tiling_header import CUBE_TILING, cann_name
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.version import __version__
 
@@ -132,18 +132,18 @@ def _cores(synchronizes: bool, multiplies: bool) -> str:
 def _field(field: tuple[str, str]) -> str:
     kind, name = field
     if kind == CUBE_TILING:
-        return f"TILING_DATA_FIELD_DEF_STRUCT(TCubeTiling, {name});\n"
-    return f"TILING_DATA_FIELD_DEF({kind}, {name});\n"
+        return f"TILING_DATA_FIELD_DEF_STRUCT(TCubeTiling, {cann_name(name)});\n"
+    return f"TILING_DATA_FIELD_DEF({kind}, {cann_name(name)});\n"
 
 
 def _setter(field: tuple[str, str]) -> str:
     kind, name = field
     if kind == CUBE_TILING:
         return f"""        if (!empty) {{
-            cann::ConvertCubeTiling(context, tiling.{name}, data.{name});
+            cann::ConvertCubeTiling(context, tiling.{name}, data.{cann_name(name)});
         }}
 """
-    return f"        data.set_{name}(tiling.{name});\n"
+    return f"        data.set_{cann_name(name)}(tiling.{name});\n"
 
 
 def _attribute(attribute: AttributeSpec) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codegen import cpp
 from codegen.ascend import names
+from codegen.tiling_header import cann_name
 from ms_ascend_ops.registry import OpSpec, Signature
 
 __all__ = ["generate"]
@@ -25,7 +26,7 @@ def generate(
     if multiplies:  # groups of a cube core and two vector cores; SyncAll is one of the vector cores there, too
         kind = "KERNEL_TYPE_MIX_AIC_1_2"
     dtypes = [_dtype(signature, variable) for variable in signature.variables]
-    copies = "".join(f"    tilingData.{name} = data.{name};\n" for _, name in fields)
+    copies = "".join(f"    tilingData.{name} = data.{cann_name(name)};\n" for _, name in fields)
     return f"""{cpp.banner(spec)}#include "kernel_operator.h"
 {cube}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(

@@ -22,6 +22,7 @@ def _check(operator):
 
 
 RULES = {name: _check(name) for name in ("rotary_embedding", "qkv_rotary_embedding")} | {
+    "conv2d_group_norm": CHECKS["conv2d_group_norm"],
     # Of what both forward and gradient have.
     "moe_gating_top_k": lambda shapes, attributes: CHECKS["moe_gating_top_k"](
         [shapes[0] if len(shapes) == 2 else shapes[1]], attributes
@@ -124,6 +125,18 @@ def _convolution(rng, shapes, attributes):
     return [x, weight, (outs,)] if forward else [y, x, weight]
 
 
+def _normalized_convolution(rng, shapes, attributes):
+    """A convolution whose output channels are groups of the norm; what is added to it."""
+    outs = shapes[1][0]
+    attributes["num_groups"] = next(n for n in (32, 6, 4, 3, 2, 1) if outs % n == 0)
+    plain = {name: attributes[name] for name in registry.signature("conv2d").check_attributes({}) if name in attributes}
+    plain |= {"activation": "none", "flip_weight": False, "transposed_weight": False}
+    x, weight, _ = _convolution(rng, [shapes[0], shapes[1], (outs,)], plain)
+    attributes.update({name: value for name, value in plain.items() if name.startswith("pad_")})
+    z = infer_shapes(registry.signature("conv2d"), [x, weight, None], plain)[0]
+    return [x, weight, *[(outs,)] * 3, (x[0], outs), z]
+
+
 def _experts(rng, shapes, attributes):
     """Two experts at least: indices are 0 and 1."""
     attributes["num_experts"] = int(rng.integers(2, 300))
@@ -144,6 +157,7 @@ def _sparse(rng, shapes, attributes, side=1):
 ARRANGED = {
     "block_sparse_matmul": partial(_sparse, side=16),
     "conv2d": _convolution,
+    "conv2d_group_norm": _normalized_convolution,
     "flash_attention": _attention,
     "flash_attention_varlen": _packed,
     "matmul": _products,

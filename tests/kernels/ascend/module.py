@@ -19,7 +19,7 @@ import numpy as np
 from codegen import cpp
 from codegen.ascend import names, project
 from codegen.ascend.chips import CHIPS
-from codegen.tiling_header import CUBE_TILING, cann_type
+from codegen.tiling_header import CUBE_TILING, cann_name, cann_type
 
 from ms_ascend_ops import registry
 from tests.kernels.host.module import BUILD, ROOT, host_objects
@@ -158,7 +158,7 @@ def _kernel_unit():
     for kernel in kernels().values():
         signature, entry = kernel.signature, names.snake(kernel.signature.cann_type)
         struct = f"{signature.cann_type}TilingData"
-        fields = "".join(f"    {cann_type(kind)} {name};\n" for kind, name in kernel.fields)
+        fields = "".join(f"    {cann_type(kind)} {cann_name(name)};\n" for kind, name in kernel.fields)
         row = run_types(signature.name)
         macros = {
             f"DTYPE_{tensor.name.upper()}": cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]

@@ -25,6 +25,13 @@ def header(tmp_path):
     return write
 
 
+def test_fields_of_parts(header):
+    text = HEADER + "struct OtherTilingData {\n    uint32_t own;\n    RmsNormTilingData norm;  // of the sums\n};\n"
+    assert read_fields(header(text), "OtherTilingData") == [
+        ("uint32_t", "own"), ("uint32_t", "norm.rows"), ("int64_t", "norm.offset"), ("float", "norm.epsilon"),
+    ]  # fmt: skip
+
+
 def test_fields(header):
     fields = read_fields(header(HEADER), "RmsNormTilingData")
     assert fields == [("uint32_t", "rows"), ("int64_t", "offset"), ("float", "epsilon")]

@@ -28,7 +28,12 @@ def test_every_operator_says_what_it_replaces_and_names_a_layer_that_exists(name
 
 
 # Arguments of functions that stand for an attribute of another form.
-REQUIRED = {("group_norm", "num_groups"), ("moe_token_permute", "num_experts"), ("qkv_rotary_embedding", "q_heads")}
+REQUIRED = {
+    ("group_norm", "num_groups"),
+    ("conv2d_group_norm", "num_groups"),
+    ("moe_token_permute", "num_experts"),
+    ("qkv_rotary_embedding", "q_heads"),
+}
 # None: as the argument before it, or by the size of a head.
 FOLLOW = {
     ("qkv_rotary_embedding", "k_heads"),
@@ -39,8 +44,9 @@ FOLLOW = {
 }
 OTHERWISE = {("rotary_embedding", "seq_axis")}  # the function has a layout
 # Pairs of numbers there, and no rows and columns that are left out.
-OTHERWISE |= {("conv2d", f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
-OTHERWISE |= {("conv2d", f"pad_{side}") for side in ("top", "bottom", "left", "right")}
+for convolution in ("conv2d", "conv2d_group_norm"):
+    OTHERWISE |= {(convolution, f"{name}_{side}") for name in ("stride", "dilation") for side in "hw"}
+    OTHERWISE |= {(convolution, f"pad_{side}") for side in ("top", "bottom", "left", "right")}
 OTHERWISE |= {("conv2d", f"{how}_weight") for how in ("flip", "transposed")}
 # Defaults of the stock layer that ours takes the place of.
 STOCK = {

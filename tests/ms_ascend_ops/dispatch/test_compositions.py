@@ -12,9 +12,9 @@ from tests.tensors import numpy
 
 EXAMPLES = [example for example in examples(False) if example.name in COMPOSITIONS]
 WITHOUT = {
-    "block_sparse_matmul", "conv2d", "flash_attention_varlen", "grouped_matmul", "grouped_quant_matmul",
-    "kv_cache_update", "moe_gating_top_k", "moe_token_permute", "moe_token_unpermute", "paged_attention",
-    "sparse_matmul",
+    "block_sparse_matmul", "conv2d", "conv2d_group_norm", "flash_attention_varlen", "grouped_matmul",
+    "grouped_quant_matmul", "kv_cache_update", "moe_gating_top_k", "moe_token_permute", "moe_token_unpermute",
+    "paged_attention", "sparse_matmul",
 }  # fmt: skip
 
 
