@@ -14,6 +14,7 @@ from ms_ascend_ops.cells.quant_dense import QuantDense
 from ms_ascend_ops.cells.quant_moe_feed_forward import QuantMoEFeedForward
 from ms_ascend_ops.cells.rms_norm import RMSNorm
 from ms_ascend_ops.cells.rotary_embedding import RotaryEmbedding
+from ms_ascend_ops.cells.sliced_dense import SlicedDense
 from ms_ascend_ops.cells.sparse_dense import SparseDense
 from ms_ascend_ops.cells.swiglu import SwiGLU
 from ms_ascend_ops.cells.weight_quant_dense import WeightQuantDense
@@ -33,6 +34,7 @@ __all__ = [
     "QuantMoEFeedForward",
     "RMSNorm",
     "RotaryEmbedding",
+    "SlicedDense",
     "SparseDense",
     "SwiGLU",
     "WeightQuantDense",

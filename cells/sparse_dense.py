@@ -13,7 +13,7 @@ from ms_ascend_ops.gradients import needs_gradient
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul
-from ms_ascend_ops.sparse import BLOCK_AREA, BLOCK_SIDE, CSR, THRESHOLDS, WAYS, Way, placed, transposed_arrays
+from ms_ascend_ops.sparse import BLOCK_AREA, BLOCK_SIDE, CSR, LAYER_WAYS, THRESHOLDS, Way, placed, transposed_arrays
 
 __all__ = ["SparseDense"]
 
@@ -48,7 +48,8 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     Args:
         weight: the matrix (out_channels, in_channels): what `CSR.of` takes, such as a dense one with zeros.
         bias: Tensor of shape (out_channels,), or None.
-        way: how to multiply, one of `sparse.WAYS`; None: as `CSR.way` says for the weight, rows of x being the columns.
+        way: how to multiply, one of `sparse.LAYER_WAYS`; None: as `CSR.way` says for the weight, rows of x being the
+            columns.
 
     Inputs:
         x: Tensor[dtype of the weight], shape (..., in_channels).
@@ -186,9 +187,12 @@ _MOST = 2**62  # rows of x: no limit
 def _ways(matrix: CSR, way: str | None) -> tuple[tuple[int, Way], ...]:
     """Up to how many rows of x, and how to multiply."""
     if way is None:
-        return tuple((int(min(row.columns, _MOST)), matrix.way(row.columns)) for row in THRESHOLDS[device_target()])
-    if way not in WAYS:
-        raise ValueError(f"SparseDense: way must be one of {', '.join(WAYS)}, got {way}")
+        return tuple(
+            (int(min(row.columns, _MOST)), matrix.way(row.columns, ways=LAYER_WAYS))
+            for row in THRESHOLDS[device_target()]
+        )
+    if way not in LAYER_WAYS:
+        raise ValueError(f"SparseDense: way must be one of {', '.join(LAYER_WAYS)}, got {way}")
     return ((_MOST, Way(way, "asked for")),)
 
 

@@ -15,10 +15,23 @@ from ms_ascend_ops.custom import device_target
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
+from ms_ascend_ops.sliced import SlicedPattern, SlicedProduct, fits
 
-__all__ = ["BLOCK_AREA", "BLOCK_SIDE", "BSR", "CSR", "THRESHOLDS", "WAYS", "Thresholds", "Way", "check_pattern"]
+__all__ = [
+    "BLOCK_AREA",
+    "BLOCK_SIDE",
+    "BSR",
+    "CSR",
+    "LAYER_WAYS",
+    "THRESHOLDS",
+    "WAYS",
+    "Thresholds",
+    "Way",
+    "check_pattern",
+]
 
-WAYS = ("direct", "blocks", "dense")
+LAYER_WAYS = ("direct", "blocks", "dense")  # of a layer whose values are trained
+WAYS = ("sliced", *LAYER_WAYS)
 BLOCK_SIDE = 16  # of a block
 BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE
 
@@ -30,12 +43,15 @@ class Thresholds(NamedTuple):
     blocks: float  # of the blocks have a value, at most this share: blocks instead of the dense product
     fill: float  # of the elements of those blocks have a value, at least this share: blocks instead of values
     direct: float  # of all elements have a value, at most this share: values instead of the dense product
+    sliced: float = 0.0  # at most this share: rows in slices instead of any other way
 
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
 THRESHOLDS = {
     "CPU": (
-        Thresholds(8, 0.02, 0.2, 0.004),
+        Thresholds(1, 0.02, 0.2, 0.004, 0.15),
+        Thresholds(4, 0.02, 0.2, 0.004, 0.04),
+        Thresholds(8, 0.02, 0.2, 0.004, 0.015),
         Thresholds(64, 0.1, 0.2, 0.006),
         Thresholds(256, 0.2, 0.2, 0.04),
         Thresholds(inf, 0.5, 0.4, 0.17),
@@ -113,10 +129,11 @@ class CSR(_CSR):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def way(self, n: float, target: str | None = None) -> Way:
+    def way(self, n: float, target: str | None = None, ways: tuple[str, ...] = WAYS) -> Way:
         """How `matmul` multiplies with n columns, and why.
 
-        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None.
+        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None. `ways`: `LAYER_WAYS`
+        for a layer.
 
         Raises:
             ValueError: there is no such row.
@@ -126,6 +143,10 @@ class CSR(_CSR):
             raise ValueError(f"CSR: target must be one of {', '.join(THRESHOLDS)}, got {target}")
         limits = next(row for row in THRESHOLDS[target] if n <= row.columns)
         where = f"on {target} with " + ("many" if limits.columns == inf else f"up to {limits.columns:.0f}") + " columns"
+        if "sliced" in ways and self._may_be_sliced and self.density <= limits.sliced:
+            return Way(
+                "sliced", f"{self.density:.1%} of the elements have values, at most {limits.sliced:.1%}, {where}"
+            )
         blocks = self.block_pattern.share
         fill = self.values.shape[0] / max(1, self.block_pattern.indices.shape[0] * BLOCK_AREA)
         if blocks <= limits.blocks and fill >= limits.fill:
@@ -140,9 +161,10 @@ class CSR(_CSR):
     def matmul(self, dense: Tensor, way: str | None = None) -> Tensor:
         """The product with a dense matrix, in the way that `way` says, or the one of `WAYS` that is given.
 
-        direct: `ops.sparse_matmul`; blocks: values are put into those blocks of 16 x 16 that have any, for
-        `ops.block_sparse_matmul`; dense: into a dense matrix, for `ops.matmul`. Both are made once and kept (of a
-        Parameter's values anew for each product), so give changed values to a new matrix, by `_replace`.
+        sliced: `ops.sliced_sparse_matmul`, whose rows are the columns of dense; direct: `ops.sparse_matmul`; blocks:
+        values are put into those blocks of 16 x 16 that have any, for `ops.block_sparse_matmul`; dense: into a dense
+        matrix, for `ops.matmul`. What is made of the values is made once and kept (of a Parameter's values anew for
+        each product, and none in slices), so give changed values to a new matrix, by `_replace`.
         Differentiable in the values and in `dense` whatever the way.
 
         Raises:
@@ -154,18 +176,35 @@ class CSR(_CSR):
             way = self.way(dense.shape[1]).name
         if way not in WAYS:
             raise ValueError(f"CSR: way must be one of {', '.join(WAYS)}, got {way}")
+        if way == "sliced" and not self._may_be_sliced:
+            raise ValueError(f"CSR: a matrix of shape {self.shape} is too large for rows in slices, or has Parameters")
         if way == "direct" or not self.values.shape[0]:
             return sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
         found = self._placed.get(way)
         if found is None:
-            found = self._in_blocks() if way == "blocks" else self._in_dense()
+            made = {"sliced": self._in_slices, "blocks": self._in_blocks, "dense": self._in_dense}
+            found = made[way]()
             if not isinstance(self.values, ms.Parameter):
                 self._placed[way] = found
+        if way == "sliced":
+            return found(self.values, dense)  # type: ignore[no-any-return]
         return found.matmul(dense) if isinstance(found, BSR) else matmul(found, dense)
 
     @cached_property
     def _placed(self) -> dict[str, Any]:
         return {}
+
+    @property
+    def _may_be_sliced(self) -> bool:
+        """Values in slices are kept, which those of a Parameter may not be."""
+        return fits(*self.shape, self.values.shape[0]) and not isinstance(self.values, ms.Parameter)
+
+    def _in_slices(self) -> SlicedProduct:
+        indptr, indices = self.indptr.asnumpy(), self.indices.asnumpy()
+        transposed = transposed_arrays(indptr, indices, self.shape[1])
+        return SlicedProduct(
+            SlicedPattern.of(indptr, indices, self.shape[1]), self.indptr, self.indices, self.values, transposed
+        )
 
     def _in_blocks(self) -> BSR:
         return self.block_pattern.with_values(self.values, self.shape)

@@ -31,6 +31,7 @@ from ms_ascend_ops.ops.rms_norm import rms_norm
 from ms_ascend_ops.ops.rotary_embedding import apply_rotary_pos_emb, rotary_embedding
 from ms_ascend_ops.ops.scaled_masked_softmax import scaled_masked_softmax
 from ms_ascend_ops.ops.silu_mul import silu_mul
+from ms_ascend_ops.ops.sliced_sparse_matmul import sliced_sparse_matmul
 from ms_ascend_ops.ops.softmax import softmax
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
 from ms_ascend_ops.ops.swiglu import swiglu
@@ -71,6 +72,7 @@ __all__ = [
     "rotary_embedding",
     "scaled_masked_softmax",
     "silu_mul",
+    "sliced_sparse_matmul",
     "softmax",
     "sparse_matmul",
     "swiglu",

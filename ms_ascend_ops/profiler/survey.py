@@ -52,6 +52,7 @@ SKIPPED = (
     "moe_token_unpermute",
     "paged_attention",
     "quant_matmul",
+    "sliced_sparse_matmul",
     "sparse_matmul",
     "weight_quant_matmul",
     "weight_quant_swiglu",

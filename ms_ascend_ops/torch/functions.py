@@ -51,6 +51,7 @@ __all__ = [
     "rotary_embedding",
     "scaled_masked_softmax",
     "silu_mul",
+    "sliced_sparse_matmul",
     "softmax",
     "sparse_matmul",
     "swiglu",
@@ -85,6 +86,7 @@ moe_token_unpermute = _function("moe_token_unpermute")
 rms_norm = _function("rms_norm")
 scaled_masked_softmax = _function("scaled_masked_softmax")
 silu_mul = _function("silu_mul")
+sliced_sparse_matmul = _function("sliced_sparse_matmul")
 softmax = _function("softmax")
 sparse_matmul = _function("sparse_matmul")
 swiglu = _function("swiglu")

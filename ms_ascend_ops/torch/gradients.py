@@ -73,6 +73,7 @@ _WITHOUT = {
     "dynamic_quant": "it has no gradient: it is for inference",
     "grouped_quant_matmul": "it has no gradient: it is for inference",
     "quant_matmul": "it has no gradient: it is for inference",
+    "sliced_sparse_matmul": "it has no gradient: it is for inference; sparse_matmul has one",
     "weight_quant_matmul": "it has no gradient: it is for inference",
     "weight_quant_swiglu": "it has no gradient: it is for inference",
 }

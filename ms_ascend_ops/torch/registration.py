@@ -47,6 +47,7 @@ _LOWERED = frozenset(
         "linear_gelu_mul",
         "linear_silu_mul",
         "matmul",
+        "sliced_sparse_matmul",
         "sparse_matmul",
     }
 )

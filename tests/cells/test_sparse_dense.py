@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from ms_ascend_ops import SparseDense
-from ms_ascend_ops.sparse import CSR, THRESHOLDS, WAYS, Thresholds
+from ms_ascend_ops.sparse import CSR, LAYER_WAYS, THRESHOLDS, Thresholds
 from tests.tensors import numpy
 
 # Sums of 12 products of numbers about 1 at most, in float32 and in another order, and gradients that are some 10 times
@@ -32,7 +32,7 @@ def dense():
     return layer
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", LAYER_WAYS)
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
 def test_as_a_dense_layer(dense, mode, way):
     """Also its gradients, of the values that the weight has."""
@@ -57,7 +57,7 @@ def test_as_a_dense_layer(dense, mode, way):
 
 
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", LAYER_WAYS)
 def test_16_bits(way, dtype):
     weight = np.arange(-20, 20, dtype=np.float32).reshape(4, 10)  # sums are exact in 8 bits
     layer = SparseDense(Tensor(weight).astype(dtype), way=way)
@@ -79,7 +79,7 @@ def test_the_table_chooses_by_the_rows_of_x(monkeypatch):
     assert direct == [(32, 5)]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", LAYER_WAYS)
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
 def test_a_checkpoint_of_another_pattern(tmp_path, mode, way):
     """Of as many values, loaded after a first call: its product, also where the layer had placed those of before."""

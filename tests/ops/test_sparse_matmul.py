@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor
 
 from ms_ascend_ops import ops
-from ms_ascend_ops.sparse import BSR, CSR, THRESHOLDS, WAYS
+from ms_ascend_ops.sparse import BSR, CSR, LAYER_WAYS, THRESHOLDS, WAYS
 from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -155,13 +155,16 @@ def test_the_table_chooses(target, limits):
     columns = int(min(limits.columns, 4096))
     many = "many" if limits.columns == inf else f"up to {limits.columns}"
 
-    def chosen(matrix):
-        return CSR.of(matrix.astype(np.float32)).way(columns, target)
+    def chosen(matrix, ways=LAYER_WAYS):
+        return CSR.of(matrix.astype(np.float32)).way(columns, target, ways)
 
     def in_blocks(count):
         return np.kron(np.arange(100).reshape(10, 10) < count, np.ones((16, 16)))
 
     assert chosen(rng.uniform(size=(160, 160)) < limits.direct * 0.8).name == "direct"
+    if limits.sliced:
+        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 0.8, WAYS).name == "sliced"
+        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 1.3, WAYS).name != "sliced"
     assert chosen(in_blocks(limits.blocks * 100)).name == "blocks"
     assert chosen(in_blocks(limits.blocks * 100 + 1)).name == "dense"
     way = chosen(rng.uniform(size=(160, 160)) < 0.9)
@@ -169,8 +172,23 @@ def test_the_table_chooses(target, limits):
     assert f"more than {limits.direct:.1%}, on {target} with {many} columns" in way.why
 
 
+def test_values_that_are_trained_are_not_kept_in_slices():
+    """Nor those of a matrix that the Unified Buffer has no room for."""
+    matrix, dense = csr(), tensor(np.ones((5, 1)), "float32")
+    assert matrix.matmul(dense, "sliced").shape == (4, 1)
+    trained = matrix._replace(values=ms.Parameter(matrix.values))
+    pointers, columns = Tensor(np.array([0, 1], np.int32)), Tensor(np.array([40000], np.int32))
+    long = CSR(pointers, columns, tensor(np.ones(1), "float32"), (1, 40001))
+    for found, factor in ((trained, dense), (long, tensor(np.ones((40001, 1)), "float32"))):
+        assert found.way(1).name != "sliced"
+        with pytest.raises(
+            ValueError, match=r"CSR: a matrix of shape .* is too large for rows in slices, or has Param"
+        ):
+            found.matmul(factor, "sliced")
+
+
 def test_ways_that_there_are_not():
-    with pytest.raises(ValueError, match="CSR: way must be one of direct, blocks, dense, got best"):
+    with pytest.raises(ValueError, match="CSR: way must be one of sliced, direct, blocks, dense, got best"):
         csr().matmul(tensor(np.ones((5, 3)), "float32"), "best")
     with pytest.raises(ValueError, match="CSR: target must be one of CPU, Ascend, got GPU"):
         csr().way(3, "GPU")

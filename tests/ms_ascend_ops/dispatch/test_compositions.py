@@ -14,7 +14,7 @@ EXAMPLES = [example for example in examples(False) if example.name in COMPOSITIO
 WITHOUT = {
     "block_sparse_matmul", "conv2d", "conv2d_group_norm", "flash_attention_varlen", "grouped_matmul",
     "grouped_quant_matmul", "kv_cache_update", "moe_gating_top_k", "moe_token_permute", "moe_token_unpermute",
-    "paged_attention", "sparse_matmul",
+    "paged_attention", "sliced_sparse_matmul", "sparse_matmul",
 }  # fmt: skip
 
 
