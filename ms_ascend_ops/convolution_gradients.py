@@ -39,13 +39,13 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         # Stock operators of shapes have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
         if not strided:
-            return parts[0][4](dy, _as_inputs_first(wide, groups, last).astype(dtype), None)
+            return parts[0][4](dy, _as(dtype, _as_inputs_first(wide, groups, last)), None)
         found = []
         for part in parts:
             if part is not None:
                 row, row_step, col, col_step, convolution = part
                 taps = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
-                found.append(convolution(dy, _as_inputs_first(taps, groups, last).astype(dtype), None))
+                found.append(convolution(dy, _as(dtype, _as_inputs_first(taps, groups, last)), None))
         none = stock.zeros_like(found[0])
         lines = []
         index = 0
@@ -66,16 +66,22 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         if not needs_gradient(weight) and (bias is None or not needs_gradient(bias)):
             return dx, stock.zeros_like(weight), bias
         dweight, dbias = of_weight_and_bias(dz, x, weight)
-        dbias = dbias.astype(bias.dtype) if bias is not None else None
-        return dx, dweight, dbias
+        return dx, dweight, None if bias is None else _as(bias.dtype, dbias)
 
     return gradients
+
+
+def _as(dtype: Any, tensor: Tensor) -> Tensor:
+    # A cast to the dtype that a tensor has takes PyNative half a millisecond, too.
+    return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 
 
 def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
     """With the shape that it had with input channels before output channels, group by group; its memory has not."""
     shape = weight.shape
     outs, ins = shape[0] // groups, shape[3 if last else 1] * groups
+    if _are_known(shape) and shape[0] == ins:
+        return weight
     return weight.reshape((ins, shape[1], shape[2], outs) if last else (ins, outs, shape[2], shape[3]))
 
 
