@@ -198,6 +198,15 @@ def _exact_sums(op: str) -> ShapeCheck:
     return check
 
 
+def _sliced_sparse_matmul(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    x, (slices,) = shapes[0], shapes[1]
+    most = registry.op_spec("sliced_sparse_matmul").limits["elements"]
+    if x[-1] > most:
+        raise ValueError(f"sliced_sparse_matmul: x.shape[-1] must be at most {most}, got {x}")
+    if 64 * slices > most:
+        raise ValueError(f"sliced_sparse_matmul: slice_ends.shape[0] must be at most {most // 64}, got {slices}")
+
+
 def _weight_quant(op: str) -> ShapeCheck:
     return lambda shapes, _: _packed_weight(op, *shapes[:3])
 
@@ -238,6 +247,7 @@ CHECKS: dict[str, ShapeCheck] = {
     "qkv_rotary_embedding": _qkv_rotary_embedding,
     "quant_matmul": _exact_sums("quant_matmul"),
     "rotary_embedding": _rotary_embedding,
+    "sliced_sparse_matmul": _sliced_sparse_matmul,
     "weight_quant_matmul": _weight_quant("weight_quant_matmul"),
     "weight_quant_swiglu": _weight_quant("weight_quant_swiglu"),
 }

@@ -101,7 +101,7 @@ public:
         const uint32_t lanes = tiling.chunk * FLOAT_LANES;
         pipe.InitBuffer(inQueueIndex_, 2, lanes * sizeof(int32_t));
         pipe.InitBuffer(inQueueValue_, 2, lanes * sizeof(T));
-        pipe.InitBuffer(inQueueRow_, 1, STAGE * sizeof(float));
+        pipe.InitBuffer(inQueueRow_, 1, tiling.stage * sizeof(float));
         pipe.InitBuffer(outQueue_, 2, FLOAT_LANES * sizeof(float));
         pipe.InitBuffer(workBuf_, 4 * lanes * sizeof(float));
         pipe.InitBuffer(laneBuf_, 3 * FLOAT_LANES * sizeof(float));
@@ -130,8 +130,6 @@ public:
     }
 
 private:
-    static constexpr uint32_t STAGE = sliced_sparse_matmul::STAGE;
-
     // Slices of a core.
     struct Share {
         uint32_t first;
@@ -267,8 +265,8 @@ private:
     {
         const uint32_t whole = elements / FLOAT_LANES * FLOAT_LANES;
         AscendC::Duplicate(row_[whole], 0.0f, static_cast<int32_t>(FLOAT_LANES));
-        for (uint32_t at = 0; at < elements; at += STAGE) {
-            const uint32_t count = elements - at < STAGE ? elements - at : STAGE;
+        for (uint32_t at = 0; at < elements; at += tiling_.stage) {
+            const uint32_t count = elements - at < tiling_.stage ? elements - at : tiling_.stage;
             AscendC::LocalTensor<U> stage = Load(inQueueRow_, src[at], count);
             if constexpr (IS_FLOAT<U>) {
                 AscendC::Muls(row_[at], stage, 1.0f, static_cast<int32_t>(count));

@@ -23,6 +23,7 @@ struct SlicedSparseMatmulTilingData {
     uint32_t groups;
     uint32_t places;      // of all groups
     uint32_t chunk;       // positions at once
+    uint32_t stage;       // elements of a row that are loaded at once
     uint32_t bufferSize;  // floats of a row of x, or of its sums of pieces, with zeros behind
     uint32_t cores;
 };
@@ -75,6 +76,7 @@ inline LaunchConfig SlicedSparseMatmulTiling(const SlicedSparseMatmulParams& par
     tiling.bufferSize = Padded(std::max(inner, sums));
     const uint64_t row = uint64_t{tiling.bufferSize} * sizeof(float);
     tiling.chunk = FixedBytes(bytes, CHUNK) + row <= platform.ubBytes ? CHUNK : CHUNK / 2;
+    tiling.stage = STAGE;
     LaunchConfig config;
     const uint64_t work =
         uint64_t{tiling.positions} * FLOATS_PER_REPEAT * (sizeof(int32_t) + bytes * (1 + tiling.rows));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
+from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -15,7 +16,7 @@ def _bprop(x, slice_ends, indices, values, group_ends, pieces, out, dout):  # ty
     return x, slice_ends, indices, values, group_ends, pieces
 
 
-_select = Selector("sliced_sparse_matmul", _bprop)
+_select = Selector("sliced_sparse_matmul", _bprop, CHECKS["sliced_sparse_matmul"])
 
 
 def sliced_sparse_matmul(
@@ -49,7 +50,8 @@ def sliced_sparse_matmul(
 
     Products are rounded, and added up in float32, position by position; then the sums of pieces, and the result is
     rounded once. It does not change from run to run, nor with the number of cores. An element of x that no index
-    names, NaN or not, changes nothing; one that is NaN or infinite only the rows that have it.
+    names, NaN or not, changes nothing; one that is NaN or infinite only the rows that have it. No rows of x give an
+    empty y, no values zeros.
 
     Source: Kreutzer et al., A Unified Sparse Matrix Data Format, 2014.
     """

@@ -105,6 +105,10 @@ def unpermuted(k):
     yield [(3, k, 5), (3, k), (3, k)], {}
 
 
+def sliced(size):
+    yield [(1, size), (2,), (3, 64), (3, 64), (1,), (1, 64)], {}
+
+
 CASES = {
     ("flash_attention", "head_size"): attention,
     ("flash_attention_varlen", "head_size"): packed,
@@ -121,6 +125,7 @@ CASES = {
     ("paged_attention", "slots"): paged_slots,
     ("grouped_quant_matmul", "columns"): grouped_integers,
     ("quant_matmul", "columns"): integers,
+    ("sliced_sparse_matmul", "elements"): sliced,
     ("weight_quant_matmul", "group_size"): quantised,
     ("weight_quant_swiglu", "group_size"): gated,
 }

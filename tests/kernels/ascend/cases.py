@@ -154,6 +154,13 @@ def _sparse(rng, shapes, attributes, side=1):
     return [(max(1, shapes[0][0]),), (values,), (values, *shapes[2][1:]), dense]
 
 
+def _sliced(rng, shapes, attributes):
+    """A row of x that the Unified Buffer holds, and its pieces."""
+    most = registry.op_spec("sliced_sparse_matmul").limits["elements"]
+    x, slices = shapes[0], min(shapes[1][0], most // 64)
+    return [(*x[:-1], min(x[-1], most)), (slices,), *shapes[2:]]
+
+
 ARRANGED = {
     "block_sparse_matmul": partial(_sparse, side=16),
     "conv2d": _convolution,
@@ -165,6 +172,7 @@ ARRANGED = {
     "paged_attention": _paged,
     "qkv_rotary_embedding": _qkv,
     "rotary_embedding": _rotary_tables,
+    "sliced_sparse_matmul": _sliced,
     "sparse_matmul": _sparse,
     "weight_quant_matmul": _quantised,
     "weight_quant_swiglu": _quantised,
