@@ -53,6 +53,7 @@ STOCK = {
     ("GELU", "approximate"): True,
     ("MoEFeedForward", "k"): 2,
     ("Dense", "activation"): None,
+    ("Conv2dGroupNorm", "num_groups"): inspect.Parameter.empty,
 }
 
 
