@@ -57,7 +57,8 @@ def _rows() -> Iterator[Row]:
     )
     yield Row("LayerNorm + ReLU", "layer_norm", Op("relu", norms.layer_norm(Any("x"))), norms.build_layer_norm("relu"))
     yield Row("LayerNorm", "layer_norm", norms.layer_norm(Any("x")), norms.build_layer_norm("none"))
-    for activation, pattern in (("silu", gates.silu(norms.GROUP_NORM)), ("none", norms.GROUP_NORM)):
+    activated = {"silu": gates.silu(norms.GROUP_NORM), "relu": Op("relu", norms.GROUP_NORM), "none": norms.GROUP_NORM}
+    for activation, pattern in activated.items():
         build = build_convolution_norm(activation)
         yield Row("convolution + GroupNorm", "conv2d_group_norm", pattern, build, "O3")
     yield Row("GroupNorm + SiLU", "group_norm", gates.silu(norms.GROUP_NORM), norms.build_group_norm("silu"))

@@ -32,6 +32,14 @@ class ResidualBlock(nn.Cell):
         return x + self.conv2(hidden)
 
 
+class WithReLU(ResidualBlock):
+    """Another activation, and an embedding that is added first."""
+
+    def construct(self, x, time):
+        hidden = self.projection(time).reshape(x.shape[0], CHANNELS, 1, 1) + self.conv1(x)
+        return ops.relu(self.norm2(hidden))
+
+
 class SumUsedOn(ResidualBlock):
     """What is normalized is also what the next block adds to; there is no activation."""
 
@@ -60,7 +68,11 @@ def found(report):
 
 @pytest.mark.parametrize(
     ("block", "note"),
-    [(ResidualBlock, "3 x 3, 2 groups, eps 0.001, silu"), (SumUsedOn, "3 x 3, 2 groups, eps 0.001")],
+    [
+        (ResidualBlock, "3 x 3, 2 groups, eps 0.001, silu"),
+        (WithReLU, "3 x 3, 2 groups, eps 0.001, relu"),
+        (SumUsedOn, "3 x 3, 2 groups, eps 0.001"),
+    ],
 )
 def test_in_a_network(block, note, inputs):
     net = block()
