@@ -3,11 +3,13 @@
  *
  * Plan: dy times the columns of x (primitives/convolution_columns.h). Chunks of terms are shared out, and where they
  * are few, parts of the positions, whose sums are added up in order at the end.
+ * Depthwise with channels last, the vector unit does all of it: conv2d_depthwise_grad.h.
  * Bound: the cube, 2 * positions * output channels * terms operations.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
 
+#include "conv2d_depthwise_grad.h"
 #include "conv2d_tiling.h"
 #include "kernel_operator.h"
 #include "primitives/convolution_columns.h"
@@ -129,19 +131,25 @@ template <typename T>
 __aicore__ inline void Conv2dGradKernel(GM_ADDR dy, GM_ADDR x, [[maybe_unused]] GM_ADDR weight, GM_ADDR dweight,
                                         GM_ADDR workspace, const Conv2dGradTilingData& tiling)
 {
-    constexpr uint32_t REDUCE_COLS = 1024;
     AscendC::TPipe pipe;
     ConvolutionWeightGradient<T> gradient;
     REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), gradient.product, &tiling.product);
     GM_ADDR partials = workspace + tiling.workspacePerCore * tiling.cores;
     GM_ADDR sums = tiling.finished != 0 ? partials : dweight;
-    gradient.Init(dy, x, sums, workspace, tiling, pipe);
-    gradient.Process();
+    DepthwiseWeightGradient<T> depthwise;
+    if (tiling.depthwise != 0) {
+        depthwise.Init(dy, x, sums, tiling, pipe);
+        depthwise.Process();
+        gradient.product.End();
+    } else {
+        gradient.Init(dy, x, sums, workspace, tiling, pipe);
+        gradient.Process();
+    }
     if (tiling.finished != 0) {
         AscendC::SyncAll();
         SumChunks<T, PartialSums> total;
         total.Init({tiling.partials, static_cast<uint32_t>(tiling.partialStride),
-                    static_cast<uint32_t>(tiling.partialSize), REDUCE_COLS, 4},
+                    static_cast<uint32_t>(tiling.partialSize), tiling.reduceCols, tiling.reduceRows},
                    pipe);
         total.Process(dweight, partials);
     }

@@ -5,6 +5,7 @@
 #ifndef MS_ASCEND_OPS_CONV2D_TILING_H
 #define MS_ASCEND_OPS_CONV2D_TILING_H
 
+#include "conv2d_depthwise_tiling.h"
 #include "conv2d_params.h"
 #include "primitives/activation_scratch.h"
 #include "primitives/convolution_tiling.h"
@@ -23,11 +24,8 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
     Describe(params, none, "", false, platform, tiling);
     tiling.flip = params.flip_weight ? 1 : 0;
     PlanWeight(params.transposed_weight, bytes, tiling);
-    PlanTiles(platform, bytes, tiling);
     tiling.hasBias = params.bias.IsGiven() ? 1 : 0;
     tiling.activation = static_cast<uint32_t>(params.activation);
-    const bool rounds = params.x.dtype != DataType::FLOAT32 && tiling.chunks > 1;
-    tiling.finished = tiling.hasBias != 0 || params.activation != Conv2dActivation::NONE || rounds ? 1 : 0;
     switch (params.activation) {
         case Conv2dActivation::GELU:
             tiling.scratch = GeluScratch(false, bytes).forward;
@@ -38,11 +36,24 @@ inline LaunchConfig Conv2dTiling(const Conv2dParams& params, const Platform& pla
         default:
             tiling.scratch = SILU_SCRATCH.forward;
     }
+    const uint64_t copy = depthwise::FloatCopyBytes(bytes);
+    if (depthwise::PlanTiles(platform, bytes,
+                             {2 * bytes + copy, 0, (3 + tiling.scratch) * sizeof(float) + 2 * bytes, 0}, tiling)) {
+        return depthwise::Share(params.x, platform, tiling);
+    }
+    PlanTiles(platform, bytes, tiling);
+    const bool rounds = params.x.dtype != DataType::FLOAT32 && tiling.chunks > 1;
+    tiling.finished = tiling.hasBias != 0 || params.activation != Conv2dActivation::NONE || rounds ? 1 : 0;
     // The result in two chunks, what the vector unit works with, and the bias.
     const EpilogueBytes epilogue{(1 + tiling.scratch) * sizeof(float) + 2 * bytes, 2 * BLOCK_BYTES + 8,
                                  4 * sizeof(float)};
     return PlanProduct(params.x, platform, epilogue, tiling);
 }
+
+// What the kernel adds up parts with, SumChunks.
+constexpr uint32_t SUM_COLS = 1024;
+constexpr uint32_t SUM_ROWS = 4;
+constexpr uint64_t SUM_BYTES = (2 * SUM_ROWS + 3) * SUM_COLS * sizeof(float);
 
 // A task is the sum of a chunk of terms for all output channels of a group, over one part of the positions.
 inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platform& platform,
@@ -56,29 +67,41 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
         throw std::invalid_argument("there is no gradient of a transposed weight");
     }
     tiling.flip = params.flip_weight ? 1 : 0;
-    tiling.tileOut = tiling.groupOut;
-    tiling.outTiles = 1;
-    PlanChunks(platform, bytes, tiling);
+    const bool depthwise = depthwise::PlanTiles(
+        platform, bytes, {2 * sizeof(float), 2 * bytes + depthwise::FloatCopyBytes(bytes), sizeof(float), SUM_BYTES},
+        tiling);
+    if (!depthwise) {
+        tiling.tileOut = tiling.groupOut;
+        tiling.outTiles = 1;
+        PlanChunks(platform, bytes, tiling);
+    }
     tiling.partialSize = static_cast<uint64_t>(tiling.outChannels) * tiling.terms;
     Size32(tiling.partialSize, "the elements of weight");
     const uint64_t tiles = PositionTiles(tiling);
-    const uint64_t alike = static_cast<uint64_t>(tiling.groups) * tiling.chunks;
+    const uint64_t alike = depthwise ? tiling.outTiles : static_cast<uint64_t>(tiling.groups) * tiling.chunks;
     const uint64_t room = std::max<uint64_t>(1, MOST_PARTIAL_BYTES / (tiling.partialSize * sizeof(float)));
     tiling.splits = static_cast<uint32_t>(
         std::max<uint64_t>(1, std::min<uint64_t>({CeilDiv(host ? HOST_TASKS : TASKS, alike), tiles, room})));
     tiling.tasks = alike * tiling.splits;
-    const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
-    const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
-    const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
-    const bool last = tiling.channelsLast != 0;
-    tiling.product = PlanCube(tiling.groupOut, tiling.chunk * (tiling.terms / all), positions, params.x.dtype,
-                              DataType::FLOAT32, last, !last);
     // A sum that is float and in one part is dweight itself.
     tiling.finished = tiling.splits > 1 || params.x.dtype != DataType::FLOAT32 || tiles == 0 ? 1 : 0;
-    LaunchConfig config = Share(params.x, platform, tiling);
+    LaunchConfig config;
+    if (depthwise) {
+        config = depthwise::Share(params.x, platform, tiling);
+    } else {
+        const uint64_t positions = static_cast<uint64_t>(tiling.tileRows) * tiling.tileCols;
+        const uint32_t taps = tiling.kernelHeight * tiling.kernelWidth;
+        const uint32_t all = tiling.channelsLast != 0 ? taps : tiling.groupIn;
+        const bool last = tiling.channelsLast != 0;
+        tiling.product = PlanCube(tiling.groupOut, tiling.chunk * (tiling.terms / all), positions, params.x.dtype,
+                                  DataType::FLOAT32, last, !last);
+        config = Share(params.x, platform, tiling);
+    }
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;
     tiling.partialStride = RoundUp(tiling.partialSize, LINE_BYTES / sizeof(float));
     tiling.partials = tiles == 0 ? 0 : tiling.splits;
+    tiling.reduceCols = SUM_COLS;
+    tiling.reduceRows = SUM_ROWS;
     if (tiling.finished != 0) {
         config.workspaceBytes += tiling.splits * tiling.partialStride * sizeof(float);
     }

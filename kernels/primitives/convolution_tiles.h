@@ -23,7 +23,8 @@ class Convolution {
 public:
     using Operand = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, T, true>;
     using Result = matmul::MatmulType<AscendC::TPosition::GM, CubeFormat::ND, RESULT>;
-    MatmulObject<Operand, Operand, Result> product;
+    using Product = MatmulObject<Operand, Operand, Result>;
+    Product product;
 
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR workspace, const ConvolutionTilingData& tiling,
                                 AscendC::TPipe& pipe)

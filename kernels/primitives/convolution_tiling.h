@@ -44,9 +44,10 @@ struct ConvolutionTilingData {
     uint32_t weightMoved;       // into rows of terms, in the workspace
     uint32_t weightStride;      // elements from a row to the next
     uint32_t channelsLast;
-    uint32_t direct;  // x is the matrix of columns
-    uint32_t terms;   // of a sum: groupIn * kernelHeight * kernelWidth
-    uint32_t chunk;   // channels, or taps, whose columns are made at a time
+    uint32_t direct;     // x is the matrix of columns
+    uint32_t depthwise;  // channels are by themselves: no product of matrices
+    uint32_t terms;      // of a sum: groupIn * kernelHeight * kernelWidth
+    uint32_t chunk;      // channels, or taps, whose columns are made at a time
     uint32_t chunks;
     uint32_t tileRows;  // of positions
     uint32_t tileCols;
@@ -59,9 +60,11 @@ struct ConvolutionTilingData {
     uint32_t finished;  // the vector unit finishes tiles of float products; 0: the cube writes the output
     uint32_t activation;
     uint32_t hasBias;
-    uint32_t scratch;    // float tensors of a chunk's size that the activation needs
-    uint32_t chunkRows;  // of a tile that the vector unit takes at a time
-    uint32_t partials;   // of the gradient: how many there are to add up
+    uint32_t scratch;     // float tensors of a chunk's size that the activation needs
+    uint32_t chunkRows;   // of a tile that the vector unit takes at a time
+    uint32_t partials;    // of the gradient: how many there are to add up
+    uint32_t reduceCols;  // and elements and parts that are added up at once
+    uint32_t reduceRows;
     uint32_t cores;
 };
 

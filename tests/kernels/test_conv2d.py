@@ -28,6 +28,10 @@ CASES = [
     ((1, 600, 6, 20, 24, (3, 3)), {"pad": (1, 1, 1, 1)}),  # several chunks of terms
     ((2, 6, 7, 9, 4, (2, 3)), {"pad": (-1, -2, -1, 1)}),  # rows and columns that are left out
     ((0, 4, 5, 6, 3, (3, 3)), {}),  # no samples
+    # Depthwise, with channels last: tiles of rows, of columns and of channels.
+    ((2, 300, 12, 9, 300, (3, 3)), {"pad": (1, 1, 1, 1), "groups": 300}),
+    ((1, 20, 4, 150, 20, (3, 5)), {"stride": (1, 2), "pad": (1, 2, 2, 2), "dilation": (2, 1), "groups": 20}),
+    ((1, 3, 40, 60, 3, (40, 60)), {"groups": 3}),  # channels last: too large a kernel for the Unified Buffer
 ]
 TYPES = [("float16", "float16"), ("bfloat16", "float32"), ("float32", "float32")]
 ACTIVATIONS = list(reference.ACTIVATIONS)
@@ -111,10 +115,11 @@ def test_references_are_derivatives():
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_results_do_not_depend_on_the_number_of_threads(dtype, data_format):
+@pytest.mark.parametrize("case", [CASES[10], CASES[15]], ids=["one group", "depthwise"])
+def test_results_do_not_depend_on_the_number_of_threads(case, dtype, data_format):
     rng = np.random.default_rng(0)
-    attributes = reference.attributes(pad=(1, 1, 1, 1), data_format=data_format)
-    x, weight = arrays(rng, CASES[10], data_format)
+    attributes = reference.attributes(**case[1], data_format=data_format)
+    x, weight = arrays(rng, case, data_format)
     results, before = [], get_num_threads()
     try:
         for threads in (1, 3):

@@ -1,0 +1,146 @@
+/*!
+ * y = activation(x * weight + bias), depthwise and channels last, accumulated in float on the vector unit: rows of
+ * channels times those of a tap, tap by tap. A product of matrices would have a single column.
+ *
+ * Bound: the vector unit, two instructions for each tap of each element.
+ */
+#ifndef MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
+#define MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
+
+#include "conv2d_depthwise_tiles.h"
+#include "kernel_operator.h"
+#include "primitives/activations.h"
+#include "primitives/columns.h"
+#include "primitives/core_share.h"
+#include "primitives/ones.h"
+
+namespace ms_ascend_ops {
+
+template <typename T, typename B>
+class DepthwiseConvolution {
+public:
+    __aicore__ inline void Init(GM_ADDR x, GM_ADDR weight, GM_ADDR bias, GM_ADDR y, const ConvolutionTilingData& tiling,
+                                AscendC::TPipe& pipe)
+    {
+        tiling_ = tiling;
+        weightGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
+        yGm_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y));
+        taps_ = tiling.kernelHeight * tiling.kernelWidth;
+        stride_ = ConvolutionStride(tiling.tileOut);
+        elements_ = tiling.tileCols * stride_;
+        input_.Init(x, tiling, pipe);
+        const uint32_t weights = ConvolutionStride(taps_) * stride_;
+        pipe.InitBuffer(weightQueue_, 1, weights * sizeof(T));
+        pipe.InitBuffer(tapBuf_, weights * sizeof(T));
+        tapCopies_.Init(weights, pipe);
+        pipe.InitBuffer(workBuf_, (3 + tiling.scratch) * elements_ * sizeof(float));
+        pipe.InitBuffer(outQueue_, 2, elements_ * sizeof(T));
+        sums_ = workBuf_.template Get<float>();
+        AscendC::Duplicate(sums_, 0.0f, static_cast<int32_t>(elements_));  // also behind the channels of a tile
+        ones_ = BlockOfOnes(onesBuf_, pipe);
+        bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
+    }
+
+    __aicore__ inline void Process()
+    {
+        const CoreShare share = ShareOf(tiling_.tasks, (tiling_.tasks + tiling_.cores - 1) / tiling_.cores);
+        if (share.begin < share.end) {
+            input_.Load(DepthwiseTileAt(tiling_, share.begin));
+        }
+        for (uint64_t task = share.begin; task < share.end; ++task) {
+            const DepthwiseTile tile = DepthwiseTileAt(tiling_, task);
+            if (task == share.begin || tile.channel != DepthwiseTileAt(tiling_, task - 1).channel) {
+                LoadTaps(tile);
+                bias_.BeginTile(tile.channel, tile.channels);
+            }
+            input_.Begin();
+            for (uint32_t row = 0; row < tile.rows; ++row) {
+                Row(tile, row);
+            }
+            input_.End();
+            if (task + 1 < share.end) {
+                input_.Load(DepthwiseTileAt(tiling_, task + 1));
+            }
+        }
+    }
+
+private:
+    // Channels x taps become taps x channels, in float.
+    __aicore__ inline void LoadTaps(const DepthwiseTile& tile)
+    {
+        const uint32_t cols = ConvolutionStride(taps_);
+        const uint32_t rows = ConvolutionStride(tile.channels);
+        AscendC::LocalTensor<T> weight = weightQueue_.template AllocTensor<T>();
+        LoadRows(weight, weightGm_[static_cast<uint64_t>(tile.channel) * taps_], {tile.channels, taps_, cols, taps_},
+                 true);
+        weightQueue_.EnQue(weight);
+        weight = weightQueue_.template DeQue<T>();
+        const AscendC::LocalTensor<int32_t> behind = weight[tile.channels * cols].template ReinterpretCast<int32_t>();
+        if (rows > tile.channels) {
+            AscendC::Duplicate(behind, 0,
+                               static_cast<int32_t>((rows - tile.channels) * cols * sizeof(T) / sizeof(int32_t)));
+        }
+        const AscendC::LocalTensor<T> taps = tapBuf_.template Get<T>();
+        TransposeRows(taps, weight, rows, taps_, cols, stride_);
+        weightQueue_.FreeTensor(weight);
+        factors_ = tapCopies_.Take(taps, 0, taps_ * stride_);
+    }
+
+    __aicore__ inline void Row(const DepthwiseTile& tile, uint32_t row)
+    {
+        const AscendC::LocalTensor<float> product = sums_[elements_];
+        for (uint32_t tap = 0; tap < taps_; ++tap) {
+            const AscendC::LocalTensor<float> seen =
+                input_.SeenBy(tap / tiling_.kernelWidth, tap % tiling_.kernelWidth, row);
+            const AscendC::LocalTensor<float> factors = factors_[(tiling_.flip != 0 ? taps_ - 1 - tap : tap) * stride_];
+            Multiply(tap == 0 ? sums_ : product, seen, factors, tile);
+            if (tap > 0) {
+                InRows<AddOf>(sums_, sums_, product, {tile.cols, tile.channels, stride_});
+            }
+        }
+        bias_.Add(sums_, tile.channel, {tile.cols, tile.channels, stride_});
+        AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
+        const AscendC::LocalTensor<float> floats = FloatTarget(result, sums_[2 * elements_]);
+        const uint32_t count = tile.cols * stride_;
+        Activate<T>(tiling_.activation, floats, sums_[3 * elements_], elements_, sums_, ones_,
+                    static_cast<int32_t>(count));
+        FromFloat(result, floats, count);
+        const uint64_t line = tile.sample * tiling_.outHeight + tile.row + row;
+        StoreQueued(outQueue_, yGm_[(line * tiling_.outWidth + tile.col) * tiling_.channels + tile.channel], result,
+                    {tile.cols, tile.channels, stride_, tiling_.channels});
+    }
+
+    // dst[col] = seen[col] * factors, for the columns of a row.
+    __aicore__ inline void Multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<float>& seen,
+                                    const AscendC::LocalTensor<float>& factors, const DepthwiseTile& tile) const
+    {
+        const uint8_t dstStep = static_cast<uint8_t>(stride_ / FLOATS_PER_BLOCK);
+        const uint8_t seenStep = static_cast<uint8_t>(input_.Step() / FLOATS_PER_BLOCK);
+        for (uint32_t channel = 0; channel < tile.channels; channel += FLOAT_LANES) {
+            MulOf::Repeat(dst[channel], seen[channel], factors[channel], LanesAt(channel, tile.channels), tile.cols,
+                          {1, 1, 1, dstStep, seenStep, 0});
+        }
+    }
+
+    ConvolutionTilingData tiling_;
+    uint32_t taps_ = 0;
+    uint32_t stride_ = 0;    // elements from a place to the next
+    uint32_t elements_ = 0;  // of a row of a tile
+    DepthwiseInput<T> input_;
+    AscendC::GlobalTensor<T> weightGm_;
+    AscendC::GlobalTensor<T> yGm_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> weightQueue_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> tapBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
+    AscendC::LocalTensor<float> factors_;
+    AscendC::LocalTensor<float> sums_;
+    AscendC::LocalTensor<float> ones_;
+    FloatCopies<T> tapCopies_;
+    ChannelAddend<B> bias_;
+};
+
+}  // namespace ms_ascend_ops
+
+#endif  // MS_ASCEND_OPS_CONV2D_DEPTHWISE_H
