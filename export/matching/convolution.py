@@ -109,11 +109,12 @@ def build_convolution_norm(activation: str) -> Callable[[Match], Fused | Skip | 
 
 def _of_channels(values: Expr, z: tuple[int, ...] | None) -> Expr | None:
     """The tensor (n, c) of what is added to (n, c, h, w) at all positions."""
-    if not z or len(z) != 4 or values.shape != (*z[:2], 1, 1):
+    channels = tuple(z[:2]) if z and len(z) == 4 else ()
+    if not channels or values.shape != (*channels, 1, 1):
         return None
-    while values.op in ("expand_dims", "reshape") and values.inputs and values.shape != z[:2]:
+    while values.op in ("expand_dims", "reshape") and values.inputs and values.shape != channels:
         values = values.inputs[0]
-    return values if values.shape == z[:2] else None
+    return values if values.shape == channels else None
 
 
 def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:
