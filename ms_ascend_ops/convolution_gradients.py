@@ -25,10 +25,7 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
     last, groups = attributes["data_format"] == "NHWC", attributes["groups"]
     stride_h, stride_w = attributes["stride_h"], attributes["stride_w"]
     dim = 1 if last else 2  # of rows
-    of_weight = kernel("conv2d_grad", **attributes)
-    # A bias is the weight of 1 x 1 taps of an input of ones. Kernels and this: an operator of MindSpore's that sums up
-    # takes a CPU ten times as long.
-    of_bias = kernel("conv2d_grad", data_format=attributes["data_format"])
+    of_weight_and_bias = kernel("conv2d_grad", **attributes)
     strided = stride_h != 1 or stride_w != 1
     # The parts of dx put together by operators that move elements take a CPU longer than oneDNN the whole.
     of_stock = ms.constexpr(_stock_gradient_of_x(attributes)) if strided and device_target() == "CPU" else None
@@ -42,13 +39,13 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         # Stock operators of shapes have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
         if not strided:
-            return parts[0][4](dy, _as_inputs_first(wide, groups, last).astype(dtype), None)
+            return parts[0][4](dy, _as(dtype, _as_inputs_first(wide, groups, last)), None)
         found = []
         for part in parts:
             if part is not None:
                 row, row_step, col, col_step, convolution = part
                 taps = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
-                found.append(convolution(dy, _as_inputs_first(taps, groups, last).astype(dtype), None))
+                found.append(convolution(dy, _as(dtype, _as_inputs_first(taps, groups, last)), None))
         none = stock.zeros_like(found[0])
         lines = []
         index = 0
@@ -66,26 +63,25 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
 
     def gradients(dz: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Any, Any, Any]:
         dx = of_x(dz, x, weight) if needs_gradient(x) else stock.zeros_like(x)
-        dweight = of_weight(dz, x, weight) if needs_gradient(weight) else stock.zeros_like(weight)
-        dbias = bias
-        if bias is not None:
-            if bias.dtype == dz.dtype:
-                # Slices are of float32: of bfloat16, MindSpore has some on a CPU only as views, which not all are.
-                wide = dz.astype(ms.float32)
-                ones = stock.ones_like(wide[..., :1] if last else wide[:, :1]).astype(dz.dtype)
-                tap = stock.ones_like(weight.astype(ms.float32)[:, :1, :1, :1]).astype(dz.dtype)
-                dbias = of_bias(dz, ones, tap).reshape(-1)
-            else:  # which is rounded less
-                dbias = dz.astype(ms.float32).sum((0, 1, 2) if last else (0, 2, 3)).astype(bias.dtype)
-        return dx, dweight, dbias
+        if not needs_gradient(weight) and (bias is None or not needs_gradient(bias)):
+            return dx, stock.zeros_like(weight), bias
+        dweight, dbias = of_weight_and_bias(dz, x, weight)
+        return dx, dweight, None if bias is None else _as(bias.dtype, dbias)
 
     return gradients
+
+
+def _as(dtype: Any, tensor: Tensor) -> Tensor:
+    # A cast to the dtype that a tensor has takes PyNative half a millisecond, too.
+    return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 
 
 def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:
     """With the shape that it had with input channels before output channels, group by group; its memory has not."""
     shape = weight.shape
     outs, ins = shape[0] // groups, shape[3 if last else 1] * groups
+    if _are_known(shape) and shape[0] == ins:
+        return weight
     return weight.reshape((ins, shape[1], shape[2], outs) if last else (ins, outs, shape[2], shape[3]))
 
 

@@ -1,5 +1,5 @@
 /*!
- * The gradient of a convolution's weight, accumulated in float.
+ * The gradients of a convolution's weight and bias, accumulated in float.
  *
  * Plan: dy times the columns of x (primitives/convolution_columns.h). Chunks of terms are shared out, and where they
  * are few, parts of the positions, whose sums are added up in order at the end.
@@ -9,6 +9,7 @@
 #ifndef MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
 #define MS_ASCEND_OPS_CONV2D_GRAD_KERNEL_H
 
+#include "conv2d_bias_grad.h"
 #include "conv2d_depthwise_grad.h"
 #include "conv2d_tiling.h"
 #include "kernel_operator.h"
@@ -129,13 +130,16 @@ struct PartialSums {
 
 template <typename T>
 __aicore__ inline void Conv2dGradKernel(GM_ADDR dy, GM_ADDR x, [[maybe_unused]] GM_ADDR weight, GM_ADDR dweight,
-                                        GM_ADDR workspace, const Conv2dGradTilingData& tiling)
+                                        GM_ADDR dbias, GM_ADDR workspace, const Conv2dGradTilingData& tiling)
 {
     AscendC::TPipe pipe;
     ConvolutionWeightGradient<T> gradient;
     REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), gradient.product, &tiling.product);
     GM_ADDR partials = workspace + tiling.workspacePerCore * tiling.cores;
     GM_ADDR sums = tiling.finished != 0 ? partials : dweight;
+    ConvolutionBiasGradient<T> bias;
+    bias.Init(dy, dbias, tiling, pipe);
+    bias.Process();
     DepthwiseWeightGradient<T> depthwise;
     if (tiling.depthwise != 0) {
         depthwise.Init(dy, x, sums, tiling, pipe);

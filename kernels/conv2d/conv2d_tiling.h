@@ -55,6 +55,8 @@ constexpr uint32_t SUM_COLS = 1024;
 constexpr uint32_t SUM_ROWS = 4;
 constexpr uint64_t SUM_BYTES = (2 * SUM_ROWS + 3) * SUM_COLS * sizeof(float);
 
+constexpr uint64_t BIAS_BYTES = 40 * 1024;  // of the gradient of the bias
+
 // A task is the sum of a chunk of terms for all output channels of a group, over one part of the positions.
 inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platform& platform,
                                      Conv2dGradTilingData& tiling)
@@ -68,7 +70,8 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
     }
     tiling.flip = params.flip_weight ? 1 : 0;
     const bool depthwise = depthwise::PlanTiles(
-        platform, bytes, {2 * sizeof(float), 2 * bytes + depthwise::FloatCopyBytes(bytes), sizeof(float), SUM_BYTES},
+        platform, bytes,
+        {2 * sizeof(float), 2 * bytes + depthwise::FloatCopyBytes(bytes), sizeof(float), SUM_BYTES + BIAS_BYTES},
         tiling);
     if (!depthwise) {
         tiling.tileOut = tiling.groupOut;

@@ -282,17 +282,21 @@ private:
             const uint32_t span = 2 * cols - 1;
             const uint32_t stride = InBlocks(span);
             const uint32_t taken = InBlocks(cols);
+            const bool together = stride == 2 * taken;  // every second element of all rows: one instruction
             const uint32_t most = MostRows(stride);
             for (uint32_t row = 0; row < block.rows; row += most) {
                 const uint32_t rows = block.rows - row < most ? block.rows - row : most;
                 AscendC::LocalTensor<T> pairs = pairQueue_.template AllocTensor<T>();
                 LoadRows(pairs, xGm_[block.from + row * block.fromStride + 2 * col],
-                         {rows, span, stride, block.fromStride});
+                         {rows, span, stride, block.fromStride}, together);
                 pairQueue_.EnQue(pairs);
                 pairs = pairQueue_.template DeQue<T>();
                 AscendC::LocalTensor<T> values = takenQueue_.template AllocTensor<T>();
-                for (uint32_t i = 0; i < rows; ++i) {
-                    uint64_t kept = 0;
+                uint64_t kept = 0;
+                if (together) {
+                    AscendC::GatherMask(values, pairs, 1, true, rows * stride, {1, 1, 8, 0}, kept);
+                }
+                for (uint32_t i = 0; i < rows && !together; ++i) {
                     AscendC::GatherMask(values[i * taken], pairs[i * stride], 1, true, span, {1, 1, 8, 0}, kept);
                 }
                 pairQueue_.FreeTensor(pairs);

@@ -261,11 +261,10 @@ def _conv2d(call: Call) -> Gradients:
     found = {}
     if call.needs("x"):
         found["x"] = _of_x(dz, x, weight, attributes, convolution)
-    if call.needs("weight"):
-        found["weight"] = _kernel("conv2d_grad")(dz, x, weight, *attributes.values())
-    if bias is not None and call.needs("bias"):
-        axes = (0, 1, 2) if attributes["data_format"] == "NHWC" else (0, 2, 3)
-        found["bias"] = dz.float().sum(axes).to(bias.dtype)
+    if call.needs("weight") or (bias is not None and call.needs("bias")):
+        found["weight"], dbias = _kernel("conv2d_grad")(dz, x, weight, *attributes.values())
+        if bias is not None:
+            found["bias"] = dbias.to(bias.dtype)
     return found
 
 

@@ -62,9 +62,11 @@ def check(case, types, data_format, has_bias, activation="none", flip=False):
     if activation != "none":
         return
     dy = draw(rng, y.shape)
-    (dweight,), exact = launch("conv2d_grad", [dy, x, weight], [types[0]] * 3, **attributes)
+    (dweight, dbias), exact = launch("conv2d_grad", [dy, x, weight], [types[0]] * 3, **attributes)
     terms = reference.backward_weight(*map(np.abs, exact), **attributes)
     assert_accurate(dweight, reference.backward_weight(*exact, **attributes), types[0], 8 * terms)
+    by_channel = np.moveaxis(exact[0], -1 if data_format == "NHWC" else 1, 0).reshape(len(weight), -1)
+    assert_accurate(dbias, by_channel.sum(1), "float32", 8 * np.abs(by_channel).sum(1))
 
 
 @cover("case", CASES, types=TYPES, data_format=["NCHW", "NHWC"], has_bias=[0, 1])
@@ -125,7 +127,7 @@ def test_results_do_not_depend_on_the_number_of_threads(case, dtype, data_format
         for threads in (1, 3):
             set_num_threads(threads)
             y = launch("conv2d", [x, weight, None], [dtype, dtype, None], **attributes)[0][0]
-            results.append((y, launch("conv2d_grad", [y, x, weight], [dtype] * 3, **attributes)[0][0]))
+            results.append((y, *launch("conv2d_grad", [y, x, weight], [dtype] * 3, **attributes)[0]))
     finally:
         set_num_threads(before)
     for one, other in zip(*results, strict=True):
@@ -133,10 +135,12 @@ def test_results_do_not_depend_on_the_number_of_threads(case, dtype, data_format
 
 
 def test_shapes_that_the_rules_do_not_know():
-    x, weight, y = (np.zeros(shape, np.float32) for shape in ((1, 4, 5, 5), (6, 3, 3, 3), (1, 6, 3, 3)))
+    x, weight, y, dbias = (np.zeros(s, np.float32) for s in ((1, 4, 5, 5), (6, 3, 3, 3), (1, 6, 3, 3), (6,)))
     with pytest.raises(ValueError, match=r"conv2d.*channels / groups"):
         native().launch("conv2d", [x, weight, None], [y], {})
     with pytest.raises(ValueError, match=r"conv2d_grad.*3 x 3 positions, got 2 x 3"):
-        native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight.copy()], {})
+        native().launch("conv2d_grad", [y[:, :, :2].copy(), x[:, :3].copy(), weight], [weight.copy(), dbias], {})
     with pytest.raises(ValueError, match=r"conv2d_grad.*no gradient of a transposed weight"):
-        native().launch("conv2d_grad", [y, x[:, :3].copy(), weight], [weight.copy()], {"transposed_weight": True})
+        native().launch(
+            "conv2d_grad", [y, x[:, :3].copy(), weight], [weight.copy(), dbias], {"transposed_weight": True}
+        )
