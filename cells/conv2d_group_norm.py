@@ -148,7 +148,7 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
             bias = bias.astype(n.gamma.dtype)
         padding = c.padding if c.pad_mode == "pad" else c.pad_mode
         y, z, _, _ = conv2d_group_norm(
-            *(x, weight, n.gamma, n.beta, n.num_groups, bias, shift, residual, c.stride, padding, c.dilation, c.group),
+            *(x, weight, n.gamma, n.beta, bias, shift, residual, n.num_groups, c.stride, padding, c.dilation, c.group),
             *(n.epsilon, n.activation, c.data_format),
         )
         return (y, z) if self.with_z else y

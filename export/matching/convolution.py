@@ -8,11 +8,12 @@ from typing import Any as Object
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.matching.expr import Expr, is_call
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op
+from ms_ascend_ops.export.matching.norms import group_arguments
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip
 
 from ms_ascend_ops.convolution import PADDINGS, named_padding
 
-__all__ = ["CONVOLUTION", "build_convolution", "of_mint", "of_primitive"]
+__all__ = ["CONVOLUTION", "build_convolution", "build_convolution_norm", "of_mint", "of_primitive"]
 
 
 def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
@@ -75,6 +76,45 @@ def build_convolution(activation: Callable[[Match], str] | None) -> Callable[[Ma
         return Fused("conv2d", (x, weight, *bias), {0: m.root}, attributes, False, note, keywords, cast=(1,))
 
     return build
+
+
+def build_convolution_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
+    """What builds the operator for a GroupNorm of a convolution with a bias and a value for each channel and sample."""
+
+    def build(m: Match) -> Fused | Skip | None:
+        z = m["x"]
+        if z.op != "add":
+            return None  # without that it is no faster than two operators
+        for convolution, other in (z.inputs, z.inputs[::-1]):
+            (found, bias), shift = _parts(convolution), _of_channels(other, z.shape)
+            if found is None or shift is None or len(bias) != 1:
+                continue
+            x, weight = found.inputs[:2]
+            arguments = group_arguments(m)
+            if not isinstance(arguments, dict) or not x.shape or not weight.shape or len(x.shape) != 4:
+                return arguments if isinstance(arguments, Skip) else None
+            keywords = {**found.attributes, **arguments, "activation": activation}
+            attributes = _attributes(keywords, x.shape, weight.shape)
+            if attributes is None:
+                return Skip("its padding follows from sizes that are not known")
+            inputs = (x, weight, m["gamma"], m["beta"], *bias, shift)
+            note = f"{weight.shape[2]} x {weight.shape[3]}, {arguments['num_groups']} groups"
+            note += f", eps {arguments['epsilon']:g}" + ("" if activation == "none" else f", {activation}")
+            outputs = {0: m.root, 1: z}
+            return Fused("conv2d_group_norm", inputs, outputs, attributes | arguments, False, note, keywords, cast=(1,))
+        return None
+
+    return build
+
+
+def _of_channels(values: Expr, z: tuple[int, ...] | None) -> Expr | None:
+    """The tensor (n, c) of what is added to (n, c, h, w) at all positions."""
+    channels = tuple(z[:2]) if z and len(z) == 4 else ()
+    if not channels or values.shape != (*channels, 1, 1):
+        return None
+    while values.op in ("expand_dims", "reshape") and values.inputs and values.shape != channels:
+        values = values.inputs[0]
+    return values if values.shape == channels else None
 
 
 def _parts(z: Expr) -> tuple[Expr | None, tuple[Expr, ...]]:

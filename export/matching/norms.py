@@ -16,6 +16,7 @@ __all__ = [
     "build_group_norm",
     "build_layer_norm",
     "build_rms_norm",
+    "group_arguments",
     "layer_norm",
     "rms_norm",
     "sum_of_two",
@@ -208,7 +209,7 @@ GROUP_NORM = OneOf(
 )
 
 
-def _group_arguments(m: Match) -> dict[str, Object] | Skip | None:
+def group_arguments(m: Match) -> dict[str, Object] | Skip | None:
     """Number of groups and epsilon of a GroupNorm."""
     if "primitive" in m:
         found = m["primitive"].attributes
@@ -231,7 +232,7 @@ def build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
     """What builds `group_norm` with this activation behind it."""
 
     def build(m: Match) -> Fused | Skip | None:
-        arguments = _group_arguments(m)
+        arguments = group_arguments(m)
         if not isinstance(arguments, dict):
             return arguments
         note = f"{arguments['num_groups']} groups, eps {arguments['epsilon']:g}"

@@ -140,9 +140,8 @@ def _getitem(_: object, node: Node, inputs: list[Expr]) -> Expr | None:
     if index == (Ellipsis, None):
         return with_kept_axis(x, Expr("expand_dims", (x,), {"to": -1}, node))
     if all(i is None or isinstance(i, slice) for i in index) and None in index:
-        count = index.count(None)
-        in_front = count > 1 and set(index[:count]) == {None} and all(i == slice(None) for i in index[count:])
-        return Expr("reshape", (x,), {"to": node.shape}, node) if in_front else _new_axis(x, index, node)
+        several = index.count(None) > 1 and all(i in (None, slice(None)) for i in index)
+        return Expr("reshape", (x,), {"to": node.shape}, node) if several else _new_axis(x, index, node)
     if x.shape is None or any(not isinstance(i, (slice, int)) and i is not Ellipsis for i in index):
         return None
     if Ellipsis in index:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ms_ascend_ops.export.matching import gates, norms
 from ms_ascend_ops.export.matching.attention import attention_rows
-from ms_ascend_ops.export.matching.convolution import CONVOLUTION, build_convolution
+from ms_ascend_ops.export.matching.convolution import CONVOLUTION, build_convolution, build_convolution_norm
 from ms_ascend_ops.export.matching.linear import build_linear
 from ms_ascend_ops.export.matching.match import Any, Number, OneOf, Op, cast
 from ms_ascend_ops.export.matching.rotary import COS, ROTARY, SIN, X, build_rotary
@@ -57,6 +57,10 @@ def _rows() -> Iterator[Row]:
     )
     yield Row("LayerNorm + ReLU", "layer_norm", Op("relu", norms.layer_norm(Any("x"))), norms.build_layer_norm("relu"))
     yield Row("LayerNorm", "layer_norm", norms.layer_norm(Any("x")), norms.build_layer_norm("none"))
+    activated = {"silu": gates.silu(norms.GROUP_NORM), "relu": Op("relu", norms.GROUP_NORM), "none": norms.GROUP_NORM}
+    for activation, pattern in activated.items():
+        build = build_convolution_norm(activation)
+        yield Row("convolution + GroupNorm", "conv2d_group_norm", pattern, build, "O3")
     yield Row("GroupNorm + SiLU", "group_norm", gates.silu(norms.GROUP_NORM), norms.build_group_norm("silu"))
     yield Row("GroupNorm + ReLU", "group_norm", Op("relu", norms.GROUP_NORM), norms.build_group_norm("relu"))
     yield Row("GroupNorm", "group_norm", norms.GROUP_NORM, norms.build_group_norm("none"))

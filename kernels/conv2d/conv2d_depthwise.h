@@ -38,6 +38,9 @@ public:
         sums_ = workBuf_.template Get<float>();
         AscendC::Duplicate(sums_, 0.0f, static_cast<int32_t>(elements_));  // also behind the channels of a tile
         ones_ = BlockOfOnes(onesBuf_, pipe);
+        if (tiling.hasBias != 0) {
+            pipe.InitBuffer(biasQueue_, 1, ChannelsOf(tiling) * sizeof(B));
+        }
         bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
     }
 
@@ -51,7 +54,7 @@ public:
             const DepthwiseTile tile = DepthwiseTileAt(tiling_, task);
             if (task == share.begin || tile.channel != DepthwiseTileAt(tiling_, task - 1).channel) {
                 LoadTaps(tile);
-                bias_.BeginTile(tile.channel, tile.channels);
+                bias_.BeginTile(biasQueue_, tile.channel, tile.channels);
             }
             input_.Begin();
             for (uint32_t row = 0; row < tile.rows; ++row) {
@@ -98,7 +101,7 @@ private:
                 InRows<AddOf>(sums_, sums_, product, {tile.cols, tile.channels, stride_});
             }
         }
-        bias_.Add(sums_, tile.channel, {tile.cols, tile.channels, stride_});
+        bias_.Add(biasQueue_, sums_, tile.channel, {tile.cols, tile.channels, stride_});
         AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> floats = FloatTarget(result, sums_[2 * elements_]);
         const uint32_t count = tile.cols * stride_;
@@ -138,6 +141,7 @@ private:
     AscendC::LocalTensor<float> sums_;
     AscendC::LocalTensor<float> ones_;
     FloatCopies<T> tapCopies_;
+    ChannelQueue biasQueue_;
     ChannelAddend<B> bias_;
 };
 

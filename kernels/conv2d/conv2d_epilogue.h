@@ -29,6 +29,9 @@ public:
         pipe.InitBuffer(workBuf_, (1 + tiling.scratch) * chunkElements_ * sizeof(float));
         work_ = workBuf_.template Get<float>();
         ones_ = BlockOfOnes(onesBuf_, pipe);
+        if (tiling.hasBias != 0) {
+            pipe.InitBuffer(biasQueue_, 1, ChannelsOf(tiling) * sizeof(B));
+        }
         bias_.Init(tiling.hasBias != 0 ? bias : nullptr, tiling, pipe);
     }
 
@@ -39,7 +42,7 @@ public:
         const uint32_t lines = last ? tile.Positions() : tile.outs;
         const uint32_t cols = last ? tile.outs : tile.Positions();
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupOut + tile.out;
-        bias_.BeginTile(channel, tile.outs);
+        bias_.BeginTile(biasQueue_, channel, tile.outs);
         for (uint32_t line = 0; line < lines; line += tiling_.chunkRows) {
             const uint32_t rows = lines - line < tiling_.chunkRows ? lines - line : tiling_.chunkRows;
             const RowBlock block{rows, cols, ConvolutionStride(cols)};
@@ -47,7 +50,7 @@ public:
             LoadRows(z, sums[line * cols], {rows, cols, block.stride, cols}, true);
             sumQueue_.EnQue(z);
             z = sumQueue_.template DeQue<float>();
-            bias_.Add(z, channel + line, block);
+            bias_.Add(biasQueue_, z, channel + line, block);
             AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> floats = FloatTarget(result, work_);
             const uint32_t count = rows * block.stride;
@@ -64,6 +67,7 @@ private:
     uint32_t chunkElements_ = 0;
     AscendC::GlobalTensor<T> yGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> sumQueue_;
+    ChannelQueue biasQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;

@@ -40,11 +40,12 @@ public:
         pipe.InitBuffer(sumQueue_, 2, elements * sizeof(float));
         pipe.InitBuffer(outQueueZ_, 2, elements * sizeof(T));
         if (hasResidual_) {
-            pipe.InitBuffer(inQueueResidual_, 2, elements * sizeof(T));
+            pipe.InitBuffer(inQueueResidual_, 1, elements * sizeof(T));
         }
         pipe.InitBuffer(workBuf_, elements * sizeof(float));
         work_ = workBuf_.template Get<float>();
-        AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(elements));  // the gaps between rows are read
+        AscendC::Duplicate(work_, 0.0f, static_cast<int32_t>(elements));         // the gaps between rows are read
+        pipe.InitBuffer(channelQueue_, 1, ChannelsOf(tiling_) * sizeof(float));  // of T or G
         bias_.Init(tiling_.hasBias != 0 ? bias : nullptr, tiling_, pipe);
         shift_.Init(tiling.hasShift != 0 ? shift : nullptr, tiling_, pipe);
         moments_.Init(statistics, tiling_, tiling.norm, pipe);
@@ -58,8 +59,8 @@ public:
         const uint32_t cols = last ? tile.outs : tile.Positions();
         const uint64_t channel = static_cast<uint64_t>(tile.group) * tiling_.groupOut + tile.out;
         const uint64_t channelOfSample = tile.sample * tiling_.outChannels + channel;
-        bias_.BeginTile(channel, tile.outs);
-        shift_.BeginTile(channelOfSample, tile.outs);
+        bias_.BeginTile(channelQueue_, channel, tile.outs);
+        shift_.BeginTile(channelQueue_, channelOfSample, tile.outs);
         moments_.BeginTile(tile, channel);
         for (uint32_t line = 0; line < lines; line += tiling_.chunkRows) {
             const uint32_t rows = lines - line < tiling_.chunkRows ? lines - line : tiling_.chunkRows;
@@ -70,8 +71,8 @@ public:
             LoadRows(zFloat, sums[line * cols], {rows, cols, block.stride, cols}, true);
             sumQueue_.EnQue(zFloat);
             zFloat = sumQueue_.template DeQue<float>();
-            bias_.Add(zFloat, channel + line, block);
-            shift_.Add(zFloat, channelOfSample + line, block);
+            bias_.Add(channelQueue_, zFloat, channel + line, block);
+            shift_.Add(channelQueue_, zFloat, channelOfSample + line, block);
             if (hasResidual_) {
                 AddResidual(zFloat, z + line * zStride, shape, count);
             }
@@ -107,6 +108,7 @@ private:
     AscendC::GlobalTensor<T> residualGm_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> sumQueue_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> inQueueResidual_;
+    ChannelQueue channelQueue_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> outQueueZ_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::LocalTensor<float> work_;

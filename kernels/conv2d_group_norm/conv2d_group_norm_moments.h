@@ -1,9 +1,10 @@
 /*!
  * Statistics of the channels of a tile: their means, and the squares of the distances from these.
  *
- * Both go to the workspace, as GroupNormCombine takes them. The mean comes first, and the distances are from it, so
- * that nothing cancels; their sum corrects what rounding left. Channels first a chunk has all positions of its
- * channels. Channels last it has some positions of all channels; chunks are put together as Chan, Golub and LeVeque do.
+ * Both go to the workspace, as GroupNormCombine takes them. The distances are from the mean K of some positions of a
+ * chunk, an eighth at least: K is less than 3 deviations beside the mean then, and of sum (z - K)^2 - n * (K - mean)^2
+ * no more than three bits cancel. Channels first a chunk has all positions of its channels. Channels last it has some
+ * positions of all channels; chunks are put together as Chan, Golub and LeVeque do.
  */
 #ifndef MS_ASCEND_OPS_CONV2D_GROUP_NORM_MOMENTS_H
 #define MS_ASCEND_OPS_CONV2D_GROUP_NORM_MOMENTS_H
@@ -63,8 +64,9 @@ public:
             return;
         }
         Begin();
-        SumOfRows(mean_, z, block);
-        AscendC::Muls(mean_, mean_, 1.0f / static_cast<float>(block.cols), static_cast<int32_t>(block.rows));
+        const uint32_t probe = LanesAt(0, block.cols);
+        ReduceRepeats<AddOf>(mean_, z, probe, block.rows, block.stride);
+        AscendC::Muls(mean_, mean_, 1.0f / static_cast<float>(probe), static_cast<int32_t>(block.rows));
         BroadcastRows(meanBlocks_, mean_, block.rows);
         SubtractRows(work, z, meanBlocks_, block);
         SumOfRows(rest_, work, block);
@@ -82,6 +84,8 @@ public:
     }
 
 private:
+    static constexpr uint32_t PROBE = 4;  // positions, channels last
+
     __aicore__ inline void Begin()
     {
         mean_ = queue_.AllocTensor<float>();
@@ -97,7 +101,8 @@ private:
         FinishRows<AddOf>(dst, lanes_, block.rows, block.cols);
     }
 
-    // mean += d, squares -= n * d^2, where n * d is rest_, the sum of the distances from the mean so far.
+    // `mean` and `squares` are K and the squares from K: mean += d, squares -= n * d^2, with n * d = rest_, the sum of
+    // the distances from K.
     __aicore__ inline void Correct(const AscendC::LocalTensor<float>& mean, const AscendC::LocalTensor<float>& squares,
                                    uint32_t positions, uint32_t channels)
     {
@@ -119,8 +124,9 @@ private:
         const float share = rows / (before + rows);
         positions_ += block.rows;
         AscendC::Duplicate(rest_, 0.0f, static_cast<int32_t>(3 * length_));
-        SumColumns(chunkMean_, z, block);
-        AscendC::Muls(chunkMean_, chunkMean_, 1.0f / rows, channels);
+        const RowBlock probe{block.rows < PROBE ? block.rows : PROBE, block.cols, block.stride};
+        SumColumns(chunkMean_, z, probe);
+        AscendC::Muls(chunkMean_, chunkMean_, 1.0f / static_cast<float>(probe.rows), channels);
         WithColumns<SubOf>(work, z, chunkMean_, block);
         SumColumns(rest_, work, block);
         AscendC::Mul(work, work, work, static_cast<int32_t>(block.Elements()));

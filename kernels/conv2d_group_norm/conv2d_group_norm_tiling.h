@@ -69,9 +69,9 @@ inline LaunchConfig Conv2dGroupNormTiling(const Conv2dGroupNormParams& params, c
     convolution.finished = 1;
     tiling.hasShift = params.shift.IsGiven() ? 1 : 0;
     tiling.hasResidual = params.residual.IsGiven() ? 1 : 0;
-    // Two chunks of z and of the residual, and one of floats; lanes, sums, bias and shift of a row or of a column.
+    // Two chunks of z, one of the residual and one of floats; lanes, sums, bias and shift of a row or of a column.
     const convolution::EpilogueBytes epilogue{
-        4 * bytes + sizeof(float), FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 48, 12 * sizeof(float)};
+        3 * bytes + sizeof(float), FLOATS_PER_REPEAT * sizeof(float) + 3 * BLOCK_BYTES + 48, 12 * sizeof(float)};
     LaunchConfig config = convolution::PlanProduct(params.x, platform, epilogue, convolution);
     config.workspaceBytes += conv2d_group_norm::PlanNorm(params, platform, convolution, config.blockDim, tiling.norm);
     return config;

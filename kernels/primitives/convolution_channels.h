@@ -17,10 +17,19 @@ __aicore__ inline uint32_t ConvolutionStride(uint32_t cols)
     return (cols + 15) / 16 * 16;
 }
 
+// What the values are loaded through, by one addend after the other: a TPosition has event ids for 8 buffers.
+using ChannelQueue = AscendC::TQue<AscendC::TPosition::VECIN, 1>;
+
+// Values of a chunk, or with channels last of a tile.
+__aicore__ inline uint32_t ChannelsOf(const ConvolutionTilingData& tiling)
+{
+    return ConvolutionStride(tiling.channelsLast != 0 ? tiling.tileOut : tiling.chunkRows);
+}
+
 template <typename B>
 class ChannelAddend {
 public:
-    // Nothing is done without an address.
+    // Nothing is done without an address. `queue` has a buffer for ChannelsOf(tiling).
     __aicore__ inline void Init(GM_ADDR values, const ConvolutionTilingData& tiling, AscendC::TPipe& pipe)
     {
         last_ = tiling.channelsLast != 0;
@@ -29,8 +38,7 @@ public:
             return;
         }
         gm_.SetGlobalBuffer(reinterpret_cast<__gm__ B*>(values));
-        const uint32_t channels = ConvolutionStride(last_ ? tiling.tileOut : tiling.chunkRows);
-        pipe.InitBuffer(queue_, 1, channels * sizeof(B));
+        const uint32_t channels = ChannelsOf(tiling);
         pipe.InitBuffer(floatBuf_, channels * sizeof(float));
         floats_ = floatBuf_.template Get<float>();
         if (!last_) {
@@ -41,44 +49,44 @@ public:
     }
 
     // A tile: with channels last, all its values are loaded at once.
-    __aicore__ inline void BeginTile(uint64_t at, uint32_t channels)
+    __aicore__ inline void BeginTile(ChannelQueue& queue, uint64_t at, uint32_t channels)
     {
         if (given_ && last_) {
-            Load(at, channels);
+            Load(queue, at, channels);
         }
     }
 
     // z += the values of its channels, of which the first with channels first is `at`.
-    __aicore__ inline void Add(const AscendC::LocalTensor<float>& z, uint64_t at, const RowBlock& block)
+    __aicore__ inline void Add(ChannelQueue& queue, const AscendC::LocalTensor<float>& z, uint64_t at,
+                               const RowBlock& block)
     {
         if (given_ && last_) {
             AddColumns(z, z, floats_, block);
         } else if (given_) {
-            Load(at, block.rows);
+            Load(queue, at, block.rows);
             BroadcastRows(spread_, floats_, block.rows);
             AddRows(z, z, spread_, block);
         }
     }
 
 private:
-    __aicore__ inline void Load(uint64_t at, uint32_t count)
+    __aicore__ inline void Load(ChannelQueue& queue, uint64_t at, uint32_t count)
     {
-        AscendC::LocalTensor<B> values = queue_.template AllocTensor<B>();
+        AscendC::LocalTensor<B> values = queue.template AllocTensor<B>();
         LoadRows(values, gm_[at], {1, count, count, count}, true);
-        queue_.EnQue(values);
-        values = queue_.template DeQue<B>();
+        queue.EnQue(values);
+        values = queue.template DeQue<B>();
         if constexpr (IS_FLOAT<B>) {
             AscendC::Muls(floats_, values, 1.0f, static_cast<int32_t>(count));  // a copy
         } else {
             AscendC::Cast(floats_, values, AscendC::RoundMode::CAST_NONE, count);
         }
-        queue_.FreeTensor(values);
+        queue.FreeTensor(values);
     }
 
     bool last_ = false;
     bool given_ = false;
     AscendC::GlobalTensor<B> gm_;
-    AscendC::TQue<AscendC::TPosition::VECIN, 1> queue_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> floatBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> spreadBuf_;
     AscendC::LocalTensor<float> floats_;

@@ -55,10 +55,10 @@ def conv2d_group_norm(
     weight: Tensor,
     gamma: Tensor,
     beta: Tensor,
-    num_groups: int,
     bias: Tensor | None = None,
     shift: Tensor | None = None,
     residual: Tensor | None = None,
+    num_groups: int = 1,
     stride: int | tuple[int, ...] = 1,
     padding: int | tuple[int, ...] | str = 0,
     dilation: int | tuple[int, ...] = 1,
@@ -81,10 +81,10 @@ def conv2d_group_norm(
         weight: Tensor[dtype of x], shape (o, c / groups, k, l), or (o, k, l, c / groups) with "NHWC".
         gamma: Tensor[dtype of x | float32], shape (o,).
         beta: Tensor[dtype of gamma], shape (o,).
-        num_groups: groups of channels that are normalized together, a divisor of o.
         bias: Tensor[dtype of gamma], shape (o,).
         shift: Tensor[dtype of x], shape (n, o), added at all positions.
         residual: Tensor[dtype of x], shape of y.
+        num_groups: groups of channels that are normalized together, a divisor of o.
         stride: distance of two places of the kernel, an int or (rows, columns).
         padding: zeros around x, an int, (rows, columns) or (top, bottom, left, right), "same" or "valid".
         dilation: distance of two elements of the kernel, an int or (rows, columns).

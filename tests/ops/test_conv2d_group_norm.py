@@ -34,7 +34,7 @@ def called(options, activation, data_format):
     behind = (*geometry.values(), NORM["epsilon"], activation, data_format)
 
     def function(x, weight, gamma, beta, bias, shift, residual):
-        return ops.conv2d_group_norm(x, weight, gamma, beta, NORM["num_groups"], bias, shift, residual, *behind)
+        return ops.conv2d_group_norm(x, weight, gamma, beta, bias, shift, residual, NORM["num_groups"], *behind)
 
     return function
 
@@ -133,7 +133,9 @@ def test_as_the_operators_it_is_made_of():
     for dtype in ("float16", "float32"):
         given = ("bias",)
         x, weight, gamma, beta, bias = (tensor(value, dtype) for value in arrays(rng, GEOMETRIES[0], "NCHW", given)[:5])
-        y, z, mean, rstd = ops.conv2d_group_norm(x, weight, gamma, beta, 4, bias, padding=1, activation="silu")
+        y, z, mean, rstd = ops.conv2d_group_norm(
+            x, weight, gamma, beta, bias, num_groups=4, padding=1, activation="silu"
+        )
         np.testing.assert_array_equal(numpy(z), numpy(ops.conv2d(x, weight, bias, 1, 1)))
         apart = ops.group_norm(z, gamma, beta, 4, activation="silu")
         for one, other in zip((y, mean, rstd), apart, strict=True):
@@ -164,16 +166,16 @@ BAD = [
 @pytest.mark.parametrize(("more", "named", "error", "message"), BAD)
 def test_bad_input(more, named, error, message):
     with pytest.raises(error, match=re.escape("conv2d_group_norm: ") + ".*" + re.escape(message)):
-        ops.conv2d_group_norm(*TENSORS, named.pop("num_groups", 2), *more, **named)
+        ops.conv2d_group_norm(*TENSORS, *more, **{"num_groups": 2, **named})
 
 
 def test_bad_input_in_a_graph():
     with pytest.raises(ValueError, match=r"conv2d_group_norm: weight\.shape"):
-        run(MODES[1], ops.conv2d_group_norm, TENSORS, 4)
+        run(MODES[1], ops.conv2d_group_norm, TENSORS, None, None, None, 4)
 
 
 def test_no_samples():
-    empty = ops.conv2d_group_norm(zeros(0, 4, 5, 6), *TENSORS[1:], 2)
+    empty = ops.conv2d_group_norm(zeros(0, 4, 5, 6), *TENSORS[1:], num_groups=2)
     assert [value.shape for value in empty] == [(0, 6, 3, 4), (0, 6, 3, 4), (0, 2), (0, 2)]
 
 
