@@ -13,7 +13,7 @@ from mindspore.ops.operations import Conv2DBackpropInput
 
 from ms_ascend_ops.convolution import gradient_of_x
 from ms_ascend_ops.custom import device_target, kernel
-from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.gradients import as_dtype, needs_gradient
 
 __all__ = ["convolution_gradients"]
 
@@ -39,13 +39,13 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         # Stock operators of shapes have no bfloat16 in graphs on a CPU.
         wide = weight.astype(ms.float32) if dtype == ms.bfloat16 else weight
         if not strided:
-            return parts[0][4](dy, _as(dtype, _as_inputs_first(wide, groups, last)), None)
+            return parts[0][4](dy, as_dtype(_as_inputs_first(wide, groups, last), dtype), None)
         found = []
         for part in parts:
             if part is not None:
                 row, row_step, col, col_step, convolution = part
                 taps = wide[:, row::row_step, col::col_step] if last else wide[:, :, row::row_step, col::col_step]
-                found.append(convolution(dy, _as(dtype, _as_inputs_first(taps, groups, last)), None))
+                found.append(convolution(dy, as_dtype(_as_inputs_first(taps, groups, last), dtype), None))
         none = stock.zeros_like(found[0])
         lines = []
         index = 0
@@ -66,14 +66,9 @@ def convolution_gradients(attributes: dict[str, Any]) -> Callable[..., Any]:
         if not needs_gradient(weight) and (bias is None or not needs_gradient(bias)):
             return dx, stock.zeros_like(weight), bias
         dweight, dbias = of_weight_and_bias(dz, x, weight)
-        return dx, dweight, None if bias is None else _as(bias.dtype, dbias)
+        return dx, dweight, None if bias is None else as_dtype(dbias, bias.dtype)
 
     return gradients
-
-
-def _as(dtype: Any, tensor: Tensor) -> Tensor:
-    # A cast to the dtype that a tensor has takes PyNative half a millisecond, too.
-    return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 
 
 def _as_inputs_first(weight: Tensor, groups: int, last: bool) -> Tensor:

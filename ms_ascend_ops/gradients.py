@@ -14,7 +14,15 @@ from mindspore import Tensor, ops
 
 from ms_ascend_ops.custom import kernel
 
-__all__ = ["as_rows", "gradient_of_activation", "needs_gradient", "refuse_gradient", "reshaped", "sum_to_shape_of"]
+__all__ = [
+    "as_dtype",
+    "as_rows",
+    "gradient_of_activation",
+    "needs_gradient",
+    "refuse_gradient",
+    "reshaped",
+    "sum_to_shape_of",
+]
 
 
 class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
@@ -71,6 +79,11 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor.reshape(shape)
 
 
+def as_dtype(tensor: Tensor, dtype: Any) -> Tensor:
+    """A cast to the dtype that a tensor has already takes PyNative half a millisecond, too."""
+    return tensor if tensor.dtype == dtype else tensor.astype(dtype)
+
+
 def as_rows(tensor: Tensor) -> Tensor:
     """As one matrix."""
     return tensor if tensor.ndim == 2 else reshaped(tensor, (-1, tensor.shape[-1]))
@@ -91,7 +104,7 @@ def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Calla
 
         def through_silu(x, weight, bias, out, dout):  # type: ignore[no-untyped-def]
             z = before(x, weight, bias)
-            return of_silu(dout, z, ops.ones_like(z.astype(ms.float32)).astype(z.dtype))[0]
+            return of_silu(dout, z, as_dtype(ops.ones_like(as_dtype(z, ms.float32)), z.dtype))[0]
 
         return through_silu
     of_gelu = kernel("gelu_grad", approximate="tanh" if activation == "gelu_tanh" else "none")
@@ -108,5 +121,5 @@ def _same(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: Ten
 
 def _of_relu(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, dout: Tensor) -> Tensor:
     # In float32: stock operators have no bfloat16 here.
-    passes = ops.select(out.astype(ms.float32) > 0, 1.0, 0.0)
-    return (dout.astype(ms.float32) * passes).astype(dout.dtype)
+    passes = ops.select(as_dtype(out, ms.float32) > 0, 1.0, 0.0)
+    return as_dtype(as_dtype(dout, ms.float32) * passes, dout.dtype)

@@ -11,7 +11,7 @@ from mindspore import ops as stock
 
 from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, kernel
-from ms_ascend_ops.gradients import as_rows, gradient_of_activation
+from ms_ascend_ops.gradients import as_dtype, as_rows, gradient_of_activation
 
 __all__ = ["matmul"]
 
@@ -38,9 +38,9 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dweight = of_weight(left, right, None)
         dbias = bias
         if bias is not None:
-            rows = dz.astype(ms.float32).reshape(-1, dz.shape[-1])
+            rows = as_rows(as_dtype(dz, ms.float32))
             # A product with ones: an operator of MindSpore's that sums up takes a CPU several times as long.
-            dbias = of_weight(stock.ones_like(rows[:, :1]), rows, None).reshape(-1).astype(bias.dtype)
+            dbias = as_dtype(of_weight(stock.ones_like(rows[:, :1]), rows, None).reshape(-1), bias.dtype)
         return dx, dweight, dbias
 
     return bprop
