@@ -28,12 +28,12 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     add, product = kernel("add"), kernel("matmul", has_bias=False)
 
     def over_positions(dz: Tensor) -> Tensor:
+        """Sums of float32 numbers."""
         if last:
-            return dz.astype(ms.float32).sum((1, 2)).astype(dz.dtype)
+            return dz.sum((1, 2))
         # As a product with ones: an operator of MindSpore's that sums up takes a CPU ten times as long.
         rows = reshaped(dz, (dz.shape[0] * dz.shape[1], -1))
-        ones = stock.ones_like(rows[:1].astype(ms.float32)).astype(dz.dtype).reshape((-1, 1))
-        return product(rows, ones, None).reshape(dz.shape[:2])
+        return product(rows, stock.ones_like(rows[:1]).reshape((-1, 1)), None).reshape(dz.shape[:2])
 
     def bprop(x, weight, gamma, beta, bias, shift, residual, out, dout):  # type: ignore[no-untyped-def]
         through, dgamma, dbeta = of_norm(dout[0], dout[2], dout[3], out[1], out[2], out[3], gamma, beta)
@@ -41,7 +41,11 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
         dx, dweight, dbias = of_convolution(dz, x, weight, bias)
         dshift = shift
         if shift is not None:
-            dshift = over_positions(dz) if needs_gradient(shift) else stock.zeros_like(shift)
+            dshift = stock.zeros_like(shift)
+            if needs_gradient(shift):
+                # Of what dz was before it was rounded: many roundings would be added up.
+                wide = dz if dz.dtype == ms.float32 else add(through.astype(ms.float32), dout[1].astype(ms.float32))
+                dshift = over_positions(wide).astype(shift.dtype)
         return dx, dweight, dgamma, dbeta, dbias, dshift, residual if residual is None else dz
 
     return bprop
