@@ -196,7 +196,8 @@ def build_add_layer_norm(m: Match) -> Fused | Skip | None:
 
 # In the formula, the groups are an axis of their own in between: (n, c, ...) -> (n, groups, ...) -> (n, c, ...).
 GROUP_NORM = OneOf(
-    Op("group_norm", Any("x"), Any("gamma"), Any("beta"), name="primitive"),
+    # nn.GroupNorm casts both to the dtype of x, of which the operator needs nothing.
+    Op("group_norm", Any("x"), cast(Any("gamma"), "cast"), cast(Any("beta")), name="primitive"),
     Op(
         "add",
         Op(
@@ -236,7 +237,7 @@ def build_group_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
         if not isinstance(arguments, dict):
             return arguments
         note = f"{arguments['num_groups']} groups, eps {arguments['epsilon']:g}"
-        inputs, exact = (m["x"], m["gamma"], m["beta"]), "primitive" in m and activation != "silu"
+        inputs, exact = (m["x"], m["gamma"], m["beta"]), "primitive" in m and "cast" not in m and activation != "silu"
         return Fused("group_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)
 
     return build

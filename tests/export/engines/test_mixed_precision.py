@@ -67,3 +67,14 @@ def test_below_o2_half_precision_runs_what_was_there():
     for ours, theirs in zip(net.get_parameters(), stock.get_parameters(), strict=True):
         theirs.set_data(ours)
     np.testing.assert_array_equal(numpy(net.to_float(ms.float16)(half)), numpy(stock.to_float(ms.float16)(half)))
+
+
+def test_a_norm_that_casts_its_parameters():
+    """Which rounds them: at O1 it stays."""
+    x = tensor(np.random.default_rng(0).standard_normal((2, 8, 4, 3)), "float32")
+    texts = {}
+    for level in ("O1", "O2"):
+        (entry,) = optimize(nn.SequentialCell(nn.GroupNorm(2, 8)), verify=[x], level=level).replaced
+        texts[level] = entry.text
+    assert "float16 and bfloat16 input keeps the stock construct" in texts["O1"]
+    assert "keeps the stock construct" not in texts["O2"]
