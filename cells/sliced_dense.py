@@ -6,7 +6,7 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor, mint, nn
 from ms_ascend_ops.cells.sparse_dense import SparseDense
 
 from ms_ascend_ops.ops.sliced_sparse_matmul import sliced_sparse_matmul
@@ -59,23 +59,25 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: nn.Cell, density: float | None = None) -> SlicedDense:
-        """A layer with the weight and the bias of an `nn.Dense` or a `SparseDense`.
+        """A layer with the weight and the bias of an `nn.Dense`, a `mint.nn.Linear` or a `SparseDense`.
 
         Args:
-            layer: an `nn.Dense` without activation, or a `SparseDense`.
-            density: of an `nn.Dense`: this share of the weight stays, the largest magnitudes; None: all that is not 0.
+            layer: an `nn.Dense` without activation, a `mint.nn.Linear` or a `SparseDense`.
+            density: of a dense layer: this share of the weight stays, the largest magnitudes; None: all that is not 0.
 
         Raises:
-            TypeError: `layer` is neither.
+            TypeError: `layer` is none of these.
             ValueError: it has an activation; density is not above 0 and up to 1, or given for a `SparseDense`.
         """
         if isinstance(layer, SparseDense):
             if density is not None:
                 raise ValueError(f"SlicedDense: density must be None for a SparseDense, got {density}")
-        elif isinstance(layer, nn.Dense):
+        elif isinstance(layer, nn.Dense | mint.nn.Linear):
             layer = SparseDense.of(layer, density)
         else:
-            raise TypeError(f"SlicedDense: layer must be nn.Dense or SparseDense, got {type(layer).__name__}")
+            raise TypeError(
+                f"SlicedDense: layer must be nn.Dense, mint.nn.Linear or SparseDense, got {type(layer).__name__}"
+            )
         return cls(layer.to_csr(), Tensor(layer.bias) if layer.has_bias else None)
 
     def construct(self, x):  # type: ignore[no-untyped-def]

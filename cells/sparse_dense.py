@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, mint, nn, ops
+from ms_ascend_ops.cells.exchange import exchange
 
 from ms_ascend_ops.custom import device_target, kernel
 from ms_ascend_ops.gradients import needs_gradient
@@ -93,8 +95,8 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             self._blocks = _Blocks(matrix)
 
     @classmethod
-    def of(cls, dense: nn.Dense, density: float | None = None, way: str | None = None) -> SparseDense:
-        """A layer with the weight and the bias of an `nn.Dense`.
+    def of(cls, dense: nn.Cell, density: float | None = None, way: str | None = None) -> SparseDense:
+        """A layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
 
         Args:
             dense: the layer, without activation.
@@ -102,19 +104,50 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             way: see above.
 
         Raises:
-            TypeError: `dense` is no nn.Dense.
+            TypeError: `dense` is neither.
             ValueError: it has an activation; density is not above 0 and up to 1.
         """
-        if not isinstance(dense, nn.Dense):
-            raise TypeError(f"SparseDense: dense must be an nn.Dense, got {type(dense).__name__}")
-        if dense.activation is not None:
+        if not isinstance(dense, nn.Dense | mint.nn.Linear):
+            raise TypeError(f"SparseDense: dense must be an nn.Dense or mint.nn.Linear, got {type(dense).__name__}")
+        if getattr(dense, "activation", None) is not None:
             raise ValueError(f"SparseDense: dense must have no activation, got {dense.activation}")
         weight = Tensor(dense.weight)
         if density is not None:
             if not 0 < density <= 1:
                 raise ValueError(f"SparseDense: density must be above 0 and at most 1, got {density}")
             weight = _pruned(weight, density)
-        return cls(weight, Tensor(dense.bias) if dense.has_bias else None, way)
+        return cls(weight, None if dense.bias is None else Tensor(dense.bias), way)
+
+    @classmethod
+    def replace(cls, network: nn.Cell, density: float | None = None, way: str | None = None) -> list[str]:
+        """Put the layer in the place of `nn.Dense` without activation and `mint.nn.Linear` of a network.
+
+        Args:
+            network: a cell, changed in place. Parameters are called after the cell, as before; `weight` holds values.
+            density: prune each weight to this share; None: take those that have been pruned, which a way other than
+                `dense` suits where rows of x are many (`CSR.way`).
+            way: see above.
+
+        Returns:
+            The names of the cells that were replaced. A weight that another cell has, too, such as an embedding's,
+            stays, and so does one without a value that is not 0.
+
+        Raises:
+            ValueError: density or way is not allowed; nothing is replaced then.
+        """
+        owners: dict[int, int] = {}
+        for _, cell in network.cells_and_names():
+            for parameter in cell.parameters_dict(recurse=False).values():
+                owners[id(parameter)] = owners.get(id(parameter), 0) + 1
+        found = {}
+        for name, cell in network.cells_and_names():
+            linear = type(cell) in (nn.Dense, mint.nn.Linear) and getattr(cell, "activation", None) is None
+            if name and linear and owners[id(cell.weight)] == 1 and _suits(cell.weight, density):
+                layer = cls.of(cell, density, way).set_train(cell.training)
+                for parameter in layer.get_parameters():
+                    parameter.name = f"{name}.{parameter.name}"
+                found[name] = layer
+        return exchange(network, found)
 
     def to_csr(self) -> CSR:
         """The weight as a sparse matrix."""
@@ -205,6 +238,13 @@ def _name_of(ways: tuple[tuple[int, Way], ...], rows: int) -> str:
 def _turned(x: Tensor) -> Tensor:
     """Transposed, in float, which MindSpore's operator for a CPU needs."""
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
+
+
+def _suits(weight: Tensor, density: float | None) -> bool:
+    """Whether a weight has values, and few of them, unless it is going to be pruned."""
+    if not (weight.astype(ms.float32).asnumpy() != 0).any():
+        return False
+    return density is not None or bool(CSR.of(Tensor(weight)).way(math.inf).name != "dense")
 
 
 def _pruned(weight: Tensor, density: float) -> Tensor:

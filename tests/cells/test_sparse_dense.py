@@ -118,10 +118,67 @@ def test_pruning(dense):
     assert CSR.of(sparse.to_csr()).shape == (7, 12)
 
 
+class _Network(nn.Cell):
+    """Linear layers of every kind: in a list, with an activation, with a weight that is an embedding's, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.layers = nn.CellList([nn.Dense(8, 12), ms.mint.nn.Linear(12, 8, bias=False)])
+        self.gate = nn.Dense(8, 8, activation="relu")
+        self.head = nn.Dense(8, 10, has_bias=False)
+        self.head.weight = self.embedding.embedding_table
+
+    def construct(self, ids):
+        x = self.layers[1](self.layers[0](self.embedding(ids)))
+        return self.head(self.gate(x))
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_replacing_layers_of_a_network(tmp_path, mode):
+    """By layers that compute the same with weights that are pruned in the same way, and are trained and saved."""
+    network, ids = _Network(), Tensor(np.arange(6, dtype=np.int32).reshape(2, 3))
+    weights = [numpy(layer.weight) for layer in network.layers]
+    assert SparseDense.replace(network, density=0.25) == ["layers.0", "layers.1"]
+    pruned = _Network()
+    ms.load_param_into_net(pruned, {p.name: p for p in network.get_parameters() if not p.name.startswith("layers")})
+    for layer, other, weight in zip(network.layers, pruned.layers, weights, strict=True):
+        kept = numpy(layer.to_csr().to_dense())
+        assert (kept != 0).sum() == 24
+        np.testing.assert_array_equal(kept[kept != 0], weight[kept != 0])
+        other.weight.set_data(Tensor(kept))
+    pruned.layers[0].bias.set_data(network.layers[0].bias)
+    ms.set_context(mode=mode)
+    try:
+        np.testing.assert_allclose(numpy(network(ids)), numpy(pruned(ids)), **CLOSE)
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+    trained = {p.name for p in network.trainable_params()}
+    assert {"layers.0.weight", "layers.0.bias", "layers.1.weight"} <= trained
+    ms.save_checkpoint(network, str(tmp_path / "pruned.ckpt"))
+    assert ms.load_param_into_net(network, ms.load_checkpoint(str(tmp_path / "pruned.ckpt"))) == ([], [])
+    assert SparseDense.replace(network, density=0.25) == []
+
+
+def test_replacing_layers_that_have_been_pruned():
+    """Dense weights stay, and those without a value."""
+    network = nn.SequentialCell(nn.Dense(40, 40), nn.Dense(40, 40), nn.Dense(40, 40))
+    weight = numpy(network[1].weight) * (np.arange(1600).reshape(40, 40) % 20 == 0)
+    network[1].weight.set_data(Tensor(weight.astype(np.float32)))
+    network[2].weight.set_data(Tensor(np.zeros((40, 40), np.float32)))
+    x = Tensor(np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32))
+    expected = numpy(network(x))
+    assert SparseDense.replace(network) == ["1"]
+    np.testing.assert_allclose(numpy(network(x)), expected, **CLOSE)
+    with pytest.raises(ValueError, match="SparseDense: density"):
+        SparseDense.replace(network, density=2)
+    assert isinstance(network[0], nn.Dense)
+
+
 def test_arguments_that_are_wrong(dense):
     with pytest.raises(ValueError, match="SparseDense: density"):
         SparseDense.of(dense, density=0)
-    with pytest.raises(TypeError, match="SparseDense: dense must be an"):
+    with pytest.raises(TypeError, match="SparseDense: dense must be an nn.Dense or mint.nn.Linear, got ReLU"):
         SparseDense.of(nn.ReLU())
     with pytest.raises(ValueError, match="SparseDense: bias must have shape"):
         SparseDense(dense.weight, Tensor(np.zeros(3, np.float32)))
