@@ -178,7 +178,7 @@ def test_replacing_layers_that_have_been_pruned():
 def test_arguments_that_are_wrong(dense):
     with pytest.raises(ValueError, match="SparseDense: density"):
         SparseDense.of(dense, density=0)
-    with pytest.raises(TypeError, match="SparseDense: dense must be an nn.Dense or mint.nn.Linear, got ReLU"):
+    with pytest.raises(TypeError, match=r"SparseDense: dense must be an nn\.Dense or mint\.nn\.Linear, got ReLU"):
         SparseDense.of(nn.ReLU())
     with pytest.raises(ValueError, match="SparseDense: bias must have shape"):
         SparseDense(dense.weight, Tensor(np.zeros(3, np.float32)))
