@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.convolution import numbers
+from ms_ascend_ops.convolution import named_padding, numbers
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
@@ -25,6 +25,7 @@ __all__ = [
     "apply_rotary_pos_emb",
     "block_sparse_matmul",
     "conv2d",
+    "conv2d_group_norm",
     "cross_entropy",
     "dynamic_quant",
     "flash_attention",
@@ -97,6 +98,7 @@ quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
 _conv2d = _function("conv2d")
+_conv2d_group_norm = _function("conv2d_group_norm")
 _cross_entropy = _function("cross_entropy")
 _flash_attention = _function("flash_attention")
 _flash_attention_varlen = _function("flash_attention_varlen")
@@ -168,7 +170,7 @@ def conv2d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | tuple[int, int] = 1,
-    padding: int | tuple[int, ...] = 0,
+    padding: int | tuple[int, ...] | str = 0,
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
     activation: str = "none",
@@ -178,11 +180,50 @@ def conv2d(
 
     See `ms_ascend_ops.ops.conv2d`, which takes and returns the same.
     """
-    strides, dilations = numbers("stride", stride, (2,), 1), numbers("dilation", dilation, (2,), 1)
-    pads = numbers("padding", padding, (2, 4), 0)
+    placed = _placement("conv2d", x, weight, stride, padding, dilation, data_format)
+    return _conv2d(x, weight, bias, *placed, groups, activation, data_format, False, False)  # type: ignore[no-any-return]
+
+
+def conv2d_group_norm(
+    x: Tensor,
+    weight: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    bias: Tensor | None = None,
+    shift: Tensor | None = None,
+    residual: Tensor | None = None,
+    num_groups: int = 1,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, ...] | str = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    epsilon: float = 1e-5,
+    activation: str = "none",
+    data_format: str = "NCHW",
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Convolution in two dims and group normalization of the result, whose statistics are taken of each tile.
+
+    See `ms_ascend_ops.ops.conv2d_group_norm`, which takes and returns the same.
+    """
+    placed = _placement("conv2d_group_norm", x, weight, stride, padding, dilation, data_format)
+    tensors = x, weight, gamma, beta, bias, shift, residual
+    attributes = groups, num_groups, epsilon, activation, data_format
+    return _conv2d_group_norm(*tensors, *placed, *attributes)  # type: ignore[no-any-return]
+
+
+def _placement(
+    op: str, x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, data_format: str
+) -> tuple[int, ...]:
+    """The first attributes of convolutions: strides, padding on each side, dilations."""
+    strides, dilations = numbers("stride", stride, (2,), 1, op), numbers("dilation", dilation, (2,), 1, op)
+    if isinstance(padding, str):
+        dims = slice(1, 3) if data_format == "NHWC" else slice(2, 4)
+        sizes, taps = (t.shape[dims] if isinstance(t, Tensor) else () for t in (x, weight))
+        pads = named_padding(padding, sizes, taps, strides, dilations, op)
+    else:
+        pads = numbers("padding", padding, (2, 4), 0, op)
     pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
-    attributes = *strides, *pads, *dilations, groups, activation, data_format, False, False
-    return _conv2d(x, weight, bias, *attributes)  # type: ignore[no-any-return]
+    return (*strides, *pads, *dilations)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

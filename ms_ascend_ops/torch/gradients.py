@@ -259,6 +259,16 @@ def _conv2d(call: Call) -> Gradients:
         return conv2d(*tensors, *{**attributes, **changed}.values())
 
     dz = _through_activation(call, lambda: convolution(x, weight, bias, activation="none"))
+    return _of_convolution(call, dz, attributes)
+
+
+def _of_convolution(call: Call, dz: Tensor, attributes: dict[str, Any]) -> Gradients:
+    """Of x, weight and bias; `attributes` are those of conv2d."""
+    x, weight, bias, conv2d = call["x"], call["weight"], call["bias"], _kernel("conv2d")
+
+    def convolution(*tensors: Any, **changed: Any) -> Any:
+        return conv2d(*tensors, *{**attributes, **changed}.values())
+
     found = {}
     if call.needs("x"):
         found["x"] = _of_x(dz, x, weight, attributes, convolution)
@@ -266,6 +276,24 @@ def _conv2d(call: Call) -> Gradients:
         found["weight"], dbias = _kernel("conv2d_grad")(dz, x, weight, *attributes.values())
         if bias is not None:
             found["bias"] = dbias.to(bias.dtype)
+    return found
+
+
+def _conv2d_group_norm(call: Call) -> Gradients:
+    norm = [call.attributes[name] for name in ("num_groups", "epsilon", "activation", "data_format")]
+    known = {name: value for name, value in call.attributes.items() if name not in ("num_groups", "epsilon")}
+    attributes = registry.signature("conv2d").check_attributes({**known, "activation": "none"})
+    douts = [call.douts[name] for name in ("y", "mean", "rstd")]
+    through, dgamma, dbeta = _kernel("group_norm_grad")(
+        *douts, call["z"], call["mean"], call["rstd"], call["gamma"], call["beta"], *norm
+    )
+    dz = through + call.douts["z"]
+    found = {**_of_convolution(call, dz, attributes), "gamma": dgamma, "beta": dbeta, "residual": dz}
+    if call.needs("shift"):
+        # Of what dz was before it was rounded: many roundings would be added up.
+        wide = through.float() + call.douts["z"].float()
+        dims = (1, 2) if call.attributes["data_format"] == "NHWC" else (2, 3)
+        found["shift"] = wide.sum(dims).to(dz.dtype)
     return found
 
 
@@ -386,6 +414,7 @@ def _qkv_rotary_embedding(call: Call) -> Gradients:
 _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
     "add": _add,
     "conv2d": _conv2d,
+    "conv2d_group_norm": _conv2d_group_norm,
     "block_sparse_matmul": _sparse_product("blocks", 16),
     "flash_attention": _flash_attention,
     "flash_attention_varlen": _flash_attention_varlen,
@@ -404,6 +433,7 @@ _COMPOSED: dict[str, Callable[[Call], Gradients]] = {
 # What these keep, where it is not what the gradient kernel takes.
 _KEPT: dict[str, list[str]] = {
     "conv2d": ["x", "weight", "bias", "y"],
+    "conv2d_group_norm": ["x", "weight", "gamma", "beta", "bias", "z", "mean", "rstd"],
     "block_sparse_matmul": ["row_ends", "indices", "blocks", "dense"],
     "flash_attention": ["query", "key", "value", "mask", "out", "lse"],
     "flash_attention_varlen": ["query", "key", "value", "query_lengths", "key_lengths", "out", "lse"],

@@ -41,6 +41,7 @@ _LOWERED = frozenset(
     {
         "block_sparse_matmul",
         "conv2d",
+        "conv2d_group_norm",
         "flash_attention",
         "flash_attention_varlen",
         "grouped_matmul",
