@@ -46,16 +46,29 @@ def placement(
     """The first attributes of convolutions: strides, padding on each side, dilations."""
     stride_h, stride_w = _numbers("stride", stride, (2,), 1, op)
     dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1, op)
-    if isinstance(padding, str):
-        dims = x.shape if isinstance(x, Tensor) else ()
-        taps = weight.shape if isinstance(weight, Tensor) else ()
-        first = 1 if data_format == "NHWC" else 2
-        strides, dilations = (stride_h, stride_w), (dilation_h, dilation_w)
-        pads = _named_padding(padding, dims[first : first + 2], taps[first : first + 2], strides, dilations, op)
+    if isinstance(padding, str):  # one name in each branch: what one of them alone assigns, a graph may stumble over
+        pads = _pads_of_name(op, x, weight, padding, (stride_h, stride_w), (dilation_h, dilation_w), data_format)
     else:
         pads = _numbers("padding", padding, (2, 4), 0, op)
     top, bottom, left, right = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
     return stride_h, stride_w, top, bottom, left, right, dilation_h, dilation_w
+
+
+def _pads_of_name(
+    op: str,
+    x: Tensor,
+    weight: Tensor,
+    padding: str,
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    data_format: str,
+) -> tuple[int, ...]:
+    dims = x.shape if isinstance(x, Tensor) else ()
+    taps = weight.shape if isinstance(weight, Tensor) else ()
+    first = 1 if data_format == "NHWC" else 2
+    return _named_padding(  # type: ignore[no-any-return]
+        padding, dims[first : first + 2], taps[first : first + 2], stride, dilation, op
+    )
 
 
 def conv2d(

@@ -157,8 +157,8 @@ def _sparse(rng, shapes, attributes, side=1):
 def _sliced(rng, shapes, attributes):
     """A row of x that the Unified Buffer holds, and its pieces."""
     most = registry.op_spec("sliced_sparse_matmul").limits["elements"]
-    x, slices = shapes[0], min(shapes[1][0], most // 64)
-    return [(*x[:-1], min(x[-1], most)), (slices,), *shapes[2:]]
+    x, slices, groups = shapes[0], max(1, min(shapes[1][0], most // 64)), max(1, shapes[4][0])
+    return [(*x[:-1], min(x[-1], most)), (slices,), *shapes[2:4], (groups,), shapes[5]]
 
 
 ARRANGED = {
@@ -279,6 +279,7 @@ def arrays(rng, signature, shapes, dtypes):
     # Added up: where each sequence or group ends.
     for name, rows, dims in (
         ("query_lengths", "query", 1), ("key_lengths", "key", 1), ("group_list", "x", -1), ("row_ends", "indices", 1),
+        ("slice_ends", "indices", 1), ("group_ends", "pieces", 1),
     ):  # fmt: skip
         if name in by_name:
             ends, count = by_name[name], int(np.prod(by_name[rows].shape[:dims]))
@@ -286,6 +287,8 @@ def arrays(rng, signature, shapes, dtypes):
             ends[-1] = count
     if "row_ends" in by_name:  # of values, whose columns are rows of the dense factor
         by_name["indices"] %= max(1, by_name["dense"].shape[0] // (16 if "block" in signature.name else 1))
+    if "slice_ends" in by_name:
+        by_name["indices"] %= by_name["x"].shape[-1] + 1
     if "sorted_indices" in by_name:  # each row once
         by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
     if "experts" in by_name:
