@@ -14,6 +14,8 @@ from ms_ascend_ops.export.graphs.graph import CONSTANT, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
 
+from ms_ascend_ops.custom import device_target
+
 __all__ = ["Recorder", "indexing_recorded", "values_of"]
 
 
@@ -119,18 +121,31 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
 
 def _execute(func: Any, args: Any) -> Any:
     """Run a primitive; one without a kernel here by our operator, or in float32 with results rounded to bfloat16."""
-    try:
-        result = func(*args)
-        if not ms.get_context("pynative_synchronize"):
-            values_of(result)  # an operator that does not fit raises now, and not later
-        return result
-    except Exception:
-        settle()
-        if func.name in BY_PRIMITIVE:
-            return BY_PRIMITIVE[func.name](*(args[2] if isinstance(args[0], ms.ops.Primitive) else args))
-        if not any(isinstance(a, Tensor) and a.dtype == ms.bfloat16 for a in _flat(args)):
-            raise
+    narrow = any(isinstance(a, Tensor) and a.dtype == ms.bfloat16 for a in _flat(args))
+    if not (device_target() == "CPU" and (func.name in _UNREGISTERED or (narrow and func.name in _WITHOUT_BFLOAT16))):
+        try:
+            result = func(*args)
+            if not ms.get_context("pynative_synchronize"):
+                values_of(result)  # an operator that does not fit raises now, and not later
+            return result
+        except Exception:
+            settle()
+            if func.name not in BY_PRIMITIVE and not narrow:
+                raise
+    if func.name in BY_PRIMITIVE:
+        return BY_PRIMITIVE[func.name](*(args[2] if isinstance(args[0], ms.ops.Primitive) else args))
     return _mapped(func(*_mapped(args, ms.bfloat16, ms.float32)), ms.float32, ms.bfloat16)
+
+
+# Primitives that a CPU has not, or not for bfloat16. To call one is no way to find out: MindSpore may report its error
+# at a later call, and has failed to compile graphs after some of them ("ValueProblem(DeadNode)").
+_UNREGISTERED = frozenset({"Conv2DExt", "Conv2DPadding"})
+_WITHOUT_BFLOAT16 = frozenset(
+    {
+        *("BatchMatMul", "BiasAdd", "Conv2D", "Dense", "Erf", "GeLU", "GroupNorm", "LayerNorm", "MaskedFill", "MatMul"),
+        *("MatMulExt", "Pow", "ReLU", "ReduceMean", "Rsqrt", "SiLU", "Sigmoid", "Softmax", "Sqrt", "Square", "SumExt"),
+    }
+)
 
 
 def _flat(value: Any) -> Iterator[Any]:
