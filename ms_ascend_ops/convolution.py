@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "numbers", "phases"]
+__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "numbers", "pads_of", "phases"]
 
 # What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
 PADDINGS = {1: "same", 2: "valid"}
@@ -103,3 +103,20 @@ def named_padding(
             total = max(0, (-(-size // step) - 1) * step + total + 1 - size)
         pads += [total // 2, total - total // 2]
     return (*pads, 0, 0, 0, 0)[:4]  # of tensors that are none of images the operator says what they must be
+
+
+def pads_of(
+    padding: Any,
+    x: Sequence[int],
+    weight: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    data_format: str,
+    op: str = "conv2d",
+) -> tuple[int, ...]:
+    """Zeros above, below, to the left and to the right of an x of this shape, of what a function is given."""
+    if isinstance(padding, str):
+        first = 1 if data_format == "NHWC" else 2
+        return named_padding(padding, x[first : first + 2], weight[first : first + 2], stride, dilation, op)
+    pads = numbers("padding", padding, (2, 4), 0, op)
+    return pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])

@@ -9,7 +9,7 @@ import mindspore as ms
 from mindspore import Tensor
 
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.convolution import named_padding, numbers
+from ms_ascend_ops.convolution import numbers, pads_of
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import gradient_of_activation
@@ -31,7 +31,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
 _select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
 
 _numbers = ms.constexpr(numbers)
-_named_padding = ms.constexpr(named_padding)
+_pads = ms.constexpr(pads_of)
 
 
 def placement(
@@ -46,29 +46,11 @@ def placement(
     """The first attributes of convolutions: strides, padding on each side, dilations."""
     stride_h, stride_w = _numbers("stride", stride, (2,), 1, op)
     dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1, op)
-    if isinstance(padding, str):  # one name in each branch: what one of them alone assigns, a graph may stumble over
-        pads = _pads_of_name(op, x, weight, padding, (stride_h, stride_w), (dilation_h, dilation_w), data_format)
-    else:
-        pads = _numbers("padding", padding, (2, 4), 0, op)
-    top, bottom, left, right = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
-    return stride_h, stride_w, top, bottom, left, right, dilation_h, dilation_w
-
-
-def _pads_of_name(
-    op: str,
-    x: Tensor,
-    weight: Tensor,
-    padding: str,
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    data_format: str,
-) -> tuple[int, ...]:
+    # All in one function of constants: a graph that is compiled with a name keeps the branch for it, also for numbers.
     dims = x.shape if isinstance(x, Tensor) else ()
     taps = weight.shape if isinstance(weight, Tensor) else ()
-    first = 1 if data_format == "NHWC" else 2
-    return _named_padding(  # type: ignore[no-any-return]
-        padding, dims[first : first + 2], taps[first : first + 2], stride, dilation, op
-    )
+    pads = _pads(padding, dims, taps, (stride_h, stride_w), (dilation_h, dilation_w), data_format, op)
+    return stride_h, stride_w, pads[0], pads[1], pads[2], pads[3], dilation_h, dilation_w
 
 
 def conv2d(

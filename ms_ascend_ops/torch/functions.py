@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.convolution import named_padding, numbers
+from ms_ascend_ops.convolution import numbers, pads_of
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
@@ -216,14 +216,8 @@ def _placement(
 ) -> tuple[int, ...]:
     """The first attributes of convolutions: strides, padding on each side, dilations."""
     strides, dilations = numbers("stride", stride, (2,), 1, op), numbers("dilation", dilation, (2,), 1, op)
-    if isinstance(padding, str):
-        dims = slice(1, 3) if data_format == "NHWC" else slice(2, 4)
-        sizes, taps = (t.shape[dims] if isinstance(t, Tensor) else () for t in (x, weight))
-        pads = named_padding(padding, sizes, taps, strides, dilations, op)
-    else:
-        pads = numbers("padding", padding, (2, 4), 0, op)
-    pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
-    return (*strides, *pads, *dilations)
+    sizes, taps = (t.shape if isinstance(t, Tensor) else () for t in (x, weight))
+    return (*strides, *pads_of(padding, sizes, taps, strides, dilations, data_format, op), *dilations)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

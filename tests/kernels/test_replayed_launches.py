@@ -38,7 +38,14 @@ def _one_core_with_little_memory():
     native().set_loop_threshold(LOOP_THRESHOLD)
 
 
-ENDS = ("query_lengths", "key_lengths", "group_list", "row_ends")  # of sequences and groups: they may not fall
+ENDS = (
+    "query_lengths",
+    "key_lengths",
+    "group_list",
+    "row_ends",
+    "slice_ends",
+    "group_ends",
+)  # of sequences and groups: they may not fall
 
 
 def launched(example, dtype, shift=0):
