@@ -46,9 +46,10 @@ def placement(
     """The first attributes of convolutions: strides, padding on each side, dilations."""
     stride_h, stride_w = _numbers("stride", stride, (2,), 1, op)
     dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1, op)
-    # All in one function of constants: a graph that is compiled with a name keeps the branch for it, also for numbers.
-    dims = x.shape if isinstance(x, Tensor) else ()
-    taps = weight.shape if isinstance(weight, Tensor) else ()
+    dims, taps = (), ()
+    # Values that are there before: of those that two branches assign, graphs of MindSpore have lost one.
+    if isinstance(padding, str) and isinstance(x, Tensor) and isinstance(weight, Tensor):
+        dims, taps = x.shape, weight.shape
     pads = _pads(padding, dims, taps, (stride_h, stride_w), (dilation_h, dilation_w), data_format, op)
     return stride_h, stride_w, pads[0], pads[1], pads[2], pads[3], dilation_h, dilation_w
 
