@@ -12,7 +12,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor
 from mindspore.common.initializer import Initializer, initializer
 
-__all__ = ["Init", "eps_or_epsilon", "make_parameter", "one_size"]
+__all__ = ["Init", "eps_or_epsilon", "fixed_parameter", "make_parameter", "one_size"]
 
 # What an initial value may be: a value, the name of an initializer, an Initializer, a Tensor, or a Parameter.
 Init: TypeAlias = str | Number | Initializer | Tensor | Parameter
@@ -31,6 +31,11 @@ def eps_or_epsilon(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *arguments, **named)
 
     return renamed
+
+
+def fixed_parameter(values: Any, name: str) -> Parameter:
+    """A parameter that is not trained."""
+    return Parameter(values if isinstance(values, Tensor) else Tensor(values), name=name, requires_grad=False)
 
 
 def make_parameter(

@@ -6,8 +6,9 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn
+from mindspore import Tensor, nn
 from mindspore._c_expression import np_dtypes
+from ms_ascend_ops.cells.parameters import fixed_parameter
 
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.quant_matmul import quant_matmul
@@ -54,12 +55,12 @@ class QuantDense(nn.Cell):  # type: ignore[misc]
         self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, bool(has_bias)
         self.dtype = dtype
         self._set(np.zeros((out_channels, in_channels), np.float32))
-        self.bias: Any = _parameter(Tensor(np.zeros(out_channels, np.float32)), "bias") if has_bias else None
+        self.bias: Any = fixed_parameter(Tensor(np.zeros(out_channels, np.float32)), "bias") if has_bias else None
 
     def _set(self, weight: np.ndarray[Any, Any]) -> None:
         numbers, scale, _ = quantize_weight(weight, 8, 0, True, _NUMPY_TYPES[str(self.dtype)])
-        self.weight = _parameter(Tensor(numbers), "weight")
-        self.scale = _parameter(Tensor(scale.ravel().astype(np.float32)).astype(self.dtype), "scale")
+        self.weight = fixed_parameter(Tensor(numbers), "weight")
+        self.scale = fixed_parameter(Tensor(scale.ravel().astype(np.float32)).astype(self.dtype), "scale")
 
     @classmethod
     def from_dense(cls, dense: nn.Dense, dtype: Any = ms.float32) -> QuantDense:
@@ -79,7 +80,3 @@ class QuantDense(nn.Cell):  # type: ignore[misc]
 
     def extend_repr(self) -> str:
         return f"in_channels={self.in_channels}, out_channels={self.out_channels}, has_bias={self.has_bias}"
-
-
-def _parameter(values: Tensor, name: str) -> Parameter:
-    return Parameter(values, name=name, requires_grad=False)

@@ -8,6 +8,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor
 from ms_ascend_ops.cells.moe_feed_forward import MoEFeedForward
+from ms_ascend_ops.cells.parameters import fixed_parameter
 
 from ms_ascend_ops.ops.dynamic_quant import dynamic_quant
 from ms_ascend_ops.ops.grouped_quant_matmul import grouped_quant_matmul
@@ -48,8 +49,8 @@ class QuantMoEFeedForward(MoEFeedForward):
         for name in _PRODUCTS:
             weight = getattr(self, f"{name}_weight")
             numbers, scale = _rounded(weight.astype(ms.float32).asnumpy())
-            setattr(self, f"{name}_weight", _parameter(Tensor(numbers), f"{name}_weight"))
-            setattr(self, f"{name}_scale", _parameter(Tensor(scale).astype(self.dtype), f"{name}_scale"))
+            setattr(self, f"{name}_weight", fixed_parameter(Tensor(numbers), f"{name}_weight"))
+            setattr(self, f"{name}_scale", fixed_parameter(Tensor(scale).astype(self.dtype), f"{name}_scale"))
 
     @classmethod
     def from_layer(cls, layer: MoEFeedForward) -> QuantMoEFeedForward:
@@ -88,7 +89,3 @@ def _rounded(weight: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
     """Numbers, and a float32 scale for each row."""
     numbers, scale, _ = quantize_weight(weight.reshape(-1, weight.shape[-1]), 8, 0, True, np.float32)
     return numbers.reshape(weight.shape), scale.reshape(weight.shape[:-1]).astype(np.float32)
-
-
-def _parameter(values: Tensor, name: str) -> Parameter:
-    return Parameter(values, name=name, requires_grad=False)

@@ -6,11 +6,12 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, mint, nn
+from mindspore import Tensor, mint, nn
+from ms_ascend_ops.cells.parameters import fixed_parameter
 from ms_ascend_ops.cells.sparse_dense import SparseDense
 
 from ms_ascend_ops.ops.sliced_sparse_matmul import sliced_sparse_matmul
-from ms_ascend_ops.sliced import SlicedPattern, fits
+from ms_ascend_ops.sliced import LANES, SlicedPattern, fits
 from ms_ascend_ops.sparse import CSR
 
 __all__ = ["SlicedDense"]
@@ -51,11 +52,11 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
         if not fits(*matrix.shape, matrix.values.shape[0]):
             raise ValueError(f"SlicedDense: weight is too large for rows in slices, got shape {matrix.shape}")
         pattern = SlicedPattern.of(matrix.indptr.asnumpy(), matrix.indices.asnumpy(), self.in_channels)
-        self.weight = _parameter(pattern.with_values(matrix.values), "weight")
+        self.weight = fixed_parameter(pattern.with_values(matrix.values), "weight")
         for name in ("slice_ends", "indices", "group_ends", "pieces"):
-            setattr(self, name, _parameter(Tensor(np.ascontiguousarray(getattr(pattern, name))), name))
+            setattr(self, name, fixed_parameter(np.ascontiguousarray(getattr(pattern, name)), name))
         self.has_bias = bias is not None
-        self.bias: Any = None if bias is None else _parameter(Tensor(bias), "bias")
+        self.bias: Any = None if bias is None else fixed_parameter(Tensor(bias), "bias")
 
     @classmethod
     def of(cls, layer: nn.Cell, density: float | None = None) -> SlicedDense:
@@ -82,14 +83,10 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
 
     def construct(self, x):  # type: ignore[no-untyped-def]
         y = sliced_sparse_matmul(x, self.slice_ends, self.indices, self.weight, self.group_ends, self.pieces)
-        if self.out_channels % 64:
+        if self.out_channels % LANES:
             # In float, which MindSpore's slices need on a CPU.
             y = y.astype(ms.float32)[..., : self.out_channels].astype(y.dtype)
         return y + self.bias if self.has_bias else y
 
     def extend_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, has_bias={self.has_bias}"
-
-
-def _parameter(values: Tensor, name: str) -> Parameter:
-    return Parameter(values, name=name, requires_grad=False)

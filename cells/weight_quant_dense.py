@@ -6,7 +6,8 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn
+from mindspore import Tensor, nn
+from ms_ascend_ops.cells.parameters import fixed_parameter
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.weight_quant_matmul import weight_quant_matmul
@@ -66,12 +67,12 @@ class WeightQuantDense(nn.Cell):  # type: ignore[misc]
         self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, bool(has_bias)
         self.bits, self.group_size, self.symmetric = bits, group_size, symmetric
         self._set(np.zeros((out_channels, in_channels), np.float32))
-        self.bias: Any = _parameter(np.zeros(out_channels, np.float32), "bias") if has_bias else None
+        self.bias: Any = fixed_parameter(np.zeros(out_channels, np.float32), "bias") if has_bias else None
 
     def _set(self, weight: np.ndarray[Any, Any]) -> None:
         numbers, scale, offset = quantize_weight(weight, self.bits, self.group_size, self.symmetric)
-        self.weight, self.scale = _parameter(numbers, "weight"), _parameter(scale, "scale")
-        self.offset = None if offset is None else _parameter(offset, "offset")
+        self.weight, self.scale = fixed_parameter(numbers, "weight"), fixed_parameter(scale, "scale")
+        self.offset = None if offset is None else fixed_parameter(offset, "offset")
 
     @classmethod
     def from_dense(
@@ -122,7 +123,3 @@ def _activation_of(dense: nn.Dense) -> str:
             return name
     name = type(activation).__name__
     raise ValueError(f"WeightQuantDense.from_dense: the activation of dense must be ReLU, GELU or SiLU, got {name}")
-
-
-def _parameter(values: np.ndarray[Any, Any], name: str) -> Parameter:
-    return Parameter(Tensor(values), name=name, requires_grad=False)

@@ -193,9 +193,11 @@ def _guesses(cell: nn.Cell, names: list[str], dtype: str) -> Iterator[dict[str, 
     sizes = {p.shape[0] for p in cell.get_parameters() if p.ndim == 1}
     sizes |= {size for c in sub_cells(cell).values() if (w := matrix_of(c)) is not None for size in w.shape}
     if operator_of(cell) == "conv2d":
-        # Sizes of their own, which no parameter has.
-        channels, places = cell.in_channels, max(cell._params["weight"].shape) + 3
-        yield {name: Spec((2, channels, places, places + 2), dtype) for name in required}
+        shape, dilation = cell._params["weight"].shape, max(cell.dilation)
+        # More than the kernel sees, and sizes that the weight has not.
+        least = dilation * max(shape[2:]) + 3
+        rows, cols = [size for size in range(least, least + 8) if size not in shape][:2]
+        yield {name: Spec((2, cell.in_channels, rows, cols), dtype) for name in required}
     if any(p.ndim > 1 for p in cell._params.values() if p is not None):
         return
     for size in sorted(sizes or {8}):

@@ -138,7 +138,7 @@ def _execute(func: Any, args: Any) -> Any:
 
 
 # Primitives that a CPU has not, or not for bfloat16. To call one is no way to find out: MindSpore may report its error
-# at a later call, and has failed to compile graphs after some of them ("ValueProblem(DeadNode)").
+# at a later call.
 _UNREGISTERED = frozenset({"Conv2DExt", "Conv2DPadding"})
 _WITHOUT_BFLOAT16 = frozenset(
     {

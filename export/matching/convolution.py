@@ -29,10 +29,7 @@ def of_primitive(node: Node, inputs: list[Expr]) -> Expr | None:
         "groups": a.get("group", a.get("groups", 1)),
         "data_format": "NCHW",
     }
-    pairs = [*found["stride"], *found["dilation"], *(found["padding"] if mode == "pad" else ()), found["groups"]]
-    if mode not in ("pad", "same", "valid") or not all(isinstance(number, int) for number in pairs):
-        return None
-    return Expr("conv2d", tuple(inputs[:2]), found, node)
+    return Expr("conv2d", tuple(inputs[:2]), found, node) if _are_settings(found) else None
 
 
 def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
@@ -48,7 +45,15 @@ def of_mint(node: Node, inputs: list[Expr]) -> Expr | None:
         "data_format": "NCHW",
     }
     given = () if bias.op == "constant" and bias.attributes["value"] is None else (bias,)
-    return Expr("conv2d", (x, weight, *given), found, node)
+    return Expr("conv2d", (x, weight, *given), found, node) if _are_settings(found) else None
+
+
+def _are_settings(found: dict[str, Object]) -> bool:
+    """Whether these are names and numbers of a convolution: a file may have anything there."""
+    stride, padding, dilation = found["stride"], found["padding"], found["dilation"]
+    sides = (0,) * 4 if padding in ("same", "valid") else padding
+    numbers = [*stride, *sides, *dilation, found["groups"]]
+    return (len(stride), len(sides), len(dilation)) == (2, 4, 2) and all(type(number) is int for number in numbers)
 
 
 CONVOLUTION = OneOf(*(Op(name, Any("y")) for name in ("bias_add", "add", "conv2d")))

@@ -69,7 +69,7 @@ class Expressions:
         build = _PRIMITIVES.get(node.kind) or _PRIMITIVES.get(node.kind.removesuffix("View"))
         try:
             made = build(self, node, inputs) if build else None
-        except (IndexError, TypeError, ValueError):  # a file is input from outside: too few inputs, texts for numbers
+        except (IndexError, KeyError, TypeError, ValueError):  # a file is input from outside: texts for numbers, say
             made = None
         if made is None:
             return Expr(node.kind if not node.inputs else f"other:{node.kind}", tuple(inputs), node=node)

@@ -47,7 +47,7 @@ def placement(
     stride_h, stride_w = _numbers("stride", stride, (2,), 1, op)
     dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1, op)
     dims, taps = (), ()
-    # Values that are there before: of those that two branches assign, graphs of MindSpore have lost one.
+    # One branch, of values that are there before it: with two, graphs failed at times ("ValueProblem(DeadNode)").
     if isinstance(padding, str) and isinstance(x, Tensor) and isinstance(weight, Tensor):
         dims, taps = x.shape, weight.shape
     pads = _pads(padding, dims, taps, (stride_h, stride_w), (dilation_h, dilation_w), data_format, op)

@@ -104,26 +104,6 @@ def pytorch(
     return torch.nn.functional.silu(y) if activation == "silu" else y, z
 
 
-def conv2d(
-    x,
-    weight,
-    gamma,
-    beta,
-    bias,
-    shift,
-    residual,
-    pad_top,
-    pad_bottom,
-    pad_left,
-    pad_right,
-    num_groups,
-    activation="none",
-):
-    """Bias, sums and norm are operators of their own there."""
-    return stock(
-        x, weight, gamma, beta, bias, shift, residual, pad_top, pad_bottom, pad_left, pad_right, num_groups, activation
-    )
-
-
-CANN = {"Conv2D": conv2d}
+# Bias, sums and norm are operators of their own there.
+CANN = {"Conv2D": stock}
 CANN_SHAPE = (2, 320, 320, 64)

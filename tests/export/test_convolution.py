@@ -4,6 +4,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, mint, nn, ops
+from ms_ascend_ops.export.engines.cell_engine import _guesses
+from ms_ascend_ops.export.graphs.graph import INPUT, Node
+from ms_ascend_ops.export.matching.expressions import Expressions
 
 from ms_ascend_ops import Conv2d, cpu_builtins, export_mindir, load, optimize, optimize_mindir
 from tests.modes import MODES, run
@@ -89,6 +92,15 @@ def test_without_inputs_and_below_o3(x):
     np.testing.assert_allclose(numpy(net(x)), expected, **CLOSE)
 
 
+def test_what_a_convolution_is_tried_with_is_small():
+    """Also one with many channels."""
+    for layer in (nn.Conv2d(512, 1024, 3), nn.Conv2d(3, 6, (1, 5), dilation=2), nn.Conv2d(8, 9, 1)):
+        (spec,) = (inputs["x"] for inputs in _guesses(layer, ["x"], "float32"))
+        assert spec.shape[:2] == (2, layer.in_channels)
+        assert max(spec.shape[2:]) < 24
+        assert not set(spec.shape[2:]) & set(layer.weight.shape)
+
+
 def test_functions(x):
     net = Statements()
     expected = numpy(net(x))
@@ -168,8 +180,21 @@ def test_a_layer_of_mint(mode, arguments, x):
 
 
 def test_few_places_with_many_terms_each():
-    """Of which some are next to zero, and far from it as a share of themselves."""
+    """Some results are near zero, where sums in another order have a large relative error."""
     ms.set_seed(0)
     net = nn.SequentialCell(nn.Conv2d(64, 2048, 3, pad_mode="valid", has_bias=True))
     x = tensor(np.random.default_rng(0).standard_normal((1, 64, 3, 3)), "float32")
     assert found(optimize(net, verify=[x], level="O3")) == [("0", "3 x 3, with bias")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pad": (1, 1, 1)}, {"pad": "1111"}, {"stride": (1,)}, {"dilation": 1}, {"group": 1.0}, {"pad_mode": "full"}],
+)
+def test_a_file_that_says_something_else(wrong):
+    """A place of no convolution that anybody knows, and no error."""
+    attributes = {"pad_mode": "pad", "pad": (1, 1, 1, 1), "stride": (1, 1, 2, 2), "dilation": (1, 1, 1, 1), "group": 1}
+    inputs = tuple(Node(INPUT, (), name, (1, 4, 5, 6), "float32") for name in ("x", "weight"))
+    assert Expressions()(Node("Conv2D", inputs, attributes=attributes)).op == "conv2d"
+    assert Expressions()(Node("Conv2D", inputs, attributes=attributes | wrong)).op == "other:Conv2D"
+    assert Expressions()(Node("Conv2D", inputs)).op == "other:Conv2D"

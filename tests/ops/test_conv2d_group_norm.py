@@ -68,7 +68,7 @@ def test_forward_and_gradient(mode, options, types, data_format, given, activati
     golden = reference.forward(*exact, **attributes)
     assert [dtype_name(value) for value in (y, z, mean, rstd)] == [types[0], types[0], "float32", "float32"]
     assert mean.shape == rstd.shape == (2, 4)
-    # Of a float64 z that is not rounded: a few ULP of it, and what statistics make of that.
+    # Of a float64 z that is not rounded: 2 ULP of each value, and 8 of 1, as a norm takes away what is large in z.
     ulp = {"float16": 2**-9, "bfloat16": 2**-6, "float32": 2**-19}[types[0]]
     for value, exactly in zip((y, z, mean, rstd), golden, strict=True):
         np.testing.assert_allclose(numpy(value), exactly, rtol=ulp, atol=4 * ulp)
@@ -84,11 +84,11 @@ def test_forward_and_gradient(mode, options, types, data_format, given, activati
     wanted = tuple(i for i, value in enumerate(inputs) if value is not None)
     gradients = run(mode, ms.grad(weighted, wanted), [*inputs, dy, dz])
     backward = reference.backward(numpy(dy), numpy(dz), *exact, **attributes)
-    # 3 ULP of the largest: sums of dz, which is rounded, of both signs.
+    # 4 ULP of the largest: sums of dz, which is rounded, of both signs.
     for place, gradient in zip(wanted, gradients, strict=True):
         assert dtype_name(gradient) == dtypes[place]
         largest = np.abs(backward[place]).max()
-        np.testing.assert_allclose(numpy(gradient), backward[place], rtol=8 * ulp, atol=8 * ulp * largest)
+        np.testing.assert_allclose(numpy(gradient), backward[place], rtol=2 * ulp, atol=2 * ulp * largest)
 
 
 def test_references_are_derivatives():
