@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "numbers", "pads_of", "phases"]
+__all__ = ["PADDINGS", "gradient_of_x", "named_padding", "phases", "placement"]
 
 # What MindSpore's C++ makes of the name of a padding, in its primitive Conv2DPadding.
 PADDINGS = {1: "same", 2: "valid"}
@@ -94,10 +94,11 @@ def named_padding(
         raise ValueError(f"{op}: padding must be 'same', 'valid' or numbers, got {name!r}")
     pads: list[int] = []
     for size, taps, step, apart in zip(dims, kernel, stride, dilation, strict=False):
+        if name == "valid" or taps is None or taps < 0:
+            pads += [0, 0]
+            continue
         total = apart * (taps - 1)
-        if name == "valid":
-            total = 0
-        elif step > 1:
+        if step > 1:
             if size is None or size < 0:
                 raise ValueError(f"{op}: padding 'same' with a stride needs an x whose sizes are known, or numbers")
             total = max(0, (-(-size // step) - 1) * step + total + 1 - size)
@@ -105,18 +106,19 @@ def named_padding(
     return (*pads, 0, 0, 0, 0)[:4]  # of tensors that are none of images the operator says what they must be
 
 
-def pads_of(
-    padding: Any,
-    x: Sequence[int],
-    weight: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    data_format: str,
-    op: str = "conv2d",
+def placement(
+    x: Sequence[int], weight: Sequence[int], op: str, stride: Any, padding: Any, dilation: Any, data_format: str
 ) -> tuple[int, ...]:
-    """Zeros above, below, to the left and to the right of an x of this shape, of what a function is given."""
+    """The first attributes of convolutions, of what their functions are given: strides, padding above, below, to the
+    left and to the right, dilations. `x`, `weight`: shapes, with -1 or None for what is unknown, -2 for a rank that is.
+    """
+    strides, dilations = numbers("stride", stride, (2,), 1, op), numbers("dilation", dilation, (2,), 1, op)
     if isinstance(padding, str):
-        first = 1 if data_format == "NHWC" else 2
-        return named_padding(padding, x[first : first + 2], weight[first : first + 2], stride, dilation, op)
-    pads = numbers("padding", padding, (2, 4), 0, op)
-    return pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
+        dims = slice(1, 3) if data_format == "NHWC" else slice(2, 4)
+        pads = named_padding(padding, x[dims], weight[dims], strides, dilations, op)
+        if padding == "same" and (-2 in (*x, *weight) or any(taps is None or taps < 0 for taps in weight[dims])):
+            raise ValueError(f"{op}: padding 'same' needs a weight whose sizes are known, and the rank of x")
+    else:
+        pads = numbers("padding", padding, (2, 4), 0, op)
+        pads = pads if len(pads) == 4 else (pads[0], pads[0], pads[1], pads[1])
+    return (*strides, *pads, *dilations)

@@ -7,9 +7,10 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor
+from mindspore.ops import PrimitiveWithInfer
 
+from ms_ascend_ops import convolution
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.convolution import numbers, pads_of
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import gradient_of_activation
@@ -30,28 +31,33 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
 
 _select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
 
-_numbers = ms.constexpr(numbers)
-_pads = ms.constexpr(pads_of)
+
+class _Placement(PrimitiveWithInfer):  # type: ignore[misc]
+    """`convolution.placement` of two tensors and arguments, as a constant of a graph.
+
+    In a function that is compiled it would need branches, which MindSpore compiles wrongly at times
+    ("ValueProblem(DeadNode)").
+    """
+
+    def __init__(self) -> None:
+        super().__init__("placement")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __call__(self, x: Tensor, weight: Tensor, *arguments: Any) -> tuple[int, ...]:
+        sizes, taps = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
+        return convolution.placement(sizes, taps, *arguments)
+
+    def __infer__(self, *arguments: dict[str, Any]) -> dict[str, Any]:
+        sizes, taps = (
+            tuple(tensor["shape"]) if isinstance(tensor["dtype"], ms.dtype.TensorType) else ()
+            for tensor in arguments[:2]
+        )
+        value = convolution.placement(sizes, taps, *(argument["value"] for argument in arguments[2:]))
+        return {"dtype": None, "shape": None, "value": value}
 
 
-def placement(
-    op: str,
-    x: Tensor,
-    weight: Tensor,
-    stride: int | tuple[int, ...],
-    padding: int | tuple[int, ...] | str,
-    dilation: int | tuple[int, ...],
-    data_format: str,
-) -> tuple[int, ...]:
-    """The first attributes of convolutions: strides, padding on each side, dilations."""
-    stride_h, stride_w = _numbers("stride", stride, (2,), 1, op)
-    dilation_h, dilation_w = _numbers("dilation", dilation, (2,), 1, op)
-    dims, taps = (), ()
-    # One branch, of values that are there before it: with two, graphs failed at times ("ValueProblem(DeadNode)").
-    if isinstance(padding, str) and isinstance(x, Tensor) and isinstance(weight, Tensor):
-        dims, taps = x.shape, weight.shape
-    pads = _pads(padding, dims, taps, (stride_h, stride_w), (dilation_h, dilation_w), data_format, op)
-    return stride_h, stride_w, pads[0], pads[1], pads[2], pads[3], dilation_h, dilation_w
+placement = _Placement()
 
 
 def conv2d(
@@ -104,6 +110,8 @@ def conv2d(
     The order of sums follows from the shapes: neither results nor gradients change from run to run, or with the number
     of cores.
     """
-    placed = placement("conv2d", x, weight, stride, padding, dilation, data_format)
-    select = _select(x, weight, bias, *placed, groups, activation, data_format, False, False)
+    p = placement(x, weight, "conv2d", stride, padding, dilation, data_format)
+    select = _select(
+        x, weight, bias, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups, activation, data_format, False, False,
+    )  # fmt: skip
     return select(x, weight, bias)  # type: ignore[no-any-return]

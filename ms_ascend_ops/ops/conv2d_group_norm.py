@@ -118,9 +118,9 @@ def conv2d_group_norm(
 
     Source: Wu and He, Group Normalization, 2018.
     """
-    placed = placement("conv2d_group_norm", x, weight, stride, padding, dilation, data_format)
+    p = placement(x, weight, "conv2d_group_norm", stride, padding, dilation, data_format)
     select = _select(
-        *(x, weight, gamma, beta, bias, shift, residual),
-        *(*placed, groups, num_groups, epsilon, activation, data_format),
-    )
+        x, weight, gamma, beta, bias, shift, residual, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], groups,
+        num_groups, epsilon, activation, data_format,
+    )  # fmt: skip
     return select(x, weight, gamma, beta, bias, shift, residual)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.convolution import numbers, pads_of
+from ms_ascend_ops.convolution import placement
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
@@ -211,13 +211,10 @@ def conv2d_group_norm(
     return _conv2d_group_norm(*tensors, *placed, *attributes)  # type: ignore[no-any-return]
 
 
-def _placement(
-    op: str, x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, data_format: str
-) -> tuple[int, ...]:
+def _placement(op: str, x: Tensor, weight: Tensor, *arguments: Any) -> tuple[int, ...]:
     """The first attributes of convolutions: strides, padding on each side, dilations."""
-    strides, dilations = numbers("stride", stride, (2,), 1, op), numbers("dilation", dilation, (2,), 1, op)
-    sizes, taps = (t.shape if isinstance(t, Tensor) else () for t in (x, weight))
-    return (*strides, *pads_of(padding, sizes, taps, strides, dilations, data_format, op), *dilations)
+    sizes, taps = (tensor.shape if isinstance(tensor, Tensor) else () for tensor in (x, weight))
+    return placement(sizes, taps, op, *arguments)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

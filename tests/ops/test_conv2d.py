@@ -113,6 +113,7 @@ BAD = [
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding=(1, 2, 3)), ValueError, "padding must be an int or 2 or 4"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), padding="full"), ValueError, "padding must be 'same', 'valid'"),
     (lambda: ops.conv2d([1.0], zeros(*WEIGHT), padding="same"), TypeError, "x"),
+    (lambda: ops.conv2d(zeros(*X), [1.0], padding="same"), TypeError, "weight"),
     (lambda: ops.conv2d(zeros(4, 5, 6), zeros(*WEIGHT), padding="same"), ValueError, "x must have 4 dims"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), stride=0), ValueError, "stride must be at least 1, got 0"),
     (lambda: ops.conv2d(zeros(*X), zeros(*WEIGHT), dilation=(1, 0)), ValueError, "dilation must be at least 1"),
