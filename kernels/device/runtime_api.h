@@ -9,8 +9,8 @@
 
 extern "C" {
 
-// Puts a call (protocol/call.h) into a stream of the current device; it runs in the device process, in the stream's order.
-// Returns an ACL error code; what goes wrong later is told by the next synchronisation of the stream.
+// Puts a call (protocol/call.h) into a stream of the current device; it runs in the device process, in the order of the
+// stream. Returns an ACL error code; what goes wrong later is told by the next synchronisation of the stream.
 int MsAscendDeviceCall(void* stream, const void* call, size_t bytes);
 
 // The chip of the current device: its name (as "Ascend910B2"), its kind for packages (as "ascend910b") and its sizes.

@@ -1,18 +1,20 @@
 /*!
- * One call of an operator on the emulated device, as bytes: what the host's libraries (nnopbase, opapi) put into a stream
- * and the device process reads. A call is a name and a list of values; a kernel of a package is a call, too.
+ * One call of an operator on the emulated device, as bytes: what the host's libraries (nnopbase, opapi) put into a
+ * stream and the device process reads. A call is a name and a list of values; a kernel of a package is a call, too.
  *
- * Layout, little endian, no padding: name (text), count of values (u32), then for each value its kind (u8) and
+ * Layout, little endian, no padding: the name (a text), the count of values (u32), then each value: its kind (u8) and
+ *
  *   NONE        nothing
- *   TENSOR      address of element 0 of the storage (u64), dtype (i32, aclDataType), offset in elements (i64), rank (u32),
- *               sizes (i64 each), strides in elements (i64 each), elements of the storage (u64)
- *   TENSORS     count (u32), then that many tensors as above
- *   INT         i64; also bool, an aclDataType or an enumeration
+ *   TENSOR      the address of element 0 of the storage (u64), dtype (i32, an aclDataType), offset in elements (i64),
+ *               rank (u32), sizes (i64 each), strides in elements (i64 each), elements of the storage (u64)
+ *   TENSORS     a count (u32), then that many tensors as above
+ *   INT         i64; also a bool, an aclDataType or an enumeration
  *   REAL        f64
  *   SCALAR      dtype (i32), 16 bytes (an aclScalar; complex numbers take both halves)
- *   INTS        count (u32), i64 each; also of booleans
- *   REALS       count (u32), f64 each
+ *   INTS        a count (u32), i64 each; also booleans
+ *   REALS       a count (u32), f64 each
  *   TEXT, BLOB  bytes (u32), then the bytes
+ *
  * A text is a count of bytes (u32) and the bytes.
  */
 #ifndef MS_ASCEND_OPS_DEVICE_PROTOCOL_CALL_H
