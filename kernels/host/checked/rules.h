@@ -68,6 +68,8 @@ enum class Rule : uint32_t {
     MATMUL_STRIDE,
     MATMUL_TRANSPOSE,
     MATMUL_CAPACITY,
+    MATMUL_BASE,
+    CUBE_RANGE,
     MATMUL_BIAS,
     MATMUL_WAIT,
     MATMUL_BLOCK,

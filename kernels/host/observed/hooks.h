@@ -199,8 +199,7 @@ Tag ObserveInit(Where where, const QUEUE&, uint32_t count, uint32_t askedBytes, 
 void ObserveReset(Where where);
 
 template <class TILING>
-void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, uint32_t elementBytes, bool biased,
-                       bool wholeLoads)
+void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, const MatmulForm& form)
 {
     const auto count = [](int32_t value) { return static_cast<uint32_t>(value); };
     matmul.limits = {true,
@@ -210,9 +209,8 @@ void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, u
                      count(tiling.baseM),
                      count(tiling.baseN),
                      count(tiling.baseK),
-                     elementBytes,
-                     biased && tiling.isBias != 0,
-                     wholeLoads};
+                     form,
+                     form.takesBias && tiling.isBias != 0};
     ReportProduct(where, ProductCall::INIT, matmul);
 }
 

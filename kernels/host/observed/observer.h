@@ -167,7 +167,7 @@ struct CopyEvent : Event {
     uint32_t paddedBytes;
 };
 
-// The tiling of a Matmul object, as far as it limits what may be asked for.
+// The tiling of a Matmul object, as far as it limits what may be asked for, and its type.
 struct MatmulLimits {
     bool initialised = false;
     uint32_t singleM = 0;
@@ -176,9 +176,8 @@ struct MatmulLimits {
     uint32_t baseM = 0;
     uint32_t baseN = 0;
     uint32_t baseK = 0;
-    uint32_t elementBytes = 0;  // of the operands
+    MatmulForm form;
     bool biased = false;
-    bool wholeLoads = false;  // CFG_MDL: several base blocks come to L1 at once
 };
 
 // A Matmul object as the hooks know it.
