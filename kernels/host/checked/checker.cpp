@@ -44,7 +44,8 @@ public:
     {
         Event event;
         event.name = "the launch";
-        if (launch.blockDim < 1 || launch.blockDim > HostPlatform().coreNum) {
+        const uint32_t groups = (HostPlatform().coreNum + launch.group - 1) / launch.group;
+        if (launch.blockDim < 1 || launch.blockDim > groups * launch.group) {
             Violation(Rule::BLOCK_DIM, event, "blockDim is %u, the chip has %u cores", launch.blockDim,
                       HostPlatform().coreNum);
         }
@@ -221,14 +222,12 @@ public:
             } else {
                 core.memory.Read(event, number, core.order, event.local.offset, bytes, true);
             }
-            core.order.Scalar();
             return;
         }
         const GlobalSpan span{event.global.offset, 1, SizeOf(event.global.dtype), 0};
-        if (event.written) {  // no automatic order with the copy pipes
+        if (event.written) {
             global_.Write(event, number, core.order, event.global, span, false, false);
         } else {
-            core.order.Scalar();
             global_.Read(event, number, core.order, event.global, span);
         }
     }
@@ -236,6 +235,11 @@ public:
     void OnUnassigned(const Event& event) override
     {
         Violation(Rule::UB_UNASSIGNED, event, "a LocalTensor to which none was assigned");
+    }
+
+    void OnIndexBeyond(const Event& event, uint32_t offset, uint32_t bytes) override
+    {
+        Violation(Rule::UB_INDEX, event, "byte %u of a tensor of %u bytes", offset, bytes);
     }
 
     void OnQueue(const QueueEvent& event) override

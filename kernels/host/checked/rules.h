@@ -23,6 +23,7 @@ enum class Rule : uint32_t {
     QUEUE_BUFFERS,
     UB_BOUNDS,
     UB_FREED,
+    UB_INDEX,
     UB_UNASSIGNED,
     UB_UNINITIALIZED,
     ALIGNMENT,
@@ -74,7 +75,6 @@ enum class Rule : uint32_t {
     MATMUL_WAIT,
     MATMUL_BLOCK,
     // notes
-    NOTE_AUTO_SYNC,
     NOTE_SHARED_BLOCK,
     NOTE_SHARED_LINE,
     NOTE_SMALL_COPY,

@@ -25,7 +25,7 @@ void ReportVector(Where where, const char* name, const Request& request, Access*
 void ReportCopy(const CopySite& site, bool toLocal, const LocalOperand& local, const GlobalOperand& global,
                 const CopyShape& shape);
 void ReportScalar(Where where, const char* name, bool written, const LocalOperand* local, const GlobalOperand* global);
-void ReportUnassigned(Where where);
+void ReportWrongIndex(Where where, bool isUnassigned, uint32_t offset, uint32_t bytes);
 Origin ReportQueue(Where where, QueueCall call, Tag tag, const LocalOperand& local);
 Tag ReportInit(Where where, const Buffer& kind, uint32_t count, uint32_t askedBytes, uint32_t offset);
 Origin GlobalOrigin(const void* address);
@@ -139,11 +139,11 @@ void ObserveCopy(const CopySite& site, const GlobalTensor<T>& dst, const LocalTe
     ReportCopy(site, false, LocalOf(src), GlobalOf(dst), shape);
 }
 
-// A LocalTensor with this address is indexed.
-inline void ObserveIndex(Where where, const char* address)
+// A LocalTensor with this address and length is indexed.
+inline void ObserveIndex(Where where, const char* address, uint32_t offset, uint32_t bytes)
 {
-    if (address == nullptr) {
-        ReportUnassigned(where);
+    if (address == nullptr || offset >= bytes) {
+        ReportWrongIndex(where, address == nullptr, offset, bytes);
     }
 }
 

@@ -52,7 +52,8 @@ constexpr int32_t NO_ARGUMENT = -2;
 struct LaunchInfo {
     const char* op;                   // "rms_norm_grad"; null if the caller did not say
     std::vector<Argument> arguments;  // in the order of the kernel's parameters; empty if the caller did not say
-    uint32_t blockDim;
+    uint32_t blockDim;                // vector cores
+    uint32_t group;                   // so many of them share a cube core
     const char* workspace;
     uint64_t workspaceBytes;
     const void* tiling;  // the kernel's TilingData; null if the caller did not say
@@ -266,6 +267,7 @@ public:
     virtual void OnCopy(const CopyEvent&) {}
     virtual void OnScalar(const ScalarEvent&) {}
     virtual void OnUnassigned(const Event&) {}  // a LocalTensor without a buffer is indexed
+    virtual void OnIndexBeyond(const Event&, uint32_t /*offset*/, uint32_t /*bytes*/) {}  // or one behind its end
     virtual void OnProduct(const ProductEvent&) {}
     virtual void OnQueue(const QueueEvent&) {}
     virtual void OnSync(const SyncEvent&) {}

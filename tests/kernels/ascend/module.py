@@ -168,9 +168,19 @@ def _kernel_unit():
         text += f"#define GET_TILING_DATA(data, tiling) {struct} data; std::memcpy(&data, tiling, sizeof(data))\n"
         text += "".join(f"#define {name} {value}\n" for name, value in macros.items())
         text += f'#include "op_kernel/{entry}.cpp"\n'
-        text += "".join(f"#undef {name}\n" for name in ["GET_TILING_DATA", *macros])
         tensors = len(signature.inputs) + len(signature.cann_outputs)
         arguments = ", ".join(f"static_cast<GM_ADDR>(params[{i}])" for i in range(tensors))
+        optional = [i for i, tensor in enumerate(signature.inputs) if tensor.optional]
+        if optional:  # as CANN compiles it for a call without them
+            text += "".join(f"#undef DTYPE_{signature.inputs[i].name.upper()}\n" for i in optional)
+            text += f'#define {entry} {entry}_without_optional\n#include "op_kernel/{entry}.cpp"\n#undef {entry}\n'
+            absent = " && ".join(f"params[{i}] == nullptr" for i in optional)
+            calls += f"""            if (std::strcmp(op, "{signature.cann_type}") == 0 && {absent}) {{
+                {entry}_without_optional({arguments}, workspace, tiling);
+                return;
+            }}
+"""
+        text += "".join(f"#undef {name}\n" for name in ["GET_TILING_DATA", *macros])
         calls += f"""            if (std::strcmp(op, "{signature.cann_type}") == 0) {{
                 {entry}({arguments}, workspace, tiling);
             }}
@@ -179,8 +189,8 @@ def _kernel_unit():
         text
         + f"""
 // Runs block `only` of the launch, or all if it is negative; returns the kernel's type.
-extern "C" int StandInRun(const char* op, uint32_t blockDim, int32_t only, uint64_t tilingKey, uint64_t workspaceBytes,
-    void** params, uint8_t* tiling)
+extern "C" int StandInRun(const char* op, uint32_t blockDim, uint32_t kernelType, int32_t only, uint64_t tilingKey,
+    uint64_t workspaceBytes, void** params, uint8_t* tiling)
 {{
     ms_ascend_ops::LaunchConfig config;
     config.blockDim = blockDim;
@@ -189,7 +199,7 @@ extern "C" int StandInRun(const char* op, uint32_t blockDim, int32_t only, uint6
         if (only < 0 || AscendC::GetBlockIdx() == only) {{
             stand_in::tilingKey = tilingKey;
 {calls}        }}
-    }});
+    }}, static_cast<AscendC::host::KernelType>(kernelType));
     return stand_in::kernelType;
 }}
 """
@@ -303,6 +313,7 @@ def run(name, tiling, arrays, only=-1):
     function.argtypes = [
         ctypes.c_char_p,
         ctypes.c_uint32,
+        ctypes.c_uint32,
         ctypes.c_int32,
         ctypes.c_uint64,
         ctypes.c_uint64,
@@ -313,6 +324,7 @@ def run(name, tiling, arrays, only=-1):
     return function(
         op,
         tiling.block_dim * (2 if kernels()[name].multiplies else 1),  # a cube core has two vector cores
+        int(kernels()[name].multiplies),  # as KernelType
         only,
         tiling.tiling_key,
         tiling.workspace_bytes,

@@ -196,7 +196,7 @@ const std::map<std::string, Body>& OneCore()
          }},
         {"ub-bounds of another buffer",
          [](Kernel& k) {
-             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded[k.wrong ? COUNT : 0], 1.0f, COUNT); });
+             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded[k.wrong ? 8 : 0], 1.0f, COUNT); });
          }},
         {"ub-freed",
          [](Kernel& k) {
@@ -219,6 +219,13 @@ const std::map<std::string, Body>& OneCore()
              TBuf<TPosition::VECCALC> after;
              k.pipe.InitBuffer(after, BYTES);
              Duplicate(k.wrong ? before : after.Get<float>(), 0.0f, 8);
+         }},
+        {"ub-index",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 [[maybe_unused]] const LocalTensor<float> none = loaded[k.wrong ? COUNT : COUNT - 8];
+                 Adds(result, loaded, 1.0f, COUNT);
+             });
          }},
         {"ub-unassigned",
          [](Kernel& k) {
@@ -780,6 +787,51 @@ const std::map<std::string, Body>& OneCore()
              products.product.IterateAll(k.workspace);
              k.Finish();
          }},
+        {"pipe-hazard of a value that the scalar unit reads",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 Adds(result, loaded, 1.0f, COUNT);
+                 if (!k.wrong) {
+                     const TEventID event = k.pipe.FetchEventID<HardEvent::V_S>();
+                     SetFlag<HardEvent::V_S>(event);
+                     WaitFlag<HardEvent::V_S>(event);
+                 }
+                 [[maybe_unused]] const float value = result.GetValue(0);
+             });
+         }},
+        {"pipe-hazard of a value that the scalar unit writes",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 LocalTensor<float> scratch = k.calc.Get<float>();
+                 for (uint32_t i = 0; i < 8; ++i) {
+                     scratch.SetValue(i, 1.0f);
+                 }
+                 if (!k.wrong) {
+                     const TEventID event = k.pipe.FetchEventID<HardEvent::S_V>();
+                     SetFlag<HardEvent::S_V>(event);
+                     WaitFlag<HardEvent::S_V>(event);
+                 }
+                 Adds(scratch, scratch, 1.0f, 8);
+                 Adds(result, loaded, 1.0f, COUNT);
+             });
+         }},
+        {"pipe-hazard of a store and the scalar unit",
+         [](Kernel& k) {
+             k.Finish();
+             PipeBarrier<PIPE_ALL>();
+             LocalTensor<float> local = k.out.AllocTensor<float>();
+             Duplicate(local, 1.0f, COUNT);
+             k.out.EnQue(local);
+             local = k.out.DeQue<float>();
+             DataCopy(k.y, local, COUNT);
+             if (!k.wrong) {
+                 const TEventID event = k.pipe.FetchEventID<HardEvent::MTE3_S>();
+                 SetFlag<HardEvent::MTE3_S>(event);
+                 WaitFlag<HardEvent::MTE3_S>(event);
+             }
+             local.SetValue(0, 2.0f);
+             k.out.FreeTensor(local);
+         }},
         {"atomic-left",
          [](Kernel& k) {
              k.Finish();
@@ -838,7 +890,30 @@ const std::map<std::string, Body>& TwoCores()
     return kernels;
 }
 
-int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
+// Each of the two vector cores of a group has parts of the task in turn.
+const std::map<std::string, Body>& GroupedCores()
+{
+    static const std::map<std::string, Body> kernels = {
+        {"gm-race of cores that count groups",
+         [](Kernel& k) {
+             constexpr uint32_t part = COUNT / 4;
+             const int64_t cores = k.wrong ? GetBlockNum() : GetBlockNum() * GetTaskRation();
+             for (int64_t i = GetBlockIdx(); i < 4; i += cores) {
+                 k.FinishShare(static_cast<uint32_t>(i) * part, part);
+             }
+         }},
+        {"gm-race of cores that count themselves",
+         [](Kernel& k) {
+             const int64_t core = k.wrong ? GetBlockIdx() / GetTaskRation()
+                                          : GetBlockIdx() / GetTaskRation() * GetSubBlockNum() + GetSubBlockIdx();
+             k.FinishShare(static_cast<uint32_t>(core) * COUNT / 2, COUNT / 2);
+         }},
+    };
+    return kernels;
+}
+
+int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8,
+        host::KernelType type = host::KernelType::AIV_ONLY)
 {
     alignas(512) static float x[COUNT];
     alignas(512) static float y[COUNT];
@@ -851,11 +926,14 @@ int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
                                            {"far", static_cast<const char*>(far), FAR_BYTES, host::Dtype::FLOAT, false},
                                            {"y", reinterpret_cast<const char*>(y), BYTES, host::Dtype::FLOAT, true}});
     host::DescribeTiling(x, tilingBytes);
-    host::Launch({cores, BYTES}, {}, {}, [&](GM_ADDR workspace) {
-        Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), static_cast<GM_ADDR>(far), workspace,
-                      wrong);
-        body(kernel);
-    });
+    host::Launch(
+        {cores, BYTES}, {}, {},
+        [&](GM_ADDR workspace) {
+            Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), static_cast<GM_ADDR>(far),
+                          workspace, wrong);
+            body(kernel);
+        },
+        type);
     return 0;
 }
 
@@ -864,7 +942,7 @@ int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
 int main(int argc, char** argv)
 {
     if (argc == 1) {
-        for (const auto* kernels : {&OneCore(), &TwoCores()}) {
+        for (const auto* kernels : {&OneCore(), &TwoCores(), &GroupedCores()}) {
             for (const auto& [name, body] : *kernels) {
                 std::puts(name.c_str());
             }
@@ -879,6 +957,9 @@ int main(int argc, char** argv)
     }
     if (TwoCores().count(name) > 0) {
         return Run(TwoCores().at(name), wrong, 2);
+    }
+    if (GroupedCores().count(name) > 0) {
+        return Run(GroupedCores().at(name), wrong, 2, 8, host::KernelType::MIX_AIC_1_2);
     }
     if (name == "block-dim") {
         host::SetThreadNum(1);
