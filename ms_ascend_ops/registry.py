@@ -56,7 +56,7 @@ _KEYS = frozenset(
         "gradient",
         "cann",
     )
-) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
+) | frozenset(("layer", "replaces", "differentiable"))  # for docs/operators.md
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # NumPy's scalars count as numbers.
