@@ -12,6 +12,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, ops
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.custom import kernel
 
 __all__ = [
@@ -49,13 +50,13 @@ needs_gradient = _NeedsGradient()
 
 # Runs in Python, also while a graph is compiled.
 @ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def refuse_gradient(op: str, more: str = "") -> None:
+def refuse_gradient(op: str) -> None:
     """For the bprop of an operator that has none.
 
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError(f"{op}: it has no gradient: it is for inference{more}")
+    raise RuntimeError(f"{op}: {registry.op_spec(op).no_gradient}")
 
 
 def _broadcast_product(tensor: Tensor, factor: Tensor) -> Tensor:

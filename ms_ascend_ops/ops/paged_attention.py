@@ -12,7 +12,7 @@ __all__ = ["paged_attention"]
 
 
 def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("paged_attention", "; flash_attention has one")
+    refuse_gradient("paged_attention")
     return query, key_cache, value_cache, block_tables, context_lengths
 
 
