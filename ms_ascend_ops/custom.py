@@ -29,6 +29,7 @@ from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
+from ms_ascend_ops.checks import CHECKS, ShapeCheck
 from ms_ascend_ops.direct import direct, recorded, recording, usable
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
@@ -52,10 +53,6 @@ _REMEMBERED = 4096
 
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
-
-# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
-# ranks (-2,); of optional inputs that are absent None.
-ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
@@ -182,9 +179,9 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
     Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
-    that is absent is None, here and in the call of the primitive, in `check`, and in the bprop, whose gradient of it is
-    not used. `check` is for what the shape rules cannot say. Without a gradient kernel the bprop may be `composed` of
-    other operators, by the attributes, which say what is absent as `has_<input>`.
+    that is absent is None, here and in the call of the primitive, and in the bprop, whose gradient of it is not used.
+    Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
+    absent as `has_<input>`.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -196,7 +193,6 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self,
         name: str,
         bprop: Bprop | None = None,
-        check: ShapeCheck | None = None,
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
@@ -208,7 +204,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self._routes = lru_cache(maxsize=None, typed=True)(self._make_route)
         self._bprop = bprop
         self._composed = composed
-        self._rule = check
+        self._rule = CHECKS.get(name)
         self._accepted: set[tuple[Any, ...]] = set()
 
     @cached_property

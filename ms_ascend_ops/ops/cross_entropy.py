@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 
 __all__ = ["cross_entropy"]
@@ -30,7 +29,7 @@ def _reduction(reduction: str) -> str:
     return reduction
 
 
-_select = Selector("cross_entropy", _bprop, CHECKS["cross_entropy"])
+_select = Selector("cross_entropy", _bprop)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:

@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
 
@@ -84,7 +83,7 @@ def _behind(scores: Tensor) -> Tensor:
     return rows - columns + (ones.sum(-1, keepdims=True) - ones.sum(-2, keepdims=True))
 
 
-_select = Selector("flash_attention", _bprop, CHECKS["flash_attention"])
+_select = Selector("flash_attention", _bprop)
 
 
 def _additive(mask: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, by_python
 
 __all__ = ["kv_cache_append", "kv_cache_update"]
@@ -20,7 +19,7 @@ def _check_rows(rows: int, batch: int, shape: tuple[int, ...]) -> None:
         raise ValueError(f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {shape}")
 
 
-_select = Selector("kv_cache_update", None, CHECKS["kv_cache_update"])
+_select = Selector("kv_cache_update")
 
 
 def kv_cache_update(

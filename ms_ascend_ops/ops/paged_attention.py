@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -16,7 +15,7 @@ def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, do
     return query, key_cache, value_cache, block_tables, context_lengths
 
 
-_select = Selector("paged_attention", _bprop, CHECKS["paged_attention"])
+_select = Selector("paged_attention", _bprop)
 
 
 def paged_attention(

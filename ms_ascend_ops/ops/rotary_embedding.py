@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient
 
@@ -81,7 +80,7 @@ def _seq_axis(layout: str) -> int:
     return layout.index("S")  # type: ignore[no-any-return]
 
 
-_select = Selector("rotary_embedding", _bprop, CHECKS["rotary_embedding"])
+_select = Selector("rotary_embedding", _bprop)
 
 
 def rotary_embedding(
