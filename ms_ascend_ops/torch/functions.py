@@ -8,7 +8,7 @@ past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -333,6 +333,11 @@ def kv_cache_append(
     outside = torch.full_like(slots, rows * length)
     slots = torch.where((positions >= 0) & (positions < length), slots, outside)
     return kv_cache_update(key, value, key_cache, value_cache, slots.to(torch.int32))
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
 
 
 # The functions of all other operators only forward their arguments.
