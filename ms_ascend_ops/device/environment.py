@@ -22,8 +22,7 @@ HOME = LIBRARY.parent / "cann"
 VENDOR = HOME / "opp/vendors/ms_ascend_ops"
 
 MAX_DEVICES = 16
-# The settings of a device, which libascendcl and the device process read.
-PREFIX = "MS_ASCEND_OPS_DEVICE_"
+PREFIX = "MS_ASCEND_EMULATED_"  # of the variables with the settings of a device
 
 # Variables of CANN that name folders, besides those that are set here: of another CANN none may stay.
 _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
@@ -124,27 +123,30 @@ def parse_bytes(text: str) -> int:
 
 
 def _settings(settings: Settings, chip: Chip) -> dict[str, str]:
-    values = {
-        "CHIP": settings.chip,
-        "SOC": chip.soc,
-        "COMPUTE_UNIT": chip.compute_unit,
-        "CUBE_CORES": chip.cube.cores,
-        "VECTOR_CORES": chip.cores,
-        "UB_BYTES": chip.ub_bytes + chip.ub_reserved_bytes,
-        "L1_BYTES": chip.cube.l1_bytes,
-        "L0A_BYTES": chip.cube.l0a_bytes,
-        "L0B_BYTES": chip.cube.l0b_bytes,
-        "L0C_BYTES": chip.cube.l0c_bytes,
-        "L2_BYTES": chip.l2_bytes,
-        "COUNT": settings.devices,
-        "MEMORY_BYTES": settings.memory(),
-        "BUILD": settings.build,
-        "LIBRARY": settings.library,
-        "PYTHON": sys.executable,
+    """The variables that kernels/device/runtime/settings.h describes."""
+    memory = settings.memory()
+    numbers = {
+        "cube": chip.cube.cores,
+        "vector": chip.cores,
+        "ub": chip.ub_bytes + chip.ub_reserved_bytes,
+        "l1": chip.cube.l1_bytes,
+        "l0a": chip.cube.l0a_bytes,
+        "l0b": chip.cube.l0b_bytes,
+        "l0c": chip.cube.l0c_bytes,
+        "l2": chip.l2_bytes,
+        "memory": memory,
     }
-    if settings.trace is not None:
-        values["TRACE"] = settings.trace
-    return {key: str(value) for key, value in values.items()}
+    text = ";".join(f"{key}={value}" for key, value in numbers.items())
+    values = {
+        "CHIP": f"soc={chip.soc};unit={chip.compute_unit};{text}",
+        "DEVICES": str(settings.devices),
+        "MEMORY": str(memory),
+        "KERNELS": str(settings.library),
+        "PYTHON": sys.executable,
+        "CHECK": "1" if settings.build == "checked" else "",
+        "TRACE": str(settings.trace or ""),
+    }
+    return {key: value for key, value in values.items() if value}
 
 
 def _cache(given: Mapping[str, str]) -> Path:
