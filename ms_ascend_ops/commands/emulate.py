@@ -19,15 +19,18 @@ class _Program(click.Command):
     """What stands behind SCRIPT, `-m MODULE` or `-c CODE` is the program's own, as with Python itself."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        for place, argument in enumerate(args):
-            if argument in ("-m", "-c"):
-                ctx.obj = args[place:]
-                args = args[:place]
-                break
+        taking_a_value = {
+            name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts
+        }
+        place = 0
+        while place < len(args) and args[place].startswith("-") and args[place] not in ("-m", "-c", "--"):
+            place += 2 if args[place] in taking_a_value else 1
+        if args[place : place + 1] in (["-m"], ["-c"]):
+            args, ctx.obj = args[:place], args[place:]
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_Program, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(cls=_Program, context_settings={"allow_interspersed_args": False})
 @click.option("--chip", default="ascend910b2", metavar="CHIP", help="ascend910b1 to b4, ascend910_93, or a .yaml file.")
 @click.option("--devices", type=click.IntRange(1, 16), default=1, help="How many of them.")
 @click.option(

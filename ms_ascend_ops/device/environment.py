@@ -40,7 +40,7 @@ class Settings:
 
     chip: str = "ascend910b2"
     devices: int = 1
-    memory_bytes: int | None = None  # None: as much as the chip has, or this machine
+    memory_bytes: int | None = None  # None: as much as the chip has, or half of this machine's for all devices
     build: str = "fast"  # of the kernels: fast, checked or traced
     library: Path = LIBRARY  # that build
     trace: Path | None = None
@@ -53,7 +53,7 @@ class Settings:
         """
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self.memory_bytes is None:
-            return min(load_chip(self.chip).hbm_bytes, machine // self.devices >> 20 << 20)
+            return min(load_chip(self.chip).hbm_bytes, machine // 2 // self.devices >> 20 << 20)
         if self.memory_bytes * self.devices > machine:
             raise DeviceError(
                 f"{self.devices} x {_gib(self.memory_bytes)} of device memory are asked for, "
@@ -174,4 +174,4 @@ def _below(path: str, folders: list[str]) -> bool:
 
 
 def _gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"
+    return f"{size / 2**30:.4g} GiB"
