@@ -22,15 +22,22 @@ from ms_ascend_ops.device.operators.memory import Tensor, write_shapes
 __all__ = ["computations", "run"]
 
 _MODULES = (
+    "attention",
     "convolutions",
     "elementwise",
+    "experts",
     "graph_engine",
     "indexing",
+    "losses",
     "normalization",
     "pooling",
     "products",
+    "quantization",
+    "random",
     "reductions",
+    "resizing",
     "shapes",
+    "updates",
 )
 _GRAPH_ENGINE = "aclop:"
 _thread = threading.local()

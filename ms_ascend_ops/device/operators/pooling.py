@@ -110,6 +110,16 @@ def max_pool_backward(dy: Array, self: Array, places: Array, *_window: Any) -> A
     return flat.reshape(self.shape)
 
 
+def max_pool_with_mask(self: Array, *window: Any, outputs: list[Tensor]) -> tuple[Array, None]:
+    """The mask is CANN's own code for its gradient, which finds the places again."""
+    return max_pool_with_indices(self, *window, outputs=outputs)[0], None
+
+
+def max_pool_with_mask_backward(dy: Array, self: Array, _mask: Array, *window: Any) -> Array:
+    values = [Tensor(0, 0, 0, dy.shape, (), 0)]
+    return max_pool_backward(dy, self, max_pool_with_indices(self, *window, outputs=values)[1])
+
+
 def max_unpool(self: Array, places: Array, *_sizes: Any, outputs: list[Tensor]) -> Array:
     result = np.zeros((*self.shape[:-2], int(np.prod(outputs[0].shape[-2:]))), self.dtype)
     np.put_along_axis(result, places.reshape(*places.shape[:-2], -1), self.reshape(*self.shape[:-2], -1), -1)
