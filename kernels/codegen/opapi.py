@@ -1,4 +1,4 @@
-"""python -m codegen.opapi --output FOLDER: CANN's own operators as C functions, from the table of the emulated device."""
+"""python -m codegen.opapi --output FOLDER: CANN's own operators as functions of C, for the emulated device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CANN's own operators on the emulated device, computed with NumPy: a table (../aclnn.txt), and a function for each row.
+"""CANN's own operators on the emulated device, computed with NumPy: a function for each row of ../aclnn.txt.
 
 The device process calls `run` for each call that is no kernel of a package.
 """

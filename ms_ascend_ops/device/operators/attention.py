@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +32,8 @@ class _Rule:
 
     def visible(self, batch: int, rows: int, columns: int, length: int | None = None) -> Array | None:
         """For the keys of a batch, of which only `length` are there, (heads or 1, rows, columns); None: all."""
+        if self.mask is None and self.prefix is None and length is None and self.mode not in {2, 3, 4, 5, 6}:
+            return None
         seen = np.ones((1, rows, columns), bool)
         end = columns if length is None else length
         place = np.arange(rows)[:, None] + (end - rows if self.mode in {3, 4, 5, 6} else 0)
@@ -91,7 +93,9 @@ def _groups(q: Array, k: Array) -> Iterator[tuple[int, int, slice]]:
             yield batch, head, slice(head * share, (head + 1) * share)
 
 
-def _weights(q: Array, k: Array, rule: _Rule, batch: int, heads: slice, seen: Array | None) -> tuple[Array, Array, Array]:
+def _weights(
+    q: Array, k: Array, rule: _Rule, batch: int, heads: slice, seen: Array | None
+) -> tuple[Array, Array, Array]:
     """Probabilities of one group of heads, and the maxima and sums of their rows."""
     scores = np.matmul(q, k.T)
     if rule.shift is not None:
@@ -106,13 +110,17 @@ def _weights(q: Array, k: Array, rule: _Rule, batch: int, heads: slice, seen: Ar
     return powers / np.where(total > 0, total, 1), most, total
 
 
-def _attend(q: Array, k: Array, v: Array, rule: _Rule, lengths: Sequence[int] | None = None) -> tuple[Array, Array, Array]:
+def _attend(
+    q: Array, k: Array, v: Array, rule: _Rule, lengths: Sequence[int] | None = None
+) -> tuple[Array, Array, Array]:
     """All of (batch, heads, tokens, size); maxima and sums as (batch, heads, tokens, 1)."""
     out = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
     most, total = np.zeros((2, *q.shape[:3], 1), np.float32)
     for batch, head, heads in _groups(q, k):
         seen = rule.visible(batch, q.shape[2], k.shape[2], None if lengths is None else lengths[batch])
-        weights, most[batch, heads], total[batch, heads] = _weights(q[batch, heads], k[batch, head], rule, batch, heads, seen)
+        weights, most[batch, heads], total[batch, heads] = _weights(
+            q[batch, heads], k[batch, head], rule, batch, heads, seen
+        )
         if rule.drop is not None:
             weights = weights * rule.drop[batch, heads] / rule.keep
         out[batch, heads] = np.matmul(weights, v[batch, head])
@@ -297,10 +305,9 @@ def flash_attention_varlen_grad(
     dq, dk, dv = (np.zeros(x.shape, np.float32) for x in (query, key, value))
     rule = _Rule(scale, mode, before, after, mask)
     for rows, columns in _sequences(ends, key_ends):
-        places = (rows, columns, columns, rows)
-        parts = _attend_gradient(*(_of_sequence(x, at) for x, at in zip((query, key, value, dy), places, strict=True)), rule)
-        for whole, at, part in zip((dq, dk, dv), places, parts, strict=False):
-            assert part is not None
+        q, dy_part = _of_sequence(query, rows), _of_sequence(dy, rows)
+        parts = _attend_gradient(q, _of_sequence(key, columns), _of_sequence(value, columns), dy_part, rule)
+        for whole, at, part in zip((dq, dk, dv), (rows, columns, columns), parts[:3], strict=True):
             whole[at] = part[0].swapaxes(0, 1)
     return dq, dk, dv, None
 
@@ -336,7 +343,7 @@ def prompt_flash_attention(
     out = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
     for batch, (row, column) in enumerate(zip(rows, columns, strict=True)):
         one = slice(batch, batch + 1)
-        alone = _Rule(scale, mode, before, after, *(_one_batch(x, batch) for x in (mask,)), None, _one_batch(shift, batch), 0)
+        alone = replace(rule, mask=_one_batch(mask, batch), shift=_one_batch(shift, batch))
         out[one, :, :row] = _attend(q[one, :, :row], k[one, :, :column], v[one, :, :column], alone)[0]
     return _as_layout(out, layout)
 
@@ -386,7 +393,9 @@ def _cached(caches: list[Array], table: Array | None, layout: str, heads: int, s
     return blocks.reshape(len(table), -1, heads, size).swapaxes(1, 2)
 
 
-def fused_infer_attention_score(query: Array, keys: list[Array], values: list[Array], *arguments: Any) -> tuple[Array, None]:
+def fused_infer_attention_score(
+    query: Array, keys: list[Array], values: list[Array], *arguments: Any
+) -> tuple[Array, None]:
     """One or more tokens of each sequence."""
     shift, mask, lengths, key_lengths, *more = arguments
     *scales, heads, scale, before, after, layout, key_heads, mode, _precise, _block, _anti, lse, _key, _value = more
@@ -410,7 +419,7 @@ def rotary_position_embedding(x: Array, cos: Array, sin: Array, mode: int) -> Ar
 def rotary_position_embedding_grad(
     dy: Array, cos: Array, sin: Array, x: Array | None, mode: int, *, outputs: list[Tensor]
 ) -> tuple[Array, Array | None, Array | None]:
-    dx = dy * cos - _turned(dy * sin, mode)
+    dx: Array = dy * cos - _turned(dy * sin, mode)
     if x is None:
         return dx, None, None
     axes = tuple(axis for axis in range(dy.ndim) if cos.shape[axis] == 1 and dy.shape[axis] != 1)

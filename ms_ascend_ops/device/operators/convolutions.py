@@ -179,4 +179,5 @@ def _wide(size: Sequence[int], kernel: Sequence[int], area: Sequence[int], windo
 
 
 def _cut(wide: Array, size: Sequence[int], window: _Window) -> Array:
-    return wide[(..., *[slice(before, before + s) for before, s in zip(window.padding[0::2], size, strict=True)])]
+    inside: Any = (..., *[slice(before, before + s) for before, s in zip(window.padding[0::2], size, strict=True)])
+    return wide[inside]

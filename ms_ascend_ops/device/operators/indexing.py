@@ -52,7 +52,8 @@ def embedding_renorm(self: Array, indices: Array, most: float, order: float) -> 
 
 def index_add(self: Array, dim: int, index: Array, source: Array, alpha: Any) -> Array:
     result = self.copy()
-    np.add.at(result, (slice(None),) * (dim % self.ndim) + (index,), source * alpha)
+    at: Any = (*[slice(None)] * (dim % self.ndim), index)
+    np.add.at(result, at, source * alpha)
     return result
 
 
@@ -114,14 +115,13 @@ def scatter_add(self: Array, dim: int, index: Array, source: Array) -> Array:
 
 
 def scatter_update(self: Array, indices: Array, updates: Array, axis: int) -> Array:
-    """The key or value of one step, written into a cache at each sequence's place."""
-    result = self.copy()
+    """The rows of each sequence, written into a cache at the sequence's place."""
     if indices.ndim > 1:
         raise NotImplementedError("indices of more than one dimension are not emulated")
+    result = self.copy()
     for batch, place in enumerate(indices):
-        length = updates.shape[axis]
-        begin = (batch,) + (slice(None),) * (axis % self.ndim - 1)
-        result[(*begin, slice(place, place + length))] = updates[batch]
+        rows = np.moveaxis(result[batch], axis % self.ndim - 1, 0)
+        rows[place : place + updates.shape[axis]] = np.moveaxis(updates[batch], axis % self.ndim - 1, 0)
     return result
 
 

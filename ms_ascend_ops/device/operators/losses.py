@@ -16,7 +16,7 @@ _NONE, _MEAN = 0, 1
 def _reduced(values: Array, reduction: int) -> Array:
     if reduction == _NONE:
         return values
-    return np.mean(values) if reduction == _MEAN else np.sum(values)
+    return np.asarray(np.mean(values) if reduction == _MEAN else np.sum(values))
 
 
 def _share(grad: Array, reduction: int, count: int) -> Array:

@@ -6,7 +6,7 @@ is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -144,10 +144,8 @@ def write_shapes(address: int, tensors: list[Any], values: tuple[Any, ...]) -> l
     for place, (tensor, value) in enumerate(zip(tensors, values, strict=True)):
         shape = np.shape(value) if tensor is not None and value is not None else ()
         _array(np.dtype(np.int64), address + place * 72, (1 + len(shape),), (8,))[...] = (len(shape), *shape)
-        if tensor is not None:
-            strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-            tensor = Tensor(tensor.address, tensor.code, tensor.offset, shape, strides, tensor.storage_elements)
-        shaped.append(tensor)
+        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        shaped.append(None if tensor is None else replace(tensor, shape=shape, strides=strides))
     return shaped
 
 

@@ -48,7 +48,7 @@ def linalg_cross(self: Array, other: Array, dim: int) -> Array:
 def linalg_qr(self: Array, mode: int) -> tuple[Array | None, Array]:
     """Mode 0: reduced, 1: complete, 2: only R."""
     if mode == 2:
-        return None, np.linalg.qr(self, "r")
+        return None, np.asarray(np.linalg.qr(self, "r"))
     q, r = np.linalg.qr(self, "reduced" if mode == 0 else "complete")
     return q, r
 

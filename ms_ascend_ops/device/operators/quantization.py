@@ -102,7 +102,7 @@ def dynamic_quant_v2(x: Array, smooth: Array | None, group: Any, _dtype: int) ->
 
 def ascend_quant(x: Array, scale: Array, offset: Array | None, square: bool, mode: str, _dtype: int) -> Array:
     factor = scale * scale if square else scale
-    rounding = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}[(mode or "round").lower()]
+    rounding: Any = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}[(mode or "round").lower()]
     return np.clip(rounding(x * factor + (0 if offset is None else offset)), -128, 127)
 
 
@@ -117,7 +117,7 @@ def add_rms_norm_quant(
     _axis: int,
     eps: float,
     divide: bool,
-) -> tuple[Array, Array | None, Array]:
+) -> tuple[Array | None, Array | None, Array]:
     x = x1 + x2
     y, _ = rms_norm(x, gamma, eps)
 

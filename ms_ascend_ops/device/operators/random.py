@@ -10,7 +10,6 @@ import numpy as np
 from ms_ascend_ops.device.operators.memory import Array, Tensor
 
 
-
 def _generator(seed: Any, offset: Any) -> np.random.Generator:
     words = [int(np.reshape(one, -1)[0]) % 2**64 for one in (seed, offset)]
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))

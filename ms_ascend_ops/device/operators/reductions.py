@@ -73,11 +73,11 @@ def any_true(self: Array, dims: Sequence[int], keepdim: bool) -> Array:
 
 
 def arg_max(self: Array, dim: int, keepdim: bool) -> Array:
-    return np.argmax(self, dim, keepdims=keepdim) if self.ndim else np.zeros((), np.int64)
+    return np.asarray(np.argmax(self, dim, keepdims=keepdim) if self.ndim else 0)
 
 
 def arg_min(self: Array, dim: int, keepdim: bool) -> Array:
-    return np.argmin(self, dim, keepdims=keepdim) if self.ndim else np.zeros((), np.int64)
+    return np.asarray(np.argmin(self, dim, keepdims=keepdim) if self.ndim else 0)
 
 
 def max_dim(self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:

@@ -67,7 +67,9 @@ def upsample_linear(x: Array, size: Sequence[int], corners: bool, *scales: float
     return _resized(x, _matrices(_linear, size, x.shape[2:], scales, corners))
 
 
-def upsample_linear_backward(dy: Array, size: Sequence[int], old: Sequence[int], corners: bool, *scales: float) -> Array:
+def upsample_linear_backward(
+    dy: Array, size: Sequence[int], old: Sequence[int], corners: bool, *scales: float
+) -> Array:
     return _resized(dy, [m.T for m in _matrices(_linear, size, old[2:], scales, corners)])
 
 

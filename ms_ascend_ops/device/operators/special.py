@@ -18,7 +18,7 @@ _FRACTION_BEGINS, _FRACTION_STEPS = 2.0, 60
 
 
 def erf(x: Any) -> Array:
-    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and four terms of Taylor's series from there."""
+    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x: a table, and Taylor's series from there."""
     values = np.asarray(x)
     return _erf(values.astype(np.float64)).astype(np.result_type(values.dtype, np.float32), copy=False)
 
