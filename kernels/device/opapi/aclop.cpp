@@ -346,19 +346,6 @@ ACL_API int aclopSetCompileFlag(int)
 {
     return SUCCESS;
 }
-ACL_API int aclSetCompileopt(int, const char*)
-{
-    return SUCCESS;
-}
-ACL_API size_t aclGetCompileoptSize(int)
-{
-    return 1;
-}
-ACL_API int aclGetCompileopt(int, char* value, size_t length)
-{
-    std::fill_n(value, length, '\0');
-    return SUCCESS;
-}
 ACL_API int aclopCompile(const char*, int, const aclTensorDesc* const*, int, const aclTensorDesc* const*,
                          const aclopAttr*, int, int, const char*)
 {
