@@ -10,6 +10,7 @@ from pathlib import Path
 from codegen import host, onnx, params
 from codegen.ascend import project
 from codegen.ascend.chips import CHIPS
+from codegen.files import write_if_changed
 from codegen.notes import notes
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
@@ -42,12 +43,6 @@ def main() -> None:
         specs.append(spec)
     write_if_changed(arguments.output / "onnx_operators.cpp", onnx.generate(specs))
     write_if_changed(arguments.output / "kernels.json", json.dumps(explained, indent=2) + "\n")
-
-
-def write_if_changed(path: Path, text: str) -> None:
-    """Leave a file that is up to date alone, so that what includes it is not compiled again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
