@@ -10,8 +10,8 @@
 
 struct aclOpExecutor;
 
-// An argument as the caller of an aclnn function gave it. Objects are those that aclCreateTensor and its kin made; a null
-// pointer is an argument that is absent.
+// An argument as the caller of an aclnn function gave it. Objects are those that aclCreateTensor and its kin made; a
+// null pointer is an argument that is absent.
 enum MsAscendArgumentKind : uint32_t {
     MS_ASCEND_TENSOR,
     MS_ASCEND_TENSORS,

@@ -1,10 +1,10 @@
 /*!
- * A stand-in for CANN's registration and tiling interfaces, for tests on machines without CANN: the part that generated
- * op_host files use, with CANN's names and signatures, and a context that a test fills. Written for this project; it
- * holds nothing of CANN's sources.
+ * CANN's registration and tiling interfaces on the emulated device: the part that generated op_host files use, with
+ * CANN's names and signatures, and contexts that ../../op_host_library.cpp fills. Written for this project; it holds
+ * nothing of CANN's sources.
  */
-#ifndef STAND_IN_REGISTER_OP_DEF_REGISTRY_H
-#define STAND_IN_REGISTER_OP_DEF_REGISTRY_H
+#ifndef MS_ASCEND_OPS_DEVICE_REGISTER_OP_DEF_REGISTRY_H
+#define MS_ASCEND_OPS_DEVICE_REGISTER_OP_DEF_REGISTRY_H
 
 #include <cstddef>
 #include <cstdint>
@@ -34,12 +34,9 @@ enum Format { FORMAT_ND = 2 };
 
 namespace fe {
 
-// The chip of a test.
-class PlatFormInfos {
-public:
+struct PlatFormInfos {
     uint32_t vectorCores = 0;
     uint64_t ubBytes = 0;
-    uint32_t libraryWorkspace = 0;
 };
 
 }  // namespace fe
@@ -76,7 +73,7 @@ private:
 };
 
 // One attribute, of the type that the OpDef declares. Reading it as another type gives nothing.
-struct AttributeStandIn {
+struct Attribute {
     std::string type;
     int64_t integer = 0;
     float real = 0.0f;
@@ -85,7 +82,7 @@ struct AttributeStandIn {
 
 class RuntimeAttrs {
 public:
-    std::vector<AttributeStandIn> values;
+    std::vector<Attribute> values;
 
     const int64_t* GetInt(size_t index) const { return Is(index, "int") ? &values[index].integer : nullptr; }
     const float* GetFloat(size_t index) const { return Is(index, "float") ? &values[index].real : nullptr; }
@@ -97,32 +94,38 @@ private:
 
 class TilingData {
 public:
-    std::vector<uint8_t> bytes = std::vector<uint8_t>(2048);
+    TilingData(void* data, size_t capacity) : data_(data), capacity_(capacity) {}
     size_t size = 0;
 
-    void* GetData() { return bytes.data(); }
-    size_t GetCapacity() const { return bytes.size(); }
+    void* GetData() { return data_; }
+    size_t GetCapacity() const { return capacity_; }
     void SetDataSize(size_t value) { size = value; }
+
+private:
+    void* const data_;
+    const size_t capacity_;
 };
 
 // An input that is absent has no descriptor.
-struct InputStandIn {
+struct Input {
     bool present = true;
     StorageShape shape;
     ge::DataType dtype = ge::DT_UNDEFINED;
 };
 
 // What the contexts of tiling and of inference share.
-class ContextStandIn {
+class Context {
 public:
-    std::vector<InputStandIn> inputs;
+    std::vector<Input> inputs;
     RuntimeAttrs attributes;
 
     const RuntimeAttrs* GetAttrs() const { return &attributes; }
 };
 
-class TilingContext : public ContextStandIn {
+class TilingContext : public Context {
 public:
+    TilingContext(void* tiling, size_t capacity) : data(tiling, capacity) {}
+
     std::vector<CompileTimeTensorDesc> descs;
     fe::PlatFormInfos platform;
     TilingData data;
@@ -167,7 +170,7 @@ public:
     }
 };
 
-class InferShapeContext : public ContextStandIn {
+class InferShapeContext : public Context {
 public:
     std::vector<Shape> outputs;
 
@@ -180,7 +183,7 @@ public:
     Shape* GetOutputShape(size_t index) { return index < outputs.size() ? &outputs[index] : nullptr; }
 };
 
-class InferDataTypeContext : public ContextStandIn {
+class InferDataTypeContext : public Context {
 public:
     std::vector<ge::DataType> outputs;
 
@@ -261,7 +264,7 @@ private:
 };
 
 // A parameter of a name is made once; asked for again it is the same, as in CANN.
-class ParametersStandIn {
+class Parameters {
 public:
     std::vector<OpParamDef> inputs;
     std::vector<OpParamDef> outputs;
@@ -283,7 +286,7 @@ private:
     }
 };
 
-class OpAICoreConfig : public ParametersStandIn {
+class OpAICoreConfig : public Parameters {
 public:
     OpAICoreConfig& DynamicCompileStaticFlag(bool) { return *this; }
     OpAICoreConfig& DynamicRankSupportFlag(bool) { return *this; }
@@ -308,7 +311,7 @@ public:
     }
 };
 
-class OpDef : public ParametersStandIn {
+class OpDef : public Parameters {
 public:
     explicit OpDef(const char* type) : type(type) {}
 
@@ -349,4 +352,4 @@ inline std::map<std::string, OpDef>& Registered()
 
 #define OP_ADD(type) static const bool g_##type##Added = ::ops::Registered().emplace(#type, ::ops::type(#type)).second
 
-#endif  // STAND_IN_REGISTER_OP_DEF_REGISTRY_H
+#endif  // MS_ASCEND_OPS_DEVICE_REGISTER_OP_DEF_REGISTRY_H

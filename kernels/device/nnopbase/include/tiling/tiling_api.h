@@ -1,12 +1,12 @@
 /*!
- * A stand-in for CANN's tiling classes of products: takes what it is given, and refuses sizes that are not positive.
+ * CANN's tiling classes of products: they take what they are given, and refuse sizes that are not positive.
  */
-#ifndef STAND_IN_TILING_TILING_API_H
-#define STAND_IN_TILING_TILING_API_H
+#ifndef MS_ASCEND_OPS_DEVICE_TILING_TILING_API_H
+#define MS_ASCEND_OPS_DEVICE_TILING_TILING_API_H
 
 #include <cstdint>
 
-#include "tiling/cube_tiling_stand_in.h"
+#include "tiling/cube_tiling.h"
 #include "tiling/platform/platform_ascendc.h"
 
 namespace matmul_tiling {
@@ -63,4 +63,4 @@ private:
 
 }  // namespace matmul_tiling
 
-#endif  // STAND_IN_TILING_TILING_API_H
+#endif  // MS_ASCEND_OPS_DEVICE_TILING_TILING_API_H

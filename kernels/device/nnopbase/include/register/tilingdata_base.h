@@ -1,9 +1,9 @@
 /*!
- * A stand-in for CANN's tiling data: fields in the order of their definition, each aligned to its size, the whole to 8
+ * CANN's tiling data: fields in the order of their definition, each aligned to its size, the whole to 8
  * bytes, as a C++ struct of the same fields lies in memory.
  */
-#ifndef STAND_IN_REGISTER_TILINGDATA_BASE_H
-#define STAND_IN_REGISTER_TILINGDATA_BASE_H
+#ifndef MS_ASCEND_OPS_DEVICE_REGISTER_TILINGDATA_BASE_H
+#define MS_ASCEND_OPS_DEVICE_REGISTER_TILINGDATA_BASE_H
 
 #include <cstdint>
 #include <cstring>
@@ -75,4 +75,4 @@ private:
 #define REGISTER_TILING_DATA_CLASS(op, name) \
     static_assert(sizeof(#op) > 1 && sizeof(name) > 0, "the class is defined before it is registered");
 
-#endif  // STAND_IN_REGISTER_TILINGDATA_BASE_H
+#endif  // MS_ASCEND_OPS_DEVICE_REGISTER_TILINGDATA_BASE_H

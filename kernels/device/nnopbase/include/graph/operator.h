@@ -1,8 +1,8 @@
 /*!
- * Stand-in for CANN's graph/operator.h: attributes by their names, as texts with their types.
+ * CANN's graph/operator.h for the plugin of parsers: attributes by their names, as texts with their types.
  */
-#ifndef STAND_IN_GRAPH_OPERATOR_H
-#define STAND_IN_GRAPH_OPERATOR_H
+#ifndef MS_ASCEND_OPS_DEVICE_GRAPH_OPERATOR_H
+#define MS_ASCEND_OPS_DEVICE_GRAPH_OPERATOR_H
 
 #include <cstdint>
 #include <map>
@@ -55,4 +55,4 @@ private:
 
 }  // namespace ge
 
-#endif  // STAND_IN_GRAPH_OPERATOR_H
+#endif  // MS_ASCEND_OPS_DEVICE_GRAPH_OPERATOR_H

@@ -1,11 +1,12 @@
 /*!
- * A stand-in for CANN's description of the chip, which a test fills.
+ * CANN's description of the chip.
  */
-#ifndef STAND_IN_TILING_PLATFORM_ASCENDC_H
-#define STAND_IN_TILING_PLATFORM_ASCENDC_H
+#ifndef MS_ASCEND_OPS_DEVICE_TILING_PLATFORM_ASCENDC_H
+#define MS_ASCEND_OPS_DEVICE_TILING_PLATFORM_ASCENDC_H
 
 #include <cstdint>
 
+#include "interface/package.h"
 #include "register/op_def_registry.h"
 
 namespace platform_ascendc {
@@ -16,7 +17,7 @@ class PlatformAscendC {
 public:
     explicit PlatformAscendC(fe::PlatFormInfos* infos) : infos_(infos) {}
     uint32_t GetCoreNumAiv() const { return infos_->vectorCores; }
-    uint32_t GetLibApiWorkSpaceSize() const { return infos_->libraryWorkspace; }
+    uint32_t GetLibApiWorkSpaceSize() const { return ms_ascend_ops::LIBRARY_WORKSPACE_BYTES; }
     void GetCoreMemSize(const CoreMemType& type, uint64_t& size) const
     {
         size = type == CoreMemType::UB ? infos_->ubBytes : 0;
@@ -28,4 +29,4 @@ private:
 
 }  // namespace platform_ascendc
 
-#endif  // STAND_IN_TILING_PLATFORM_ASCENDC_H
+#endif  // MS_ASCEND_OPS_DEVICE_TILING_PLATFORM_ASCENDC_H

@@ -1,8 +1,8 @@
 /*!
- * Stand-in for CANN's register/register.h: plugins of parsers, by the type that an original model calls an operator.
+ * CANN's register/register.h: plugins of parsers, by the type that an original model calls an operator.
  */
-#ifndef STAND_IN_REGISTER_REGISTER_H
-#define STAND_IN_REGISTER_REGISTER_H
+#ifndef MS_ASCEND_OPS_DEVICE_REGISTER_REGISTER_H
+#define MS_ASCEND_OPS_DEVICE_REGISTER_REGISTER_H
 
 #include <functional>
 #include <map>
@@ -76,8 +76,8 @@ struct OpReceiver {
 }  // namespace domi
 
 // As CANN's own, it is for namespace domi.
-#define STAND_IN_RECEIVER(counter, name) STAND_IN_RECEIVER_OF(counter, name)
-#define STAND_IN_RECEIVER_OF(counter, name) static const OpReceiver receiver##counter = OpRegistrationData(name)
-#define REGISTER_CUSTOM_OP(name) STAND_IN_RECEIVER(__COUNTER__, name)
+#define MS_ASCEND_RECEIVER(counter, name) MS_ASCEND_RECEIVER_OF(counter, name)
+#define MS_ASCEND_RECEIVER_OF(counter, name) static const OpReceiver receiver##counter = OpRegistrationData(name)
+#define REGISTER_CUSTOM_OP(name) MS_ASCEND_RECEIVER(__COUNTER__, name)
 
-#endif  // STAND_IN_REGISTER_REGISTER_H
+#endif  // MS_ASCEND_OPS_DEVICE_REGISTER_REGISTER_H
