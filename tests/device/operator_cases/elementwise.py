@@ -213,7 +213,7 @@ def _several():
         "Equal": lambda draw: ([x := draw(*SHAPE), x.copy()], [np.array([True])]),
         "IsClose": close,
         "NanToNum": lambda draw: ([np.array([np.nan, np.inf, -np.inf, 1.5]), 1.0, 2.0, -3.0], [np.array([1.0, 2.0, -3.0, 1.5])]),
-        "RoundDecimals": lambda draw: ([x := draw(*SHAPE) * 50, 0], [np.rint(x)]),
+        "RoundDecimals": lambda draw: ([x := draw(*SHAPE, low=-50, high=50), 0], [np.rint(x)]),
         "GeluV2": lambda draw: ([x := draw(*SHAPE), 1], [_gelu_tanh(x)]),
         "Threshold": threshold,
         "InplaceThreshold": threshold,
@@ -226,7 +226,7 @@ def _several():
         "LogSigmoidForward": lambda draw: ([x := draw(*SHAPE)], [np.log(_sigmoid(x)), None]),
         "Prelu": prelu,
         "InplaceCopy": lambda draw: ([draw(2, 5), x := draw(5)], [np.stack([x, x])]),
-        "Cast": lambda draw: ([x := draw(*SHAPE) * 20], [np.trunc(x).astype(np.int32)]),
+        "Cast": lambda draw: ([x := draw(*SHAPE, low=-50, high=50)], [np.trunc(x).astype(np.int32)]),
     }  # fmt: skip
 
 
