@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
@@ -300,4 +301,8 @@ def values(rng, shape, dtype):
     """Numbers of a dtype: small ones, of both signs; indices are never negative."""
     if dtype in ("int32", "int64", "int8"):
         return rng.integers(0, 2, shape).astype(dtype)
-    return rng.normal(size=shape).astype(np.float32)
+    return rng.normal(size=shape).astype(numpy_type(dtype))
+
+
+def numpy_type(dtype):
+    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
