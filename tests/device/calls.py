@@ -52,7 +52,9 @@ def call(name, *arguments):
 
 
 def execute(name, *arguments):
-    run(call(name, *arguments))
+    fault = run(call(name, *arguments))
+    if fault is not None:
+        raise RuntimeError(fault)
 
 
 def _text(text):

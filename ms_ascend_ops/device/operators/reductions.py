@@ -49,7 +49,7 @@ def reduce_nansum(self: Array, dims: Sequence[int], keepdims: bool) -> Array:
 
 
 def prod(self: Array) -> Array:
-    return np.prod(self)
+    return np.asarray(np.prod(self))
 
 
 def prod_dim(self: Array, dim: int, keepdim: bool) -> Array:
