@@ -94,6 +94,7 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]],
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
+    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)
     if rules := _value_rules(signature):
         call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
@@ -133,7 +134,7 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)});
+const Op& {_constant(signature)} = binding::Register({registered});
 
 """
 

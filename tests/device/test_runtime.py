@@ -7,6 +7,7 @@ from ctypes import c_size_t, c_void_p
 
 import numpy as np
 import pytest
+
 from tests.device.acl import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Acl, AclError
 
 
@@ -37,7 +38,7 @@ def test_copies_in_stream_order(acl: Acl) -> None:
 
 def test_copy_past_an_allocation(acl: Acl) -> None:
     address = acl.malloc(100)
-    with pytest.raises(AclError, match="101 bytes from 0x.* on go 1 byte past the 100 bytes that aclrtMalloc gave"):
+    with pytest.raises(AclError, match=r"101 bytes from 0x.* on go 1 byte past the 100 bytes that aclrtMalloc gave"):
         acl.copy(address, np.zeros(101, np.uint8), 101, HOST_TO_DEVICE)
     acl.free(address)
     with pytest.raises(AclError, match="memory that was freed: 0 bytes into the 100 bytes"):

@@ -57,7 +57,7 @@ uint32_t AskHost(uint32_t stream, uint64_t read)
     if (send(SOCKET_FILE, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) {
         pause();  // the host is gone; the main thread ends this process
     }
-    slot.answered.Wait(request.number, [] { return false; });
+    slot.answered.Wait(request.number, [] { return PATIENCE; });
     return slot.answer.load();
 }
 

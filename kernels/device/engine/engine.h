@@ -38,6 +38,7 @@ struct Failure {
     explicit operator bool() const { return code != 0; }
 };
 
+constexpr uint32_t LOST_HEARTBEAT = 507010;
 constexpr uint32_t AICORE_EXCEPTION = 507015;
 constexpr uint32_t VECTOR_CORE_EXCEPTION = 507035;
 

@@ -53,6 +53,11 @@ public:
     }
 
 private:
+    ContextSlot& Context() const { return TheEngine().session->contexts[slot_.context]; }
+    static bool IsOwn(uint64_t address)
+    {
+        return IsDeviceAddress(address) && DeviceOfAddress(address) == TheEngine().device;
+    }
     const CommandHeader* Header() const
     {
         return reinterpret_cast<const CommandHeader*>(slot_.ring + read_ % RING_BYTES);
@@ -75,7 +80,7 @@ private:
 
     Failure Execute(const CommandHeader& header)
     {
-        const bool skips = slot_.failed.load() != 0 || slot_.aborted.load() != 0;
+        const bool skips = Context().failed.load() != 0 || slot_.aborted.load() != 0;
         switch (header.kind) {
             case CommandKind::RECORD:
                 Record(reinterpret_cast<const EventCommand&>(header));
@@ -100,7 +105,6 @@ private:
                 return skips ? Failure{} : Wait(reinterpret_cast<const EventCommand&>(header));
             case CommandKind::HOST_FUNCTION:
                 return skips ? Failure{} : Host();
-            case CommandKind::RESET:
             case CommandKind::SKIP:
             case CommandKind::STOP:
                 break;
@@ -130,7 +134,7 @@ private:
 
     Failure Copy(const CopyCommand& command)
     {
-        if (!IsDeviceAddress(command.destination) || !IsDeviceAddress(command.source)) {
+        if (!IsOwn(command.destination) || !IsOwn(command.source)) {
             return Host();
         }
         for (uint64_t row = 0; row < command.rows; ++row) {
@@ -158,9 +162,12 @@ private:
     {
         EventSlot& event = TheEngine().session->events[command.event];
         const DeviceSlot& device = TheEngine().session->devices[event.device];
-        const auto ended = [&device] { return device.state.load() == static_cast<uint32_t>(DeviceState::ENDED); };
-        if (!event.done.Wait(command.number, ended)) {
-            return {507010, "the device whose event the stream waits for has ended"};
+        const auto patience = [this, &device] {
+            const bool ended = device.state.load() == static_cast<uint32_t>(DeviceState::ENDED);
+            return ended || slot_.aborted.load() != 0 ? 0 : PATIENCE;
+        };
+        if (!event.done.Wait(command.number, patience) && slot_.aborted.load() == 0) {
+            return {LOST_HEARTBEAT, "the device whose event the stream waits for has ended"};
         }
         slot_.clock = std::max(slot_.clock, event.clock);
         return {};
@@ -173,8 +180,10 @@ private:
             std::strncpy(slot_.text, failure.text.c_str(), sizeof(slot_.text) - 1);
             slot_.error.store(failure.code);
         }
-        if (slot_.stopsOnFailure.load() != 0) {
-            slot_.failed.store(1);
+        ContextSlot& context = Context();
+        if (context.stopsOnFailure.load() != 0 && context.failed.load() == 0) {
+            std::strncpy(context.text, failure.text.c_str(), sizeof(context.text) - 1);
+            context.failed.store(failure.code);
         }
     }
 

@@ -19,6 +19,7 @@ namespace ms_ascend_ops {
 namespace device {
 
 constexpr uint32_t MAX_DEVICES = 16;
+constexpr uint32_t MAX_CONTEXTS = 256;
 constexpr uint32_t MAX_STREAMS = 1024;
 constexpr uint32_t MAX_EVENTS = 65536;
 constexpr uint32_t RING_BYTES = 1U << 17;
@@ -46,7 +47,7 @@ inline uint32_t DeviceOfAddress(uint64_t address)
     return static_cast<uint32_t>((address - MEMORY_BASE) / MEMORY_SPAN);
 }
 
-enum class CommandKind : uint32_t { SKIP, CALL, STORED_CALL, COPY, FILL, RECORD, WAIT, RESET, HOST_FUNCTION, STOP };
+enum class CommandKind : uint32_t { SKIP, CALL, STORED_CALL, COPY, FILL, RECORD, WAIT, HOST_FUNCTION, STOP };
 
 struct CommandHeader {
     uint32_t bytes;  // with the header; a multiple of COMMAND_STEP
@@ -93,15 +94,14 @@ struct StreamSlot {
     Word submitted;  // the number of the last task that was written
     Word sleeping;   // the stream's thread waits for `submitted`
     Progress completed;
-    Progress answered;  // requests to the host
-    Word answer;        // an error code
-    Word error;         // the first error that was not reported yet
-    Word stopsOnFailure;
-    Word failed;                 // with stopsOnFailure: nothing runs any more
+    Progress answered;           // requests to the host
+    Word answer;                 // an error code
+    Word error;                  // the first error that was not reported yet
     Word aborted;                // drop what was not begun
     std::atomic<uint64_t> read;  // bytes of the ring, counted from the beginning of time
     uint64_t clock;              // predicted nanoseconds
     uint32_t device;
+    uint32_t context;
     uint32_t errorTask;
     char running[128];            // the call that runs
     char text[TEXT_BYTES];        // of `error`
@@ -115,6 +115,13 @@ struct EventSlot {
     uint32_t error;
     uint64_t nanoseconds;
     uint64_t clock;
+};
+
+// With stopsOnFailure nothing of its streams runs any more when one has failed.
+struct ContextSlot {
+    Word stopsOnFailure;
+    Word failed;  // the error code
+    char text[TEXT_BYTES];
 };
 
 enum class DeviceState : uint32_t { NONE, STARTING, READY, ENDED };
@@ -151,6 +158,7 @@ struct Session {
     uint32_t deviceCount;
     uint32_t checks;  // keep and ask the shadow
     DeviceSlot devices[MAX_DEVICES];
+    ContextSlot contexts[MAX_CONTEXTS];
     EventSlot events[MAX_EVENTS];
     StreamSlot streams[MAX_STREAMS];
 };

@@ -125,6 +125,16 @@ aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
     return SUCCESS;
 }
 
+aclError CopyRows(const CopyCommand& command)
+{
+    aclError error = SUCCESS;
+    for (uint64_t row = 0; row < command.rows && error == SUCCESS; ++row) {
+        error = CopyNow(command.destination + row * command.destinationPitch,
+                        command.source + row * command.sourcePitch, command.bytes);
+    }
+    return error;
+}
+
 aclError FillNow(uint64_t address, int32_t value, uint64_t bytes)
 {
     while (bytes > 0) {

@@ -249,7 +249,7 @@ aclError Devices::Control(uint32_t number, ControlRequest request, bool waits)
     if (!waits) {
         return SUCCESS;
     }
-    if (!slot.answered.Wait(request.number, [this, number] { return Ended(number); })) {
+    if (!slot.answered.Wait(request.number, [this, number] { return Ended(number) ? 0 : PATIENCE; })) {
         return FailAsEnded(number);
     }
     if (slot.answer.load() != 0) {
