@@ -3,7 +3,9 @@
  */
 #include <ctime>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "engine/engine.h"
 #include "protocol/call.h"
@@ -95,11 +97,7 @@ private:
                 return skips ? Failure{} : Copy(reinterpret_cast<const CopyCommand&>(header));
             case CommandKind::FILL: {
                 const auto& command = reinterpret_cast<const FillCommand&>(header);
-                if (!skips) {
-                    std::memset(reinterpret_cast<void*>(command.address), static_cast<int>(command.value),
-                                command.bytes);
-                }
-                return {};
+                return skips ? Failure{} : Fill(command);
             }
             case CommandKind::WAIT:
                 return skips ? Failure{} : Wait(reinterpret_cast<const EventCommand&>(header));
@@ -121,12 +119,19 @@ private:
         slot_.running[shown] = 0;
         Failure failure;
         if (name == "kernel") {
+            static std::mutex mutex;  // a prediction is that of the last launch
+            std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+            if (TheEngine().predict != nullptr) {
+                lock.lock();
+            }
             failure = RunKernel(call, bytes);
+            Spend("call", call, bytes);
         } else {
             char text[TEXT_BYTES] = "";
             if (TheEngine().run(call, bytes, text, sizeof(text)) != 0) {
-                failure = {AICORE_EXCEPTION, std::string(name) + ": " + text};
+                failure = {AICORE_EXCEPTION, text};
             }
+            Spend("call", call, bytes);
         }
         slot_.running[0] = 0;
         return failure;
@@ -135,13 +140,41 @@ private:
     Failure Copy(const CopyCommand& command)
     {
         if (!IsOwn(command.destination) || !IsOwn(command.source)) {
-            return Host();
+            Failure failure = Host();
+            Spend("host copy", nullptr, command.rows * command.bytes);
+            return failure;
         }
         for (uint64_t row = 0; row < command.rows; ++row) {
-            std::memmove(reinterpret_cast<void*>(command.destination + row * command.destinationPitch),
-                         reinterpret_cast<const void*>(command.source + row * command.sourcePitch), command.bytes);
+            const uint64_t destination = command.destination + row * command.destinationPitch;
+            const uint64_t source = command.source + row * command.sourcePitch;
+            std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), command.bytes);
+            if (KeepsShadow()) {
+                NoteCopied(destination, source, command.bytes);
+            }
         }
+        Spend("copy", nullptr, command.rows * command.bytes);
         return {};
+    }
+
+    Failure Fill(const FillCommand& command)
+    {
+        if (!IsOwn(command.address)) {
+            return {AICORE_EXCEPTION, "aclrtMemsetAsync: the memory is not that of the stream's device"};
+        }
+        std::memset(reinterpret_cast<void*>(command.address), static_cast<int>(command.value), command.bytes);
+        if (KeepsShadow()) {
+            NoteWritten(command.address, command.bytes);
+        }
+        Spend("set", nullptr, command.bytes);
+        return {};
+    }
+
+    // Advances the stream's clock by what the chip would take.
+    void Spend(const char* what, const void* call, size_t bytes)
+    {
+        if (TheEngine().predict != nullptr) {
+            slot_.clock += TheEngine().predict(number_, what, call, bytes, slot_.clock);
+        }
     }
 
     Failure Host()

@@ -8,7 +8,8 @@
  *
  * The memory of a device has the same addresses in all processes. Of its file, the first half holds what is allocated:
  * there an offset is the address less the device's base. The second half holds physical memory, which is mapped to
- * addresses by request. Behind it is the shadow: a bit for each byte of the file, set when it was written (--check).
+ * addresses by request. Behind it is the shadow: a byte for each byte of the file, not 0 when that was written
+ * (--check).
  */
 #ifndef MS_ASCEND_OPS_DEVICE_PROTOCOL_SESSION_H
 #define MS_ASCEND_OPS_DEVICE_PROTOCOL_SESSION_H
@@ -32,7 +33,7 @@ constexpr uint64_t MEMORY_BASE = 0x120000000000;
 constexpr uint64_t MEMORY_SPAN = uint64_t{1} << 40;
 constexpr uint64_t FILE_BYTES = 2 * MEMORY_SPAN;
 constexpr uint64_t SHADOW_OFFSET = FILE_BYTES;
-constexpr uint64_t SHADOW_BYTES = FILE_BYTES / 8;
+constexpr uint64_t SHADOW_SHIFT = MAX_DEVICES * MEMORY_SPAN;  // in a device process, from an address to its shadow
 
 inline uint64_t MemoryBase(uint32_t device)
 {
@@ -126,7 +127,7 @@ struct ContextSlot {
 
 enum class DeviceState : uint32_t { NONE, STARTING, READY, ENDED };
 
-enum class ControlKind : uint32_t { MAP, UNMAP, START_STREAM, FINISH };
+enum class ControlKind : uint32_t { MAP, UNMAP, START_STREAM };
 struct ControlRequest {
     ControlKind kind;
     uint32_t number;  // of the request; 0: nobody waits for an answer

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/devices.h"
+#include "runtime/settings.h"
 
 namespace ms_ascend_ops {
 namespace device {
@@ -102,6 +103,29 @@ aclError CheckRange(const char* what, uint64_t address, uint64_t bytes)
     return SUCCESS;
 }
 
+// With --check: keeps books of what was written, and fails where the host reads what was not.
+aclError NoteCopy(uint64_t destination, uint8_t* to, uint64_t source, const uint8_t* from, uint64_t bytes)
+{
+    if (!IsDeviceAddress(source)) {
+        if (IsDeviceAddress(destination)) {
+            std::memset(to + SHADOW_OFFSET, 1, bytes);
+        }
+        return SUCCESS;
+    }
+    if (IsDeviceAddress(destination)) {
+        std::memmove(to + SHADOW_OFFSET, from + SHADOW_OFFSET, bytes);
+        return SUCCESS;
+    }
+    const void* const found = std::memchr(from + SHADOW_OFFSET, 0, bytes);
+    if (found == nullptr) {
+        return SUCCESS;
+    }
+    const uint64_t at = source + static_cast<uint64_t>(static_cast<const uint8_t*>(found) - from - SHADOW_OFFSET);
+    return Fail(RT_PARAM_INVALID, "a copy of " + std::to_string(bytes) + " bytes from " + Hex(source) +
+                                      " to the host reads " + Hex(at) + ", which nobody has written: it is " +
+                                      TheDevices().Memory(DeviceOfAddress(at)).Describe(at));
+}
+
 aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
 {
     while (bytes > 0) {
@@ -117,6 +141,11 @@ aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
         if (!Guarded([&] { std::memmove(to, from, piece); })) {
             return Fail(RT_PARAM_INVALID, "a copy of " + std::to_string(piece) + " bytes from " + Hex(source) + " to " +
                                               Hex(destination) + ": the host address is not memory of this process");
+        }
+        if (TheSettings().checks) {
+            if (const aclError error = NoteCopy(destination, to, source, from, piece)) {
+                return error;
+            }
         }
         destination += piece;
         source += piece;
@@ -146,6 +175,9 @@ aclError FillNow(uint64_t address, int32_t value, uint64_t bytes)
         }
         if (!Guarded([&] { std::memset(at, value, follow); })) {
             return Fail(RT_PARAM_INVALID, "aclrtMemset: " + Hex(address) + " is not memory of this process");
+        }
+        if (TheSettings().checks && IsDeviceAddress(address)) {
+            std::memset(at + SHADOW_OFFSET, 1, follow);
         }
         address += follow;
         bytes -= follow;

@@ -213,6 +213,9 @@ void Devices::NoteEnd(uint32_t number)
                                   ? ": it touched " + Memory(DeviceOfAddress(address) % Count()).Describe(address)
                                   : ": it touched an address that is not the device's";
         }
+    } else if (slot.text[0] != 0) {
+        device.endCode = RT_VECTOR_CORE_EXCEPTION;
+        device.endText = name + ": " + slot.text;
     } else if (WIFSIGNALED(status)) {
         device.endText = name + ": its process was killed by signal " + std::to_string(WTERMSIG(status));
     } else {
