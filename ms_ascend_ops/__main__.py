@@ -17,6 +17,7 @@ COMMANDS = {
     "convert": "Write an ONNX file as MindIR.",
     "debug": "Find where two networks, MindIRs or dumps begin to differ.",
     "doctor": "Check that MindSpore, NumPy, the libraries, CANN and the environment fit together.",
+    "emulate": "Run a program on an emulated Ascend device, with MindSpore's own Ascend backend.",
     "explain": "Say how an operator is split and scheduled for a shape on a chip, and why.",
     "infer": "Run a MindIR or a bundle, save the outputs, measure it.",
     "llm": "Run, measure and convert language models of the LLaMA family.",

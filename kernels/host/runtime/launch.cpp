@@ -239,7 +239,9 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     Job job;
     job.block = block;
     job.kernel = kernel;
-    job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
+    job.workspace = config.workspaceBytes == 0    ? nullptr
+                    : memory.workspace != nullptr ? reinterpret_cast<GM_ADDR>(memory.workspace)
+                                                  : Workspace(config.workspaceBytes);
     job.blockDim = config.blockDim;
     job.large = memory.outputBytes >= LARGE_BYTES;
     const uint64_t bytes = BytesOf(memory);
