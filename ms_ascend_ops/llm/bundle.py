@@ -19,7 +19,7 @@ from mindspore import Tensor
 from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
-from ms_ascend_ops.llm.executor import BLOCK, Chunk
+from ms_ascend_ops.llm.executor import BLOCK, Chunk, check_memory
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.tokenizer import Tokenizer, read_tokenizer_json
@@ -74,6 +74,7 @@ def write_bundle(
     tokenizer = load_tokenizer(checkpoint)
     load_template(checkpoint, tokenizer)  # one that cannot be used is found now
     blocks = -(-max(context, cache_tokens) // BLOCK)
+    check_memory(str(checkpoint.path), checkpoint.config, blocks, context, np.dtype(cache_dtype or dtype).itemsize)
     decoder = Decoder(load_network(checkpoint, dtype, quantized, quantize_x), blocks, context, cache_dtype)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as name:

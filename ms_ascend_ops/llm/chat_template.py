@@ -173,7 +173,8 @@ class _Process:
 
     def _exchange(self, data: bytes, until: float) -> bytes:
         """Write a request and read the line of its answer, up to a time; what came by then."""
-        assert self._popen.stdin is not None and self._popen.stdout is not None
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
         source, sink = self._popen.stdout.fileno(), self._popen.stdin.fileno()
         os.set_blocking(sink, False)
         left, parts, size = memoryview(data), [], 0

@@ -13,7 +13,7 @@ import numpy as np
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoint_text import check_vocabulary, load_template, load_tokenizer, template_of
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
-from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
+from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor, check_memory
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.parallel import Group, check_job, join, partition
@@ -104,6 +104,8 @@ class LanguageModel:
         context = min(most, _MOST_CONTEXT) if context is None else context
         if not 2 <= context <= most:
             raise ValueError(f"{path}: context must be 2 to {most}, which the model was made for, got {context}")
+        blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
+        check_memory(str(path), checkpoint.config, blocks, context, np.dtype(kept).itemsize)
         tokenizer = load_tokenizer(checkpoint)
         template = load_template(checkpoint, tokenizer)
         if engine not in ("kernels", "mindspore"):
@@ -114,7 +116,6 @@ class LanguageModel:
             group = join(tensor_parallel)
             part = partition(checkpoint, group.rank, group.size, quantized)
         network = load_network(checkpoint, DTYPES[dtype], quantized, quantize_x, part, group)
-        blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
         executor: Executor
         if engine == "mindspore":
             from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor  # noqa: PLC0415 - takes seconds
@@ -232,4 +233,3 @@ def _quantized(weights: str) -> bool:
     if weights not in ("float", "quantized"):
         raise ValueError(f"weights must be float or quantized, got {weights!r}")
     return weights == "quantized"
-

@@ -1,7 +1,7 @@
 """The process in which chat templates run. It is started as a file, and imports nothing but Jinja2.
 
-A template is a program of a stranger: this process has a limit of memory, writes no files and starts no others, and each
-request has a limit of processor time. Requests and answers are lines of JSON, as nothing else that comes from here can
+A template is a program of a stranger: this process has a limit of memory and writes no files, and each request has a
+limit of processor time. Requests and answers are lines of JSON, as nothing else that comes from here can
 be believed:
 
     {"path": [...], "memory": bytes}                          first, without an answer
@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any
 
 
-class TooLong(Exception):
+class TooLongError(Exception):
     """A text has more characters than are allowed."""
 
 
@@ -79,9 +79,7 @@ def environment() -> Any:
     def to_json(
         value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
     ) -> str:
-        return json.dumps(
-            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     def strftime_now(form: str) -> str:
         return datetime.now().strftime(form)
@@ -102,7 +100,7 @@ def render(template: Any, values: Mapping[str, Any], most: int) -> str:
     for part in template.generate(values):
         size += len(part)
         if size > most:
-            raise TooLong(f"it wrote more than {most} characters")
+            raise TooLongError(f"it wrote more than {most} characters")
         parts.append(part)
     return "".join(parts)
 

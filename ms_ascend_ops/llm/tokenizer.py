@@ -9,13 +9,13 @@ from typing import Any
 
 import tokenizers
 
-__all__ = ["TextStream", "TooManyTokens", "Tokenizer", "read_tokenizer_json"]
+__all__ = ["TextStream", "Tokenizer", "TooManyTokensError", "read_tokenizer_json"]
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _MOST_BYTES = 256 * 2**20  # of tokenizer.json; those of vocabularies of 256,000 tokens have 35 MB
 
 
-class TooManyTokens(ValueError):
+class TooManyTokensError(ValueError):
     """A text has more tokens than there is room for."""
 
 
@@ -73,23 +73,23 @@ class Tokenizer:
         """The tokens of a text that has at most so many, for work in proportion to that rather than to the text.
 
         Raises:
-            TooManyTokens: it has more.
+            TooManyTokensError: it has more.
         """
         size = 4 * most + 256
         while size < len(text):  # where a text ends changes a few of the last tokens of it
             if len(self.encode(text[:size], begin=False)) > most + most // 4 + 64:
-                raise TooManyTokens(f"the text has more than {most} tokens")
+                raise TooManyTokensError(f"the text has more than {most} tokens")
             size *= 2
         ids = self.encode(text, begin)
         if len(ids) > most:
-            raise TooManyTokens(f"the text has {len(ids)} tokens, more than {most}")
+            raise TooManyTokensError(f"the text has {len(ids)} tokens, more than {most}")
         return ids
 
     def encode_chat(self, text: str, most: int | None = None) -> list[int]:
         """The tokens of a conversation that a template wrote.
 
         Raises:
-            TooManyTokens: there are more than `most`.
+            TooManyTokensError: there are more than `most`.
         """
         if self.around_chats:  # the template may have written some of them
             ends = self.backend.encode("").ids

@@ -151,7 +151,7 @@ def _config(file: GGUFFile) -> ModelConfig:
         query_key_norm=architecture == "qwen3",
         tied_embedding="output.weight" not in file.tensors,
         end_tokens=special.ends,
-        begin_token=special.begin,
+        begin_token=special.begin if special.add_begin or "tokenizer.ggml.bos_token_id" in fields else None,
     )
 
 

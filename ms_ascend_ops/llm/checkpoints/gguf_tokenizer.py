@@ -86,9 +86,7 @@ def _tokens(path: Path, fields: Mapping[str, Any]) -> list[str]:
     # llama.cpp gives tokens without text a name, too.
     tokens = [token or f"[EMPTY_{index}]" for index, token in enumerate(_strings(path, fields, "tokens"))]
     if (length := sum(map(len, tokens))) > _MOST_CHARACTERS:
-        raise ValueError(
-            f"{path}: tokenizer.ggml.tokens must have at most {_MOST_CHARACTERS} characters, got {length}"
-        )
+        raise ValueError(f"{path}: tokenizer.ggml.tokens must have at most {_MOST_CHARACTERS} characters, got {length}")
     return tokens
 
 
@@ -173,9 +171,7 @@ def _put_around(backend: tokenizers.Tokenizer, special: SpecialTokens, tokens: S
         named = {name: index for name, index in (("begin", begin), ("end", end)) if index is not None}
         backend.post_processor = processors.TemplateProcessing(
             single=[*(["begin:0"] if begin is not None else []), "$A:0", *(["end:0"] if end is not None else [])],
-            special_tokens=[
-                {"id": name, "ids": [index], "tokens": [tokens[index]]} for name, index in named.items()
-            ],
+            special_tokens=[{"id": name, "ids": [index], "tokens": [tokens[index]]} for name, index in named.items()],
         )
 
 

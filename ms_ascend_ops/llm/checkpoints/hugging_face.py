@@ -105,8 +105,7 @@ def _parts(packed: Mapping[str, PackedMatrix], tensors: Tensors) -> list[str]:
     return [
         name
         for name in tensors.places
-        if name.endswith(".rotary_emb.inv_freq")
-        or (not name.endswith((".weight", ".bias")) and _layer(name) in layers)
+        if name.endswith(".rotary_emb.inv_freq") or (not name.endswith((".weight", ".bias")) and _layer(name) in layers)
     ]
 
 
