@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -90,6 +91,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
             bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
+        self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
         self._recorded_bprop = bprop
         module = None if version is None else version.module
@@ -123,7 +125,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable():
+            if usable(bool(self._written)):
                 if not recording():
                     result = self._direct(*arguments)
                 elif self._recorded_bprop is not None:
@@ -132,6 +134,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
+        for place, name in self._written:
+            _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -343,6 +347,17 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
             self._rule(shapes, values)
+
+
+def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+    """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if strides != whole or tensor.storage_offset() != 0:
+        raise ValueError(
+            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
+            f" from element {tensor.storage_offset()} on for shape {shape}"
+        )
 
 
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
