@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -89,6 +90,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
         bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
+        self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
         self._direct: Callable[..., Any] | None
@@ -126,7 +128,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable():
+            if usable(bool(self._written)):
                 tensors = arguments[: len(self._inputs)]
                 if len(self.given) < len(tensors):
                     tensors = tuple(tensor for tensor in tensors if tensor is not None)
@@ -138,6 +140,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
+        for place, name in self._written:
+            _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -348,6 +352,17 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         infer_shapes(self.signature, shapes, values)
         if self._rule is not None:
             self._rule(shapes, values)
+
+
+def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+    """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if strides != whole or tensor.storage_offset() != 0:
+        raise ValueError(
+            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
+            f" from element {tensor.storage_offset()} on for shape {shape}"
+        )
 
 
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
