@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from codegen import cpp
+from codegen.ascend import names, op_kernel
 from codegen.tiling_header import CUBE_TILING
 from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
@@ -16,19 +18,30 @@ _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKi
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
+def generate(spec: OpSpec, kernels: list[str], fields: Fields, multiplies: Collection[str] | None = None) -> str:
     """C++ for one operator.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
-    fields of its tiling data.
+    fields of its tiling data. `multiplies` names the signatures whose kernels have products of matrices; with it the
+    library has the entries of the CANN package, too, from the files of op_kernel/.
     """
+    entries = (
+        ""
+        if multiplies is None
+        else "".join(
+            _package_entries(signature, fields[signature.name], signature.name in multiplies)
+            for signature in spec.signatures
+        )
+    )
+    table = {signature.name: _table(signature, multiplies) for signature in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
+#include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
 #include "host/runtime/launch.h"
 
-namespace ms_ascend_ops {{
+{entries}namespace ms_ascend_ops {{
 namespace {{
 
 using binding::AttributeValue;
@@ -37,14 +50,38 @@ using binding::MakeTilingField;
 using binding::Op;
 using binding::TilingField;
 
-{"".join(_internal(spec, signature, fields[signature.name]) for signature in spec.signatures)}
+{"".join(_internal(spec, signature, fields[signature.name], table[signature.name]) for signature in spec.signatures)}
 }}  // namespace
 }}  // namespace ms_ascend_ops
 
 {"".join(_entries(signature) for signature in spec.signatures)}"""
 
 
-def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]]) -> str:
+def _package_entries(signature: Signature, fields: list[tuple[str, str]], multiplies: bool) -> str:
+    """The entries of the CANN package, one for each row of types, from the one source that CANN compiles."""
+    name = names.snake(signature.cann_type)
+    include = f'#include "op_kernel/{name}.cpp"\n'
+    return op_kernel.tiling_struct(signature, fields, multiplies) + "".join(
+        _with_macros(op_kernel.macros(signature, row) | {name: f"{name}_{i}"}, include)
+        for i, row in enumerate(signature.types)
+    )
+
+
+def _with_macros(macros: dict[str, str], text: str) -> str:
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return defined + text + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
+
+
+def _table(signature: Signature, multiplies: Collection[str] | None) -> str:
+    """C++ of binding::PackageEntries."""
+    if multiplies is None:
+        return "{}"
+    name = names.snake(signature.cann_type)
+    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(signature.types)))
+    return f"{{{{{rows}}}, {str(signature.name in multiplies).lower()}}}"
+
+
+def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str) -> str:
     entry = signature.entry
     parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
     instances = ",\n        ".join(
@@ -59,7 +96,8 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
-    if rules := "; ".join(f"{name} must be {rule}" for name, rule in signature.values.items()):
+    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)
+    if rules := _value_rules(signature):
         call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
 
@@ -98,9 +136,13 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({definition(signature, f"&Launch{entry}", f"&Tile{entry}")});
+const Op& {_constant(signature)} = binding::Register({registered});
 
 """
+
+
+def _value_rules(signature: Signature) -> str:
+    return "; ".join(f"{name} must be {rule}" for name, rule in signature.values.items())
 
 
 def _cube_fields(field: str) -> list[str]:
@@ -120,14 +162,17 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 """
 
 
-def definition(signature: Signature, launch: str, tiling: str) -> str:
-    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions."""
+def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}") -> str:
+    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions,
+    `entries` that of its entries in the CANN package.
+    """
     return f"""{signature_definition(signature)},
 KernelDef{{
     {cpp.quote(signature.entry)},
     {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
-    {launch}, {tiling}}}"""
+    {launch}, {tiling},
+    {cpp.quote(_value_rules(signature))}, {entries}}}"""
 
 
 def signature_definition(signature: Signature) -> str:

@@ -63,6 +63,7 @@ struct AttentionGradTilingData {
     uint64_t keyLength;
     uint64_t sequences;
     uint64_t heads;
+    uint64_t keyHeads;
     uint64_t sharedHeads;  // heads of query that share one of key
     // Elements from one to the next in memory.
     uint64_t queryBatch;
@@ -207,6 +208,7 @@ inline LaunchConfig PlanGrad(const Sizes& sizes, const Work& work, const Platfor
     const uint64_t headSize = sizes.headSize;
     const uint64_t valueSize = sizes.valueSize;
     Describe(sizes, work, tiling);
+    tiling.keyHeads = sizes.keyHeads;
     tiling.sharedHeads = SharedHeads(sizes.heads, sizes.keyHeads);
     tiling.queryRow = work.headsFirst ? headSize : sizes.heads * headSize;
     tiling.queryHead = work.headsFirst ? sizes.queryLength * headSize : headSize;

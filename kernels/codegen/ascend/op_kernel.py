@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from codegen import cpp
 from codegen.ascend import names
-from codegen.tiling_header import cann_name
+from codegen.tiling_header import cann_name, cann_type
 from ms_ascend_ops.registry import OpSpec, Signature, TensorSpec
 
-__all__ = ["generate"]
+__all__ = ["generate", "macros", "tiling_struct"]
 
 
 def generate(
@@ -41,6 +43,26 @@ extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(
     }}
 }}
 """
+
+
+def tiling_struct(signature: Signature, fields: Sequence[tuple[str, str]], multiplies: bool) -> str:
+    """The struct of its tiling data that CANN's build puts in front of an entry."""
+    cube = '#include "lib/matmul_intf.h"\n' if multiplies else ""
+    members = "".join(f"    {cann_type(kind)} {cann_name(name)};\n" for kind, name in fields)
+    return f"{cube}struct {_struct(signature)} {{\n{members}}};\n"
+
+
+def macros(signature: Signature, row: Mapping[str, str]) -> dict[str, str]:
+    """The macros that CANN's build defines for an entry and a row of its types."""
+    data = f"{_struct(signature)} data; std::memcpy(&data, (const void*)(tiling), sizeof(data))"
+    defined = {"GET_TILING_DATA(data, tiling)": data}
+    for tensor in signature.inputs:
+        defined[f"DTYPE_{tensor.name.upper()}"] = cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]
+    return defined
+
+
+def _struct(signature: Signature) -> str:
+    return f"{signature.cann_type}TilingData"
 
 
 def _parameters(signature: Signature) -> tuple[list[str], list[str]]:

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <tuple>
 
 namespace AscendC {
@@ -132,23 +133,34 @@ const char* ShortPath(const char* file)
     return file;
 }
 
+DeviceHooks& TheDeviceHooks()
+{
+    static DeviceHooks hooks;
+    return hooks;
+}
+
 void Violation(Rule rule, const Event& event, const char* format, ...)
 {
-    const RuleText& text = TextOf(rule);
+    const RuleText& broken = TextOf(rule);
     const LaunchInfo& launch = CurrentLaunch();
-    std::fprintf(stderr,
-                 "%s:%u: %s on core %u breaks the rule %s\n  rule: %s  [%s]\n  found: ", ShortPath(event.where.file),
-                 event.where.line, event.name, event.core, text.id, text.says, text.document);
+    char found[1024];
     va_list arguments;
     va_start(arguments, format);
-    std::vfprintf(stderr, format, arguments);
+    std::vsnprintf(found, sizeof(found), format, arguments);
     va_end(arguments);
-    std::fprintf(stderr, "\n  launch: %s on %u cores, %lu bytes of workspace\n", launch.op == nullptr ? "?" : launch.op,
-                 launch.blockDim, static_cast<unsigned long>(launch.workspaceBytes));
+    std::ostringstream text;
+    text << ShortPath(event.where.file) << ":" << event.where.line << ": " << event.name << " on core " << event.core
+         << " breaks the rule " << broken.id << "\n  rule: " << broken.says << "  [" << broken.document
+         << "]\n  found: " << found << "\n  launch: " << (launch.op == nullptr ? "?" : launch.op) << " on "
+         << launch.blockDim << " cores, " << launch.workspaceBytes << " bytes of workspace\n";
     for (const Argument& argument : launch.arguments) {
-        std::fprintf(stderr, "    %s %s: %s, %lu bytes\n", argument.output ? "output" : "input", argument.name,
-                     NameOf(argument.dtype), static_cast<unsigned long>(argument.bytes));
+        text << "    " << (argument.output ? "output " : "input ") << argument.name << ": " << NameOf(argument.dtype)
+             << ", " << argument.bytes << " bytes\n";
     }
+    if (TheDeviceHooks().violation != nullptr) {
+        TheDeviceHooks().violation(text.str().c_str());
+    }
+    std::fputs(text.str().c_str(), stderr);
     std::fflush(stderr);
     _exit(VIOLATION_STATUS);
 }
@@ -161,3 +173,10 @@ void Note(Rule rule, const Event& event)
 
 }  // namespace host
 }  // namespace AscendC
+
+extern "C" __attribute__((visibility("default"))) void MsAscendCheckSetHooks(
+    void (*violation)(const char* text), uint64_t (*written)(const void* address, uint64_t bytes),
+    void (*writes)(const void* address, uint64_t bytes))
+{
+    AscendC::host::TheDeviceHooks() = {violation, written, writes};
+}

@@ -93,6 +93,15 @@ const RuleText& TextOf(Rule rule);
 
 constexpr int VIOLATION_STATUS = 99;
 
+// What an emulated device, in whose process kernels run, knows and wants to know; null: nobody asks.
+struct DeviceHooks {
+    void (*violation)(const char* text) = nullptr;  // does not return
+    // How many of these bytes were written before the first one that never was.
+    uint64_t (*written)(const void* address, uint64_t bytes) = nullptr;
+    void (*writes)(const void* address, uint64_t bytes) = nullptr;
+};
+DeviceHooks& TheDeviceHooks();
+
 // Prints the event's place, the rule and the values, and ends the process with VIOLATION_STATUS.
 [[noreturn]] void Violation(Rule rule, const Event& event, const char* format, ...)
     __attribute__((format(printf, 3, 4)));

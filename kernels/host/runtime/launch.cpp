@@ -240,7 +240,9 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
     job.group = type == KernelType::MIX_AIC_1_2 && config.blockDim % 2 == 0 ? 2 : 1;
     job.block = block;
     job.kernel = kernel;
-    job.workspace = config.workspaceBytes > 0 ? Workspace(config.workspaceBytes) : nullptr;
+    job.workspace = config.workspaceBytes == 0    ? nullptr
+                    : memory.workspace != nullptr ? reinterpret_cast<GM_ADDR>(memory.workspace)
+                                                  : Workspace(config.workspaceBytes);
     job.blockDim = config.blockDim;
     job.large = memory.outputBytes >= LARGE_BYTES;
     const uint64_t bytes = BytesOf(memory);

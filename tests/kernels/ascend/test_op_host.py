@@ -1,4 +1,4 @@
-"""The generated op_host code, compiled against the stand-in for CANN and run."""
+"""The generated op_host code, compiled against the headers of the emulated device and run."""
 
 import re
 
