@@ -194,7 +194,7 @@ def test_every_operator_of_the_registry_has_its_package_operator():
 
 @pytest.mark.parametrize("k", [1, 16, 17, 33, 48, 64, 65, 80, 97, 112, 128, 129])
 def test_products_of_any_depth(k):
-    """How deep base blocks are is CANN's choice: its tiling takes no other answer. It plans floats in whole fractals."""
+    """How deep base blocks are is the choice of the tiling class, which refuses another; K of floats is in fractals."""
     shapes = [(3, k), (40, k), (40,), None, None]
     tiling = module.tile("quant_matmul", shapes, ["int8", "int8", "float32", "", ""], {}, 40)
     assert tiling.ok
