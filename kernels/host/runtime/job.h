@@ -24,6 +24,7 @@ struct Job {
     void* kernel;
     GM_ADDR workspace;
     uint32_t blockDim;
+    uint32_t group;  // so many of the blocks share a cube core
     bool large;
     LoopVariant variant;
     const LaunchForm* form;            // null: not to be replayed
