@@ -8,7 +8,7 @@ from collections.abc import Collection
 from codegen import cpp
 from codegen.ascend import names, op_kernel
 from codegen.tiling_header import CUBE_TILING
-from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
@@ -36,6 +36,7 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields, multiplies: Colle
     table = {signature.name: _table(signature, multiplies) for signature in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
+#include "binding/aclnn_callback.h"
 #include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
@@ -213,12 +214,12 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
+{_inference(signature, entry)}{_inference(signature, f"aclnn{signature.cann_type}")}{_callback(signature)}"""
 
 
-def _inference(signature: Signature, name: str, absent: str) -> str:
+def _inference(signature: Signature, name: str) -> str:
     """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
-    op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
+    op = f"ms_ascend_ops::{_constant(signature)}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
     types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
@@ -234,6 +235,20 @@ def _inference(signature: Signature, name: str, absent: str) -> str:
 MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
+}}
+
+"""
+
+
+def _callback(signature: Signature) -> str:
+    """The call of the aclnn function for MindSpore on an NPU, which would compile one otherwise."""
+    outputs = len(signature.outputs)
+    attributes = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    types = ", ".join([str(outputs), *["void*"] * len(signature.inputs), *attributes])
+    return f"""MS_ASCEND_OPS_EXPORT int aclnn{signature.cann_type}GetWorkSpaceSize(void* function,
+    std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
+{{
+    return ms_ascend_ops::binding::CallAclnn<{types}>(function, inputs, outputs, workspaceBytes, executor);
 }}
 
 """
