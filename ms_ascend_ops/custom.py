@@ -30,6 +30,7 @@ from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
@@ -83,18 +84,24 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = device_target()
         check_built(signature, version)
         self._operator = signature.name
+        self._signature = signature
         self.given = signature.given(attributes)
-        self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
+        self._inputs = self.given if target == "CPU" else signature.inputs
+        self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
-        if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
-            bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
+        self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
+        bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
         self._check_tensors = check_tensors
-        self._recorded_bprop = bprop
         module = None if version is None else version.module
-        self._direct = direct(signature, self.given, self.attributes, check, module) if target == "CPU" else None
-        self.checks = self._direct is not None  # whether a call checks the tensors
+        self._direct: Callable[..., Any] | None
+        if target == "CPU":
+            self._direct = direct(signature, self.given, self.attributes, check, module)
+        else:
+            self._direct = on_npu(signature, self.given, attributes, _soc)
+            self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
+        self.checks = target == "CPU"  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -124,10 +131,13 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self._direct is not None:
             result = None
             if usable():
+                tensors = arguments[: len(self._inputs)]
+                if len(self.given) < len(tensors):
+                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
                 if not recording():
-                    result = self._direct(*arguments)
+                    result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
-                    result = recorded(self._operator, self._direct, self._recorded_bprop, arguments)
+                    result = recorded(self._operator, self._direct, self._recorded_bprop, tensors)
             if result is not None:
                 return result
             if self._check_tensors is not None:
@@ -137,6 +147,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+    def _generate_get_workspace_size_func(self) -> None:
+        """Tell MindSpore how to call the aclnn function. By itself it compiles a library for each operator."""
+        if self.is_ascend_c:
+            signature = self._signature
+            types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+            tensors = [["aclTensor*"] * len(some) for some in (signature.inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:aclnn{signature.cann_type}")
+            self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
 class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
@@ -429,15 +448,17 @@ def _bprop_of_node(
     bprop: Callable[..., Any],
     signature: registry.Signature,
     given: tuple[registry.TensorSpec, ...],
-    takes: tuple[str, ...],
+    takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
     """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
+    if len(given) == len(signature.inputs) and not constants:
+        return bprop
     names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor.name in takes]
+    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor in takes]
     parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
     passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
     gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
