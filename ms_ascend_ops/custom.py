@@ -82,6 +82,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = device_target()
         check_built(signature, version)
         self._operator = signature.name
+        self._signature = signature
         self.given = signature.given(attributes)
         self._inputs = self.given if target == "CPU" else signature.inputs
         self.takes = tuple(tensor.name for tensor in self._inputs)
@@ -147,6 +148,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+    def _generate_get_workspace_size_func(self) -> None:
+        """Tell MindSpore how to call the aclnn function. By itself it compiles a library for each operator."""
+        if self.is_ascend_c:
+            signature = self._signature
+            types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+            tensors = [["aclTensor*"] * len(some) for some in (signature.inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:aclnn{signature.cann_type}")
+            self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
 class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]

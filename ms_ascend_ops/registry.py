@@ -22,6 +22,7 @@ import yaml
 from ms_ascend_ops.shapes import ShapeRule, Token
 
 __all__ = [
+    "ACLNN_TYPES",
     "DTYPES",
     "AttributeSpec",
     "OpSpec",
@@ -62,6 +63,8 @@ _KEYS = frozenset(
 ) | frozenset(("layer", "replaces", "differentiable"))  # for docs/operators.md
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
+# How the aclnn function of an operator takes an attribute; a choice is the index of its text.
+ACLNN_TYPES = {"int": "int64_t", "float": "double", "bool": "bool", "string": "int64_t"}
 # NumPy's scalars count as numbers.
 _PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "string": str}
 

@@ -112,6 +112,7 @@ MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t 
         LaunchMemory memory = MemoryOf(op, used);
         LaunchConfig config;
         config.blockDim = entries.paired ? 2 * blockDim : blockDim;
+        config.coresMeet = entries.meet;
         config.workspaceBytes = workspaceBytes - LIBRARY_WORKSPACE_BYTES;
         memory.workspace = static_cast<char*>(workspace) + LIBRARY_WORKSPACE_BYTES;
         std::vector<void*> params;

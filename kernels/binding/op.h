@@ -55,6 +55,7 @@ using EntryFn = void (*)(void* launch, uint8_t* workspace);  // as BlockFn of ru
 struct PackageEntries {
     std::vector<EntryFn> rows;
     bool paired = false;  // a launch counts cube cores, each of which has two vector cores
+    bool meet = true;     // cores wait for each other
 };
 
 struct KernelDef {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from codegen import cpp
 from codegen.ascend import names, op_kernel
+from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import CUBE_TILING
-from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
@@ -18,24 +19,19 @@ _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKi
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, kernels: list[str], fields: Fields, multiplies: Collection[str] | None = None) -> str:
+def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping[str, Kernel] | None = None) -> str:
     """C++ for one operator.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
-    fields of its tiling data. `multiplies` names the signatures whose kernels have products of matrices; with it the
-    library has the entries of the CANN package, too, from the files of op_kernel/.
+    fields of its tiling data, `packaged` its kernel in the CANN package: with them the library has the entries of the
+    package, too, from the files of op_kernel/.
     """
-    entries = (
-        ""
-        if multiplies is None
-        else "".join(
-            _package_entries(signature, fields[signature.name], signature.name in multiplies)
-            for signature in spec.signatures
-        )
-    )
-    table = {signature.name: _table(signature, multiplies) for signature in spec.signatures}
+    packaged = packaged or {}
+    entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
+    table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
+#include "binding/aclnn_callback.h"
 #include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
@@ -57,13 +53,13 @@ using binding::TilingField;
 {"".join(_entries(signature) for signature in spec.signatures)}"""
 
 
-def _package_entries(signature: Signature, fields: list[tuple[str, str]], multiplies: bool) -> str:
+def _package_entries(kernel: Kernel) -> str:
     """The entries of the CANN package, one for each row of types, from the one source that CANN compiles."""
-    name = names.snake(signature.cann_type)
+    name = names.snake(kernel.signature.cann_type)
     include = f'#include "op_kernel/{name}.cpp"\n'
-    return op_kernel.tiling_struct(signature, fields, multiplies) + "".join(
-        _with_macros(op_kernel.macros(signature, row) | {name: f"{name}_{i}"}, include)
-        for i, row in enumerate(signature.types)
+    return op_kernel.tiling_struct(kernel.signature, kernel.fields, kernel.multiplies) + "".join(
+        _with_macros(op_kernel.macros(kernel.signature, row) | {name: f"{name}_{i}"}, include)
+        for i, row in enumerate(kernel.signature.types)
     )
 
 
@@ -72,13 +68,11 @@ def _with_macros(macros: dict[str, str], text: str) -> str:
     return defined + text + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
 
 
-def _table(signature: Signature, multiplies: Collection[str] | None) -> str:
+def _table(kernel: Kernel) -> str:
     """C++ of binding::PackageEntries."""
-    if multiplies is None:
-        return "{}"
-    name = names.snake(signature.cann_type)
-    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(signature.types)))
-    return f"{{{{{rows}}}, {str(signature.name in multiplies).lower()}}}"
+    name = names.snake(kernel.signature.cann_type)
+    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(kernel.signature.types)))
+    return f"{{{{{rows}}}, {str(kernel.multiplies).lower()}, {str(kernel.synchronizes).lower()}}}"
 
 
 def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str) -> str:
@@ -215,12 +209,12 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
+{_inference(signature, entry)}{_inference(signature, f"aclnn{signature.cann_type}")}{_callback(signature)}"""
 
 
-def _inference(signature: Signature, name: str, absent: str) -> str:
+def _inference(signature: Signature, name: str) -> str:
     """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
-    op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
+    op = f"ms_ascend_ops::{_constant(signature)}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
     types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
@@ -236,6 +230,20 @@ def _inference(signature: Signature, name: str, absent: str) -> str:
 MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
+}}
+
+"""
+
+
+def _callback(signature: Signature) -> str:
+    """The call of the aclnn function for MindSpore on an NPU, which would compile one otherwise."""
+    outputs = len(signature.outputs)
+    attributes = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    types = ", ".join([str(outputs), *["void*"] * len(signature.inputs), *attributes])
+    return f"""MS_ASCEND_OPS_EXPORT int aclnn{signature.cann_type}GetWorkSpaceSize(void* function,
+    std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
+{{
+    return ms_ascend_ops::binding::CallAclnn<{types}>(function, inputs, outputs, workspaceBytes, executor);
 }}
 
 """

@@ -15,7 +15,7 @@ namespace device {
 namespace {
 
 // Where to go on when a copy faults: a host address that is not there must not end the program.
-thread_local sigjmp_buf* guard = nullptr;
+thread_local sigjmp_buf* volatile guard = nullptr;
 struct sigaction previous[NSIG];
 
 template <typename Body>
@@ -27,7 +27,9 @@ bool Guarded(const Body& body)
         return false;
     }
     guard = &here;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // what follows is not moved to before
     body();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     guard = nullptr;
     return true;
 }
@@ -44,8 +46,7 @@ void OnFault(int signal, siginfo_t* info, void*)
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
     Devices& devices = TheDevices();
     if (IsDeviceAddress(address) && devices.IsOpen() && DeviceOfAddress(address) < devices.Count()) {
-        const std::string place =
-            devices.Forked() ? "" : devices.Memory(DeviceOfAddress(address)).Describe(address, true);
+        const std::string place = devices.Memory(DeviceOfAddress(address)).Describe(address, true);
         dprintf(
             STDERR_FILENO,
             "ms_ascend_ops: the program touched device memory by the pointer 0x%llx, which faults on an NPU, too: it "
