@@ -190,3 +190,16 @@ def test_every_operator_of_the_registry_has_its_package_operator():
     types = [kernel.signature.cann_type for kernel in module.kernels().values()]
     assert len(set(types)) == len(types)
     assert all(kind.startswith("MsAscendOps") for kind in types)  # CANN has a RmsNorm and a SwiGlu of its own
+
+
+@pytest.mark.parametrize("k", [1, 16, 17, 33, 48, 64, 65, 80, 97, 112, 128, 129])
+def test_products_of_any_depth(k):
+    """How deep base blocks are is the choice of the tiling class, which refuses another; K of floats is in fractals."""
+    shapes = [(3, k), (40, k), (40,), None, None]
+    tiling = module.tile("quant_matmul", shapes, ["int8", "int8", "float32", "", ""], {}, 40)
+    assert tiling.ok
+    assert tiling.fields["product.singleCoreK"] == k
+    attributes = {"transpose_x": False, "transpose_weight": True, "activation": "none"}
+    tiling = module.tile("matmul", [(3, k), (40, k), None], ["float32", "float32", ""], attributes, 40)
+    assert tiling.ok
+    assert tiling.fields["product.singleCoreK"] == -(-k // 16) * 16
