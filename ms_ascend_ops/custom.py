@@ -27,14 +27,16 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
+from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mixed_precision import caster
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -95,6 +97,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         module = None if version is None else version.module
         self._direct = direct(signature, self.given, self.attributes, check, module) if target == "CPU" else None
         self.checks = self._direct is not None  # whether a call checks the tensors
+        self._cast = caster(signature, self.given)
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -123,6 +126,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
+            if (kind := casting() or get_curr_amp_strategy()) is not None:
+                arguments = self._cast(kind, arguments)
             if usable():
                 if not recording():
                     result = self._direct(*arguments)
