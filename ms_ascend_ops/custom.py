@@ -28,16 +28,18 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
+from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mixed_precision import caster
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -101,6 +103,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self._direct = on_npu(signature, self.given, attributes, _soc)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
+        self._cast = caster(signature, self.given)
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -129,10 +132,13 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable(bool(self._written)):
-                tensors = arguments[: len(self._inputs)]
-                if len(self.given) < len(tensors):
-                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
+            tensors = arguments[: len(self._inputs)]
+            if len(self.given) < len(tensors):
+                tensors = tuple(tensor for tensor in tensors if tensor is not None)
+            if (kind := casting() or get_curr_amp_strategy()) is not None:
+                tensors = self._cast(kind, tensors)
+                arguments = tensors if self._inputs is self.given else arguments
+            if usable():
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
