@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -29,7 +30,9 @@ from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
+from ms_ascend_ops.checks import CHECKS, ShapeCheck
 from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
@@ -52,10 +55,6 @@ _REMEMBERED = 4096
 
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
-
-# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
-# ranks (-2,); of optional inputs that are absent None.
-ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
@@ -83,18 +82,25 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = device_target()
         check_built(signature, version)
         self._operator = signature.name
+        self._signature = signature
         self.given = signature.given(attributes)
-        self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
+        self._inputs = self.given if target == "CPU" else signature.inputs
+        self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
-        if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
-            bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
+        self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
+        bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
+        self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
-        self._recorded_bprop = bprop
         module = None if version is None else version.module
-        self._direct = direct(signature, self.given, self.attributes, check, module) if target == "CPU" else None
-        self.checks = self._direct is not None  # whether a call checks the tensors
+        self._direct: Callable[..., Any] | None
+        if target == "CPU":
+            self._direct = direct(signature, self.given, self.attributes, check, module)
+        else:
+            self._direct = on_npu(signature, self.given, attributes, _soc)
+            self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
+        self.checks = target == "CPU"  # whether a call checks the tensors
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -123,20 +129,34 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable():
+            if usable(bool(self._written)):
+                tensors = arguments[: len(self._inputs)]
+                if len(self.given) < len(tensors):
+                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
                 if not recording():
-                    result = self._direct(*arguments)
+                    result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
-                    result = recorded(self._operator, self._direct, self._recorded_bprop, arguments)
+                    result = recorded(self._operator, self._direct, self._recorded_bprop, tensors)
             if result is not None:
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
+        for place, name in self._written:
+            _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+    def _generate_get_workspace_size_func(self) -> None:
+        """Tell MindSpore how to call the aclnn function. By itself it compiles a library for each operator."""
+        if self.is_ascend_c:
+            signature = self._signature
+            types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+            tensors = [["aclTensor*"] * len(some) for some in (signature.inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:aclnn{signature.cann_type}")
+            self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
 class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
@@ -182,9 +202,9 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
     Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
-    that is absent is None, here and in the call of the primitive, in `check`, and in the bprop, whose gradient of it is
-    not used. `check` is for what the shape rules cannot say. Without a gradient kernel the bprop may be `composed` of
-    other operators, by the attributes, which say what is absent as `has_<input>`.
+    that is absent is None, here and in the call of the primitive, and in the bprop, whose gradient of it is not used.
+    Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
+    absent as `has_<input>`.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -196,7 +216,6 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self,
         name: str,
         bprop: Bprop | None = None,
-        check: ShapeCheck | None = None,
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
@@ -208,7 +227,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self._routes = lru_cache(maxsize=None, typed=True)(self._make_route)
         self._bprop = bprop
         self._composed = composed
-        self._rule = check
+        self._rule = CHECKS.get(name)
         self._accepted: set[tuple[Any, ...]] = set()
 
     @cached_property
@@ -345,6 +364,17 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             self._rule(shapes, values)
 
 
+def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+    """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if strides != whole or tensor.storage_offset() != 0:
+        raise ValueError(
+            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
+            f" from element {tensor.storage_offset()} on for shape {shape}"
+        )
+
+
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
 
@@ -429,15 +459,17 @@ def _bprop_of_node(
     bprop: Callable[..., Any],
     signature: registry.Signature,
     given: tuple[registry.TensorSpec, ...],
-    takes: tuple[str, ...],
+    takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
     """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
+    if len(given) == len(signature.inputs) and not constants:
+        return bprop
     names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor.name in takes]
+    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor in takes]
     parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
     passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
     gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]

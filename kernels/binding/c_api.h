@@ -86,6 +86,9 @@ void MsAscendOpsSetCounting(int32_t on);
 int32_t MsAscendOpsCountBounds(const uint64_t** nanoseconds);  // returns how many there are
 void MsAscendOpsVisitCounts(MsAscendCountVisitor visit, void* context);
 
+// Whether the kernel of an operator changes this one of its inputs in place. 0 where there is no such operator.
+int32_t MsAscendOpsWrites(const char* op, int32_t input);
+
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 

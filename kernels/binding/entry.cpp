@@ -123,8 +123,9 @@ MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t 
         HOST_OBSERVED(AscendC::host::DescribeTiling(tiling, tilingBytes);)
         try {
             AscendC::host::WithValueRules(op.Kernel().rules.c_str(), [&] {
-                AscendC::host::LaunchBlocks(config, memory, {static_cast<const char*>(tiling), tilingBytes},
-                                            entries.rows[row], &launch);
+                AscendC::host::LaunchBlocks(
+                    config, memory, {static_cast<const char*>(tiling), tilingBytes}, entries.rows[row], &launch,
+                    entries.paired ? AscendC::host::KernelType::MIX_AIC_1_2 : AscendC::host::KernelType::AIV_ONLY);
             });
         } catch (const std::runtime_error& failure) {
             throw std::runtime_error(op.Def().name + ": " + failure.what());

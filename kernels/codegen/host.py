@@ -9,7 +9,7 @@ from codegen import cpp
 from codegen.ascend import names, op_kernel
 from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import CUBE_TILING
-from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
@@ -31,6 +31,7 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping
     table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
+#include "binding/aclnn_callback.h"
 #include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
@@ -87,6 +88,8 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]],
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     plain = [name for kind, name in fields if kind != CUBE_TILING]
+    # As op_kernel says of its entry: vector cores whose kernel has products share cube cores.
+    kind = "AIV_ONLY" if len(plain) == len(fields) else "MIX_AIC_1_2"
     shown = [name for kind, field in fields for name in (_cube_fields(field) if kind == CUBE_TILING else [field])]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
@@ -109,7 +112,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
-    }});
+    }}, AscendC::host::KernelType::{kind});
 }}
 
 void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
@@ -211,12 +214,12 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
+{_inference(signature, entry)}{_inference(signature, f"aclnn{signature.cann_type}")}{_callback(signature)}"""
 
 
-def _inference(signature: Signature, name: str, absent: str) -> str:
+def _inference(signature: Signature, name: str) -> str:
     """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
-    op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
+    op = f"ms_ascend_ops::{_constant(signature)}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
     types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
@@ -232,6 +235,20 @@ def _inference(signature: Signature, name: str, absent: str) -> str:
 MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
+}}
+
+"""
+
+
+def _callback(signature: Signature) -> str:
+    """The call of the aclnn function for MindSpore on an NPU, which would compile one otherwise."""
+    outputs = len(signature.outputs)
+    attributes = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    types = ", ".join([str(outputs), *["void*"] * len(signature.inputs), *attributes])
+    return f"""MS_ASCEND_OPS_EXPORT int aclnn{signature.cann_type}GetWorkSpaceSize(void* function,
+    std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
+{{
+    return ms_ascend_ops::binding::CallAclnn<{types}>(function, inputs, outputs, workspaceBytes, executor);
 }}
 
 """

@@ -2,6 +2,11 @@
  * Calls of kernels: they go to the kernel library.
  */
 #include <dlfcn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
 
 #include "binding/c_api.h"
 #include "engine/engine.h"
@@ -11,11 +16,29 @@ namespace ms_ascend_ops {
 namespace device {
 namespace {
 
-using RunEntry = MsAscendStatus (*)(const char* opType, int32_t row, uint32_t blockDim, uint64_t tilingKey,
-                                    const void* tiling, size_t tilingBytes, const MsAscendTensor* tensors,
-                                    int32_t count, void* workspace, size_t workspaceBytes, char* error,
-                                    size_t errorBytes);
-RunEntry runEntry = nullptr;
+decltype(&MsAscendOpsRunEntry) runEntry = nullptr;
+bool hasHooks = false;
+
+// Of the checked build: it names the rule, the kernel's line and the values. The device ends, as after any fault.
+void EndByViolation(const char* text)
+{
+    std::snprintf(TheEngine().Slot().text, TEXT_BYTES, "%s", text);
+    _exit(128 + SIGABRT);
+}
+
+uint64_t CountWrittenAt(const void* address, uint64_t bytes)
+{
+    const auto number = reinterpret_cast<uint64_t>(address);
+    return KeepsShadow() && IsDeviceAddress(number) ? CountWritten(number, bytes) : bytes;
+}
+
+void NoteWrittenAt(const void* address, uint64_t bytes)
+{
+    const auto number = reinterpret_cast<uint64_t>(address);
+    if (KeepsShadow() && IsDeviceAddress(number)) {
+        NoteWritten(number, bytes);
+    }
+}
 
 struct DataType {
     const char* name;
@@ -34,6 +57,16 @@ const DataType* TypeOf(int32_t dtype)
     return known && types[dtype].name != nullptr ? &types[dtype] : nullptr;
 }
 
+uint64_t BytesOf(const TensorView& view)
+{
+    const DataType* const type = TypeOf(view.dtype);
+    uint64_t bytes = type == nullptr ? 0 : type->bytes;
+    for (const int64_t size : view.shape) {
+        bytes *= static_cast<uint64_t>(size);
+    }
+    return bytes;
+}
+
 }  // namespace
 
 std::string OpenKernels(const char* path)
@@ -42,15 +75,20 @@ std::string OpenKernels(const char* path)
     if (library == nullptr) {
         return dlerror();
     }
-    runEntry = reinterpret_cast<RunEntry>(dlsym(library, "MsAscendOpsRunEntry"));
-    return "";
+    runEntry = reinterpret_cast<decltype(runEntry)>(dlsym(library, "MsAscendOpsRunEntry"));
+    using SetHooks = void (*)(decltype(&EndByViolation), decltype(&CountWrittenAt), decltype(&NoteWrittenAt));
+    if (const auto setHooks = reinterpret_cast<SetHooks>(dlsym(library, "MsAscendCheckSetHooks"))) {
+        setHooks(EndByViolation, CountWrittenAt, NoteWrittenAt);
+        hasHooks = true;
+    }
+    return runEntry == nullptr ? std::string(path) + " has no kernels for the device (MsAscendOpsRunEntry)" : "";
 }
 
 Failure RunKernel(const void* call, size_t bytes)
 {
     CallReader reader(call, bytes);
     const std::string opType(reader.String());
-    const auto row = static_cast<int32_t>(reader.Int());
+    const auto row = static_cast<uint32_t>(reader.Int());
     const auto blockDim = static_cast<uint32_t>(reader.Int());
     const auto tilingKey = static_cast<uint64_t>(reader.Int());
     const std::string_view tiling = reader.Blob();
@@ -74,13 +112,15 @@ Failure RunKernel(const void* call, size_t bytes)
         tensors[i] = {reinterpret_cast<void*>(address), type->name, view.shape.data(),
                       static_cast<int32_t>(view.shape.size())};
     }
-    if (runEntry == nullptr) {
-        return {AICORE_EXCEPTION, opType + ": the kernel library has no MsAscendOpsRunEntry"};
-    }
     char error[TEXT_BYTES] = "";
     const MsAscendStatus status =
         runEntry(opType.c_str(), row, blockDim, tilingKey, tiling.data(), tiling.size(), tensors.data(),
                  static_cast<int32_t>(tensors.size()), workspace, workspaceBytes, error, sizeof(error));
+    if (status == MS_ASCEND_OK && KeepsShadow() && !hasHooks) {
+        for (size_t i = 0; i < views.size(); ++i) {
+            NoteWrittenAt(tensors[i].data, BytesOf(views[i]));
+        }
+    }
     return status == MS_ASCEND_OK ? Failure{} : Failure{VECTOR_CORE_EXCEPTION, opType + ": " + error};
 }
 

@@ -3,7 +3,9 @@
  */
 #include <ctime>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "engine/engine.h"
 #include "protocol/call.h"
@@ -53,6 +55,11 @@ public:
     }
 
 private:
+    ContextSlot& Context() const { return TheEngine().session->contexts[slot_.context]; }
+    static bool IsOwn(uint64_t address)
+    {
+        return IsDeviceAddress(address) && DeviceOfAddress(address) == TheEngine().device;
+    }
     const CommandHeader* Header() const
     {
         return reinterpret_cast<const CommandHeader*>(slot_.ring + read_ % RING_BYTES);
@@ -75,7 +82,7 @@ private:
 
     Failure Execute(const CommandHeader& header)
     {
-        const bool skips = slot_.failed.load() != 0 || slot_.aborted.load() != 0;
+        const bool skips = Context().failed.load() != 0 || slot_.aborted.load() != 0;
         switch (header.kind) {
             case CommandKind::RECORD:
                 Record(reinterpret_cast<const EventCommand&>(header));
@@ -90,17 +97,12 @@ private:
                 return skips ? Failure{} : Copy(reinterpret_cast<const CopyCommand&>(header));
             case CommandKind::FILL: {
                 const auto& command = reinterpret_cast<const FillCommand&>(header);
-                if (!skips) {
-                    std::memset(reinterpret_cast<void*>(command.address), static_cast<int>(command.value),
-                                command.bytes);
-                }
-                return {};
+                return skips ? Failure{} : Fill(command);
             }
             case CommandKind::WAIT:
                 return skips ? Failure{} : Wait(reinterpret_cast<const EventCommand&>(header));
             case CommandKind::HOST_FUNCTION:
                 return skips ? Failure{} : Host();
-            case CommandKind::RESET:
             case CommandKind::SKIP:
             case CommandKind::STOP:
                 break;
@@ -110,19 +112,27 @@ private:
 
     Failure Call(const void* call, size_t bytes)
     {
-        const CallReader reader(call, bytes);
+        CallReader reader(call, bytes);
         const std::string_view name = reader.Name();
-        const size_t shown = std::min(name.size(), sizeof(slot_.running) - 1);
-        std::memcpy(slot_.running, name.data(), shown);
-        slot_.running[shown] = 0;
+        const std::string_view shown = name == "kernel" ? reader.String() : name;
+        const size_t length = std::min(shown.size(), sizeof(slot_.running) - 1);
+        std::memcpy(slot_.running, shown.data(), length);
+        slot_.running[length] = 0;
         Failure failure;
         if (name == "kernel") {
+            static std::mutex mutex;  // a prediction is that of the last launch
+            std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+            if (TheEngine().predict != nullptr) {
+                lock.lock();
+            }
             failure = RunKernel(call, bytes);
+            Spend("call", call, bytes);
         } else {
             char text[TEXT_BYTES] = "";
             if (TheEngine().run(call, bytes, text, sizeof(text)) != 0) {
-                failure = {AICORE_EXCEPTION, std::string(name) + ": " + text};
+                failure = {AICORE_EXCEPTION, text};
             }
+            Spend("call", call, bytes);
         }
         slot_.running[0] = 0;
         return failure;
@@ -130,14 +140,42 @@ private:
 
     Failure Copy(const CopyCommand& command)
     {
-        if (!IsDeviceAddress(command.destination) || !IsDeviceAddress(command.source)) {
-            return Host();
+        if (!IsOwn(command.destination) || !IsOwn(command.source)) {
+            Failure failure = Host();
+            Spend("host copy", nullptr, command.rows * command.bytes);
+            return failure;
         }
         for (uint64_t row = 0; row < command.rows; ++row) {
-            std::memmove(reinterpret_cast<void*>(command.destination + row * command.destinationPitch),
-                         reinterpret_cast<const void*>(command.source + row * command.sourcePitch), command.bytes);
+            const uint64_t destination = command.destination + row * command.destinationPitch;
+            const uint64_t source = command.source + row * command.sourcePitch;
+            std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), command.bytes);
+            if (KeepsShadow()) {
+                NoteCopied(destination, source, command.bytes);
+            }
         }
+        Spend("copy", nullptr, command.rows * command.bytes);
         return {};
+    }
+
+    Failure Fill(const FillCommand& command)
+    {
+        if (!IsOwn(command.address)) {
+            return {AICORE_EXCEPTION, "aclrtMemsetAsync: the memory is not that of the stream's device"};
+        }
+        std::memset(reinterpret_cast<void*>(command.address), static_cast<int>(command.value), command.bytes);
+        if (KeepsShadow()) {
+            NoteWritten(command.address, command.bytes);
+        }
+        Spend("set", nullptr, command.bytes);
+        return {};
+    }
+
+    // Advances the stream's clock by what the chip would take.
+    void Spend(const char* what, const void* call, size_t bytes)
+    {
+        if (TheEngine().predict != nullptr) {
+            slot_.clock += TheEngine().predict(number_, what, call, bytes, slot_.clock);
+        }
     }
 
     Failure Host()
@@ -158,9 +196,13 @@ private:
     {
         EventSlot& event = TheEngine().session->events[command.event];
         const DeviceSlot& device = TheEngine().session->devices[event.device];
-        const auto ended = [&device] { return device.state.load() == static_cast<uint32_t>(DeviceState::ENDED); };
-        if (!event.done.Wait(command.number, ended)) {
-            return {507010, "the device whose event the stream waits for has ended"};
+        const auto patience = [this, &device] {
+            const auto state = static_cast<DeviceState>(device.state.load());
+            const bool runs = state == DeviceState::STARTING || state == DeviceState::READY;
+            return !runs || slot_.aborted.load() != 0 ? 0 : PATIENCE;
+        };
+        if (!event.done.Wait(command.number, patience) && slot_.aborted.load() == 0) {
+            return {LOST_HEARTBEAT, "the device whose event the stream waits for has ended"};
         }
         slot_.clock = std::max(slot_.clock, event.clock);
         return {};
@@ -173,8 +215,10 @@ private:
             std::strncpy(slot_.text, failure.text.c_str(), sizeof(slot_.text) - 1);
             slot_.error.store(failure.code);
         }
-        if (slot_.stopsOnFailure.load() != 0) {
-            slot_.failed.store(1);
+        ContextSlot& context = Context();
+        if (context.stopsOnFailure.load() != 0 && context.failed.load() == 0) {
+            std::strncpy(context.text, failure.text.c_str(), sizeof(context.text) - 1);
+            context.failed.store(failure.code);
         }
     }
 

@@ -8,9 +8,17 @@
 #include "device/runtime_api.h"
 #include "executor.h"
 
+extern "C" {
+int aclrtSynchronizeStream(void* stream);
+int aclrtMemcpy(void* to, size_t room, const void* from, size_t bytes, int kind);
+}
+
 namespace ms_ascend_ops {
 namespace device {
 namespace {
+
+constexpr int DEVICE_TO_HOST = 2;
+constexpr size_t SHAPE_SIZES = 9;  // what the device writes of an output's shape: the rank, and up to eight sizes
 
 // An operator of CANN itself: its arguments, of which tensors stay as they are while others are in the call.
 class BuiltinExecutor : public aclOpExecutor {
@@ -18,7 +26,8 @@ public:
     explicit BuiltinExecutor(const char* function) : function_(function) {}
 
     aclnnStatus Add(const MsAscendArgument& argument);
-    aclnnStatus Launch(void* stream);
+    aclnnStatus Launch(void* workspace, void* stream);
+    size_t WorkspaceBytes() const { return dynamic_.size() * SHAPE_SIZES * sizeof(int64_t); }
 
     std::vector<aclTensor*> Tensors(Side) override;
     std::vector<aclTensor*> List(Side, size_t argument) override;
@@ -38,9 +47,11 @@ private:
 
     void Keep(Value& value, const aclTensor* tensor);
     static void Write(CallWriter& call, const Value& value);
+    aclnnStatus TakeShapes(const void* workspace, void* stream);
 
     const std::string function_;
     std::vector<Value> values_;
+    std::vector<aclTensor*> dynamic_;  // the caller's tensors whose shapes the device tells; null: absent
 };
 
 double RealOf(const aclScalar& scalar);
@@ -55,6 +66,9 @@ aclnnStatus BuiltinExecutor::Add(const MsAscendArgument& argument)
 {
     Value value{};
     value.kind = argument.kind;
+    if (argument.dynamic) {
+        dynamic_.push_back(static_cast<aclTensor*>(const_cast<void*>(argument.object)));
+    }
     const bool isObject = argument.kind != MS_ASCEND_INT && argument.kind != MS_ASCEND_REAL;
     if (isObject && argument.object == nullptr) {
         if (!argument.optional) {
@@ -148,14 +162,35 @@ void BuiltinExecutor::Write(CallWriter& call, const Value& value)
     }
 }
 
-aclnnStatus BuiltinExecutor::Launch(void* stream)
+aclnnStatus BuiltinExecutor::Launch(void* workspace, void* stream)
 {
     CallWriter call(function_);
     for (const Value& value : values_) {
         Write(call, value);
     }
-    return MsAscendDeviceCall(stream, call.Bytes().data(), call.Bytes().size()) == 0 ? ACLNN_SUCCESS
-                                                                                     : ACLNN_ERR_RUNTIME_ERROR;
+    if (!dynamic_.empty()) {
+        call.Int(reinterpret_cast<int64_t>(workspace));
+    }
+    if (MsAscendDeviceCall(stream, call.Bytes().data(), call.Bytes().size()) != 0) {
+        return ACLNN_ERR_RUNTIME_ERROR;
+    }
+    return dynamic_.empty() ? ACLNN_SUCCESS : TakeShapes(workspace, stream);
+}
+
+aclnnStatus BuiltinExecutor::TakeShapes(const void* workspace, void* stream)
+{
+    std::vector<int64_t> told(dynamic_.size() * SHAPE_SIZES);
+    if (aclrtSynchronizeStream(stream) != 0 ||
+        aclrtMemcpy(told.data(), WorkspaceBytes(), workspace, WorkspaceBytes(), DEVICE_TO_HOST) != 0) {
+        return ACLNN_ERR_RUNTIME_ERROR;
+    }
+    for (size_t i = 0; i < dynamic_.size(); ++i) {
+        if (dynamic_[i] != nullptr) {
+            const auto sizes = told.begin() + static_cast<ptrdiff_t>(i * SHAPE_SIZES);
+            dynamic_[i]->shape.assign(sizes + 1, sizes + 1 + *sizes);
+        }
+    }
+    return ACLNN_SUCCESS;
 }
 
 std::vector<aclTensor*> BuiltinExecutor::Tensors(Side)
@@ -246,18 +281,21 @@ int MsAscendBuiltinPrepare(const char* function, const MsAscendArgument* argumen
     } catch (const std::exception& error) {
         return dev::Refuse(ACLNN_ERR_PARAM_INVALID, std::string(function) + ": " + error.what());
     }
-    *workspaceBytes = 0;
+    *workspaceBytes = made->WorkspaceBytes();
     *executor = made.release();
     return ACLNN_SUCCESS;
 }
 
-int MsAscendBuiltinLaunch(void*, uint64_t, aclOpExecutor* executor, void* stream)
+int MsAscendBuiltinLaunch(void* workspace, uint64_t workspaceBytes, aclOpExecutor* executor, void* stream)
 {
     if (executor == nullptr) {
         return dev::Refuse(ACLNN_ERR_PARAM_NULLPTR, "the executor of an aclnn function is a null pointer");
     }
     auto* const launched = static_cast<dev::BuiltinExecutor*>(executor);
-    const aclnnStatus status = launched->Launch(stream);
+    const bool fits = workspaceBytes >= launched->WorkspaceBytes();
+    const aclnnStatus status =
+        fits ? launched->Launch(workspace, stream)
+             : dev::Refuse(ACLNN_ERR_PARAM_INVALID, "the workspace of an aclnn function is too small");
     if (!launched->repeatable) {
         delete launched;
     }

@@ -30,6 +30,8 @@ inline void FutexWake(Word& word)
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+constexpr uint32_t PATIENCE = 100;  // until somebody asks whether the other side still lives
+
 // A counter that one side advances and others wait for; it may wrap around.
 struct Progress {
     Word value;
@@ -50,20 +52,21 @@ struct Progress {
             FutexWake(value);
         }
     }
-    // `stop()` is asked now and then: true ends the waiting. Returns whether the number was reached.
-    template <typename Stop>
-    bool Wait(uint32_t number, const Stop& stop)
+    // `patience()` is asked now and then: how many milliseconds to wait, 0: no longer. Returns whether the number was
+    // reached.
+    template <typename Patience>
+    bool Wait(uint32_t number, const Patience& patience)
     {
-        constexpr uint32_t SLICE = 100;  // until somebody asks whether the other side still lives
         waiters.fetch_add(1, std::memory_order_seq_cst);
         bool reached;
         for (;;) {
             const uint32_t seen = value.load(std::memory_order_seq_cst);
             reached = static_cast<int32_t>(seen - number) >= 0;
-            if (reached || stop()) {
+            const uint32_t milliseconds = reached ? 0 : patience();
+            if (milliseconds == 0) {
                 break;
             }
-            FutexWait(value, seen, SLICE);
+            FutexWait(value, seen, milliseconds);
         }
         waiters.fetch_sub(1, std::memory_order_seq_cst);
         return reached;

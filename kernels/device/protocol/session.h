@@ -8,7 +8,8 @@
  *
  * The memory of a device has the same addresses in all processes. Of its file, the first half holds what is allocated:
  * there an offset is the address less the device's base. The second half holds physical memory, which is mapped to
- * addresses by request. Behind it is the shadow: a bit for each byte of the file, set when it was written (--check).
+ * addresses by request. Behind it is the shadow: a byte for each byte of the file, not 0 when that was written
+ * (--check).
  */
 #ifndef MS_ASCEND_OPS_DEVICE_PROTOCOL_SESSION_H
 #define MS_ASCEND_OPS_DEVICE_PROTOCOL_SESSION_H
@@ -19,6 +20,7 @@ namespace ms_ascend_ops {
 namespace device {
 
 constexpr uint32_t MAX_DEVICES = 16;
+constexpr uint32_t MAX_CONTEXTS = 256;
 constexpr uint32_t MAX_STREAMS = 1024;
 constexpr uint32_t MAX_EVENTS = 65536;
 constexpr uint32_t RING_BYTES = 1U << 17;
@@ -31,7 +33,7 @@ constexpr uint64_t MEMORY_BASE = 0x120000000000;
 constexpr uint64_t MEMORY_SPAN = uint64_t{1} << 40;
 constexpr uint64_t FILE_BYTES = 2 * MEMORY_SPAN;
 constexpr uint64_t SHADOW_OFFSET = FILE_BYTES;
-constexpr uint64_t SHADOW_BYTES = FILE_BYTES / 8;
+constexpr uint64_t SHADOW_SHIFT = MAX_DEVICES * MEMORY_SPAN;  // in a device process, from an address to its shadow
 
 inline uint64_t MemoryBase(uint32_t device)
 {
@@ -46,7 +48,7 @@ inline uint32_t DeviceOfAddress(uint64_t address)
     return static_cast<uint32_t>((address - MEMORY_BASE) / MEMORY_SPAN);
 }
 
-enum class CommandKind : uint32_t { SKIP, CALL, STORED_CALL, COPY, FILL, RECORD, WAIT, RESET, HOST_FUNCTION, STOP };
+enum class CommandKind : uint32_t { SKIP, CALL, STORED_CALL, COPY, FILL, RECORD, WAIT, HOST_FUNCTION, STOP };
 
 struct CommandHeader {
     uint32_t bytes;  // with the header; a multiple of COMMAND_STEP
@@ -93,15 +95,14 @@ struct StreamSlot {
     Word submitted;  // the number of the last task that was written
     Word sleeping;   // the stream's thread waits for `submitted`
     Progress completed;
-    Progress answered;  // requests to the host
-    Word answer;        // an error code
-    Word error;         // the first error that was not reported yet
-    Word stopsOnFailure;
-    Word failed;                 // with stopsOnFailure: nothing runs any more
+    Progress answered;           // requests to the host
+    Word answer;                 // an error code
+    Word error;                  // the first error that was not reported yet
     Word aborted;                // drop what was not begun
     std::atomic<uint64_t> read;  // bytes of the ring, counted from the beginning of time
     uint64_t clock;              // predicted nanoseconds
     uint32_t device;
+    uint32_t context;
     uint32_t errorTask;
     char running[128];            // the call that runs
     char text[TEXT_BYTES];        // of `error`
@@ -117,9 +118,16 @@ struct EventSlot {
     uint64_t clock;
 };
 
+// With stopsOnFailure nothing of its streams runs any more when one has failed.
+struct ContextSlot {
+    Word stopsOnFailure;
+    Word failed;  // the error code
+    char text[TEXT_BYTES];
+};
+
 enum class DeviceState : uint32_t { NONE, STARTING, READY, ENDED };
 
-enum class ControlKind : uint32_t { MAP, UNMAP, START_STREAM, FINISH };
+enum class ControlKind : uint32_t { MAP, UNMAP, START_STREAM };
 struct ControlRequest {
     ControlKind kind;
     uint32_t number;  // of the request; 0: nobody waits for an answer
@@ -151,6 +159,7 @@ struct Session {
     uint32_t deviceCount;
     uint32_t checks;  // keep and ask the shadow
     DeviceSlot devices[MAX_DEVICES];
+    ContextSlot contexts[MAX_CONTEXTS];
     EventSlot events[MAX_EVENTS];
     StreamSlot streams[MAX_STREAMS];
 };

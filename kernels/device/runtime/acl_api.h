@@ -22,14 +22,6 @@ inline aclError CheckPointer(const char* function, const char* name, const void*
                               : Fail(INVALID_PARAM, std::string(function) + ": " + name + " must not be null");
 }
 
-inline aclError CurrentDevice(uint32_t* device)
-{
-    Context* context = nullptr;
-    RETURN_IF_ERROR(CurrentContext(&context));
-    *device = context->device;
-    return SUCCESS;
-}
-
 }  // namespace device
 }  // namespace ms_ascend_ops
 

@@ -1,11 +1,10 @@
 /*!
  * ACL: initialisation, devices, contexts, errors; and what this library offers to the others (runtime_api.h).
  */
-#include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
-#include <cstring>
 
 #include "runtime/acl_api.h"
 
@@ -13,13 +12,44 @@ using namespace ms_ascend_ops::device;
 
 namespace {
 
-std::atomic<bool> initialized{false};
+std::atomic<uint64_t> initialized{0};
+std::array<std::atomic<bool>, MAX_DEVICES * MAX_DEVICES> peers;
+
+aclError CheckDevice(int64_t device)
+{
+    RETURN_IF_ERROR(TheDevices().Open());
+    return TheDevices().CheckNumber(device);
+}
+
+// Whether the current device reaches the memory of `peer`.
+aclError FindPeer(int32_t peer, std::atomic<bool>** reaches)
+{
+    uint32_t device = 0;
+    RETURN_IF_ERROR(CurrentDevice(&device));
+    RETURN_IF_ERROR(CheckDevice(peer));
+    if (static_cast<uint32_t>(peer) == device) {
+        return Fail(RT_PARAM_INVALID, "device " + std::to_string(peer) + " is the current device, not a peer");
+    }
+    *reaches = &peers[device * MAX_DEVICES + static_cast<uint32_t>(peer)];
+    return SUCCESS;
+}
 
 }  // namespace
 
+namespace ms_ascend_ops {
+namespace device {
+
+bool ArePeers(uint32_t first, uint32_t second)
+{
+    return first == second || peers[first * MAX_DEVICES + second] || peers[second * MAX_DEVICES + first];
+}
+
+}  // namespace device
+}  // namespace ms_ascend_ops
+
 ACL_API aclError aclInit(const char*)
 {
-    if (initialized.exchange(true)) {
+    if (initialized.fetch_add(1) > 0) {
         return Fail(REPEAT_INITIALIZE, "aclInit was called before");
     }
     ExplainFaults();
@@ -28,10 +58,25 @@ ACL_API aclError aclInit(const char*)
 
 ACL_API aclError aclFinalize()
 {
-    if (!initialized.exchange(false)) {
+    if (initialized.exchange(0) == 0) {
         return Fail(REPEAT_FINALIZE, "aclFinalize: aclInit was not called, or aclFinalize was called before");
     }
-    TheDevices().StopAll();
+    ReleaseDevices();
+    return SUCCESS;
+}
+
+ACL_API aclError aclFinalizeReference(uint64_t* count)
+{
+    if (initialized.load() == 0) {
+        return Fail(REPEAT_FINALIZE, "aclFinalizeReference: aclInit was not called");
+    }
+    const uint64_t left = initialized.fetch_sub(1) - 1;
+    if (left == 0) {
+        ReleaseDevices();
+    }
+    if (count != nullptr) {
+        *count = left;
+    }
     return SUCCESS;
 }
 
@@ -73,8 +118,8 @@ ACL_API aclError aclrtGetDeviceCount(uint32_t* count)
 ACL_API aclError aclrtSetDevice(int32_t device)
 {
     ExplainFaults();
-    RETURN_IF_ERROR(TheDevices().Open());
-    return SetCurrentDevice(device);
+    RETURN_IF_ERROR(CheckDevice(device));
+    return UseDevice(device);
 }
 
 ACL_API aclError aclrtGetDevice(int32_t* device)
@@ -88,16 +133,14 @@ ACL_API aclError aclrtGetDevice(int32_t* device)
 
 ACL_API aclError aclrtResetDeviceForce(int32_t device)
 {
-    RETURN_IF_ERROR(TheDevices().Open());
-    RETURN_IF_ERROR(TheDevices().CheckNumber(device));
-    ForgetDevice(static_cast<uint32_t>(device));
-    TheDevices().Stop(static_cast<uint32_t>(device));
-    return SUCCESS;
+    RETURN_IF_ERROR(CheckDevice(device));
+    return ReleaseDevice(device, true);
 }
 
 ACL_API aclError aclrtResetDevice(int32_t device)
 {
-    return aclrtResetDeviceForce(device);
+    RETURN_IF_ERROR(CheckDevice(device));
+    return ReleaseDevice(device, false);
 }
 
 ACL_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t milliseconds)
@@ -112,11 +155,58 @@ ACL_API aclError aclrtSynchronizeDevice()
     return aclrtSynchronizeDeviceWithTimeout(-1);
 }
 
+ACL_API aclError aclrtQueryDeviceStatus(int32_t device, int32_t* status)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtQueryDeviceStatus", "deviceStatus", status));
+    RETURN_IF_ERROR(CheckDevice(device));
+    *status = TheDevices().Ended(static_cast<uint32_t>(device)) ? 1 : 0;
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtDeviceTaskAbort(int32_t device, uint32_t milliseconds)
+{
+    RETURN_IF_ERROR(CheckDevice(device));
+    return Abort(static_cast<uint32_t>(device), nullptr, milliseconds);
+}
+
+ACL_API aclError aclrtDeviceCanAccessPeer(int32_t* can, int32_t device, int32_t peer)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtDeviceCanAccessPeer", "canAccessPeer", can));
+    RETURN_IF_ERROR(CheckDevice(device));
+    RETURN_IF_ERROR(CheckDevice(peer));
+    *can = device != peer ? 1 : 0;
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtDeviceEnablePeerAccess(int32_t peer, uint32_t)
+{
+    std::atomic<bool>* reaches = nullptr;
+    RETURN_IF_ERROR(FindPeer(peer, &reaches));
+    reaches->store(true);
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtDeviceDisablePeerAccess(int32_t peer)
+{
+    std::atomic<bool>* reaches = nullptr;
+    RETURN_IF_ERROR(FindPeer(peer, &reaches));
+    reaches->store(false);
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtDevicePeerAccessStatus(int32_t device, int32_t peer, int32_t* status)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtDevicePeerAccessStatus", "status", status));
+    RETURN_IF_ERROR(CheckDevice(device));
+    RETURN_IF_ERROR(CheckDevice(peer));
+    *status = peers[static_cast<uint32_t>(device) * MAX_DEVICES + static_cast<uint32_t>(peer)] ? 1 : 0;
+    return SUCCESS;
+}
+
 ACL_API aclError aclrtCreateContext(void** context, int32_t device)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtCreateContext", "context", context));
-    RETURN_IF_ERROR(TheDevices().Open());
-    RETURN_IF_ERROR(TheDevices().CheckNumber(device));
+    RETURN_IF_ERROR(CheckDevice(device));
     RETURN_IF_ERROR(TheDevices().Start(static_cast<uint32_t>(device)));
     Context* made = nullptr;
     RETURN_IF_ERROR(CreateContext(static_cast<uint32_t>(device), &made));
@@ -127,21 +217,17 @@ ACL_API aclError aclrtCreateContext(void** context, int32_t device)
 
 ACL_API aclError aclrtDestroyContext(void* handle)
 {
-    Context* const context = ContextOf(handle);
+    Context* const context = FindContext(handle);
     if (context == nullptr || context->primary) {
         return Fail(INVALID_PARAM,
                     "aclrtDestroyContext: the context was not made by aclrtCreateContext, or is destroyed");
     }
-    if (context->defaultStream != nullptr) {
-        DestroyStream(context->defaultStream);
-    }
-    context->used = false;
-    return SUCCESS;
+    return DestroyContext(context);
 }
 
 ACL_API aclError aclrtSetCurrentContext(void* handle)
 {
-    Context* const context = ContextOf(handle);
+    Context* const context = FindContext(handle);
     if (context == nullptr) {
         return Fail(INVALID_PARAM, "aclrtSetCurrentContext: the context was not created, or is destroyed");
     }
@@ -157,6 +243,32 @@ ACL_API aclError aclrtGetCurrentContext(void** context)
     *context = current;
     return SUCCESS;
 }
+
+ACL_API aclError aclrtCtxGetCurrentDefaultStream(void** handle)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtCtxGetCurrentDefaultStream", "stream", handle));
+    Stream* stream = nullptr;
+    RETURN_IF_ERROR(FindStream(nullptr, &stream));
+    *handle = stream;
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtSetExceptionInfoCallback(void (*callback)(ExceptionInfo*))
+{
+    SetExceptionCallback(callback);
+    return SUCCESS;
+}
+
+#define EXCEPTION_INFO(name, member)                        \
+    ACL_API uint32_t name(const ExceptionInfo* info)        \
+    {                                                       \
+        return info == nullptr ? UINT32_MAX : info->member; \
+    }
+EXCEPTION_INFO(aclrtGetTaskIdFromExceptionInfo, task)
+EXCEPTION_INFO(aclrtGetStreamIdFromExceptionInfo, stream)
+EXCEPTION_INFO(aclrtGetThreadIdFromExceptionInfo, thread)
+EXCEPTION_INFO(aclrtGetDeviceIdFromExceptionInfo, device)
+EXCEPTION_INFO(aclrtGetErrorCodeFromExceptionInfo, code)
 
 ACL_API int MsAscendDeviceCall(void* handle, const void* call, size_t bytes)
 {

@@ -1,25 +1,27 @@
 /*!
- * ACL: memory, copies and sets.
+ * ACL: memory of devices and of the host.
  */
-#include <sys/mman.h>
-
-#include <cstdlib>
-
 #include "runtime/acl_api.h"
+#include "runtime/host_memory.h"
 
 using namespace ms_ascend_ops::device;
 
 namespace {
 
-enum CopyKind : int32_t {
-    HOST_TO_HOST,
-    HOST_TO_DEVICE,
-    DEVICE_TO_HOST,
-    DEVICE_TO_DEVICE,
-    ANY_COPY,
-    BUFFERED,
-    INNER,
-    INTER
+struct PhysicalMemoryProperties {  // aclrtPhysicalMemProp
+    int32_t handleType;
+    int32_t allocationType;
+    int32_t attribute;
+    uint32_t device;
+    int32_t location;
+    uint64_t reserved;
+};
+
+struct PointerAttributes {  // aclrtPtrAttributes
+    uint32_t device;
+    int32_t location;
+    uint32_t pageBytes;
+    uint32_t reserved[4];
 };
 
 aclError Allocate(const char* function, void** address, size_t bytes)
@@ -33,124 +35,91 @@ aclError Allocate(const char* function, void** address, size_t bytes)
     return TheDevices().Memory(device).Allocate(address, bytes, 1, function);
 }
 
-// A copy of `rows` rows, with each end where its kind says it is.
-aclError CheckCopy(const char* function, const CopyCommand& command, uint64_t room, int32_t kind)
+aclError MemoryOfAddress(const char* function, void* address, DeviceMemory** memory)
 {
-    const std::string name(function);
-    if (command.bytes > room) {
-        return Fail(INVALID_PARAM, name + ": " + std::to_string(command.bytes) + " bytes do not fit into the " +
-                                       std::to_string(room) + " of the destination");
+    const auto number = reinterpret_cast<uint64_t>(address);
+    if (!IsDeviceAddress(number) || DeviceOfAddress(number) >= TheDevices().Count()) {
+        return Fail(RT_PARAM_INVALID, std::string(function) + ": " + Hex(number) + " is not a device's address");
     }
-    RETURN_IF_ERROR(CheckPointer(function, "dst", reinterpret_cast<const void*>(command.destination)));
-    RETURN_IF_ERROR(CheckPointer(function, "src", reinterpret_cast<const void*>(command.source)));
-    const bool toDevice = IsDeviceAddress(command.destination);
-    const bool fromDevice = IsDeviceAddress(command.source);
-    const bool wantsToDevice = kind == HOST_TO_DEVICE || kind == DEVICE_TO_DEVICE || kind >= BUFFERED;
-    const bool wantsFromDevice = kind == DEVICE_TO_HOST || kind == DEVICE_TO_DEVICE || kind == INNER || kind == INTER;
-    if (kind < HOST_TO_HOST || kind > INTER) {
-        return Fail(INVALID_PARAM, name + ": kind must be an aclrtMemcpyKind, got " + std::to_string(kind));
-    }
-    if (kind != ANY_COPY && (toDevice != wantsToDevice || fromDevice != wantsFromDevice)) {
-        return Fail(INVALID_PARAM, name + ": kind " + std::to_string(kind) + " copies from " +
-                                       (wantsFromDevice ? "device" : "host") + " to " +
-                                       (wantsToDevice ? "device" : "host") + ", but the addresses are those of " +
-                                       (fromDevice ? "device" : "host") + " and " + (toDevice ? "device" : "host"));
-    }
-    for (uint64_t row = 0; row < command.rows; ++row) {
-        RETURN_IF_ERROR(CheckRange(function, command.destination + row * command.destinationPitch, command.bytes));
-        RETURN_IF_ERROR(CheckRange(function, command.source + row * command.sourcePitch, command.bytes));
-    }
+    *memory = &TheDevices().Memory(DeviceOfAddress(number));
     return SUCCESS;
 }
 
-CopyCommand MakeCopy(void* destination, const void* source, size_t bytes)
+// The device is part of a handle (DeviceMemory::CreatePhysical).
+aclError MemoryOfHandle(const char* function, void* handle, DeviceMemory** memory)
 {
-    CopyCommand command{};
-    command.header.kind = CommandKind::COPY;
-    command.destination = reinterpret_cast<uint64_t>(destination);
-    command.source = reinterpret_cast<uint64_t>(source);
-    command.bytes = bytes;
-    command.rows = 1;
-    return command;
-}
-
-aclError RunNow(const CopyCommand& command)
-{
-    for (uint64_t row = 0; row < command.rows; ++row) {
-        RETURN_IF_ERROR(CopyNow(command.destination + row * command.destinationPitch,
-                                command.source + row * command.sourcePitch, command.bytes));
+    const uint64_t device = (reinterpret_cast<uint64_t>(handle) >> 40) - 1;
+    if (device >= TheDevices().Count()) {
+        return Fail(RT_INVALID_HANDLE, std::string(function) + ": the handle was not given by aclrtMallocPhysical");
     }
+    *memory = &TheDevices().Memory(static_cast<uint32_t>(device));
     return SUCCESS;
-}
-
-aclError Enqueue(CopyCommand command, void* handle)
-{
-    Stream* stream = nullptr;
-    RETURN_IF_ERROR(FindStream(handle, &stream));
-    return Submit(stream, &command.header, sizeof(command));
-}
-
-CopyCommand MakeCopy2d(void* destination, size_t destinationPitch, const void* source, size_t sourcePitch, size_t width,
-                       size_t height)
-{
-    CopyCommand command = MakeCopy(destination, source, width);
-    command.rows = height;
-    command.destinationPitch = destinationPitch;
-    command.sourcePitch = sourcePitch;
-    return command;
 }
 
 }  // namespace
 
-ACL_API aclError aclrtMalloc(void** address, size_t bytes, int32_t)
-{
-    return Allocate("aclrtMalloc", address, bytes);
-}
-
-ACL_API aclError aclrtMallocAlign32(void** address, size_t bytes, int32_t)
-{
-    return Allocate("aclrtMallocAlign32", address, bytes);
-}
-
-ACL_API aclError aclrtMallocCached(void** address, size_t bytes, int32_t)
-{
-    return Allocate("aclrtMallocCached", address, bytes);
-}
-
-ACL_API aclError aclrtMallocWithCfg(void** address, size_t bytes, int32_t, void*)
-{
-    return Allocate("aclrtMallocWithCfg", address, bytes);
-}
+#define ALLOCATES(name, ...)                                         \
+    ACL_API aclError name(void** address, size_t bytes, __VA_ARGS__) \
+    {                                                                \
+        return Allocate(#name, address, bytes);                      \
+    }
+ALLOCATES(aclrtMalloc, int32_t)
+ALLOCATES(aclrtMallocAlign32, int32_t)
+ALLOCATES(aclrtMallocCached, int32_t)
+ALLOCATES(aclrtMallocWithCfg, int32_t, void*)
+ALLOCATES(aclrtMallocForTaskScheduler, int32_t, void*)
 
 ACL_API aclError aclrtFree(void* address)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtFree", "devPtr", address));
-    const auto number = reinterpret_cast<uint64_t>(address);
-    if (!IsDeviceAddress(number) || !TheDevices().IsOpen() || DeviceOfAddress(number) >= TheDevices().Count()) {
-        return Fail(RT_PARAM_INVALID, "aclrtFree: the address is not a device's");
-    }
-    return TheDevices().Memory(DeviceOfAddress(number)).Free(address);
+    DeviceMemory* memory = nullptr;
+    RETURN_IF_ERROR(MemoryOfAddress("aclrtFree", address, &memory));
+    return memory->Free(address);
+}
+
+ACL_API aclError aclrtFreeWithDevSync(void* address)
+{
+    uint32_t device = 0;
+    RETURN_IF_ERROR(CurrentDevice(&device));
+    RETURN_IF_ERROR(SynchronizeDevice(device));
+    return aclrtFree(address);
 }
 
 ACL_API aclError aclrtMallocHost(void** address, size_t bytes)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtMallocHost", "hostPtr", address));
-    if (bytes == 0) {
-        return Fail(INVALID_PARAM, "aclrtMallocHost: size must not be 0");
-    }
-    constexpr size_t ALIGNMENT = 64;
-    *address = bytes > SIZE_MAX - ALIGNMENT
-                   ? nullptr
-                   : std::aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    return *address != nullptr ? static_cast<aclError>(SUCCESS)
-                               : Fail(RT_MEMORY_ALLOCATION, "aclrtMallocHost: no " + std::to_string(bytes) + " bytes");
+    return AllocateHost(address, bytes);
+}
+
+ACL_API aclError aclrtMallocHostWithCfg(void** address, uint64_t bytes, void*)
+{
+    return aclrtMallocHost(address, bytes);
 }
 
 ACL_API aclError aclrtFreeHost(void* address)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtFreeHost", "hostPtr", address));
-    std::free(address);
-    return SUCCESS;
+    return FreeHost(address);
+}
+
+ACL_API aclError aclrtFreeHostWithDevSync(void* address)
+{
+    uint32_t device = 0;
+    RETURN_IF_ERROR(CurrentDevice(&device));
+    RETURN_IF_ERROR(SynchronizeDevice(device));
+    return aclrtFreeHost(address);
+}
+
+ACL_API aclError aclrtHostRegister(void*, uint64_t, int32_t, void**)
+{
+    return Fail(RT_FEATURE_NOT_SUPPORT,
+                "aclrtHostRegister: the emulated device does not see memory of the host; copy "
+                "it by aclrtMemcpy or aclrtMemcpyAsync");
+}
+
+ACL_API aclError aclrtHostUnregister(void*)
+{
+    return Fail(RT_PARAM_INVALID, "aclrtHostUnregister: the memory was not registered (aclrtHostRegister)");
 }
 
 ACL_API aclError aclrtGetMemInfo(int32_t, size_t* freeBytes, size_t* totalBytes)
@@ -164,70 +133,32 @@ ACL_API aclError aclrtGetMemInfo(int32_t, size_t* freeBytes, size_t* totalBytes)
     return SUCCESS;
 }
 
-ACL_API aclError aclrtMemcpy(void* destination, size_t room, const void* source, size_t bytes, int32_t kind)
+ACL_API aclError aclrtPointerGetAttributes(const void* address, PointerAttributes* attributes)
 {
-    const CopyCommand command = MakeCopy(destination, source, bytes);
-    RETURN_IF_ERROR(CheckCopy("aclrtMemcpy", command, room, kind));
-    return RunNow(command);
-}
-
-ACL_API aclError aclrtMemcpyAsync(void* destination, size_t room, const void* source, size_t bytes, int32_t kind,
-                                  void* stream)
-{
-    const CopyCommand command = MakeCopy(destination, source, bytes);
-    RETURN_IF_ERROR(CheckCopy("aclrtMemcpyAsync", command, room, kind));
-    return Enqueue(command, stream);
-}
-
-ACL_API aclError aclrtMemcpy2d(void* destination, size_t destinationPitch, const void* source, size_t sourcePitch,
-                               size_t width, size_t height, int32_t kind)
-{
-    const CopyCommand command = MakeCopy2d(destination, destinationPitch, source, sourcePitch, width, height);
-    RETURN_IF_ERROR(CheckCopy("aclrtMemcpy2d", command, destinationPitch, kind));
-    return RunNow(command);
-}
-
-ACL_API aclError aclrtMemcpy2dAsync(void* destination, size_t destinationPitch, const void* source, size_t sourcePitch,
-                                    size_t width, size_t height, int32_t kind, void* stream)
-{
-    const CopyCommand command = MakeCopy2d(destination, destinationPitch, source, sourcePitch, width, height);
-    RETURN_IF_ERROR(CheckCopy("aclrtMemcpy2dAsync", command, destinationPitch, kind));
-    return Enqueue(command, stream);
-}
-
-ACL_API aclError aclrtMemset(void* address, size_t room, int32_t value, size_t bytes)
-{
+    RETURN_IF_ERROR(CheckPointer("aclrtPointerGetAttributes", "ptr", address));
+    RETURN_IF_ERROR(CheckPointer("aclrtPointerGetAttributes", "attributes", attributes));
     const auto number = reinterpret_cast<uint64_t>(address);
-    if (bytes > room) {
-        return Fail(INVALID_PARAM,
-                    "aclrtMemset: " + std::to_string(bytes) + " bytes do not fit into " + std::to_string(room));
+    constexpr int32_t UNREGISTERED = 2;
+    *attributes = PointerAttributes{};
+    if (IsDeviceAddress(number)) {
+        attributes->device = DeviceOfAddress(number);
+        attributes->location = 1;
+        attributes->pageBytes = 4096;
+    } else {
+        attributes->location = IsPinned(number) ? 0 : UNREGISTERED;
     }
-    RETURN_IF_ERROR(CheckPointer("aclrtMemset", "devPtr", address));
-    RETURN_IF_ERROR(CheckRange("aclrtMemset", number, bytes));
-    return FillNow(number, value, bytes);
+    return SUCCESS;
 }
 
-ACL_API aclError aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t bytes, void* handle)
-{
-    const auto number = reinterpret_cast<uint64_t>(address);
-    if (bytes > room) {
-        return Fail(INVALID_PARAM,
-                    "aclrtMemsetAsync: " + std::to_string(bytes) + " bytes do not fit into " + std::to_string(room));
-    }
-    RETURN_IF_ERROR(CheckPointer("aclrtMemsetAsync", "devPtr", address));
-    if (!IsDeviceAddress(number)) {
-        return Fail(INVALID_PARAM, "aclrtMemsetAsync: the address is not a device's");
-    }
-    RETURN_IF_ERROR(CheckRange("aclrtMemsetAsync", number, bytes));
-    Stream* stream = nullptr;
-    RETURN_IF_ERROR(FindStream(handle, &stream));
-    FillCommand command{{0, CommandKind::FILL, 0, 0}, number, bytes, static_cast<uint64_t>(value)};
-    return Submit(stream, &command.header, sizeof(command));
-}
-
-ACL_API aclError aclrtReserveMemAddress(void** address, size_t bytes, size_t alignment, void*, uint64_t)
+ACL_API aclError aclrtReserveMemAddress(void** address, size_t bytes, size_t alignment, void* wanted, uint64_t)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtReserveMemAddress", "virPtr", address));
+    if (bytes == 0) {
+        return Fail(INVALID_PARAM, "aclrtReserveMemAddress: size must not be 0");
+    }
+    if (wanted != nullptr) {
+        return Fail(RT_FEATURE_NOT_SUPPORT, "aclrtReserveMemAddress: expectPtr must be null");
+    }
     uint32_t device = 0;
     RETURN_IF_ERROR(CurrentDevice(&device));
     return TheDevices().Memory(device).Reserve(address, bytes, alignment);
@@ -235,37 +166,29 @@ ACL_API aclError aclrtReserveMemAddress(void** address, size_t bytes, size_t ali
 
 ACL_API aclError aclrtReleaseMemAddress(void* address)
 {
-    const auto number = reinterpret_cast<uint64_t>(address);
-    if (!IsDeviceAddress(number) || DeviceOfAddress(number) >= TheDevices().Count()) {
-        return Fail(RT_PARAM_INVALID, "aclrtReleaseMemAddress: the address is not a device's");
-    }
-    return TheDevices().Memory(DeviceOfAddress(number)).Release(address);
+    DeviceMemory* memory = nullptr;
+    RETURN_IF_ERROR(MemoryOfAddress("aclrtReleaseMemAddress", address, &memory));
+    return memory->Release(address);
 }
 
-// The device is part of a handle (DeviceMemory::CreatePhysical).
-static aclError MemoryOfHandle(const char* function, void* handle, DeviceMemory** memory)
+ACL_API aclError aclrtMemGetAllocationGranularity(const PhysicalMemoryProperties*, int32_t, size_t* granularity)
 {
-    const uint64_t device = (reinterpret_cast<uint64_t>(handle) >> 40) - 1;
-    if (device >= TheDevices().Count()) {
-        return Fail(RT_INVALID_HANDLE, std::string(function) + ": the handle was not given by aclrtMallocPhysical");
-    }
-    *memory = &TheDevices().Memory(static_cast<uint32_t>(device));
+    RETURN_IF_ERROR(CheckPointer("aclrtMemGetAllocationGranularity", "granularity", granularity));
+    *granularity = 2U << 20;
     return SUCCESS;
 }
-
-struct PhysicalMemoryProperties {
-    int32_t handleType;
-    int32_t allocationType;
-    int32_t attribute;
-    uint32_t device;
-    int32_t location;
-    uint64_t reserved;
-};
 
 ACL_API aclError aclrtMallocPhysical(void** handle, size_t bytes, const PhysicalMemoryProperties* properties, uint64_t)
 {
     RETURN_IF_ERROR(CheckPointer("aclrtMallocPhysical", "handle", handle));
     RETURN_IF_ERROR(CheckPointer("aclrtMallocPhysical", "prop", properties));
+    RETURN_IF_ERROR(TheDevices().Open());
+    if (bytes == 0) {
+        return Fail(INVALID_PARAM, "aclrtMallocPhysical: size must not be 0");
+    }
+    if (properties->location != 1) {
+        return Fail(RT_FEATURE_NOT_SUPPORT, "aclrtMallocPhysical: prop.location.type must be a device");
+    }
     RETURN_IF_ERROR(TheDevices().CheckNumber(properties->device));
     return TheDevices().Memory(properties->device).CreatePhysical(handle, bytes);
 }
@@ -280,15 +203,18 @@ ACL_API aclError aclrtFreePhysical(void* handle)
 ACL_API aclError aclrtMapMem(void* address, size_t bytes, size_t offset, void* handle, uint64_t)
 {
     DeviceMemory* memory = nullptr;
-    RETURN_IF_ERROR(MemoryOfHandle("aclrtMapMem", handle, &memory));
+    DeviceMemory* owner = nullptr;
+    RETURN_IF_ERROR(MemoryOfAddress("aclrtMapMem", address, &memory));
+    RETURN_IF_ERROR(MemoryOfHandle("aclrtMapMem", handle, &owner));
+    if (memory != owner) {
+        return Fail(RT_FEATURE_NOT_SUPPORT, "aclrtMapMem: the addresses and the physical memory must be of one device");
+    }
     return memory->Map(address, bytes, offset, handle);
 }
 
 ACL_API aclError aclrtUnmapMem(void* address)
 {
-    const auto number = reinterpret_cast<uint64_t>(address);
-    if (!IsDeviceAddress(number) || DeviceOfAddress(number) >= TheDevices().Count()) {
-        return Fail(RT_PARAM_INVALID, "aclrtUnmapMem: the address is not a device's");
-    }
-    return TheDevices().Memory(DeviceOfAddress(number)).Unmap(address);
+    DeviceMemory* memory = nullptr;
+    RETURN_IF_ERROR(MemoryOfAddress("aclrtUnmapMem", address, &memory));
+    return memory->Unmap(address);
 }

@@ -106,11 +106,7 @@ aclError Launch(Function function, void* argument, uint64_t thread, bool blocks,
 
 void AnswerCopy(const HostRequest& request, const CopyCommand& command)
 {
-    aclError error = SUCCESS;
-    for (uint64_t row = 0; row < command.rows && error == SUCCESS; ++row) {
-        error = CopyNow(command.destination + row * command.destinationPitch,
-                        command.source + row * command.sourcePitch, command.bytes);
-    }
+    const aclError error = CopyRows(command);
     Answer(request, error, error == SUCCESS ? "" : LastErrorText());
 }
 

@@ -8,13 +8,14 @@
 #include <cstring>
 
 #include "runtime/devices.h"
+#include "runtime/settings.h"
 
 namespace ms_ascend_ops {
 namespace device {
 namespace {
 
 // Where to go on when a copy faults: a host address that is not there must not end the program.
-thread_local sigjmp_buf* guard = nullptr;
+thread_local sigjmp_buf* volatile guard = nullptr;
 struct sigaction previous[NSIG];
 
 template <typename Body>
@@ -26,7 +27,9 @@ bool Guarded(const Body& body)
         return false;
     }
     guard = &here;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // what follows is not moved to before
     body();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     guard = nullptr;
     return true;
 }
@@ -43,8 +46,7 @@ void OnFault(int signal, siginfo_t* info, void*)
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
     Devices& devices = TheDevices();
     if (IsDeviceAddress(address) && devices.IsOpen() && DeviceOfAddress(address) < devices.Count()) {
-        const std::string place =
-            devices.Forked() ? "" : devices.Memory(DeviceOfAddress(address)).Describe(address, true);
+        const std::string place = devices.Memory(DeviceOfAddress(address)).Describe(address, true);
         dprintf(
             STDERR_FILENO,
             "ms_ascend_ops: the program touched device memory by the pointer 0x%llx, which faults on an NPU, too: it "
@@ -102,6 +104,29 @@ aclError CheckRange(const char* what, uint64_t address, uint64_t bytes)
     return SUCCESS;
 }
 
+// With --check: keeps books of what was written, and fails where the host reads what was not.
+aclError NoteCopy(uint64_t destination, uint8_t* to, uint64_t source, const uint8_t* from, uint64_t bytes)
+{
+    if (!IsDeviceAddress(source)) {
+        if (IsDeviceAddress(destination)) {
+            std::memset(to + SHADOW_OFFSET, 1, bytes);
+        }
+        return SUCCESS;
+    }
+    if (IsDeviceAddress(destination)) {
+        std::memmove(to + SHADOW_OFFSET, from + SHADOW_OFFSET, bytes);
+        return SUCCESS;
+    }
+    const void* const found = std::memchr(from + SHADOW_OFFSET, 0, bytes);
+    if (found == nullptr) {
+        return SUCCESS;
+    }
+    const uint64_t at = source + static_cast<uint64_t>(static_cast<const uint8_t*>(found) - from - SHADOW_OFFSET);
+    return Fail(RT_PARAM_INVALID, "a copy of " + std::to_string(bytes) + " bytes from " + Hex(source) +
+                                      " to the host reads " + Hex(at) + ", which nobody has written: it is " +
+                                      TheDevices().Memory(DeviceOfAddress(at)).Describe(at));
+}
+
 aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
 {
     while (bytes > 0) {
@@ -118,11 +143,26 @@ aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
             return Fail(RT_PARAM_INVALID, "a copy of " + std::to_string(piece) + " bytes from " + Hex(source) + " to " +
                                               Hex(destination) + ": the host address is not memory of this process");
         }
+        if (TheSettings().checks) {
+            if (const aclError error = NoteCopy(destination, to, source, from, piece)) {
+                return error;
+            }
+        }
         destination += piece;
         source += piece;
         bytes -= piece;
     }
     return SUCCESS;
+}
+
+aclError CopyRows(const CopyCommand& command)
+{
+    aclError error = SUCCESS;
+    for (uint64_t row = 0; row < command.rows && error == SUCCESS; ++row) {
+        error = CopyNow(command.destination + row * command.destinationPitch,
+                        command.source + row * command.sourcePitch, command.bytes);
+    }
+    return error;
 }
 
 aclError FillNow(uint64_t address, int32_t value, uint64_t bytes)
@@ -136,6 +176,9 @@ aclError FillNow(uint64_t address, int32_t value, uint64_t bytes)
         }
         if (!Guarded([&] { std::memset(at, value, follow); })) {
             return Fail(RT_PARAM_INVALID, "aclrtMemset: " + Hex(address) + " is not memory of this process");
+        }
+        if (TheSettings().checks && IsDeviceAddress(address)) {
+            std::memset(at + SHADOW_OFFSET, 1, follow);
         }
         address += follow;
         bytes -= follow;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "runtime/devices.h"
+#include "runtime/settings.h"
 
 namespace ms_ascend_ops {
 namespace device {
@@ -73,7 +74,7 @@ aclError DeviceMemory::Open()
     file_ = memfd_create("ascend_device_memory", MFD_CLOEXEC);
     void* const base = reinterpret_cast<void*>(MemoryBase(device_));
     const int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-    const uint64_t viewed = SHADOW_OFFSET + SHADOW_BYTES;
+    const uint64_t viewed = TheSettings().checks ? SHADOW_OFFSET + FILE_BYTES : FILE_BYTES;
     if (file_ < 0 || ftruncate(file_, static_cast<off_t>(viewed)) != 0 ||
         mmap(base, MEMORY_SPAN, PROT_NONE, reserve, -1, 0) != base) {
         return Fail(RT_DEV_SETUP_ERROR, "the addresses of device " + std::to_string(device_) +
@@ -120,7 +121,11 @@ aclError DeviceMemory::Allocate(void** address, uint64_t bytes, uint64_t alignme
 
 void DeviceMemory::Discard(uint64_t offset, uint64_t bytes)
 {
-    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    fallocate(file_, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    if (TheSettings().checks) {
+        fallocate(file_, mode, static_cast<off_t>(SHADOW_OFFSET + offset), static_cast<off_t>(bytes));
+    }
 }
 
 aclError DeviceMemory::Free(void* address)

@@ -1,114 +1,111 @@
 #include "runtime/streams.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 
 #include "runtime/callbacks.h"
+#include "runtime/captures.h"
 #include "runtime/copies.h"
+#include "runtime/tables.h"
 
 namespace ms_ascend_ops {
 namespace device {
 namespace {
 
-// Entries of a table by their addresses.
-template <typename T, size_t COUNT>
-class Table {
+auto& streams = *new Table<Stream, MAX_STREAMS>;
+std::atomic<void (*)(ExceptionInfo*)> exceptionCallback{nullptr};
+
+// How long to wait yet; never 0 before the time is over.
+class Deadline {
 public:
-    T* Find(void* handle)
+    explicit Deadline(int64_t milliseconds) : milliseconds_(milliseconds), end_(Clock::now() + Span(milliseconds)) {}
+
+    uint32_t Patience() const
     {
-        const auto offset = static_cast<size_t>(static_cast<char*>(handle) - reinterpret_cast<char*>(entries_.data()));
-        const bool inside = offset < sizeof(entries_) && offset % sizeof(T) == 0;
-        return inside && entries_[offset / sizeof(T)].used ? &entries_[offset / sizeof(T)] : nullptr;
-    }
-    // Null: all are in use. An entry that was freed comes again as late as possible.
-    T* Take()
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        for (size_t tried = 0; tried < COUNT; ++tried) {
-            const size_t number = next_++ % COUNT;
-            if (!entries_[number].used) {
-                entries_[number].used = true;
-                return &entries_[number];
-            }
+        if (milliseconds_ < 0) {
+            return PATIENCE;
         }
-        return nullptr;
+        const int64_t left = std::chrono::duration_cast<std::chrono::microseconds>(end_ - Clock::now()).count();
+        return left <= 0 ? 0 : static_cast<uint32_t>(std::min<int64_t>(PATIENCE, left / 1000 + 1));
     }
-    uint32_t NumberOf(const T* entry) const { return static_cast<uint32_t>(entry - entries_.data()); }
-    std::array<T, COUNT>& Entries() { return entries_; }
 
 private:
-    std::array<T, COUNT> entries_;
-    size_t next_ = 0;
-    std::mutex mutex_;
+    using Clock = std::chrono::steady_clock;
+    using Span = std::chrono::milliseconds;
+
+    int64_t milliseconds_;
+    Clock::time_point end_;
 };
 
-// They are never destroyed: threads may use them until the program has ended.
-auto& contexts = *new Table<Context, MAX_CONTEXTS>;
-auto& streams = *new Table<Stream, MAX_STREAMS>;
-auto& events = *new Table<Event, MAX_EVENTS>;
-std::mutex contextMutex;
-std::array<Context*, MAX_DEVICES> primary{};
-thread_local Context* current = nullptr;
-
-StreamSlot& SlotOf(const Stream* stream)
+ContextSlot& ContextOf(const Stream* stream)
 {
-    return TheDevices().Shared().streams[stream->number];
+    return TheDevices().Shared().contexts[stream->context->number];
+}
+
+void ClearSlot(const Stream* stream)
+{
+    StreamSlot& slot = SlotOf(stream);
+    for (Word* word : {&slot.submitted, &slot.sleeping, &slot.completed.value, &slot.completed.waiters,
+                       &slot.answered.value, &slot.answered.waiters, &slot.answer, &slot.error, &slot.aborted}) {
+        word->store(0);
+    }
+    slot.read.store(0);
+    slot.clock = 0;
+    slot.device = stream->Device();
+    slot.context = stream->context->number;
+    slot.running[0] = 0;
+}
+
+aclError AwaitRoom(Stream* stream, uint64_t bytes)
+{
+    StreamSlot& slot = SlotOf(stream);
+    const auto fits = [&] { return stream->written + bytes - slot.read.load() <= RING_BYTES; };
+    while (!fits()) {
+        slot.completed.Wait(slot.completed.value.load() + 1,
+                            [&] { return fits() || TheDevices().Ended(stream->Device()) ? 0 : PATIENCE; });
+        if (TheDevices().Ended(stream->Device())) {
+            return TheDevices().FailAsEnded(stream->Device());
+        }
+    }
+    return SUCCESS;
+}
+
+void FreeStored(Stream* stream)
+{
+    std::vector<std::pair<uint32_t, void*>> done;
+    {
+        std::lock_guard<std::mutex> lock(stream->mutex);
+        const auto waits = [stream](const auto& entry) { return !SlotOf(stream).completed.Reached(entry.first); };
+        const auto middle = std::partition(stream->stored.begin(), stream->stored.end(), waits);
+        done.assign(middle, stream->stored.end());
+        stream->stored.erase(middle, stream->stored.end());
+    }
+    for (const auto& entry : done) {
+        TheDevices().Memory(stream->Device()).Free(entry.second);
+    }
 }
 
 }  // namespace
 
-Context* ContextOf(void* handle)
+aclError CheckAlive(const Stream* stream)
 {
-    return contexts.Find(handle);
-}
-
-aclError CurrentContext(Context** context)
-{
-    if (current == nullptr || !current->used) {
-        return Fail(RT_CONTEXT_NULL, "this thread has no context; call aclrtSetDevice or aclrtSetCurrentContext");
+    if (TheDevices().Ended(stream->Device())) {
+        return TheDevices().FailAsEnded(stream->Device());
     }
-    *context = current;
+    ContextSlot& context = ContextOf(stream);
+    if (const auto code = static_cast<aclError>(context.failed.load())) {
+        return Fail(code, context.text);
+    }
     return SUCCESS;
 }
 
-aclError CreateContext(uint32_t device, Context** context)
+StreamSlot& SlotOf(const Stream* stream)
 {
-    Context* const made = contexts.Take();
-    if (made == nullptr) {
-        return Fail(RT_INTERNAL_ERROR, "there are already " + std::to_string(MAX_CONTEXTS) + " contexts");
-    }
-    made->device = device;
-    made->primary = false;
-    made->defaultStream = nullptr;
-    *context = made;
-    return SUCCESS;
-}
-
-aclError SetCurrentDevice(int32_t device)
-{
-    if (const aclError error = TheDevices().CheckNumber(device)) {
-        return error;
-    }
-    const auto number = static_cast<uint32_t>(device);
-    if (const aclError error = TheDevices().Start(number)) {
-        return error;
-    }
-    std::lock_guard<std::mutex> lock(contextMutex);
-    if (primary[number] == nullptr) {
-        if (const aclError error = CreateContext(number, &primary[number])) {
-            return error;
-        }
-        primary[number]->primary = true;
-    }
-    current = primary[number];
-    return SUCCESS;
-}
-
-void SetCurrentContext(Context* context)
-{
-    current = context;
+    return TheDevices().Shared().streams[stream->number];
 }
 
 aclError CreateStream(Context* context, Stream** stream)
@@ -123,16 +120,8 @@ aclError CreateStream(Context* context, Stream** stream)
     made->priority = 0;
     made->submitted = 0;
     made->written = 0;
-    StreamSlot& slot = SlotOf(made);
-    for (Word* word :
-         {&slot.submitted, &slot.sleeping, &slot.completed.value, &slot.completed.waiters, &slot.answered.value,
-          &slot.answered.waiters, &slot.answer, &slot.error, &slot.stopsOnFailure, &slot.failed, &slot.aborted}) {
-        word->store(0);
-    }
-    slot.read.store(0);
-    slot.clock = 0;
-    slot.device = context->device;
-    slot.running[0] = 0;
+    made->capture.store(nullptr);
+    ClearSlot(made);
     ControlRequest request{};
     request.kind = ControlKind::START_STREAM;
     request.stream = made->number;
@@ -155,12 +144,11 @@ aclError FindStream(void* handle, Stream** stream)
     if (const aclError error = CurrentContext(&context)) {
         return error;
     }
-    {
-        std::lock_guard<std::mutex> lock(contextMutex);
-        if (context->defaultStream == nullptr) {
-            if (const aclError error = CreateStream(context, &context->defaultStream)) {
-                return error;
-            }
+    static std::mutex mutex;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (context->defaultStream == nullptr) {
+        if (const aclError error = CreateStream(context, &context->defaultStream)) {
+            return error;
         }
     }
     *stream = context->defaultStream;
@@ -169,35 +157,60 @@ aclError FindStream(void* handle, Stream** stream)
 
 aclError DestroyStream(Stream* stream)
 {
+    aclError error = Synchronize(stream);
     CommandHeader command{sizeof(command), CommandKind::STOP, 0, 0};
-    aclError error = Submit(stream, &command, sizeof(command));
-    if (error == SUCCESS) {
-        error = Synchronize(stream);
+    if (!TheDevices().Ended(stream->Device())) {
+        stream->capture.store(nullptr);
+        SlotOf(stream).aborted.store(0);
+        error = SubmitAlways(stream, &command, sizeof(command), nullptr, 0);
+        SlotOf(stream).completed.Wait(command.task,
+                                      [stream] { return TheDevices().Ended(stream->Device()) ? 0 : PATIENCE; });
     }
+    FreeStored(stream);
     ForgetSubscription(stream);
     stream->used = false;
     return error;
 }
 
+void ForgetStreams(uint32_t device)
+{
+    for (Stream& stream : streams.Entries()) {
+        if (stream.used && stream.Device() == device) {
+            ForgetSubscription(&stream);
+            stream.stored.clear();
+            stream.used = false;
+        }
+    }
+}
+
+void StopCapturing(const Capture* capture)
+{
+    for (Stream& stream : streams.Entries()) {
+        if (stream.used && stream.capture.load() == capture) {
+            stream.capture.store(nullptr);
+        }
+    }
+}
+
 aclError Submit(Stream* stream, CommandHeader* command, size_t size, const void* bytes, size_t byteCount)
 {
-    Devices& devices = TheDevices();
+    if (Capture* const capture = stream->capture.load()) {
+        capture->Append(command, size, bytes, byteCount);
+        return SUCCESS;
+    }
+    const aclError error = CheckAlive(stream);
+    return error != SUCCESS ? error : SubmitAlways(stream, command, size, bytes, byteCount);
+}
+
+aclError SubmitAlways(Stream* stream, CommandHeader* command, size_t size, const void* bytes, size_t byteCount)
+{
     StreamSlot& slot = SlotOf(stream);
     std::lock_guard<std::mutex> lock(stream->mutex);
-    const auto ended = [&devices, stream] { return devices.Ended(stream->Device()); };
-    if (ended()) {
-        return devices.FailAsEnded(stream->Device());
-    }
     const auto total = static_cast<uint32_t>((size + byteCount + COMMAND_STEP - 1) / COMMAND_STEP * COMMAND_STEP);
     const auto place = static_cast<uint32_t>(stream->written % RING_BYTES);
     const uint32_t skipped = place + total > RING_BYTES ? RING_BYTES - place : 0;
-    while (stream->written + skipped + total - slot.read.load() > RING_BYTES) {
-        if (!slot.completed.Wait(
-                slot.completed.value.load() + 1,
-                [&] { return ended() || stream->written + skipped + total - slot.read.load() <= RING_BYTES; }) &&
-            ended()) {
-            return devices.FailAsEnded(stream->Device());
-        }
+    if (const aclError error = AwaitRoom(stream, skipped + total)) {
+        return error;
     }
     if (skipped > 0) {
         const CommandHeader skip{skipped, CommandKind::SKIP, 0, 0};
@@ -219,18 +232,29 @@ aclError Submit(Stream* stream, CommandHeader* command, size_t size, const void*
     return SUCCESS;
 }
 
-aclError TakeError(Stream* stream)
+aclError SubmitStored(Stream* stream, const void* call, size_t bytes)
 {
-    StreamSlot& slot = SlotOf(stream);
-    const auto code = static_cast<aclError>(slot.error.load());
-    if (code == SUCCESS) {
+    FreeStored(stream);
+    void* address = nullptr;
+    if (const aclError error = TheDevices().Memory(stream->Device()).Allocate(&address, bytes, 1, "a long call")) {
+        return error;
+    }
+    const auto number = reinterpret_cast<uint64_t>(address);
+    if (const aclError error = CopyNow(number, reinterpret_cast<uint64_t>(call), bytes)) {
+        return error;
+    }
+    StoredCallCommand command{{0, CommandKind::STORED_CALL, 0, 0}, number, bytes};
+    Capture* const capture = stream->capture.load();
+    if (const aclError error = Submit(stream, &command.header, sizeof(command))) {
+        return error;
+    }
+    if (capture != nullptr) {
+        capture->stored.push_back(address);
         return SUCCESS;
     }
-    const std::string text(slot.text, strnlen(slot.text, sizeof(slot.text)));
-    if (slot.failed.load() == 0) {
-        slot.error.store(0);
-    }
-    return Fail(code, text);
+    std::lock_guard<std::mutex> lock(stream->mutex);
+    stream->stored.emplace_back(command.header.task, address);
+    return SUCCESS;
 }
 
 bool HasCompleted(Stream* stream)
@@ -239,67 +263,43 @@ bool HasCompleted(Stream* stream)
     return SlotOf(stream).completed.Reached(stream->submitted) || TheDevices().Ended(stream->Device());
 }
 
-aclError SubmitStored(Stream* stream, const void* call, size_t bytes)
+aclError TakeError(Stream* stream)
 {
-    DeviceMemory& memory = TheDevices().Memory(stream->Device());
-    std::vector<std::pair<uint32_t, void*>> done;
-    {
-        std::lock_guard<std::mutex> lock(stream->mutex);
-        const auto waits = [stream](const auto& entry) { return !SlotOf(stream).completed.Reached(entry.first); };
-        const auto middle = std::partition(stream->stored.begin(), stream->stored.end(), waits);
-        done.assign(middle, stream->stored.end());
-        stream->stored.erase(middle, stream->stored.end());
+    if (TheDevices().Ended(stream->Device())) {
+        return TheDevices().FailAsEnded(stream->Device());
     }
-    for (const auto& entry : done) {
-        memory.Free(entry.second);
+    StreamSlot& slot = SlotOf(stream);
+    const auto code = static_cast<aclError>(slot.error.load());
+    if (code == SUCCESS) {
+        return slot.aborted.load() != 0 ? Fail(RT_STREAM_ABORT, "the stream's tasks were dropped by aclrtStreamAbort")
+                                        : CheckAlive(stream);
     }
-    void* address = nullptr;
-    if (const aclError error = memory.Allocate(&address, bytes, 1, "a long call")) {
-        return error;
+    const std::string text(slot.text, strnlen(slot.text, sizeof(slot.text)));
+    const uint32_t task = slot.errorTask;
+    slot.error.store(0);
+    if (const auto callback = exceptionCallback.load()) {
+        ExceptionInfo info{task, stream->number, static_cast<uint32_t>(syscall(SYS_gettid)), stream->Device(),
+                           static_cast<uint32_t>(code)};
+        callback(&info);
     }
-    const auto number = reinterpret_cast<uint64_t>(address);
-    if (const aclError error = CopyNow(number, reinterpret_cast<uint64_t>(call), bytes)) {
-        return error;
-    }
-    StoredCallCommand command{{0, CommandKind::STORED_CALL, 0, 0}, number, bytes};
-    if (const aclError error = Submit(stream, &command.header, sizeof(command))) {
-        return error;
-    }
-    std::lock_guard<std::mutex> lock(stream->mutex);
-    stream->stored.emplace_back(command.header.task, address);
-    return SUCCESS;
-}
-
-aclError AwaitEvent(const Event* event, int32_t milliseconds)
-{
-    using Clock = std::chrono::steady_clock;
-    EventSlot& slot = TheDevices().Shared().events[event->number];
-    const auto limit = Clock::now() + std::chrono::milliseconds(milliseconds);
-    const uint32_t recorded = event->recorded.load();
-    const auto stop = [&] { return TheDevices().Ended(slot.device) || (milliseconds >= 0 && Clock::now() >= limit); };
-    if (slot.done.Wait(recorded, stop)) {
-        return SUCCESS;
-    }
-    return TheDevices().Ended(slot.device) ? TheDevices().FailAsEnded(slot.device)
-                                           : Fail(RT_EVENT_SYNC_TIMEOUT, "the event was not recorded within " +
-                                                                             std::to_string(milliseconds) + " ms");
+    return Fail(code, text);
 }
 
 aclError Synchronize(Stream* stream, int32_t milliseconds)
 {
-    using Clock = std::chrono::steady_clock;
-    Devices& devices = TheDevices();
-    const auto limit = Clock::now() + std::chrono::milliseconds(milliseconds);
+    if (stream->capture.load() != nullptr) {
+        return Fail(RT_STREAM_CAPTURED, "a stream that is being captured cannot be synchronized");
+    }
+    const Deadline deadline(milliseconds);
     uint32_t task;
     {
         std::lock_guard<std::mutex> lock(stream->mutex);
         task = stream->submitted;
     }
-    const auto stop = [&] { return devices.Ended(stream->Device()) || (milliseconds >= 0 && Clock::now() >= limit); };
-    if (!SlotOf(stream).completed.Wait(task, stop)) {
-        return devices.Ended(stream->Device()) ? devices.FailAsEnded(stream->Device())
-                                               : Fail(RT_STREAM_SYNC_TIMEOUT, "the stream has not finished within " +
-                                                                                  std::to_string(milliseconds) + " ms");
+    const auto patience = [&] { return TheDevices().Ended(stream->Device()) ? 0 : deadline.Patience(); };
+    if (!SlotOf(stream).completed.Wait(task, patience) && !TheDevices().Ended(stream->Device())) {
+        return Fail(RT_STREAM_SYNC_TIMEOUT,
+                    "the stream has not finished within " + std::to_string(milliseconds) + " ms");
     }
     return TakeError(stream);
 }
@@ -307,50 +307,60 @@ aclError Synchronize(Stream* stream, int32_t milliseconds)
 aclError SynchronizeDevice(uint32_t device, int32_t milliseconds)
 {
     aclError first = SUCCESS;
+    std::string text;
     for (Stream& stream : streams.Entries()) {
-        if (stream.used && stream.Device() == device) {
-            const aclError error = Synchronize(&stream, milliseconds);
-            first = first == SUCCESS ? error : first;
+        if (!stream.used || stream.Device() != device || stream.capture.load() != nullptr) {
+            continue;
+        }
+        const aclError error = Synchronize(&stream, milliseconds);
+        if (first == SUCCESS && error != SUCCESS) {
+            first = error;
+            text = LastErrorText();
         }
     }
-    return first;
+    return first == SUCCESS ? first : Fail(first, text);
 }
 
-aclError FindEvent(void* handle, Event** event)
+aclError Abort(uint32_t device, Stream* only, uint32_t milliseconds)
 {
-    *event = events.Find(handle);
-    return *event != nullptr ? static_cast<aclError>(SUCCESS)
-                             : Fail(RT_INVALID_HANDLE, "the event was not created, or is destroyed");
-}
-
-aclError CreateEvent(Event** event, uint32_t flags)
-{
-    *event = events.Take();
-    if (*event == nullptr) {
-        return Fail(RT_NO_EVENT_RESOURCE, "there are already " + std::to_string(MAX_EVENTS) + " events");
+    const Deadline deadline(milliseconds == 0 ? -1 : static_cast<int64_t>(milliseconds));
+    for (Stream& stream : streams.Entries()) {
+        if (stream.used && stream.Device() == device && (only == nullptr || only == &stream)) {
+            SlotOf(&stream).aborted.store(1);
+        }
     }
-    (*event)->number = events.NumberOf(*event);
-    (*event)->flags = flags;
-    (*event)->recorded = TheDevices().Shared().events[(*event)->number].done.value.load();
-    (*event)->created = (*event)->recorded.load();
+    for (Stream& stream : streams.Entries()) {
+        if (!stream.used || stream.Device() != device || (only != nullptr && only != &stream)) {
+            continue;
+        }
+        const auto patience = [&] { return TheDevices().Ended(device) ? 0 : deadline.Patience(); };
+        if (!SlotOf(&stream).completed.Wait(stream.submitted, patience)) {
+            return Fail(RT_WAIT_TIMEOUT, "a task still runs after " + std::to_string(milliseconds) + " ms");
+        }
+        if (only == nullptr) {
+            SlotOf(&stream).aborted.store(0);
+        }
+    }
     return SUCCESS;
 }
 
-void ForgetDevice(uint32_t device)
+aclError AwaitEvent(const Event* event, int32_t milliseconds)
 {
-    for (Stream& stream : streams.Entries()) {
-        if (stream.used && stream.Device() == device) {
-            ForgetSubscription(&stream);
-            stream.used = false;
-        }
+    const Deadline deadline(milliseconds);
+    EventSlot& slot = SlotOf(event);
+    const uint32_t recorded = event->recorded.load();
+    const auto patience = [&] { return TheDevices().Ended(slot.device) ? 0 : deadline.Patience(); };
+    if (recorded == event->created || slot.done.Wait(recorded, patience)) {
+        return SUCCESS;
     }
-    std::lock_guard<std::mutex> lock(contextMutex);
-    for (Context& context : contexts.Entries()) {
-        if (context.used && context.device == device) {
-            context.used = false;
-        }
-    }
-    primary[device] = nullptr;
+    return TheDevices().Ended(slot.device) ? TheDevices().FailAsEnded(slot.device)
+                                           : Fail(RT_EVENT_SYNC_TIMEOUT, "the event was not recorded within " +
+                                                                             std::to_string(milliseconds) + " ms");
+}
+
+void SetExceptionCallback(void (*callback)(ExceptionInfo*))
+{
+    exceptionCallback.store(callback);
 }
 
 }  // namespace device

@@ -6,13 +6,24 @@ is written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-__all__ = ["DTYPES", "Array", "Tensor", "from_bfloat16_bits", "read_scalar", "rounded", "write_shapes"]
+__all__ = [
+    "DTYPES",
+    "Array",
+    "Tensor",
+    "array_at",
+    "from_bfloat16_bits",
+    "read_scalar",
+    "rounded",
+    "watchers",
+    "write_shapes",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +50,17 @@ DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
     ]
 }
 _FLOAT16, _BFLOAT16, _INT4 = 1, 27, 29
+
+
+@dataclass(slots=True)
+class _Watchers:
+    """Who is told of the arrays that are read and written."""
+
+    reads: Callable[[Array], None] = lambda array: None
+    writes: Callable[[Array], None] = lambda array: None
+
+
+watchers = _Watchers()
 
 
 class _Memory:
@@ -73,7 +95,7 @@ class Tensor:
         """The elements as they are stored, to be read or written."""
         stored = _known(self.code)[1]
         width = stored.itemsize
-        return _array(
+        return array_at(
             stored,
             self.address + self.offset * width,
             self.shape,
@@ -85,15 +107,19 @@ class Tensor:
         if constant is not None:
             values = np.frombuffer(constant, _known(self.code)[1], self.size).reshape(self.shape)
             return from_bfloat16_bits(values) if self.code == _BFLOAT16 else values
+        if self.code != _INT4:
+            elements = self.memory()
+            watchers.reads(elements)
         if self.code == _FLOAT16:
-            return self.memory().astype(np.float32)
+            return elements.astype(np.float32)
         if self.code == _BFLOAT16:
-            return from_bfloat16_bits(self.memory())
+            return from_bfloat16_bits(elements)
         if self.code == _INT4:
-            pairs = _array(np.dtype(np.int8), self.address, ((self.storage_elements + 1) // 2,), (1,))
+            pairs = array_at(np.dtype(np.int8), self.address, ((self.storage_elements + 1) // 2,), (1,))
+            watchers.reads(pairs)
             both = np.stack([pairs << 4 >> 4, pairs >> 4], -1).reshape(-1)
             return np.lib.stride_tricks.as_strided(both[self.offset :], self.shape, self.strides)
-        return self.memory()
+        return elements
 
     def write(self, value: Any) -> None:
         """Round the values to this tensor's dtype; there may be one value for all elements."""
@@ -103,10 +129,13 @@ class Tensor:
         if self.code == _INT4:
             # Contiguous: CANN has no other ones.
             flat = np.resize(rounded(array, _INT4).reshape(-1), self.size + self.size % 2)
-            pairs = _array(np.dtype(np.uint8), self.address, (flat.size // 2,), (1,))
+            pairs = array_at(np.dtype(np.uint8), self.address, (flat.size // 2,), (1,))
             pairs[...] = flat[0::2] | (flat[1::2] << 4)
+            watchers.writes(pairs)
         else:
-            self.memory()[...] = rounded(array, self.code)
+            elements = self.memory()
+            elements[...] = rounded(array, self.code)
+            watchers.writes(elements)
 
 
 def from_bfloat16_bits(bits: Array) -> Array:
@@ -143,7 +172,9 @@ def write_shapes(address: int, tensors: list[Any], values: tuple[Any, ...]) -> l
     shaped = []
     for place, (tensor, value) in enumerate(zip(tensors, values, strict=True)):
         shape = np.shape(value) if tensor is not None and value is not None else ()
-        _array(np.dtype(np.int64), address + place * 72, (1 + len(shape),), (8,))[...] = (len(shape), *shape)
+        described = array_at(np.dtype(np.int64), address + place * 72, (1 + len(shape),), (8,))
+        described[...] = (len(shape), *shape)
+        watchers.writes(described)
         strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
         shaped.append(None if tensor is None else replace(tensor, shape=shape, strides=strides))
     return shaped
@@ -156,7 +187,7 @@ def _known(code: int) -> tuple[str, np.dtype[Any]]:
         raise TypeError(f"tensors of aclDataType {code} are not emulated") from None
 
 
-def _array(stored: np.dtype[Any], address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+def array_at(stored: np.dtype[Any], address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     if 0 in shape:
         return np.empty(shape, stored)
     return np.asarray(
