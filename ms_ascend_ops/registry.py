@@ -169,9 +169,10 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come first.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give nnopbase
+        the address of an argument by its number (aclSetTensorAddr), and the aclnn function has each only once.
         """
-        return tuple(tensor for tensor in self.inputs if tensor.name in self.writes) + self.outputs
+        return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
     def cann_constants(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The attributes as the aclnn function takes them, in the order of the definition."""
