@@ -277,3 +277,23 @@ def test_operator_reads_memory_that_nobody_wrote():
         MS_ASCEND_EMULATED_OPERATORS="",
     )
     assert printed.splitlines()[0] == "fine"
+
+
+def test_runtime_can_be_begun_again():
+    code = """
+        for _ in range(2):
+            address = acl.put(np.arange(3))
+            acl.call(None, "sleep", 50)
+            acl.call(None, "add", address, 3, 1)
+            there, pinned = np.arange(3), c_void_p()
+            acl.MallocHost(byref(pinned), c_size_t(24))
+            acl.copy(pinned.value, address, 24, DEVICE_TO_HOST, acl.stream())
+            stream = acl.stream()
+            acl.aclFinalize()
+            tell(lambda: acl.SynchronizeStream(stream))
+            acl.aclInit(None)
+            acl.SetDevice(0)
+        tell(lambda: acl.aclInit(None))
+    """
+    printed = check(code, "returned 100002: aclInit was called before")
+    assert printed.count("the stream was not created, or is destroyed") == 2

@@ -196,8 +196,9 @@ private:
         EventSlot& event = TheEngine().session->events[command.event];
         const DeviceSlot& device = TheEngine().session->devices[event.device];
         const auto patience = [this, &device] {
-            const bool ended = device.state.load() == static_cast<uint32_t>(DeviceState::ENDED);
-            return ended || slot_.aborted.load() != 0 ? 0 : PATIENCE;
+            const auto state = static_cast<DeviceState>(device.state.load());
+            const bool runs = state == DeviceState::STARTING || state == DeviceState::READY;
+            return !runs || slot_.aborted.load() != 0 ? 0 : PATIENCE;
         };
         if (!event.done.Wait(command.number, patience) && slot_.aborted.load() == 0) {
             return {LOST_HEARTBEAT, "the device whose event the stream waits for has ended"};

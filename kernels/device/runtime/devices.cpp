@@ -173,7 +173,8 @@ aclError Devices::Spawn(uint32_t number, int socket)
 
 bool Devices::Ended(uint32_t device) const
 {
-    return session_->devices[device].state.load() == static_cast<uint32_t>(DeviceState::ENDED);
+    const auto state = static_cast<DeviceState>(session_->devices[device].state.load());
+    return state != DeviceState::STARTING && state != DeviceState::READY;
 }
 
 // Answers the device process until it ends.
@@ -276,6 +277,8 @@ void Devices::Stop(uint32_t number)
     close(device.socket);
     device.socket = -1;
     session_->devices[number].state.store(static_cast<uint32_t>(DeviceState::NONE));
+    device.endCode = RT_NO_DEVICE;
+    device.endText = "device " + std::to_string(number) + " was reset";
     device.lastRequest = session_->devices[number].answered.value.load();
     device.memory->Clear();
 }
