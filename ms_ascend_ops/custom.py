@@ -65,8 +65,8 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`. Besides those of the operator `attributes` may have those that say whether
-    an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
+    It takes the tensors that `takes` names, then `constants`. Besides those of the operator `attributes` may have those
+    that say whether an optional input is given (`has_bias`).
 
     On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
     of it, where MindSpore makes the call. `version`: another library, of a CPU.
@@ -85,8 +85,9 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         check_built(signature, version)
         self._operator = signature.name
         self._signature = signature
+        self._callback = signature.aclnn_callback(attributes)
         self.given = signature.given(attributes)
-        self._inputs = self.given if target == "CPU" else signature.inputs
+        self._inputs = self.given if target == "CPU" else signature.npu_inputs(attributes)
         self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -96,9 +97,11 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
         self._direct: Callable[..., Any] | None
+        self._places: list[int] | None = None  # of the given tensors, among what a call takes
         if target == "CPU":
             self._direct = direct(signature, self.given, self.attributes, check, module)
         else:
+            self._places = [i for i, tensor in enumerate(signature.inputs) if tensor in self.given]
             self._direct = on_npu(signature, self.given, attributes, _soc)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
@@ -131,9 +134,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self._direct is not None:
             result = None
             if usable():
-                tensors = arguments[: len(self._inputs)]
-                if len(self.given) < len(tensors):
-                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
+                tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -153,8 +154,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self.is_ascend_c:
             signature = self._signature
             types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
-            tensors = [["aclTensor*"] * len(some) for some in (signature.inputs, signature.outputs)]
-            self.add_prim_attr("custom_callback_func", f"{library_path()}:aclnn{signature.cann_type}")
+            tensors = [["aclTensor*"] * len(some) for some in (self._inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:{self._callback}")
             self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
@@ -414,8 +415,9 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
-    taken = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in primitive.takes)
-    if not primitive.constants and len(taken) == len(signature.inputs):
+    names = [tensor.name for tensor in signature.inputs]
+    taken = tuple(names.index(name) for name in primitive.takes)
+    if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)
 
@@ -451,17 +453,16 @@ def _bprop_of_node(
     takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
-    """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
+    """A bprop of all inputs for a node that `takes` others, or some twice, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
-    if len(given) == len(signature.inputs) and not constants:
+    if takes == signature.inputs and not constants:
         return bprop
-    names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor in takes]
-    parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
-    passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
-    gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
+    names = [f"x{i}" for i in range(len(takes))]
+    parameters = [*names, *[f"c{i}" for i in range(constants)], "out", "dout"]
+    passed = [names[takes.index(tensor)] if tensor in given else "None" for tensor in signature.inputs]
+    gradients = [f"dx[{passed.index(name)}]" if name in passed else "0" for name in names]
     source = (
         "def make(original):\n"
         f"    def bprop({', '.join(parameters)}):\n"

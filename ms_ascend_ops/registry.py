@@ -196,6 +196,22 @@ class Signature:
         """The inputs that a node with these attributes has."""
         return tuple(t for t in self.inputs if not t.optional or presence.get(f"has_{t.name}", True))
 
+    def npu_inputs(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """The inputs that a node with these attributes has on an NPU.
+
+        MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
+        another one takes the place of an input that is absent, and those that are outputs, too, come once more.
+        """
+        given = self.given(presence)
+        changed = (tensor for tensor in self.inputs if tensor.name in self.writes)
+        return (*(tensor if tensor in given else given[0] for tensor in self.inputs), *changed)
+
+    def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
+        """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
+        given = self.given(presence)
+        absent = "".join(f"_no_{tensor.name}" for tensor in self.inputs if tensor not in given)
+        return f"aclnn{self.cann_type}{absent}"
+
     def attribute(self, name: str) -> AttributeSpec:
         """One attribute by its name."""
         return next(attribute for attribute in self.attributes if attribute.name == name)
