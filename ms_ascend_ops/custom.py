@@ -28,16 +28,18 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
+from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mixed_precision import caster
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -63,8 +65,8 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`. Besides those of the operator `attributes` may have those that say whether
-    an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
+    It takes the tensors that `takes` names, then `constants`. Besides those of the operator `attributes` may have those
+    that say whether an optional input is given (`has_bias`).
 
     On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
     of it, where MindSpore makes the call. `version`: another library, of a CPU.
@@ -82,8 +84,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = device_target()
         check_built(signature, version)
         self._operator = signature.name
+        self._signature = signature
+        self._callback = signature.aclnn_callback(attributes)
         self.given = signature.given(attributes)
-        self._inputs = self.given if target == "CPU" else signature.inputs
+        self._inputs = self.given if target == "CPU" else signature.npu_inputs(attributes)
         self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -94,12 +98,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
         self._direct: Callable[..., Any] | None
+        self._places: list[int] | None = None  # of the given tensors, among what a call takes
         if target == "CPU":
             self._direct = direct(signature, self.given, self.attributes, check, module)
         else:
+            self._places = [i for i, tensor in enumerate(signature.inputs) if tensor in self.given]
             self._direct = on_npu(signature, self.given, attributes, _soc)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
+        self._cast = caster(signature, self.given)
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -128,10 +135,11 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable(bool(self._written)):
-                tensors = arguments[: len(self._inputs)]
-                if len(self.given) < len(tensors):
-                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
+            tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
+            if (kind := casting() or get_curr_amp_strategy()) is not None:
+                tensors = self._cast(kind, tensors)
+                arguments = tensors if self._places is None else arguments
+            if usable():
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -147,6 +155,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+    def _generate_get_workspace_size_func(self) -> None:
+        """Tell MindSpore how to call the aclnn function. By itself it compiles a library for each operator."""
+        if self.is_ascend_c:
+            signature = self._signature
+            types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+            tensors = [["aclTensor*"] * len(some) for some in (self._inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:{self._callback}")
+            self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
 class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
@@ -415,8 +432,9 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
-    taken = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in primitive.takes)
-    if not primitive.constants and len(taken) == len(signature.inputs):
+    names = [tensor.name for tensor in signature.inputs]
+    taken = tuple(names.index(name) for name in primitive.takes)
+    if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)
 
@@ -452,17 +470,16 @@ def _bprop_of_node(
     takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
-    """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
+    """A bprop of all inputs for a node that `takes` others, or some twice, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
-    if len(given) == len(signature.inputs) and not constants:
+    if takes == signature.inputs and not constants:
         return bprop
-    names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor in takes]
-    parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
-    passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
-    gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
+    names = [f"x{i}" for i in range(len(takes))]
+    parameters = [*names, *[f"c{i}" for i in range(constants)], "out", "dout"]
+    passed = [names[takes.index(tensor)] if tensor in given else "None" for tensor in signature.inputs]
+    gradients = [f"dx[{passed.index(name)}]" if name in passed else "0" for name in names]
     source = (
         "def make(original):\n"
         f"    def bprop({', '.join(parameters)}):\n"

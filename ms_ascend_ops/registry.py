@@ -22,6 +22,7 @@ import yaml
 from ms_ascend_ops.shapes import ShapeRule, Token
 
 __all__ = [
+    "ACLNN_TYPES",
     "DTYPES",
     "AttributeSpec",
     "OpSpec",
@@ -62,6 +63,8 @@ _KEYS = frozenset(
 ) | frozenset(("layer", "replaces", "differentiable"))  # for docs/operators.md
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
+# How the aclnn function of an operator takes an attribute; a choice is the index of its text.
+ACLNN_TYPES = {"int": "int64_t", "float": "double", "bool": "bool", "string": "int64_t"}
 # NumPy's scalars count as numbers.
 _PYTHON_TYPES: dict[str, Any] = {"int": Integral, "float": Real, "bool": bool, "string": str}
 
@@ -166,9 +169,10 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come first.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give nnopbase
+        the address of an argument by its number (aclSetTensorAddr), and the aclnn function has each only once.
         """
-        return tuple(tensor for tensor in self.inputs if tensor.name in self.writes) + self.outputs
+        return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
     def cann_constants(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The attributes as the aclnn function takes them, in the order of the definition."""
@@ -195,6 +199,22 @@ class Signature:
     def given(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
         """The inputs that a node with these attributes has."""
         return tuple(t for t in self.inputs if not t.optional or presence.get(f"has_{t.name}", True))
+
+    def npu_inputs(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """The inputs that a node with these attributes has on an NPU.
+
+        MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
+        another one takes the place of an input that is absent, and those that are outputs, too, come once more.
+        """
+        given = self.given(presence)
+        changed = (tensor for tensor in self.inputs if tensor.name in self.writes)
+        return (*(tensor if tensor in given else given[0] for tensor in self.inputs), *changed)
+
+    def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
+        """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
+        given = self.given(presence)
+        absent = "".join(f"_no_{tensor.name}" for tensor in self.inputs if tensor not in given)
+        return f"aclnn{self.cann_type}{absent}"
 
     def attribute(self, name: str) -> AttributeSpec:
         """One attribute by its name."""

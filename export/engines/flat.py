@@ -26,6 +26,7 @@ class Frame:
     function: str
     line: int
     variables: dict[str, Any]  # nodes by name
+    owner: str = ""  # what the cell is called there
 
 
 class Flat:
@@ -94,6 +95,18 @@ class Flat:
         lines = [*self.lines[self._first : first], *texts, *self.lines[first:]]
         return Flat(self.name, "\n".join(lines), {**self.names, **names})
 
+    def lines_of(self, function: str, end: int) -> range:
+        """The lines of a function that stand before one."""
+        return range(self.functions[function].lineno, end)
+
+    def always_assigned(self, name: str, line: int) -> bool:
+        """Whether a name has a value at a line on every path: an argument, or assigned outside of branches before."""
+        function = self.function_at(line)
+        if any(isinstance(n, ast.arg) and n.arg == name for n in ast.walk(function)):
+            return True
+        before = [n for n in range(function.lineno, line) if name in self.targets(n)]
+        return any(self.always_before(n, line) for n in before) or len(before) > 1
+
     def always_before(self, first: int, second: int) -> bool:
         """Whether the statement on the first line has been executed whenever that on the second is."""
         for node in ast.walk(self.function_at(first)):
@@ -153,7 +166,8 @@ def locator(flat: Flat) -> Any:
                 variables = {
                     name: recorder.node(value) for name, value in frame.f_locals.items() if isinstance(value, Tensor)
                 }
-                frames.append(Frame(frame.f_code.co_name, frame.f_lineno, variables))
+                owner = next((name for name, value in frame.f_locals.items() if value is recorder.cell), "")
+                frames.append(Frame(frame.f_code.co_name, frame.f_lineno, variables, owner))
             frame = frame.f_back  # type: ignore[assignment]
         return tuple(reversed(frames))
 

@@ -113,7 +113,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
 
 // Runs an entry of the CANN package, by the type of its operator ("MsAscendOpsRmsNorm"), as CANN's runtime launches
 // one: with what op_host calculated. `row`: of the operator's combinations of dtypes. Tensors are in the order of the
-// entry's parameters: inputs, outputs that are inputs, too, the other outputs. `workspace` is all of it: what CANN
+// entry's parameters: inputs, outputs, once more the inputs that are changed. `workspace` is all of it: what CANN
 // keeps for itself lies at its beginning (interface/package.h).
 MsAscendStatus MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t tilingKey,
                                    const void* tiling, size_t tilingBytes, const MsAscendTensor* tensors, int32_t count,

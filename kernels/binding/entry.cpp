@@ -62,13 +62,13 @@ KernelTensors OfKernel(const Op& op, size_t row, const MsAscendTensor* tensors, 
         result.params.push_back(given.data);
         result.descs.push_back(desc);
     };
-    size_t changed = inputs;
+    size_t changed = inputs + def.outputs.size();
     for (size_t i = 0; i < inputs; ++i) {
         const bool inPlace = op.Kernel().writes.count(def.inputs[i].name) > 0;
         add(def.inputs[i], tensors[inPlace ? changed++ : i]);
     }
     for (size_t i = 0; i < def.outputs.size(); ++i) {
-        add(def.outputs[i], tensors[changed + i]);
+        add(def.outputs[i], tensors[inputs + i]);
     }
     return result;
 }
@@ -112,6 +112,7 @@ MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t 
         LaunchMemory memory = MemoryOf(op, used);
         LaunchConfig config;
         config.blockDim = entries.paired ? 2 * blockDim : blockDim;
+        config.coresMeet = entries.meet;
         config.workspaceBytes = workspaceBytes - LIBRARY_WORKSPACE_BYTES;
         memory.workspace = static_cast<char*>(workspace) + LIBRARY_WORKSPACE_BYTES;
         std::vector<void*> params;

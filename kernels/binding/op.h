@@ -45,7 +45,7 @@ TilingField MakeTilingField(const char* name, T value)
 
 // A launch of an entry of the CANN package: what CANN passes to it.
 struct EntryLaunch {
-    void* const* tensors;  // inputs, outputs that are inputs, too, the other outputs
+    void* const* tensors;  // inputs, outputs, once more the inputs that are changed
     void* workspace;
     void* tiling;
 };
@@ -55,6 +55,7 @@ using EntryFn = void (*)(void* launch, uint8_t* workspace);  // as BlockFn of ru
 struct PackageEntries {
     std::vector<EntryFn> rows;
     bool paired = false;  // a launch counts cube cores, each of which has two vector cores
+    bool meet = true;     // cores wait for each other
 };
 
 struct KernelDef {

@@ -23,11 +23,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    packaged, _ = project.collect(project.Source(arguments.definitions, arguments.kernels), [CHIPS["ascend910b"]])
-    multiplies = {kernel.signature.name for kernel in packaged if kernel.multiplies}
+    found, _ = project.collect(project.Source(arguments.definitions, arguments.kernels), [CHIPS["ascend910b"]])
+    packaged = {kernel.signature.name: kernel for kernel in found}
     entries = arguments.output / "op_kernel"
     entries.mkdir(exist_ok=True)
-    for kernel in packaged:
+    for kernel in found:
         write_if_changed(entries / project.file_name(kernel), project.entry(kernel, arguments.kernels))
     explained = {}
     specs = []
@@ -38,7 +38,7 @@ def main() -> None:
         tiling = folder / f"{spec.name}_tiling.h"
         fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
-        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields, multiplies))
+        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields, packaged))
         explained.update(notes(spec, folder))
         specs.append(spec)
     write_if_changed(arguments.output / "onnx_operators.cpp", onnx.generate(specs))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
+from itertools import product
 
 from codegen import cpp
 from codegen.ascend import names, op_kernel
+from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import CUBE_TILING
-from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
@@ -18,22 +20,16 @@ _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKi
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, kernels: list[str], fields: Fields, multiplies: Collection[str] | None = None) -> str:
+def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping[str, Kernel] | None = None) -> str:
     """C++ for one operator.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
-    fields of its tiling data. `multiplies` names the signatures whose kernels have products of matrices; with it the
-    library has the entries of the CANN package, too, from the files of op_kernel/.
+    fields of its tiling data, `packaged` its kernel in the CANN package: with them the library has the entries of the
+    package, too, from the files of op_kernel/.
     """
-    entries = (
-        ""
-        if multiplies is None
-        else "".join(
-            _package_entries(signature, fields[signature.name], signature.name in multiplies)
-            for signature in spec.signatures
-        )
-    )
-    table = {signature.name: _table(signature, multiplies) for signature in spec.signatures}
+    packaged = packaged or {}
+    entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
+    table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
 #include "binding/entry.h"
@@ -57,13 +53,18 @@ using binding::TilingField;
 {"".join(_entries(signature) for signature in spec.signatures)}"""
 
 
-def _package_entries(signature: Signature, fields: list[tuple[str, str]], multiplies: bool) -> str:
+def _package_entries(kernel: Kernel) -> str:
     """The entries of the CANN package, one for each row of types, from the one source that CANN compiles."""
-    name = names.snake(signature.cann_type)
-    include = f'#include "op_kernel/{name}.cpp"\n'
-    return op_kernel.tiling_struct(signature, fields, multiplies) + "".join(
-        _with_macros(op_kernel.macros(signature, row) | {name: f"{name}_{i}"}, include)
-        for i, row in enumerate(signature.types)
+    name = names.snake(kernel.signature.cann_type)
+    # An entry does not use the inputs that are outputs, too.
+    include = f"""#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "op_kernel/{name}.cpp"
+#pragma GCC diagnostic pop
+"""
+    return op_kernel.tiling_struct(kernel.signature, kernel.fields, kernel.multiplies) + "".join(
+        _with_macros(op_kernel.macros(kernel.signature, row) | {name: f"{name}_{i}"}, include)
+        for i, row in enumerate(kernel.signature.types)
     )
 
 
@@ -72,13 +73,11 @@ def _with_macros(macros: dict[str, str], text: str) -> str:
     return defined + text + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
 
 
-def _table(signature: Signature, multiplies: Collection[str] | None) -> str:
+def _table(kernel: Kernel) -> str:
     """C++ of binding::PackageEntries."""
-    if multiplies is None:
-        return "{}"
-    name = names.snake(signature.cann_type)
-    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(signature.types)))
-    return f"{{{{{rows}}}, {str(signature.name in multiplies).lower()}}}"
+    name = names.snake(kernel.signature.cann_type)
+    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(kernel.signature.types)))
+    return f"{{{{{rows}}}, {str(kernel.multiplies).lower()}, {str(kernel.synchronizes).lower()}}}"
 
 
 def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str) -> str:
@@ -215,7 +214,9 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
+{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "REPLACED")}{
+        "".join(_callback(signature, presence) for presence in _presences(signature))
+    }"""
 
 
 def _inference(signature: Signature, name: str, absent: str) -> str:
@@ -236,6 +237,33 @@ def _inference(signature: Signature, name: str, absent: str) -> str:
 MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
+}}
+
+"""
+
+
+def _presences(signature: Signature) -> list[dict[str, bool]]:
+    """Every combination of optional inputs that a node may have."""
+    names = [attribute.name for attribute in signature.presence]
+    return [dict(zip(names, given, strict=True)) for given in product((True, False), repeat=len(names))]
+
+
+def _callback(signature: Signature, presence: dict[str, bool]) -> str:
+    """How MindSpore calls the aclnn function on an NPU. By itself it would compile that, for each operator.
+
+    It passes the tensors of the node, addresses of the attributes, and the outputs.
+    """
+    given, tensors = signature.given(presence), len(signature.npu_inputs(presence))
+    inputs = [f"inputs[{i}]" if tensor in given else "nullptr" for i, tensor in enumerate(signature.inputs)]
+    types = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    attributes = [f"*static_cast<{kind}*>(inputs[{tensors + i}])" for i, kind in enumerate(types)]
+    outputs = [f"outputs[{i}]" for i in range(len(signature.outputs))]
+    parameters = ", ".join([*["void*"] * len(inputs), *types, *["void*"] * len(outputs), "uint64_t*", "void**"])
+    return f"""MS_ASCEND_OPS_EXPORT int {signature.aclnn_callback(presence)}GetWorkSpaceSize(void* function,
+    std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
+{{
+    return reinterpret_cast<int (*)({parameters})>(function)(
+        {", ".join([*inputs, *attributes, *outputs])}, workspaceBytes, executor);
 }}
 
 """

@@ -83,6 +83,7 @@ struct Platform {
 struct LaunchConfig {
     uint32_t blockDim = 1;
     uint64_t workspaceBytes = 0;
+    bool coresMeet = true;  // at barriers: they are to run at once. A tiling need not say
 };
 
 }  // namespace ms_ascend_ops

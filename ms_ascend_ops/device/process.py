@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
+_OPERATORS = "MS_ASCEND_EMULATED_OPERATORS"
 _OPERATOR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t)
 _PREDICTOR = ctypes.CFUNCTYPE(
     ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
@@ -56,13 +57,12 @@ def _prepare(kernels: Path) -> None:
     from ms_ascend_ops import library
 
     _operators()
-    if kernels.resolve() == library.LIBRARY:
+    if kernels.resolve() == library.LIBRARY and not os.environ.get(_OPERATORS):
         library.native()  # compiles its loops
 
 
 def _operators() -> Any:
-    name = os.environ.get("MS_ASCEND_EMULATED_OPERATORS") or "ms_ascend_ops.device.operators"
-    return import_module(name)
+    return import_module(os.environ.get(_OPERATORS) or "ms_ascend_ops.device.operators")
 
 
 def _run_operator(call: int, size: int, error: int, error_bytes: int) -> int:

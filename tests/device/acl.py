@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
 from ctypes import byref, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
@@ -10,8 +15,17 @@ from typing import Any
 import numpy as np
 
 import ms_ascend_ops
+from tests.device.device_calls import call
 
 LIBRARY = Path(ms_ascend_ops.__file__).parent / "lib" / "cann" / "lib64" / "libascendcl.so"
+ROOT = Path(__file__).resolve().parents[2]
+# Of a program with a device whose calls are those of device_calls.py.
+VARIABLES = {
+    "MS_ASCEND_EMULATED_OPERATORS": "tests.device.device_calls",
+    "MS_ASCEND_EMULATED_MEMORY": str(1 << 30),
+    "MS_ASCEND_EMULATED_PYTHON": sys.executable,
+    "PYTHONPATH": str(ROOT),
+}
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, ANY = range(5)
 
 
@@ -64,6 +78,11 @@ class Acl:
         else:
             self.MemcpyAsync(*arguments, stream)
 
+    def call(self, stream: Any, name: str, *values: int) -> None:
+        """Put a call of device_calls.py into a stream."""
+        data = call(name, *values)
+        self.MsAscendDeviceCall(stream, data, c_size_t(len(data)))
+
     def put(self, array: np.ndarray) -> int:
         address = self.malloc(array.nbytes)
         self.copy(address, array, array.nbytes)
@@ -97,7 +116,43 @@ class Acl:
         self.QueryEventStatus(event, byref(status))
         return status.value
 
+    def pid(self) -> int:
+        """The process of the only device."""
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        return int(children[0])
+
     def device_count(self) -> int:
         count = c_uint32()
         self.GetDeviceCount(byref(count))
         return count.value
+
+
+def tell(do: Callable[[], Any]) -> None:
+    """Print the error that a function ends in, or that there is none."""
+    try:
+        do()
+    except AclError as error:
+        print(error)
+    else:
+        print("fine")
+
+
+def program(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python that has `acl`, its first device set, and what this file and NumPy have."""
+    begin = """
+        import os, signal, subprocess, sys, threading, time
+        from ctypes import *
+        import numpy as np
+        from tests.device.acl import *
+        acl = Acl()
+        acl.aclInit(None)
+        acl.SetDevice(0)
+    """
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(begin) + textwrap.dedent(code)],
+        env={**os.environ, **VARIABLES, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.ascend import names, onnx_plugin, op_kernel
-from codegen.ascend.project import Kernel
+from codegen.ascend.kernel import Kernel
 from codegen.ascend.toolkit import Toolkit
 from ms_ascend_ops import aclnn
 

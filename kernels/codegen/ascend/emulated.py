@@ -16,7 +16,8 @@ from pathlib import Path
 
 from codegen.ascend import names, opapi, project
 from codegen.ascend.chips import CHIPS, Chip, type_rows
-from codegen.ascend.project import Kernel, Source
+from codegen.ascend.kernel import Kernel
+from codegen.ascend.project import Source
 from ms_ascend_ops.registry import TensorSpec
 
 __all__ = ["EMULATED_CHIPS", "host_unit", "write"]

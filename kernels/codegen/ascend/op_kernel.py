@@ -73,7 +73,7 @@ def _parameters(signature: Signature) -> tuple[list[str], list[str]]:
     outputs = {tensor.name: f"{tensor.name}_out" for tensor in signature.inputs if tensor.name in signature.writes}
     inputs = [tensor.name for tensor in signature.inputs]
     own = [tensor.name for tensor in signature.outputs]
-    return [*inputs, *outputs.values(), *own], [*(outputs.get(name, name) for name in inputs), *own]
+    return [*inputs, *own, *outputs.values()], [*(outputs.get(name, name) for name in inputs), *own]
 
 
 def _dtype(signature: Signature, variable: str) -> str:

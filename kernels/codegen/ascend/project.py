@@ -11,11 +11,12 @@ from pathlib import Path
 from codegen import params
 from codegen.ascend import names, onnx_plugin, op_host, op_kernel, sources
 from codegen.ascend.chips import Chip, obstacle
+from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
-from ms_ascend_ops.registry import OpSpec, Signature
+from ms_ascend_ops.registry import OpSpec
 
-__all__ = ["Kernel", "Refused", "Source", "collect", "entry", "file_name", "write"]
+__all__ = ["Refused", "Source", "collect", "entry", "file_name", "write"]
 
 # What op_host files share, beside the tiling of each operator.
 _SHARED = (
@@ -71,18 +72,6 @@ class Source:
 
     definitions: Path
     kernels: Path
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One operator of the package: the forward or the gradient of an operator, and the chips it is built for."""
-
-    spec: OpSpec
-    signature: Signature
-    chips: tuple[Chip, ...]
-    fields: tuple[tuple[str, str], ...]  # of its tiling data: type, name
-    synchronizes: bool
-    multiplies: bool  # products of matrices: its vector cores share a cube core
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ EXPORT int MsAscendEngineNext()
             continue;
         }
         if (got != sizeof(request)) {
-            alarm(10);  // whatever still runs then: the program is gone
+            alarm(TheEngine().predict == nullptr ? 10 : 60);  // whatever still runs then: the program is gone
             return -1;
         }
         if (request.kind == ControlKind::START_STREAM) {

@@ -112,11 +112,12 @@ private:
 
     Failure Call(const void* call, size_t bytes)
     {
-        const CallReader reader(call, bytes);
+        CallReader reader(call, bytes);
         const std::string_view name = reader.Name();
-        const size_t shown = std::min(name.size(), sizeof(slot_.running) - 1);
-        std::memcpy(slot_.running, name.data(), shown);
-        slot_.running[shown] = 0;
+        const std::string_view shown = name == "kernel" ? reader.String() : name;
+        const size_t length = std::min(shown.size(), sizeof(slot_.running) - 1);
+        std::memcpy(slot_.running, shown.data(), length);
+        slot_.running[length] = 0;
         Failure failure;
         if (name == "kernel") {
             static std::mutex mutex;  // a prediction is that of the last launch
@@ -196,8 +197,9 @@ private:
         EventSlot& event = TheEngine().session->events[command.event];
         const DeviceSlot& device = TheEngine().session->devices[event.device];
         const auto patience = [this, &device] {
-            const bool ended = device.state.load() == static_cast<uint32_t>(DeviceState::ENDED);
-            return ended || slot_.aborted.load() != 0 ? 0 : PATIENCE;
+            const auto state = static_cast<DeviceState>(device.state.load());
+            const bool runs = state == DeviceState::STARTING || state == DeviceState::READY;
+            return !runs || slot_.aborted.load() != 0 ? 0 : PATIENCE;
         };
         if (!event.done.Wait(command.number, patience) && slot_.aborted.load() == 0) {
             return {LOST_HEARTBEAT, "the device whose event the stream waits for has ended"};

@@ -104,7 +104,7 @@ aclError RunInStream(const char* function, CopyCommand command, uint64_t room, i
     const bool toDevice = IsDeviceAddress(command.destination);
     const bool within = toDevice && IsDeviceAddress(command.source);
     const bool returnsLater = within || IsPinned(toDevice ? command.source : command.destination);
-    if (!returnsLater && stream->capture.load() == nullptr && HasCompleted(stream)) {
+    if (!returnsLater && stream->capture.load() == nullptr && TheSettings().trace.empty() && HasCompleted(stream)) {
         RETURN_IF_ERROR(CheckAlive(stream));
         return CopyRows(command);
     }

@@ -61,7 +61,7 @@ ACL_API aclError aclFinalize()
     if (initialized.exchange(0) == 0) {
         return Fail(REPEAT_FINALIZE, "aclFinalize: aclInit was not called, or aclFinalize was called before");
     }
-    TheDevices().StopAll();
+    ReleaseDevices();
     return SUCCESS;
 }
 
@@ -72,7 +72,7 @@ ACL_API aclError aclFinalizeReference(uint64_t* count)
     }
     const uint64_t left = initialized.fetch_sub(1) - 1;
     if (left == 0) {
-        TheDevices().StopAll();
+        ReleaseDevices();
     }
     if (count != nullptr) {
         *count = left;

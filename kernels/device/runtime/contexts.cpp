@@ -98,6 +98,23 @@ aclError UseDevice(int32_t device)
     return SUCCESS;
 }
 
+namespace {
+
+void Forget(uint32_t device)
+{
+    SynchronizeDevice(device);  // what failed is forgotten, too: a reset is how a program goes on
+    ForgetStreams(device);
+    for (Context& context : contexts.Entries()) {
+        if (context.used && context.device == device) {
+            context.used = false;
+        }
+    }
+    primaries[device] = Primary{};
+    TheDevices().Stop(device);
+}
+
+}  // namespace
+
 aclError ReleaseDevice(int32_t device, bool force)
 {
     if (const aclError error = TheDevices().CheckNumber(device)) {
@@ -113,16 +130,16 @@ aclError ReleaseDevice(int32_t device, bool force)
     if (!force && --primary.users > 0) {
         return SUCCESS;
     }
-    const aclError error = SynchronizeDevice(number);
-    ForgetStreams(number);
-    for (Context& context : contexts.Entries()) {
-        if (context.used && context.device == number) {
-            context.used = false;
-        }
+    Forget(number);
+    return SUCCESS;
+}
+
+void ReleaseDevices()
+{
+    std::lock_guard<std::mutex> lock(primaryMutex);
+    for (uint32_t device = 0; device < TheDevices().Count(); ++device) {
+        Forget(device);
     }
-    primary = Primary{};
-    TheDevices().Stop(number);
-    return error;
 }
 
 }  // namespace device

@@ -31,6 +31,8 @@ aclError DestroyContext(Context* context);
 // aclrtSetDevice and aclrtResetDevice: the device's primary context, which is counted.
 aclError UseDevice(int32_t device);
 aclError ReleaseDevice(int32_t device, bool force);
+// aclFinalize: of all devices.
+void ReleaseDevices();
 
 }  // namespace device
 }  // namespace ms_ascend_ops

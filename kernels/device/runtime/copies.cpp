@@ -15,7 +15,7 @@ namespace device {
 namespace {
 
 // Where to go on when a copy faults: a host address that is not there must not end the program.
-thread_local sigjmp_buf* guard = nullptr;
+thread_local sigjmp_buf* volatile guard = nullptr;
 struct sigaction previous[NSIG];
 
 template <typename Body>
@@ -27,7 +27,9 @@ bool Guarded(const Body& body)
         return false;
     }
     guard = &here;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // what follows is not moved to before
     body();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     guard = nullptr;
     return true;
 }
@@ -44,8 +46,7 @@ void OnFault(int signal, siginfo_t* info, void*)
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
     Devices& devices = TheDevices();
     if (IsDeviceAddress(address) && devices.IsOpen() && DeviceOfAddress(address) < devices.Count()) {
-        const std::string place =
-            devices.Forked() ? "" : devices.Memory(DeviceOfAddress(address)).Describe(address, true);
+        const std::string place = devices.Memory(DeviceOfAddress(address)).Describe(address, true);
         dprintf(
             STDERR_FILENO,
             "ms_ascend_ops: the program touched device memory by the pointer 0x%llx, which faults on an NPU, too: it "
@@ -103,6 +104,17 @@ aclError CheckRange(const char* what, uint64_t address, uint64_t bytes)
     return SUCCESS;
 }
 
+// Reading much of the view in one piece takes twice as long: its pages are small.
+void Move(uint8_t* to, const uint8_t* from, uint64_t bytes)
+{
+    constexpr uint64_t PIECE = 4U << 20;
+    const bool overlaps = to < from + bytes && from < to + bytes;
+    const uint64_t step = overlaps ? bytes : PIECE;
+    for (uint64_t done = 0; done < bytes; done += step) {
+        std::memmove(to + done, from + done, std::min(step, bytes - done));
+    }
+}
+
 // With --check: keeps books of what was written, and fails where the host reads what was not.
 aclError NoteCopy(uint64_t destination, uint8_t* to, uint64_t source, const uint8_t* from, uint64_t bytes)
 {
@@ -138,7 +150,10 @@ aclError CopyNow(uint64_t destination, uint64_t source, uint64_t bytes)
             return Fail(RT_PARAM_INVALID, "a copy: " + text);
         }
         const uint64_t piece = std::min(toFollow, fromFollow);
-        if (!Guarded([&] { std::memmove(to, from, piece); })) {
+        constexpr uint64_t LARGE = 1U << 18;
+        const bool isUpload = IsDeviceAddress(destination) && !IsDeviceAddress(source) && piece >= LARGE;
+        const bool written = isUpload && TheDevices().Memory(DeviceOfAddress(destination)).WriteFresh(to, from, piece);
+        if (!written && !Guarded([&] { Move(to, from, piece); })) {
             return Fail(RT_PARAM_INVALID, "a copy of " + std::to_string(piece) + " bytes from " + Hex(source) + " to " +
                                               Hex(destination) + ": the host address is not memory of this process");
         }

@@ -26,6 +26,13 @@ constexpr const char* PROGRAM =
     "import sys; sys.path[:] = [p for p in sys.path if p] + [sys.argv.pop(1)]; "
     "from ms_ascend_ops.device.process import main; sys.exit(main(sys.argv[1:]))";
 
+aclError FailAsForked()
+{
+    return Fail(RT_INTERNAL_ERROR,
+                "the emulated device cannot be used in a process that was forked after it was set "
+                "up; start such processes by spawn");
+}
+
 }  // namespace
 
 Devices& TheDevices()
@@ -49,9 +56,7 @@ aclError Devices::Open()
 {
     std::lock_guard<std::mutex> lock(mutex_);
     if (forked_) {
-        return Fail(RT_INTERNAL_ERROR,
-                    "the emulated device cannot be used in a process that was forked after it was "
-                    "set up; start such processes by spawn");
+        return FailAsForked();
     }
     if (session_ != nullptr) {
         return SUCCESS;
@@ -116,6 +121,7 @@ aclError Devices::Start(uint32_t number)
     }
     DeviceSlot& slot = session_->devices[number];
     slot.signal.store(0);
+    slot.faultStream.store(0);
     slot.text[0] = 0;
     slot.state.store(static_cast<uint32_t>(DeviceState::STARTING));
     const aclError error = Spawn(number, sockets[1]);
@@ -173,7 +179,8 @@ aclError Devices::Spawn(uint32_t number, int socket)
 
 bool Devices::Ended(uint32_t device) const
 {
-    return session_->devices[device].state.load() == static_cast<uint32_t>(DeviceState::ENDED);
+    const auto state = static_cast<DeviceState>(session_->devices[device].state.load());
+    return forked_ || (state != DeviceState::STARTING && state != DeviceState::READY);
 }
 
 // Answers the device process until it ends.
@@ -193,6 +200,22 @@ void Devices::Help(uint32_t number, int socket)
     NoteEnd(number);
 }
 
+// What ran when the device's process ended; which of several streams a thread of a kernel belonged to is not known.
+std::string Devices::Running(uint32_t number) const
+{
+    const uint32_t stream = session_->devices[number].faultStream.load();
+    if (stream > 0) {
+        return session_->streams[stream - 1].running;
+    }
+    std::string names;
+    for (const StreamSlot& slot : session_->streams) {
+        if (slot.device == number && slot.running[0] != 0) {
+            names += (names.empty() ? "" : " or ") + std::string(slot.running);
+        }
+    }
+    return names.empty() ? "the process" : names;
+}
+
 void Devices::NoteEnd(uint32_t number)
 {
     Device& device = *devices_[number];
@@ -202,11 +225,9 @@ void Devices::NoteEnd(uint32_t number)
     const std::string name = "device " + std::to_string(number);
     device.endCode = RT_LOST_HEARTBEAT;
     if (slot.signal.load() != 0) {
-        const uint32_t stream = slot.faultStream.load();
-        const char* const running = stream > 0 ? session_->streams[stream - 1].running : "";
         const auto signal = static_cast<int>(slot.signal.load());
         device.endCode = RT_VECTOR_CORE_EXCEPTION;
-        device.endText = name + ": " + (running[0] != 0 ? running : "a kernel") + " ended in " + strsignal(signal);
+        device.endText = name + ": " + Running(number) + " ended in " + strsignal(signal);
         if (signal == SIGSEGV || signal == SIGBUS) {
             const uint64_t address = slot.faultAddress;
             device.endText += IsDeviceAddress(address)
@@ -215,7 +236,7 @@ void Devices::NoteEnd(uint32_t number)
         }
     } else if (slot.text[0] != 0) {
         device.endCode = RT_VECTOR_CORE_EXCEPTION;
-        device.endText = name + ": " + slot.text;
+        device.endText = name + ": " + Running(number) + ": " + slot.text;
     } else if (WIFSIGNALED(status)) {
         device.endText = name + ": its process was killed by signal " + std::to_string(WTERMSIG(status));
     } else {
@@ -233,6 +254,9 @@ void Devices::NoteEnd(uint32_t number)
 
 aclError Devices::FailAsEnded(uint32_t number)
 {
+    if (forked_) {
+        return FailAsForked();
+    }
     const Device& device = *devices_[number];
     return Fail(device.endCode, device.endText);
 }
@@ -276,6 +300,8 @@ void Devices::Stop(uint32_t number)
     close(device.socket);
     device.socket = -1;
     session_->devices[number].state.store(static_cast<uint32_t>(DeviceState::NONE));
+    device.endCode = RT_NO_DEVICE;
+    device.endText = "device " + std::to_string(number) + " was reset";
     device.lastRequest = session_->devices[number].answered.value.load();
     device.memory->Clear();
 }

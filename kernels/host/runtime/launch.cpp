@@ -244,6 +244,7 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
                     : memory.workspace != nullptr ? reinterpret_cast<GM_ADDR>(memory.workspace)
                                                   : Workspace(config.workspaceBytes);
     job.blockDim = config.blockDim;
+    job.coresMeet = config.coresMeet;
     job.large = memory.outputBytes >= LARGE_BYTES;
     const uint64_t bytes = BytesOf(memory);
     job.variant = {BypassesCaches(bytes), UsesLookups(bytes)};

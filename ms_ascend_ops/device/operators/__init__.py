@@ -29,6 +29,8 @@ _MODULES = (
     "elementwise",
     "experts",
     "graph_engine",
+    "graph_engine_layers",
+    "graph_engine_more",
     "indexing",
     "losses",
     "normalization",
@@ -38,6 +40,7 @@ _MODULES = (
     "random",
     "reductions",
     "resizing",
+    "sampling",
     "shapes",
     "updates",
 )
@@ -118,15 +121,26 @@ def _run(operator: _Operator, values: list[Any]) -> None:
 def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
     """See kernels/device/opapi/aclop.cpp for the order of the values."""
     count, all_tensors = values[0], values[0] + values[1]
-    texts = values[2 + 3 * all_tensors :]
-    triples = [values[2 + 3 * i : 5 + 3 * i] for i in range(all_tensors)]
-    known = {parameter.name for parameter in operator.row.parameters}
-    keywords = {name: value for name, value in zip(texts[0::2], texts[1::2], strict=True) if name in known}
-    inputs = [None if tensor is None else tensor.read(constant) for _, tensor, constant in triples[:count]]
-    outputs = [tensor for _, tensor, _ in triples[count:]]
+    named = values[2 + 3 * all_tensors :]
+    tensors = [values[3 + 3 * i : 5 + 3 * i] for i in range(all_tensors)]
+    parameters = operator.row.parameters
+    places = [parameter for parameter in parameters if parameter.kind in {"tensor", "tensors"}]
+    inputs = [parameter for parameter in places if parameter.is_input]
+    outputs = dict(
+        zip([one.name for one in places if one.mark == ">"], [pair[0] for pair in tensors[count:]], strict=False)
+    )
+    given = [None if tensor is None else tensor.read(constant) for tensor, constant in tensors[:count]]
+    if [parameter.kind for parameter in inputs] == ["tensors"]:
+        given = [given]
+    known = {parameter.name for parameter in parameters}
+    keywords = {name: value for name, value in zip(named[0::2], named[1::2], strict=True) if name in known}
     if operator.wants_outputs:
-        keywords["outputs"] = outputs
-    _store(outputs, _as_tuple(operator.computation(*inputs, **keywords))[: len(outputs)])
+        keywords["outputs"] = [*outputs.values()]
+    results = _as_tuple(operator.computation(*given[: len(inputs)], **keywords))
+    changed = {one.name: tensors[place][0] for place, one in enumerate(inputs) if one.mark == "&"}
+    # What is changed in place may be an output, too, in another place.
+    for name, result in zip(dict.fromkeys([*changed, *outputs]), results, strict=False):
+        _store([changed.get(name), outputs.get(name)], [result, result])
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:

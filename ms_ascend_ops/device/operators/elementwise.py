@@ -68,10 +68,6 @@ def clamp_min(self: Array, smallest: Any) -> Array:
     return np.maximum(self, smallest)
 
 
-def clamp_max(self: Array, largest: Any) -> Array:
-    return np.minimum(self, largest)
-
-
 def where(condition: Array, self: Array, other: Array) -> Array:
     return np.where(condition.astype(bool), self, other)
 
@@ -269,7 +265,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
     "ceil": np.ceil,
-    "copy": lambda self: self,
     "copy_into": lambda _self, source: source,
     "cos": np.cos,
     "cosh": np.cosh,
@@ -309,6 +304,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "ne": np.not_equal,
     "neg": np.negative,
     "reciprocal": lambda self: 1 / self,
+    "rint": np.rint,
     "relu": lambda self: np.maximum(self, 0),
     "remainder": np.remainder,
     "rsqrt": lambda self: 1 / np.sqrt(self),

@@ -112,10 +112,6 @@ def cumsum(self: Array, dim: int) -> Array:
     return np.cumsum(self, dim) if self.ndim else self
 
 
-def cumprod(self: Array, dim: int) -> Array:
-    return np.cumprod(self, dim) if self.ndim else self
-
-
 def cummax(self: Array, dim: int) -> tuple[Array, Array]:
     return _running(np.maximum, self, dim)
 
@@ -141,6 +137,10 @@ def norm(self: Array, order: Any, dims: Sequence[int], keepdim: bool) -> Array:
     if order == 0:
         return (size != 0).sum(axes, keepdims=keepdim)
     return (size**order).sum(axes, keepdims=keepdim) ** (1 / order)
+
+
+def cdist(x1: Array, x2: Array, order: float, _mode: int) -> Array:
+    return norm(x1[..., :, None, :] - x2[..., None, :, :], order, [-1], False)
 
 
 def var(self: Array, dims: Sequence[int] | None, correction: int, keepdim: bool) -> Array:

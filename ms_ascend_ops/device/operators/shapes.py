@@ -33,13 +33,6 @@ def slice_dim(self: Array, dim: int, start: int, end: int, step: int) -> Array:
     return self[(slice(None),) * (dim % self.ndim) + (slice(start, end, step),)]
 
 
-def strided_slice(self: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Any) -> Array:
-    parts = [slice(None)] * self.ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        parts[axis] = slice(start, end, step)
-    return self[tuple(parts)]
-
-
 def expand(self: Array, _size: Sequence[int], *, outputs: list[Tensor]) -> Array:
     return np.broadcast_to(self, outputs[0].shape)
 
@@ -126,11 +119,6 @@ def cast(self: Array) -> Array:
     return self
 
 
-def full(value: Any, *, outputs: list[Tensor]) -> Array:
-    """One value everywhere: of a scalar, or of a tensor with one element."""
-    return np.broadcast_to(np.reshape(value, ()), outputs[0].shape)
-
-
 def fill(_self: Array, value: Any) -> Any:
     return np.reshape(value, ())
 
@@ -168,7 +156,3 @@ def meshgrid(tensors: list[Array]) -> list[Array]:
 
 def real_view(self: Array) -> Array:
     return self.real
-
-
-def imag_view(self: Array) -> Array:
-    return self.imag

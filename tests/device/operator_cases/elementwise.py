@@ -135,7 +135,16 @@ def _binary():
         "LeftShift": lambda draw: ([x := draw.integers(9, 4), y := draw.integers(5, 4)], [x * 2**y]),
         "BitwiseNot": lambda draw: ([x := draw.integers(9, 4)], [-1 - x]),
     }  # fmt: skip
-    for name in ("Div", "Mul", "FloorDivide", "RemainderTensorTensor", "Divs", "Muls", "FloorDivides", "RemainderTensorScalar"):
+    for name in (
+        "Div",
+        "Mul",
+        "FloorDivide",
+        "RemainderTensorTensor",
+        "Divs",
+        "Muls",
+        "FloorDivides",
+        "RemainderTensorScalar",
+    ):
         cases[f"Inplace{name}"] = cases[name]
     for name, sign in (("Add", 1), ("Sub", -1)):
         for prefix in ("", "Inplace"):
@@ -150,18 +159,33 @@ def _binary():
     for mode, function in enumerate((lambda q: q, np.trunc, np.floor)):
         if mode == 1:
             for prefix in ("", "Inplace"):
-                cases[f"{prefix}DivMod"] = lambda draw, f=function: ([x := draw(2, 3, 5), y := draw(3, 1), 1], [f(x / y)])
-                cases[f"{prefix}DivMods"] = lambda draw, f=function: ([x := draw(*SHAPE), Scalar(0.75), 1], [f(x / 0.75)])
+                cases[f"{prefix}DivMod"] = lambda draw, f=function: (
+                    [x := draw(2, 3, 5), y := draw(3, 1), 1],
+                    [f(x / y)],
+                )
+                cases[f"{prefix}DivMods"] = lambda draw, f=function: (
+                    [x := draw(*SHAPE), Scalar(0.75), 1],
+                    [f(x / 0.75)],
+                )
     for name, function in _COMPARISONS.items():
         cases[f"{name}Tensor"] = lambda draw, f=function: (
             [x := np.round(draw(4, 6)), y := np.round(draw(6))],
             [f(x, y)],
         )
     for name in ("Eq", "Ne", "Ge", "Lt"):
-        cases[f"{name}Scalar"] = lambda draw, f=_COMPARISONS[name]: ([x := np.round(draw(4, 6)), Scalar(1.0)], [f(x, 1)])
+        cases[f"{name}Scalar"] = lambda draw, f=_COMPARISONS[name]: (
+            [x := np.round(draw(4, 6)), Scalar(1.0)],
+            [f(x, 1)],
+        )
     for name, function in _BITS.items():
-        cases[f"Bitwise{name}Tensor"] = lambda draw, f=function: ([x := draw.integers(99, 4, 1), y := draw.integers(99, 3)], [f(x, y)])
-        cases[f"Bitwise{name}Scalar"] = lambda draw, f=function: ([x := draw.integers(99, 4), Scalar(37, "int64")], [f(x, 37)])
+        cases[f"Bitwise{name}Tensor"] = lambda draw, f=function: (
+            [x := draw.integers(99, 4, 1), y := draw.integers(99, 3)],
+            [f(x, y)],
+        )
+        cases[f"Bitwise{name}Scalar"] = lambda draw, f=function: (
+            [x := draw.integers(99, 4), Scalar(37, "int64")],
+            [f(x, 37)],
+        )
     return cases
 
 

@@ -103,8 +103,8 @@ def test_inference_is_that_of_python(name):
             shapes = [s and tuple(-1 if rng.random() < 0.5 else size for size in s) for s in shapes]
         inferred, types = module.infer(name, shapes, dtypes, attributes)
         changed = [i for i, tensor in enumerate(signature.inputs) if tensor.name in signature.writes]
-        assert inferred == [*(shapes[i] for i in changed), *infer_shapes(signature, shapes, attributes)]
-        assert types == [*(dtypes[i] for i in changed), *infer_types(signature, dtypes)]
+        assert inferred == [*infer_shapes(signature, shapes, attributes), *(shapes[i] for i in changed)]
+        assert types == [*infer_types(signature, dtypes), *(dtypes[i] for i in changed)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,7 +179,7 @@ def test_what_is_changed_in_place_is_an_input_and_an_output_of_one_name():
     inputs = {tensor["name"]: tensor for tensor in described["inputs"]}
     outputs = {tensor["name"]: tensor for tensor in described["outputs"]}
     assert list(inputs) == ["key", "value", "key_cache", "value_cache", "slot_mapping"]
-    assert list(outputs) == ["key_cache", "value_cache", "status"]
+    assert list(outputs) == ["status", "key_cache", "value_cache"]
     for cache in ("key_cache", "value_cache"):
         assert inputs[cache]["contiguous"]
         assert inputs[cache]["dtypes"] == outputs[cache]["dtypes"]

@@ -85,7 +85,7 @@ def test_a_cache_is_updated_through_the_output_of_its_name():
     assert tiling.ok
     updated, status = [cache.copy() for cache in caches], poisoned((1,), "int32")
     before = [cache.copy() for cache in caches]
-    module.run(name, row, tiling, [*inputs, *updated, status], [*dtypes, dtype, dtype, "int32"])
+    module.run(name, row, tiling, [*inputs, status, *updated], [*dtypes, "int32", dtype, dtype])
     assert status[0] == 0
     for cache, kept, result, new in zip(caches, before, updated, (key, value), strict=True):
         expected = kept.copy()
