@@ -211,7 +211,7 @@ def _median_seconds(run: Callable[[], Any], rounds: int) -> float:
         else:
             _flat(result)[0].asnumpy()
 
-    for _ in range(WARM_UP):
+    for _ in range(min(WARM_UP, rounds)):
         finish(run())
     seconds = []
     for _ in range(rounds):
