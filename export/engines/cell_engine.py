@@ -29,18 +29,9 @@ from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
 __all__ = [
-    "TOLERANCES",
-    "Analysis",
-    "Subject",
-    "Swap",
-    "absent",
-    "analyse",
-    "conditions_of",
-    "drawn",
-    "error_of",
-    "of_one_sub_cell",
-    "smaller",
-]
+    "TOLERANCES", "Analysis", "Subject", "Swap", "absent", "analyse", "conditions_of", "drawn", "error_of",
+    "of_one_sub_cell", "smaller",
+]  # fmt: skip
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
