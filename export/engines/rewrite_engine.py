@@ -29,6 +29,7 @@ from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, pat
 from ms_ascend_ops.export.engines.flat import Edited, Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
+from ms_ascend_ops.export.engines.timing import slower
 from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, PARAMETER, Node
 from ms_ascend_ops.export.graphs.layers import matrix_of, operator_of
 from ms_ascend_ops.export.graphs.probe import sub_cells
@@ -60,12 +61,33 @@ def rewrite(
     `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
     default that is a construct. A text says why the cell cannot be looked at.
     """
+    first = _rewrite(subject, flat, calls, make)
+    if isinstance(first, str) or not (missing := _nameless(first)):
+        return first
+    inner = flat.inlined()  # a value of a function that is called has a name there
+    second = first if inner is None else _rewrite(subject, inner, calls, make)
+    return second if not isinstance(second, str) and second.swap is not None and _nameless(second) < missing else first
+
+
+def _nameless(analysis: Analysis) -> int:
+    """How many places stay as a value has no name."""
+    return sum(text == _NO_NAME for _, text in analysis.left)
+
+
+_NO_NAME = "a value that it needs has no name there"
+
+
+def _rewrite(
+    subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]], make: Callable[..., type] | None
+) -> Analysis | str:
     stored = subject.stored
     inputs = drawn(calls[0], stored, stored)
     seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    effects = Effects(subject.cell, flat.names, flat.functions, _owners(calls[0]))
+    owned = {name: subject.cell for name, value in calls[0].items() if value is OWNER}
+    owners = {name: {**known, **(owned if name == flat.name else {})} for name, known in flat.owners.items()}
+    effects = Effects(flat.names, flat.functions, owners)
     staying: dict[tuple[int, str], str] = {}
     while True:
         edits = _Edits(subject.cell, flat, seen, staying)
@@ -89,11 +111,6 @@ def rewrite(
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
     result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
     return result
-
-
-def _owners(call: Mapping[str, Any]) -> set[str]:
-    """What the cell is called in its source."""
-    return {"self", *(name for name, value in call.items() if value is OWNER)}
 
 
 def _none_of(result: Analysis, reason: str) -> Analysis:
@@ -190,6 +207,8 @@ class _Edits:
 
     def refusal(self, found: Found) -> str:
         """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        if reason := slower(found):
+            return reason
         if reason := self.staying.get((id(found.root), found.row.op)):
             return reason
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
@@ -202,7 +221,7 @@ class _Edits:
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
         named = (self._name(i, first) or self._keep(i, first, depth, {}) for i in found.inputs)
-        return "" if all(named) else "a value that it needs has no name there"
+        return "" if all(named) else _NO_NAME
 
     def runs(self, found: Found, edited: Edited) -> str:
         """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
@@ -232,7 +251,7 @@ class _Edits:
         for i in found.inputs:
             text = self._name(i, frames[0]) or self._keep(i, frames[0], depth, kept)
             if not text:
-                return "a value that it needs has no name there"
+                return _NO_NAME
             arguments.append(text)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         try:
@@ -249,7 +268,7 @@ class _Edits:
             for frame, name in zip(frames, names, strict=True):
                 lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
             lines[frames[0].line] = f"{result} = {call}; {lines[frames[0].line]}"
-        if any(self.lines.get(line, text) != text for line, text in lines.items()):
+        if any(not text.endswith(self.lines.get(line, text)) for line, text in lines.items()):
             return "its statement becomes something else in another call"
         self.lines.update(lines)
         self._inside |= {id(n) for n in found.inside}
@@ -310,15 +329,16 @@ class _Edits:
         # An argument, or a value of a branch: in front of the statement that takes its name.
         chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
         places = [f for chain in chains for f in chain if f.function == frame.function]
-        for name in {name for place in places for name, value in place.variables.items() if value is node}:
+        for name in sorted({name for place in places for name, value in place.variables.items() if value is node}):
             takers = [n for n in self.flat.lines_of(frame.function, frame.line) if name in self.flat.targets(n)]
-            takers = [n for n in takers if self.flat.always_before(n, frame.line) and n not in self.lines]
+            takers = [n for n in takers if self.flat.always_before(n, frame.line)]
             last = min((p.line for p in places if p.variables.get(name) is node), default=0)
             for line in (n for n in takers if n >= last):
                 if self._has(places, name, node, line):
-                    old = lines.get(line, self.flat.lines[line - 1].strip())
-                    lines[line] = old if f"kept_{name} = " in old else f"kept_{name} = {name}; {old}"
-                    return f"kept_{name}"
+                    old = lines.get(line, self.lines.get(line, self.flat.lines[line - 1].strip()))
+                    kept = f"kept_{name}_{line}"
+                    lines[line] = old if f"{kept} = " in old else f"{kept} = {name}; {old}"
+                    return kept
         return ""
 
     def _has(self, places: Sequence[Frame], name: str, node: Node, line: int) -> bool:
