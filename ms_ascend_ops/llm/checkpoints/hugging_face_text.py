@@ -29,7 +29,8 @@ _MOST_TEMPLATE_BYTES = 2**20
 def read_tokenizer(path: Path, model_type: str) -> Tokenizer:
     """The tokenizer of a directory.
 
-    Which tokens a text begins and ends with is what tokenizer.json says; transformers, too, leaves `add_bos_token` alone.
+    Which tokens a text begins and ends with is what tokenizer.json says: so transformers has it, whatever
+    `add_bos_token` is.
 
     Raises:
         ValueError: a file is missing or cannot be read.
