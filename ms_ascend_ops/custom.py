@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -27,14 +28,18 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
+from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.checks import CHECKS, ShapeCheck
+from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
+from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mixed_precision import caster
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -53,10 +58,6 @@ _REMEMBERED = 4096
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
 
-# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
-# ranks (-2,); of optional inputs that are absent None.
-ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
-
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
 
@@ -64,8 +65,8 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`. Besides those of the operator `attributes` may have those that say whether
-    an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
+    It takes the tensors that `takes` names, then `constants`. Besides those of the operator `attributes` may have those
+    that say whether an optional input is given (`has_bias`).
 
     On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
     of it, where MindSpore makes the call. `version`: another library, of a CPU.
@@ -83,18 +84,29 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         target = device_target()
         check_built(signature, version)
         self._operator = signature.name
+        self._signature = signature
+        self._callback = signature.aclnn_callback(attributes)
         self.given = signature.given(attributes)
-        self.takes = tuple(tensor.name for tensor in (self.given if target == "CPU" else signature.inputs))
+        self._inputs = self.given if target == "CPU" else signature.npu_inputs(attributes)
+        self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
-        if bprop is not None and (self.constants or len(self.given) < len(signature.inputs)):
-            bprop = _bprop_of_node(bprop, signature, self.given, self.takes, len(self.constants))
+        self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
+        bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
+        self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
-        self._recorded_bprop = bprop
         module = None if version is None else version.module
-        self._direct = direct(signature, self.given, self.attributes, check, module) if target == "CPU" else None
-        self.checks = self._direct is not None  # whether a call checks the tensors
+        self._direct: Callable[..., Any] | None
+        self._places: list[int] | None = None  # of the given tensors, among what a call takes
+        if target == "CPU":
+            self._direct = direct(signature, self.given, self.attributes, check, module)
+        else:
+            self._places = [i for i, tensor in enumerate(signature.inputs) if tensor in self.given]
+            self._direct = on_npu(signature, self.given, attributes, _soc)
+            self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
+        self.checks = target == "CPU"  # whether a call checks the tensors
+        self._cast = caster(signature, self.given)
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -123,20 +135,35 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
+            tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
+            if (kind := casting() or get_curr_amp_strategy()) is not None:
+                tensors = self._cast(kind, tensors)
+                arguments = tensors if self._places is None else arguments
             if usable():
                 if not recording():
-                    result = self._direct(*arguments)
+                    result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
-                    result = recorded(self._operator, self._direct, self._recorded_bprop, arguments)
+                    result = recorded(self._operator, self._direct, self._recorded_bprop, tensors)
             if result is not None:
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
+        for place, name in self._written:
+            _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
+
+    def _generate_get_workspace_size_func(self) -> None:
+        """Tell MindSpore how to call the aclnn function. By itself it compiles a library for each operator."""
+        if self.is_ascend_c:
+            signature = self._signature
+            types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+            tensors = [["aclTensor*"] * len(some) for some in (self._inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:{self._callback}")
+            self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
 class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
@@ -182,9 +209,9 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
     Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
-    that is absent is None, here and in the call of the primitive, in `check`, and in the bprop, whose gradient of it is
-    not used. `check` is for what the shape rules cannot say. Without a gradient kernel the bprop may be `composed` of
-    other operators, by the attributes, which say what is absent as `has_<input>`.
+    that is absent is None, here and in the call of the primitive, and in the bprop, whose gradient of it is not used.
+    Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
+    absent as `has_<input>`.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -196,7 +223,6 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self,
         name: str,
         bprop: Bprop | None = None,
-        check: ShapeCheck | None = None,
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
@@ -208,7 +234,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self._routes = lru_cache(maxsize=None, typed=True)(self._make_route)
         self._bprop = bprop
         self._composed = composed
-        self._rule = check
+        self._rule = CHECKS.get(name)
         self._accepted: set[tuple[Any, ...]] = set()
 
     @cached_property
@@ -345,6 +371,17 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             self._rule(shapes, values)
 
 
+def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+    """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if strides != whole or tensor.storage_offset() != 0:
+        raise ValueError(
+            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
+            f" from element {tensor.storage_offset()} on for shape {shape}"
+        )
+
+
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
 
@@ -395,8 +432,9 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
-    taken = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in primitive.takes)
-    if not primitive.constants and len(taken) == len(signature.inputs):
+    names = [tensor.name for tensor in signature.inputs]
+    taken = tuple(names.index(name) for name in primitive.takes)
+    if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)
 
@@ -429,18 +467,19 @@ def _bprop_of_node(
     bprop: Callable[..., Any],
     signature: registry.Signature,
     given: tuple[registry.TensorSpec, ...],
-    takes: tuple[str, ...],
+    takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
-    """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
+    """A bprop of all inputs for a node that `takes` others, or some twice, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
-    names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor.name in takes]
-    parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
-    passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
-    gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
+    if takes == signature.inputs and not constants:
+        return bprop
+    names = [f"x{i}" for i in range(len(takes))]
+    parameters = [*names, *[f"c{i}" for i in range(constants)], "out", "dout"]
+    passed = [names[takes.index(tensor)] if tensor in given else "None" for tensor in signature.inputs]
+    gradients = [f"dx[{passed.index(name)}]" if name in passed else "0" for name in names]
     source = (
         "def make(original):\n"
         f"    def bprop({', '.join(parameters)}):\n"

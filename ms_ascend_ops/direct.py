@@ -6,8 +6,8 @@ are there when the call returns. Where a gradient is recorded, MindSpore gets th
 functions written in Python.
 
 What the fast path cannot do goes MindSpore's way: a trace (`ms.jit` with capture_mode="trace") has to see the
-primitive, in a cell with `to_float` MindSpore casts what it passes to a primitive, and a primitive without bprop has to
-say so when it is differentiated.
+primitive, and a primitive without bprop has to say so when it is differentiated. In a cell with `to_float`, where
+MindSpore casts what it passes to a primitive, whoever calls has cast the tensors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mindspore.graph.api import _pynative_executor
 from ms_ascend_ops.library import native
 from ms_ascend_ops.registry import Signature, TensorSpec
 
-__all__ = ["direct", "recorded", "recording", "usable"]
+__all__ = ["casting", "direct", "recorded", "recording", "usable"]
 
 # Whether the calls of this moment are to be differentiated.
 recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
@@ -35,7 +35,12 @@ recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
 
 def usable() -> bool:
     """Whether calls may take the fast path now: nothing but the kernel has to see them."""
-    return not _casting and jit_context.jit_context() is None
+    return jit_context.jit_context() is None
+
+
+def casting() -> Any:
+    """The kind of mixed precision of the cell that is being called; None without."""
+    return _casting[-1] if _casting else None
 
 
 def direct(

@@ -7,11 +7,13 @@ construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mindspore import nn
+from mindspore import Parameter, nn
+from ms_ascend_ops.export.engines.aliases import Writes, written_apart
 from ms_ascend_ops.export.engines.cell_engine import (
     TOLERANCES,
     Analysis,
@@ -22,11 +24,15 @@ from ms_ascend_ops.export.engines.cell_engine import (
     error_of,
     of_one_sub_cell,
 )
+from ms_ascend_ops.export.engines.effects import Effects
 from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, path_to
-from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
+from ms_ascend_ops.export.engines.flat import Edited, Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
-from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
+from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, PARAMETER, Node
+from ms_ascend_ops.export.graphs.layers import matrix_of, operator_of
+from ms_ascend_ops.export.graphs.probe import sub_cells
+from ms_ascend_ops.export.graphs.specs import OWNER
 from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
 
@@ -59,10 +65,50 @@ def rewrite(
     seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    edits = _Edits(subject.cell, flat, seen)
+    effects = Effects(subject.cell, flat.names, flat.functions, _owners(calls[0]))
+    staying: dict[tuple[int, str], str] = {}
+    while True:
+        edits = _Edits(subject.cell, flat, seen, staying)
+        result = _edited_places(subject, edits, calls[0])
+        if not result.found:
+            return result
+        try:
+            edited = edits.flat.edited(edits.lines, edits.removable(effects))
+        except (SyntaxError, NameError, ImportError) as error:
+            return _none_of(result, f"the new source does not load ({error})")
+        running = {(id(item.root), item.row.op): text for item in result.found if (text := edits.runs(item, edited))}
+        if not running:
+            break
+        staying |= running  # smaller places in these are looked for then
+    difference = max(_error(subject, inputs, edited.flat) for inputs in calls)
+    if not difference <= TOLERANCES[stored]:
+        return _none_of(result, f"its result is {difference:.1e} away from the fused one")
+    # What was watched is one choice of optional inputs.
+    accepted = [stored, *_other_dtypes(subject, calls[0], edits.flat, edited.flat)]
+    conditions = conditions_of(subject, calls[0], accepted)
+    made = partial(make or _class, edited=edited.flat, conditions=conditions)
+    result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
+    return result
+
+
+def _owners(call: Mapping[str, Any]) -> set[str]:
+    """What the cell is called in its source."""
+    return {"self", *(name for name, value in call.items() if value is OWNER)}
+
+
+def _none_of(result: Analysis, reason: str) -> Analysis:
+    """An analysis whose places all stay."""
+    result.left += [(item.row.name, reason) for item in result.found]
+    result.found = []
+    return result
+
+
+def _edited_places(subject: Subject, edits: _Edits, call: Mapping[str, Any]) -> Analysis:
+    """Find places and edit the lines for them."""
+    seen = edits.seen
     found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
     if any(item.fused.dropout for item in found):
-        reason = _dropout(subject, flat, calls[0], seen, found)
+        reason = _dropout(subject, edits, call, found)
         if reason:
             # What is inside of these places is looked for then.
             found, left = find(
@@ -77,31 +123,17 @@ def rewrite(
             result.left.append((item.row.name, reason))
         else:
             result.found.append(item)
-    if not result.found:
-        return result
-    try:
-        edited = flat.edited(edits.lines, edits.removable())
-        difference = max(_error(subject, inputs, edited) for inputs in calls)
-        reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
-    except (SyntaxError, NameError, ImportError) as error:
-        reason = f"the new source does not load ({error})"
-    if reason:
-        result.left += [(f.row.name, reason) for f in result.found]
-        result.found = []
-        return result
-    # What was watched is one choice of optional inputs.
-    conditions = conditions_of(subject, calls[0], [stored, *_other_dtypes(subject, calls[0], flat, edited)])
-    result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
-def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace, found: Sequence[Found]) -> str:
+def _dropout(subject: Subject, edits: _Edits, call: Mapping[str, Any], found: Sequence[Found]) -> str:
     """Why places in which there may be a dropout must stay: in training they are not the same."""
+    flat, seen = edits.flat, edits.seen
     inputs = drawn(call, subject.stored, subject.stored)
     trained = subject.trace(subject.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
     if isinstance(trained, str):
         return f"it cannot be watched in training ({trained})"
-    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained).refusal)
+    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained, {}).refusal)
 
     def lines(trace: Trace, places: Sequence[Found]) -> list[list[int]]:
         roots = [trace.places.get(id(item.root), ()) for item in places if item.fused.dropout]
@@ -143,22 +175,45 @@ def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
 class _Edits:
     """Which lines of the flat source become what."""
 
-    def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace) -> None:
-        self.cell, self.flat, self.seen = cell, flat, seen
+    def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace, staying: Mapping[tuple[int, str], str]) -> None:
+        """`staying`: why places must stay, by the id of the root and the operator."""
+        self.cell, self.seen, self.staying = cell, seen, staying
+        self.writes = Writes(seen, flat.written_in_place(), self._makes_a_tensor)
+        self.flat = flat.with_lines(written_apart(flat.lines, self.writes.apart)) if self.writes.apart else flat
         self.lines: dict[int, str] = {}
         self._inside: set[int] = set()
 
+    def _makes_a_tensor(self, path: str) -> bool:
+        """Whether a sub-cell is a layer whose result is no view of its input."""
+        child = dict(self.cell.cells_and_names()).get(path)
+        return child is not None and (bool(operator_of(child)) or matrix_of(child) is not None)
+
     def refusal(self, found: Found) -> str:
         """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        if reason := self.staying.get((id(found.root), found.row.op)):
+            return reason
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
         if of_one_sub_cell(found) or any(not chain for chain in chains):
             return ""
-        if any(_learned(found.inputs[i]) for i in found.fused.constant):
+        if any(self._learned(found.inputs[i]) for i in found.fused.constant):
             return "a gradient may be needed that the operator does not give"
+        if self.writes.are_inside(found.inside) or any(self.writes.change(i, found.root) for i in found.inputs):
+            return "a statement as `x += y` changes a value in place that is used as it was, too"
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
-        named = (self._name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
+        named = (self._name(i, first) or self._keep(i, first, depth, {}) for i in found.inputs)
         return "" if all(named) else "a value that it needs has no name there"
+
+    def runs(self, found: Found, edited: Edited) -> str:
+        """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
+        nodes = [n for n in found.inside if n.kind.removesuffix("View") in _HEAVY and id(n) in self.seen.places]
+        chains = [self.seen.places[id(n)] for n in nodes]
+        depth = _common_depth([self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"])
+        lines = {chain[depth].line for chain in chains if len(chain) > depth} - set(self.lines) - edited.gone
+        if not lines:
+            return ""
+        names = sorted({name for line in lines for name in self.flat.targets(line)})
+        return f"a part of it is needed by a statement that stays ({', '.join(names) or 'a call'})"
 
     def add(self, found: Found) -> str:
         """Edit the lines for one place; a text says why that cannot be."""
@@ -175,7 +230,7 @@ class _Edits:
         arguments: list[str] = []
         kept: dict[int, str] = {}
         for i in found.inputs:
-            text = self._name(i, frames[0].variables) or self._keep(i, frames[0], depth, kept)
+            text = self._name(i, frames[0]) or self._keep(i, frames[0], depth, kept)
             if not text:
                 return "a value that it needs has no name there"
             arguments.append(text)
@@ -213,11 +268,27 @@ class _Edits:
                 return True
         return False
 
-    def _name(self, node: Node, variables: dict[str, Node]) -> str | None:
-        """How a value is called in a function with these variables."""
-        if node.kind == PARAMETER:
-            return path_to(self.cell, node.name)
-        return next((name for name, value in variables.items() if value is node), None)
+    def _learned(self, node: Node) -> bool:
+        """Whether a value is computed from trained parameters, or in a sub-cell, which may have some."""
+        parameters = {path: p.requires_grad for path, p in _parameters(self.cell)}
+        seen: set[int] = set()
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node.kind == CALL or (node.kind == PARAMETER and parameters.get(node.name, True)):
+                return True
+            if id(node) not in seen:
+                seen.add(id(node))
+                stack.extend(node.inputs)
+        return False
+
+    def _name(self, node: Node, frame: Frame) -> str | None:
+        """How a value is called where a frame is."""
+        if node.kind == PARAMETER or (node.kind == CONSTANT and node.name):
+            return path_to(self.cell, node.name, frame.owner) if frame.owner else None
+        names = [name for name, value in frame.variables.items() if value is node]
+        # Rather one that has a value on every path than one that a branch has given it.
+        return min(names, key=lambda name: not self.flat.always_assigned(name, frame.line), default=None)
 
     def _target(self, line: int, node: Node) -> str:
         """The name that a statement gives to a value; none if it gives others to values that are needed."""
@@ -230,40 +301,53 @@ class _Edits:
 
     def _keep(self, node: Node, frame: Frame, depth: int, lines: dict[int, str]) -> str:
         """A name of its own for a value whose name has another value by now; `lines` get the statement for it."""
-        line = self._line_of(node, frame, depth)
-        if line is not None:
-            lines[line] = f"{self.flat.lines[line - 1].strip()}; kept_{line} = {self.flat.targets(line)[0]}"
-            return f"kept_{line}"
-        # An argument: in front of the statement that takes its name.
-        function = self.flat.function_at(frame.line)
+        if (place := self._named_before(node, frame, depth)) is not None:
+            line, name = place
+            kept = f"kept_{line}_{name}"
+            old = lines.get(line, self.flat.lines[line - 1].strip())
+            lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
+            return kept
+        # An argument, or a value of a branch: in front of the statement that takes its name.
         chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
-        values = [f.variables for chain in chains for f in chain if f.function == frame.function]
-        for name in [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]:
-            takers = [n for n in range(function.lineno, frame.line) if name in self.flat.targets(n)]
-            if not takers or not any(variables.get(name) is node for variables in values):
-                continue
-            line = takers[0]
-            if self.flat.always_before(line, frame.line):
-                old = lines.get(line, self.flat.lines[line - 1].strip())
-                lines[line] = f"kept_{name} = {name}; {old}"
-                return f"kept_{name}"
+        places = [f for chain in chains for f in chain if f.function == frame.function]
+        for name in {name for place in places for name, value in place.variables.items() if value is node}:
+            takers = [n for n in self.flat.lines_of(frame.function, frame.line) if name in self.flat.targets(n)]
+            takers = [n for n in takers if self.flat.always_before(n, frame.line) and n not in self.lines]
+            last = min((p.line for p in places if p.variables.get(name) is node), default=0)
+            for line in (n for n in takers if n >= last):
+                if self._has(places, name, node, line):
+                    old = lines.get(line, self.flat.lines[line - 1].strip())
+                    lines[line] = old if f"kept_{name} = " in old else f"kept_{name} = {name}; {old}"
+                    return f"kept_{name}"
         return ""
 
-    def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
+    def _has(self, places: Sequence[Frame], name: str, node: Node, line: int) -> bool:
+        """Whether a name has a value in front of a line: the first that is seen of the name there, or before."""
+        here = [p for p in places if p.line == line and name in p.variables]
+        before = [p for p in places if p.line < line and name in p.variables]
+        seen = here or sorted(before, key=lambda p: p.line)[-1:]
+        return bool(seen) and all(p.variables[name] is node for p in seen)
+
+    def _named_before(self, node: Node, frame: Frame, depth: int) -> tuple[int, str] | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""
         chain = self.seen.places.get(id(node), ())
         if len(chain) <= depth or chain[depth].function != frame.function:
             return None
         line = chain[depth].line
-        names = self.flat.targets(line)
-        if not self.flat.always_before(line, frame.line) or line in self.lines or len(names) != 1:
+        if not self.flat.always_before(line, frame.line) or line in self.lines:
             return None
-        later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
-        named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
-        return line if named else None
+        later = [f for frames in self.seen.places.values() for f in frames[depth : depth + 1]]
+        known = [f.variables for f in later if f.function == frame.function]
+        for name in self.flat.targets(line):
+            if any(variables.get(name) is node for variables in known):
+                return line, name
+        return None
 
-    def removable(self) -> set[int]:
-        """Lines that may go where nobody reads what they assign, as nothing ran under them but what is replaced."""
+    def removable(self, effects: Effects) -> Callable[[ast.FunctionDef, ast.stmt], bool]:
+        """Which statements may go where nobody reads what they assign.
+
+        Those that do nothing else, as their source tells, or under which nothing ran but what is replaced.
+        """
         ran: dict[int, bool] = {}
         users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
@@ -271,23 +355,23 @@ class _Edits:
                 continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
-        # A dropout in evaluation, say, or a cast of what has the dtype already: nothing runs, but they read a value.
-        pure = {line for line in range(1, len(self.flat.lines) + 1) if self.flat.is_pure(line)}
-        return {line for line, only in ran.items() if only} | pure
+        return lambda function, statement: ran.get(statement.lineno, False) or effects.pure(function, statement)
 
 
-def _learned(node: Node) -> bool:
-    """Whether a value is computed from parameters, or in a sub-cell, which may have some."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node.kind in (PARAMETER, CALL):
-            return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(node.inputs)
-    return False
+# What takes time: where it still runs, nothing was replaced.
+_HEAVY = frozenset(
+    ("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Conv2D", "Conv2DExt", "Softmax", "LayerNorm",
+     "LayerNormExt", "GroupNorm", "RmsNorm")
+)  # fmt: skip
+
+
+def _parameters(cell: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+    """The parameters of a cell, with the paths that lead to them."""
+    for name, parameter in cell._params.items():
+        if parameter is not None:
+            yield f"{prefix}{name}", parameter
+    for name, child in sub_cells(cell).items():
+        yield from _parameters(child, f"{prefix}{name}.")
 
 
 def _common_depth(chains: Sequence[Any]) -> int:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "binding/op.h"
+#include "interface/package.h"
 #include "register/op_def_registry.h"
 #include "register/tilingdata_base.h"
 #include "tiling/platform/platform_ascendc.h"
@@ -30,7 +31,6 @@ using binding::Shape;
 // (NPU architecture 2201 in the Ascend C guide). An older toolkit reports the whole 192 KiB.
 constexpr uint64_t UB_BYTES = 192 * 1024 - 256;
 constexpr uint64_t RESERVED_UB_BYTES = 8 * 1024;
-constexpr uint64_t TILING_KEY = 1;  // there is one path for each kernel binary; what differs is in the tiling data
 constexpr uint32_t BATCH_MODE = 1;  // all cores start together, which a barrier between them needs
 
 // How the vector cores of a launch belong together: not at all, all meet at a barrier, or each two share a cube core,
@@ -85,14 +85,18 @@ inline Shape ToShape(const gert::Shape& shape)
     return dims;
 }
 
+// Why the last call of this thread was refused.
+inline thread_local std::string lastRefusal;
+
 // CANN logs a failure by its status only: the reason is printed.
 template <typename BODY>
-ge::graphStatus Guard(const Op& op, BODY&& body)
+ge::graphStatus Guard(BODY&& body)
 {
     try {
         body();
         return ge::GRAPH_SUCCESS;
     } catch (const std::exception& error) {
+        lastRefusal = error.what();
         std::fprintf(stderr, "ms_ascend_ops: %s\n", error.what());
     }
     return ge::GRAPH_FAILED;
@@ -148,23 +152,22 @@ std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
     return values;
 }
 
-// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come first.
+// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come last.
 template <typename T>
 std::vector<T> WithChanged(const Op& op, const std::vector<T>& inputs, const std::vector<T>& outputs)
 {
-    std::vector<T> all;
+    std::vector<T> all = outputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (op.Kernel().writes.count(op.Def().inputs[i].name) > 0) {
             all.push_back(inputs[i]);
         }
     }
-    all.insert(all.end(), outputs.begin(), outputs.end());
     return all;
 }
 
 inline ge::graphStatus InferShape(gert::InferShapeContext* context, const Op& op)
 {
-    return Guard(op, [&] {
+    return Guard([&] {
         std::vector<Shape> inputs;
         for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
             const gert::Shape* shape = context->GetOptionalInputShape(i);
@@ -183,7 +186,7 @@ inline ge::graphStatus InferShape(gert::InferShapeContext* context, const Op& op
 
 inline ge::graphStatus InferDataType(gert::InferDataTypeContext* context, const Op& op)
 {
-    return Guard(op, [&] {
+    return Guard([&] {
         std::vector<std::string> inputs;
         for (size_t i = 0; i < op.Def().inputs.size(); ++i) {
             const ge::DataType dtype = context->GetOptionalInputDataType(i);
@@ -211,7 +214,7 @@ inline Platform ReadPlatform(const platform_ascendc::PlatformAscendC& ascend)
 template <typename PLAN>
 ge::graphStatus Tile(gert::TilingContext* context, const Op& op, Cores cores, PLAN&& plan)
 {
-    return Guard(op, [&] {
+    return Guard([&] {
         std::vector<TensorDesc> descs;
         std::vector<Shape> shapes;
         std::vector<std::string> dtypes;

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "binding/c_call.h"
 #include "binding/launch_counts.h"
 #include "binding/op.h"
 #include "binding/super_kernel.h"
@@ -33,30 +32,9 @@ using ms_ascend_ops::TensorDesc;
 using namespace ms_ascend_ops::binding;
 
 template <typename F>
-MsAscendStatus Guard(char* text, size_t bytes, F&& body)
-{
-    const auto report = [text, bytes](const char* message, MsAscendStatus status) {
-        std::snprintf(text, bytes, "%s", message);
-        return status;
-    };
-    try {
-        body();
-        return MS_ASCEND_OK;
-    } catch (const TypeError& error) {
-        return report(error.what(), MS_ASCEND_TYPE_ERROR);
-    } catch (const std::invalid_argument& error) {
-        return report(error.what(), MS_ASCEND_VALUE_ERROR);
-    } catch (const std::exception& error) {
-        return report(error.what(), MS_ASCEND_ERROR);
-    } catch (...) {
-        return report("unknown error", MS_ASCEND_ERROR);
-    }
-}
-
-template <typename F>
 MsAscendStatus Guard(const MsAscendCall* call, F&& body)
 {
-    return Guard(call->error, call->errorBytes, std::forward<F>(body));
+    return ms_ascend_ops::binding::Guard(call->error, call->errorBytes, std::forward<F>(body));
 }
 
 const char* NameOf(AttributeKind kind)
@@ -116,19 +94,6 @@ Inputs ReadInputs(const Op& op, const MsAscendCall* call, size_t expected)
     return inputs;
 }
 
-TensorDesc Describe(const MsAscendTensor& tensor)
-{
-    TensorDesc desc;
-    if (tensor.dtype == nullptr) {
-        desc.rank = -1;
-        return desc;
-    }
-    desc.dtype = ParseDataType(tensor.dtype);
-    desc.rank = tensor.rank;
-    std::copy_n(tensor.shape, tensor.rank, desc.dims);
-    return desc;
-}
-
 // The rules were matched before: no rank is above MAX_RANK.
 std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
 {
@@ -139,7 +104,7 @@ std::vector<TensorDesc> DescribeAll(const MsAscendCall* call)
                 throw std::invalid_argument(std::string(call->op) + ": every shape must be known");
             }
         }
-        descs.push_back(Describe(call->tensors[i]));
+        descs.push_back(DescribeTensor(call->tensors[i]));
     }
     return descs;
 }
@@ -349,7 +314,7 @@ MsAscendStatus MsAscendOpsPrepare(const MsAscendCall* call, MsAscendOutputVisito
         std::vector<TensorDesc> descs = DescribeAll(call);
         for (size_t i = 0; i < shapes.size(); ++i) {
             const auto rank = static_cast<int32_t>(shapes[i].size());
-            descs.push_back(Describe({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
+            descs.push_back(DescribeTensor({nullptr, dtypes[i].c_str(), shapes[i].data(), rank}));
             visit(context, dtypes[i].c_str(), shapes[i].data(), rank);
         }
         *prepared = new MsAscendPrepared{PreparedLaunch(op, std::move(descs), std::move(values))};
@@ -366,13 +331,22 @@ MsAscendStatus MsAscendOpsPrepareAll(const MsAscendCall* call, MsAscendPrepared*
 
 MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* data, char* error, size_t errorBytes)
 {
-    return Guard(error, errorBytes, [&] {
+    return ms_ascend_ops::binding::Guard(error, errorBytes, [&] {
         if (const auto* list = std::get_if<SuperKernelPlan>(&prepared->launch)) {
             list->Run(data);
         } else {
             Run(std::get<PreparedLaunch>(prepared->launch), data);
         }
     });
+}
+
+int32_t MsAscendOpsWrites(const char* op, int32_t input)
+{
+    const auto found = Registry().find(op);
+    if (found == Registry().end() || static_cast<size_t>(input) >= found->second.Def().inputs.size()) {
+        return 0;
+    }
+    return static_cast<int32_t>(found->second.Kernel().writes.count(found->second.Def().inputs[input].name));
 }
 
 void MsAscendOpsFreePrepared(MsAscendPrepared* prepared)

@@ -18,8 +18,8 @@
 
 namespace ms_ascend_ops::binding {
 
-// How an optional input that is absent is passed: on a CPU it is left out, on an NPU it is None.
-enum class Absent { LEFT_OUT, NONE };
+// How a node passes an optional input that is absent: on a CPU not at all, on an NPU as another tensor.
+enum class Absent { LEFT_OUT, REPLACED };
 
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra);
 int Init(const Op& op, mindspore::AotExtra* extra);

@@ -32,9 +32,11 @@ AscendC::host::Dtype DtypeOf(DataType dtype)
     return dtypes[static_cast<size_t>(dtype)];
 }
 
-void Describe(const Op& op, void* const* params, const TensorDesc* descs)
+}  // namespace
+
+void Op::Describe(void* const* params, const TensorDesc* descs) const
 {
-    const SignatureDef& def = op.Def();
+    const SignatureDef& def = Def();
     std::vector<AscendC::host::Argument> arguments;
     const auto add = [&](const TensorDef& tensor, size_t i, bool output) {
         arguments.push_back({tensor.name.c_str(), static_cast<const char*>(params[i]),
@@ -50,17 +52,17 @@ void Describe(const Op& op, void* const* params, const TensorDesc* descs)
         add(def.outputs[i], def.inputs.size() + i, true);
     }
     for (size_t i = 0; i < def.inputs.size(); ++i) {
-        if (op.Kernel().writes.count(def.inputs[i].name) > 0) {  // changed in place: an output that lies on an input
+        if (kernel_.writes.count(def.inputs[i].name) > 0) {  // changed in place: an output that lies on an input
             add(def.inputs[i], i, true);
         }
     }
     AscendC::host::DescribeLaunch(def.name.c_str(), std::move(arguments));
 }
 #else
-void Describe(const Op&, void* const*, const TensorDesc*) {}
-#endif
-
 }  // namespace
+
+void Op::Describe(void* const*, const TensorDesc*) const {}
+#endif
 
 Op::Op(SignatureDef signature, KernelDef kernel) : Signature(std::move(signature)), kernel_(std::move(kernel))
 {
@@ -109,7 +111,7 @@ void Op::Launch(const Form& form, void* const* params, const TensorDesc* descs, 
         const char* const begin = static_cast<const char*>(params[i]);
         memory.tensors[i] = {begin, begin + form.bytes[i]};
     }
-    Describe(*this, params, descs);
+    Describe(params, descs);
     if (!launchesAreCounted.load(std::memory_order_relaxed)) {
         kernel_.launch(form.row, params, descs, values, memory);
         return;

@@ -43,6 +43,21 @@ TilingField MakeTilingField(const char* name, T value)
     return {name, std::is_floating_point_v<T>, static_cast<int64_t>(value), static_cast<double>(value)};
 }
 
+// A launch of an entry of the CANN package: what CANN passes to it.
+struct EntryLaunch {
+    void* const* tensors;  // inputs, outputs, once more the inputs that are changed
+    void* workspace;
+    void* tiling;
+};
+using EntryFn = void (*)(void* launch, uint8_t* workspace);  // as BlockFn of runtime/launch.h
+
+// The entries of one operator of the package, by rows of `types`.
+struct PackageEntries {
+    std::vector<EntryFn> rows;
+    bool paired = false;  // a launch counts cube cores, each of which has two vector cores
+    bool meet = true;     // cores wait for each other
+};
+
 struct KernelDef {
     std::string entry;             // RmsNormGrad: the symbol MindSpore looks up
     std::set<std::string> writes;  // inputs that the kernel changes in place
@@ -53,6 +68,8 @@ struct KernelDef {
                    const LaunchMemory& memory);
     LaunchConfig (*tiling)(const TensorDesc* inputs, const AttributeValue* attributes, const Platform& platform,
                            std::vector<TilingField>& fields);
+    std::string rules;       // of values that make the kernel stop itself
+    PackageEntries entries;  // none in op_host
 };
 
 class Op : public Signature {
@@ -63,6 +80,8 @@ public:
 
     // Inputs come first in `descs`. Nothing is launched when every output is empty.
     void Launch(void* const* params, const TensorDesc* descs, const std::vector<AttributeValue>& values) const;
+    // Tells an observed build of the next launch of this thread.
+    void Describe(void* const* params, const TensorDesc* descs) const;
 
 private:
     friend class PreparedLaunch;

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 from codegen import host, onnx, params
+from codegen.ascend import project
+from codegen.ascend.chips import CHIPS
+from codegen.files import write_if_changed
 from codegen.notes import notes
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
@@ -20,6 +23,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
+    found, _ = project.collect(project.Source(arguments.definitions, arguments.kernels), [CHIPS["ascend910b"]])
+    packaged = {kernel.signature.name: kernel for kernel in found}
+    entries = arguments.output / "op_kernel"
+    entries.mkdir(exist_ok=True)
+    for kernel in found:
+        write_if_changed(entries / project.file_name(kernel), project.entry(kernel, arguments.kernels))
     explained = {}
     specs = []
     for definition in sorted(arguments.definitions.glob("*.yaml")):
@@ -29,17 +38,11 @@ def main() -> None:
         tiling = folder / f"{spec.name}_tiling.h"
         fields = {signature.name: read_fields(tiling, f"{signature.entry}TilingData") for signature in spec.signatures}
         write_if_changed(arguments.output / f"{spec.name}_params.h", params.generate(spec))
-        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields))
+        write_if_changed(arguments.output / f"{spec.name}_host.cpp", host.generate(spec, kernels, fields, packaged))
         explained.update(notes(spec, folder))
         specs.append(spec)
     write_if_changed(arguments.output / "onnx_operators.cpp", onnx.generate(specs))
     write_if_changed(arguments.output / "kernels.json", json.dumps(explained, indent=2) + "\n")
-
-
-def write_if_changed(path: Path, text: str) -> None:
-    """Leave a file that is up to date alone, so that what includes it is not compiled again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

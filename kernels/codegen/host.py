@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from itertools import product
 
 from codegen import cpp
+from codegen.ascend import names, op_kernel
+from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import CUBE_TILING
-from ms_ascend_ops.registry import AttributeSpec, OpSpec, Signature, TensorSpec
+from ms_ascend_ops.registry import ACLNN_TYPES, AttributeSpec, OpSpec, Signature, TensorSpec
 from ms_ascend_ops.shapes import Token
 
 __all__ = ["definition", "generate", "make_params", "signature_definition"]
@@ -16,19 +20,24 @@ _ATTRIBUTE_KINDS = ("int", "float", "bool", "string")  # as binding::AttributeKi
 Fields = dict[str, list[tuple[str, str]]]
 
 
-def generate(spec: OpSpec, kernels: list[str], fields: Fields) -> str:
+def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping[str, Kernel] | None = None) -> str:
     """C++ for one operator.
 
     `kernels` are the headers of its kernels. `fields` holds, for every signature by name, the (type, name) of the
-    fields of its tiling data.
+    fields of its tiling data, `packaged` its kernel in the CANN package: with them the library has the entries of the
+    package, too, from the files of op_kernel/.
     """
+    packaged = packaged or {}
+    entries = "".join(_package_entries(packaged[s.name]) for s in spec.signatures if s.name in packaged)
+    table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
+#include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
 #include "host/runtime/launch.h"
 
-namespace ms_ascend_ops {{
+{entries}namespace ms_ascend_ops {{
 namespace {{
 
 using binding::AttributeValue;
@@ -37,14 +46,41 @@ using binding::MakeTilingField;
 using binding::Op;
 using binding::TilingField;
 
-{"".join(_internal(spec, signature, fields[signature.name]) for signature in spec.signatures)}
+{"".join(_internal(spec, signature, fields[signature.name], table[signature.name]) for signature in spec.signatures)}
 }}  // namespace
 }}  // namespace ms_ascend_ops
 
 {"".join(_entries(signature) for signature in spec.signatures)}"""
 
 
-def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]]) -> str:
+def _package_entries(kernel: Kernel) -> str:
+    """The entries of the CANN package, one for each row of types, from the one source that CANN compiles."""
+    name = names.snake(kernel.signature.cann_type)
+    # An entry does not use the inputs that are outputs, too.
+    include = f"""#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "op_kernel/{name}.cpp"
+#pragma GCC diagnostic pop
+"""
+    return op_kernel.tiling_struct(kernel.signature, kernel.fields, kernel.multiplies) + "".join(
+        _with_macros(op_kernel.macros(kernel.signature, row) | {name: f"{name}_{i}"}, include)
+        for i, row in enumerate(kernel.signature.types)
+    )
+
+
+def _with_macros(macros: dict[str, str], text: str) -> str:
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return defined + text + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
+
+
+def _table(kernel: Kernel) -> str:
+    """C++ of binding::PackageEntries."""
+    name = names.snake(kernel.signature.cann_type)
+    rows = ", ".join(f"&binding::RunEntry<&::{name}_{i}>" for i in range(len(kernel.signature.types)))
+    return f"{{{{{rows}}}, {str(kernel.multiplies).lower()}, {str(kernel.synchronizes).lower()}}}"
+
+
+def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]], entries: str) -> str:
     entry = signature.entry
     parameters = ", ".join(f"typename {variable}" for variable in signature.variables)
     instances = ",\n        ".join(
@@ -52,12 +88,15 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]])
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     plain = [name for kind, name in fields if kind != CUBE_TILING]
+    # As op_kernel says of its entry: vector cores whose kernel has products share cube cores.
+    kind = "AIV_ONLY" if len(plain) == len(fields) else "MIX_AIC_1_2"
     shown = [name for kind, field in fields for name in (_cube_fields(field) if kind == CUBE_TILING else [field])]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
     overrules += 'AscendC::host::Overrule("block_dim", config.blockDim); '
     call = f"runners[row](params, Make{entry}Params(inputs, attributes), memory);"
-    if rules := "; ".join(f"{name} must be {rule}" for name, rule in signature.values.items()):
+    registered = definition(signature, f"&Launch{entry}", f"&Tile{entry}", entries)
+    if rules := _value_rules(signature):
         call = f"AscendC::host::WithValueRules({cpp.quote(rules)}, [&] {{ {call} }});"
     return f"""static_assert({len(cpp.arguments(signature))} <= MAX_TENSORS);
 
@@ -73,7 +112,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
-    }});
+    }}, AscendC::host::KernelType::{kind});
 }}
 
 void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,
@@ -96,9 +135,13 @@ LaunchConfig Tile{entry}(const TensorDesc* inputs, const AttributeValue* attribu
 {tiling_fields}    return config;
 }}
 
-const Op& {_constant(signature)} = binding::Register({definition(signature, f"&Launch{entry}", f"&Tile{entry}")});
+const Op& {_constant(signature)} = binding::Register({registered});
 
 """
+
+
+def _value_rules(signature: Signature) -> str:
+    return "; ".join(f"{name} must be {rule}" for name, rule in signature.values.items())
 
 
 def _cube_fields(field: str) -> list[str]:
@@ -118,14 +161,17 @@ def make_params(spec: OpSpec, signature: Signature) -> str:
 """
 
 
-def definition(signature: Signature, launch: str, tiling: str) -> str:
-    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions."""
+def definition(signature: Signature, launch: str, tiling: str, entries: str = "{}") -> str:
+    """C++ of what binding::Register takes of a kernel. `launch` and `tiling` are the C++ of its two functions,
+    `entries` that of its entries in the CANN package.
+    """
     return f"""{signature_definition(signature)},
 KernelDef{{
     {cpp.quote(signature.entry)},
     {{{", ".join(cpp.quote(name) for name in signature.writes)}}},
     {cpp.quote(_json(signature))},
-    {launch}, {tiling}}}"""
+    {launch}, {tiling},
+    {cpp.quote(_value_rules(signature))}, {entries}}}"""
 
 
 def signature_definition(signature: Signature) -> str:
@@ -168,7 +214,9 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "NONE")}"""
+{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "REPLACED")}{
+        "".join(_callback(signature, presence) for presence in _presences(signature))
+    }"""
 
 
 def _inference(signature: Signature, name: str, absent: str) -> str:
@@ -189,6 +237,33 @@ def _inference(signature: Signature, name: str, absent: str) -> str:
 MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> types, mindspore::AotExtra* extra)
 {{
     return {types};
+}}
+
+"""
+
+
+def _presences(signature: Signature) -> list[dict[str, bool]]:
+    """Every combination of optional inputs that a node may have."""
+    names = [attribute.name for attribute in signature.presence]
+    return [dict(zip(names, given, strict=True)) for given in product((True, False), repeat=len(names))]
+
+
+def _callback(signature: Signature, presence: dict[str, bool]) -> str:
+    """How MindSpore calls the aclnn function on an NPU. By itself it would compile that, for each operator.
+
+    It passes the tensors of the node, addresses of the attributes, and the outputs.
+    """
+    given, tensors = signature.given(presence), len(signature.npu_inputs(presence))
+    inputs = [f"inputs[{i}]" if tensor in given else "nullptr" for i, tensor in enumerate(signature.inputs)]
+    types = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    attributes = [f"*static_cast<{kind}*>(inputs[{tensors + i}])" for i, kind in enumerate(types)]
+    outputs = [f"outputs[{i}]" for i in range(len(signature.outputs))]
+    parameters = ", ".join([*["void*"] * len(inputs), *types, *["void*"] * len(outputs), "uint64_t*", "void**"])
+    return f"""MS_ASCEND_OPS_EXPORT int {signature.aclnn_callback(presence)}GetWorkSpaceSize(void* function,
+    std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
+{{
+    return reinterpret_cast<int (*)({parameters})>(function)(
+        {", ".join([*inputs, *attributes, *outputs])}, workspaceBytes, executor);
 }}
 
 """

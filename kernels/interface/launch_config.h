@@ -59,7 +59,8 @@ struct LaunchMemory {
     };
     Tensor tensors[MAX_TENSORS];
     int32_t tensorCount = 0;
-    uint64_t outputBytes = 0;  // of all outputs
+    uint64_t outputBytes = 0;   // of all outputs
+    char* workspace = nullptr;  // the caller's, as large as the launch needs; null: the host layer's
 };
 
 // The machine a kernel will run on.
@@ -82,6 +83,7 @@ struct Platform {
 struct LaunchConfig {
     uint32_t blockDim = 1;
     uint64_t workspaceBytes = 0;
+    bool coresMeet = true;  // at barriers: they are to run at once. A tiling need not say
 };
 
 }  // namespace ms_ascend_ops

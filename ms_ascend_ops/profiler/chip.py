@@ -88,6 +88,10 @@ class Chip:
     sector_bytes: int
     flag_cycles: float
     cube: Cube
+    soc: str = ""  # what CANN calls a chip of these ("Ascend910B2"), and the kind that packages are built for
+    compute_unit: str = ""
+    ub_reserved_bytes: int = 0  # of the Unified Buffer, what CANN keeps, beyond `ub_bytes`
+    hbm_bytes: int = 0
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cycles(self, us: float) -> float:
@@ -167,6 +171,9 @@ _CUBE_NUMBERS: dict[str, bool] = {
     "start_us": True,
     "message_us": True,
 }
+# Numbers and names that only an emulated device needs: a description may go without.
+_DEVICE_NUMBERS = {"ub_reserved_bytes": "unified_buffer.reserved_bytes", "hbm_bytes": "memory.hbm_bytes"}
+_DEVICE_NAMES = ("soc", "compute_unit")
 _CUBE_INTEGERS = ("cores", "l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes")
 _INTEGERS = ("cores", "ub_bytes", "l2_bytes", "line_bytes", "sector_bytes")
 _SHARES = ("hbm_efficiency", "unaligned_efficiency", "atomic_efficiency", "float_share", "hf32_share")
@@ -232,7 +239,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 def _chip(where: str, data: Mapping[str, Any]) -> Chip:
     sources: dict[str, str] = {}
-    known = {"name", _RATES}
+    known = {"name", _RATES, *_DEVICE_NAMES, *_DEVICE_NUMBERS.values()}
     values: dict[str, Any] = {"name": str(data.get("name", where))}
     for field_name, (path, may_be_zero) in _NUMBERS.items():
         known.add(path)
@@ -247,6 +254,10 @@ def _chip(where: str, data: Mapping[str, Any]) -> Chip:
         cube[direction] = _mte(where, data, f"cube.{direction}", known, sources)
     values["cube"] = Cube(**cube)
     values["elements_per_cycle"] = _rates(where, data, sources)
+    values |= {key: str(data[key]) for key in _DEVICE_NAMES if key in data}
+    for field_name, path in _DEVICE_NUMBERS.items():
+        if _at(data, path) is not None:
+            values[field_name] = _number(where, data, path, False, sources)
     _check_names(where, data, known)
     return Chip(**values, sources=sources)
 
@@ -284,6 +295,7 @@ def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, s
         raise ChipError(f"{where}: {path} must name its source (or 'assumption: ...')")
     sources[path] = source
     whole = {_NUMBERS[name][0] for name in _INTEGERS} | {f"cube.{name}" for name in _CUBE_INTEGERS}
+    whole |= set(_DEVICE_NUMBERS.values())
     is_integer = path in whole
     if is_integer and value != int(value):
         raise ChipError(f"{where}: {path} must be a whole number, got {value}")

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegen import cpp
-from codegen.ascend import names, onnx_plugin
-from codegen.ascend.project import Kernel
+from codegen.ascend import names, onnx_plugin, op_kernel
+from codegen.ascend.kernel import Kernel
 from codegen.ascend.toolkit import Toolkit
-from codegen.tiling_header import cann_name, cann_type
 from ms_ascend_ops import aclnn
 
 __all__ = ["Outcome", "check"]
@@ -72,20 +70,10 @@ def check(
 
 def _unit(kernel: Kernel, row: dict[str, str], file: str) -> str:
     """The entry with what CANN's build puts in front of it: the tiling struct and the dtypes."""
-    fields = "".join(f"    {cann_type(kind)} {cann_name(name)};\n" for kind, name in kernel.fields)
-    struct = f"{kernel.signature.cann_type}TilingData"
-    cube = '#include "lib/matmul_intf.h"\n' if kernel.multiplies else ""
-    dtypes = "".join(
-        f"#define DTYPE_{tensor.name.upper()} {cpp.KERNEL_TYPES[row.get(tensor.dtype, tensor.dtype)]}\n"
-        for tensor in kernel.signature.inputs
-    )
-    return f"""#include <cstring>
-#include "kernel_operator.h"
-{cube}struct {struct} {{
-{fields}}};
-#define GET_TILING_DATA(data, tiling) {struct} data; std::memcpy(&data, (const void*)(tiling), sizeof(data))
-{dtypes}#include "op_kernel/{file}"
-"""
+    struct = op_kernel.tiling_struct(kernel.signature, kernel.fields, kernel.multiplies)
+    macros = op_kernel.macros(kernel.signature, row)
+    defines = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return f'#include <cstring>\n#include "kernel_operator.h"\n{struct}{defines}#include "op_kernel/{file}"\n'
 
 
 def _aclnn_unit() -> str:

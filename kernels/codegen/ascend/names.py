@@ -7,7 +7,7 @@ import re
 __all__ = ["CANN_TYPES", "TILING_KEY", "VENDOR", "snake"]
 
 VENDOR = "ms_ascend_ops"
-TILING_KEY = 1  # kernels/ascend/op_host.h
+TILING_KEY = 1  # kernels/interface/package.h
 CANN_TYPES = {
     "float16": "DT_FLOAT16",
     "bfloat16": "DT_BF16",

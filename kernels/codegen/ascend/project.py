@@ -11,11 +11,12 @@ from pathlib import Path
 from codegen import params
 from codegen.ascend import names, onnx_plugin, op_host, op_kernel, sources
 from codegen.ascend.chips import Chip, obstacle
+from codegen.ascend.kernel import Kernel
 from codegen.tiling_header import read_fields
 from ms_ascend_ops import registry
-from ms_ascend_ops.registry import OpSpec, Signature
+from ms_ascend_ops.registry import OpSpec
 
-__all__ = ["Kernel", "Refused", "Source", "collect", "write"]
+__all__ = ["Refused", "Source", "collect", "entry", "file_name", "write"]
 
 # What op_host files share, beside the tiling of each operator.
 _SHARED = (
@@ -71,18 +72,6 @@ class Source:
 
     definitions: Path
     kernels: Path
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One operator of the package: the forward or the gradient of an operator, and the chips it is built for."""
-
-    spec: OpSpec
-    signature: Signature
-    chips: tuple[Chip, ...]
-    fields: tuple[tuple[str, str], ...]  # of its tiling data: type, name
-    synchronizes: bool
-    multiplies: bool  # products of matrices: its vector cores share a cube core
 
 
 @dataclass(frozen=True)
@@ -155,9 +144,21 @@ def write(
         (device / "CMakeLists.txt").write_text(_KERNEL, encoding="utf-8")
 
 
+def file_name(kernel: Kernel) -> str:
+    """Of its source in op_host and in op_kernel."""
+    return f"{names.snake(kernel.signature.cann_type)}.cpp"
+
+
+def entry(kernel: Kernel, kernels: Path) -> str:
+    """The source of its entry."""
+    headers = sorted(sources.flat_name(path) for path in (kernels / kernel.spec.name).glob("*_kernel.h"))
+    fields = list(kernel.fields)
+    return op_kernel.generate(kernel.spec, kernel.signature, headers, fields, kernel.synchronizes, kernel.multiplies)
+
+
 def _write_kernel(kernel: Kernel, source: Source, generated: Path, host: Path, device: Path) -> None:
     spec, signature = kernel.spec, kernel.signature
-    fields, file = list(kernel.fields), f"{names.snake(signature.cann_type)}.cpp"
+    fields, file = list(kernel.fields), file_name(kernel)
     _copy_host(source.kernels / spec.name / f"{spec.name}_tiling.h", source, generated, host)
     text = op_host.generate(spec, signature, fields, kernel.chips, kernel.synchronizes, kernel.multiplies)
     (host / file).write_text(text, encoding="utf-8")
@@ -165,9 +166,7 @@ def _write_kernel(kernel: Kernel, source: Source, generated: Path, host: Path, d
         is_tiling = path.name.endswith("_tiling.h")
         text = sources.tiling_structs(path, [source.kernels]) if is_tiling else sources.flat(path, [source.kernels])
         (device / sources.flat_name(path)).write_text(text, encoding="utf-8")
-    headers = sorted(sources.flat_name(path) for path in (source.kernels / spec.name).glob("*_kernel.h"))
-    text = op_kernel.generate(spec, signature, headers, fields, kernel.synchronizes, kernel.multiplies)
-    (device / file).write_text(text, encoding="utf-8")
+    (device / file).write_text(entry(kernel, source.kernels), encoding="utf-8")
 
 
 def _write_plugin(kernels: Sequence[Kernel], source: Source, folder: Path, own_cmake: bool) -> None:

@@ -146,6 +146,23 @@ void GlobalMemory::CheckOrder(const Event& event, uint32_t number, Order& order,
     pending.push_back({argument, number, event.pipe, writes, span});
 }
 
+// An input that nobody has written, as far as somebody keeps books of it.
+void GlobalMemory::CheckWritten(const Event& event, int32_t argument, const GlobalSpan& span) const
+{
+    const auto written = TheDeviceHooks().written;
+    if (written == nullptr) {
+        return;
+    }
+    for (uint32_t row = 0; row < span.rows; ++row) {
+        const uint64_t begin = span.offset + row * static_cast<uint64_t>(span.stride);
+        const uint64_t count = written(launch_->arguments[argument].address + begin, span.rowBytes);
+        if (count < span.rowBytes) {
+            Violation(Rule::GM_UNINITIALIZED, event, "byte %lu of %s has not been written",
+                      static_cast<unsigned long>(begin + count), NameOfArgument(argument));
+        }
+    }
+}
+
 void GlobalMemory::Read(const Event& event, uint32_t number, Order& order, const GlobalOperand& operand,
                         const GlobalSpan& span)
 {
@@ -155,6 +172,7 @@ void GlobalMemory::Read(const Event& event, uint32_t number, Order& order, const
     Bounds(event, operand, span);
     Region* region = Find(operand.argument);
     if (region == nullptr) {
+        CheckWritten(event, operand.argument, span);
         return;
     }
     const auto self = static_cast<uint8_t>(event.core + 1);
@@ -220,6 +238,9 @@ void GlobalMemory::Write(const Event& event, uint32_t number, Order& order, cons
             region->atomic[i] = atomic ? 1 : 0;
         }
         NoteNeighbours(event, *region, begin, end);
+        if (TheDeviceHooks().writes != nullptr && operand.argument != WORKSPACE) {
+            TheDeviceHooks().writes(launch_->arguments[operand.argument].address + begin, span.rowBytes);
+        }
     }
     CheckOrder(event, number, order, operand.argument, true, span);
 }

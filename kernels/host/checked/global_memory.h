@@ -61,6 +61,7 @@ private:
     const char* NameOfArgument(int32_t argument) const;
     Region* Find(int32_t argument);
     void Bounds(const Event& event, const GlobalOperand& operand, const GlobalSpan& span) const;
+    void CheckWritten(const Event& event, int32_t argument, const GlobalSpan& span) const;
     void Enter(Region& region, uint64_t begin, uint64_t end) const;
     void CheckOrder(const Event& event, uint32_t number, Order& order, int32_t argument, bool writes,
                     const GlobalSpan& span);

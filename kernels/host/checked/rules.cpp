@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <tuple>
 
 namespace AscendC {
@@ -24,6 +25,7 @@ constexpr RuleText RULES[] = {
     {"queue-buffers", "the queues of one TPosition have at most 8 buffers in all, one event id each", "TQue简介"},
     {"ub-bounds", "an operand stays inside its tensor and its buffer", "InitBuffer, LocalTensor"},
     {"ub-freed", "a tensor is used between AllocTensor and FreeTensor, while its TPipe lives", "FreeTensor"},
+    {"ub-index", "a tensor is indexed below its length", "LocalTensor"},
     {"ub-unassigned", "a tensor that is indexed has been assigned one with a buffer", "LocalTensor"},
     {"ub-uninitialized", "what is stored, summed or rearranged comes from bytes that were written", "AllocTensor"},
     {"alignment", "operands in the Unified Buffer begin at a multiple of 32 bytes", "通用说明和约束"},
@@ -64,13 +66,19 @@ constexpr RuleText RULES[] = {
     {"matmul-shape", "a product is at most as large as its tiling's singleCoreM, N and K", "SetSingleShape"},
     {"matmul-stride", "a row of an operand or result is at most as long as the shape SetOrgShape gave", "SetOrgShape"},
     {"matmul-transpose", "an operand is transposed only if its MatmulType says that it may be", "SetTensorA"},
-    {"matmul-capacity", "the base blocks of a product fit L0A, L0B and L0C, two of each, and L1", "TCubeTiling结构体"},
+    {"matmul-capacity",
+     "the base blocks of a product fit L0A, L0B and L0C, two of each, and L1, those of a bias its table",
+     "TCubeTiling结构体"},
+    {"matmul-base",
+     "base blocks are whole fractals: 16 rows, 16 columns, 32 bytes and 16 elements of K; of floats singleCoreK, too",
+     "TCubeTiling结构体"},
+    {"cube-range", "what copies to L1 (ND2NZ), LoadData, Mmad and Fixpipe are told is within their range",
+     "DataCopy（ND2NZ）, LoadData, Mmad, Fixpipe"},
     {"matmul-bias", "SetBias needs a tiling with isBias", "SetBias"},
     {"matmul-wait", "each IterateAll<false> that announces WaitIterateAll gets one, and no other call waits",
      "WaitIterateAll"},
     {"matmul-block", "each Iterate that finds a block is followed by one GetTensorC, and no other call gets one",
      "GetTensorC"},
-    {"note-auto-sync", "the scalar unit is ordered by the compiler only (--cce-auto-sync)", "核内同步/关键特性说明"},
     {"note-shared-block", "two cores write into one block of 32 bytes", "避免同地址访问"},
     {"note-shared-line", "two cores write into one line of 512 bytes, which serialises them", "避免同地址访问"},
     {"note-small-copy", "a piece of a copy is shorter than 512 bytes", "尽量一次搬运较大的数据块"},
@@ -125,23 +133,34 @@ const char* ShortPath(const char* file)
     return file;
 }
 
+DeviceHooks& TheDeviceHooks()
+{
+    static DeviceHooks hooks;
+    return hooks;
+}
+
 void Violation(Rule rule, const Event& event, const char* format, ...)
 {
-    const RuleText& text = TextOf(rule);
+    const RuleText& broken = TextOf(rule);
     const LaunchInfo& launch = CurrentLaunch();
-    std::fprintf(stderr,
-                 "%s:%u: %s on core %u breaks the rule %s\n  rule: %s  [%s]\n  found: ", ShortPath(event.where.file),
-                 event.where.line, event.name, event.core, text.id, text.says, text.document);
+    char found[1024];
     va_list arguments;
     va_start(arguments, format);
-    std::vfprintf(stderr, format, arguments);
+    std::vsnprintf(found, sizeof(found), format, arguments);
     va_end(arguments);
-    std::fprintf(stderr, "\n  launch: %s on %u cores, %lu bytes of workspace\n", launch.op == nullptr ? "?" : launch.op,
-                 launch.blockDim, static_cast<unsigned long>(launch.workspaceBytes));
+    std::ostringstream text;
+    text << ShortPath(event.where.file) << ":" << event.where.line << ": " << event.name << " on core " << event.core
+         << " breaks the rule " << broken.id << "\n  rule: " << broken.says << "  [" << broken.document
+         << "]\n  found: " << found << "\n  launch: " << (launch.op == nullptr ? "?" : launch.op) << " on "
+         << launch.blockDim << " cores, " << launch.workspaceBytes << " bytes of workspace\n";
     for (const Argument& argument : launch.arguments) {
-        std::fprintf(stderr, "    %s %s: %s, %lu bytes\n", argument.output ? "output" : "input", argument.name,
-                     NameOf(argument.dtype), static_cast<unsigned long>(argument.bytes));
+        text << "    " << (argument.output ? "output " : "input ") << argument.name << ": " << NameOf(argument.dtype)
+             << ", " << argument.bytes << " bytes\n";
     }
+    if (TheDeviceHooks().violation != nullptr) {
+        TheDeviceHooks().violation(text.str().c_str());
+    }
+    std::fputs(text.str().c_str(), stderr);
     std::fflush(stderr);
     _exit(VIOLATION_STATUS);
 }
@@ -154,3 +173,10 @@ void Note(Rule rule, const Event& event)
 
 }  // namespace host
 }  // namespace AscendC
+
+extern "C" __attribute__((visibility("default"))) void MsAscendCheckSetHooks(
+    void (*violation)(const char* text), uint64_t (*written)(const void* address, uint64_t bytes),
+    void (*writes)(const void* address, uint64_t bytes))
+{
+    AscendC::host::TheDeviceHooks() = {violation, written, writes};
+}

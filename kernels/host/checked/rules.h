@@ -23,6 +23,7 @@ enum class Rule : uint32_t {
     QUEUE_BUFFERS,
     UB_BOUNDS,
     UB_FREED,
+    UB_INDEX,
     UB_UNASSIGNED,
     UB_UNINITIALIZED,
     ALIGNMENT,
@@ -68,11 +69,12 @@ enum class Rule : uint32_t {
     MATMUL_STRIDE,
     MATMUL_TRANSPOSE,
     MATMUL_CAPACITY,
+    MATMUL_BASE,
+    CUBE_RANGE,
     MATMUL_BIAS,
     MATMUL_WAIT,
     MATMUL_BLOCK,
     // notes
-    NOTE_AUTO_SYNC,
     NOTE_SHARED_BLOCK,
     NOTE_SHARED_LINE,
     NOTE_SMALL_COPY,
@@ -90,6 +92,15 @@ struct RuleText {
 const RuleText& TextOf(Rule rule);
 
 constexpr int VIOLATION_STATUS = 99;
+
+// What an emulated device, in whose process kernels run, knows and wants to know; null: nobody asks.
+struct DeviceHooks {
+    void (*violation)(const char* text) = nullptr;  // does not return
+    // How many of these bytes were written before the first one that never was.
+    uint64_t (*written)(const void* address, uint64_t bytes) = nullptr;
+    void (*writes)(const void* address, uint64_t bytes) = nullptr;
+};
+DeviceHooks& TheDeviceHooks();
 
 // Prints the event's place, the rule and the values, and ends the process with VIOLATION_STATUS.
 [[noreturn]] void Violation(Rule rule, const Event& event, const char* format, ...)

@@ -54,7 +54,7 @@ void RunBlock(Job& job, uint32_t blockIdx)
 {
     Core& core = Core::Current();
     const DefaultArithmetic arithmetic;
-    core.Begin(blockIdx, job.blockDim, job.large, job.variant);
+    core.Begin(blockIdx, {job.blockDim, job.group}, job.large, job.variant);
     Job* outer = t_job;
     t_job = &job;
     try {
@@ -63,9 +63,11 @@ void RunBlock(Job& job, uint32_t blockIdx)
             core.Finish();
         }
     } catch (const Trapped& trap) {  // instructions recorded since are dropped when its next block begins
+        const std::lock_guard<std::mutex> lock(job.crowd);
         if (!job.trapped.exchange(true, std::memory_order_acq_rel)) {
             job.reason = trap.what();
         }
+        job.wake.notify_all();
     }
     if (job.variant.nonTemporal) {
         FenceNonTemporalStores();
@@ -86,8 +88,18 @@ void WaitForAllBlocks()
     }
     const uint32_t phase = job.phase.load(std::memory_order_acquire);
     if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == job.blockDim) {
+        const std::lock_guard<std::mutex> lock(job.crowd);
         job.arrived.store(0, std::memory_order_relaxed);
         job.phase.store(phase + 1, std::memory_order_release);
+        job.wake.notify_all();
+        return;
+    }
+    if (job.blockDim > GetThreadNum()) {
+        std::unique_lock<std::mutex> lock(job.crowd);
+        job.wake.wait(lock, [&] { return job.phase.load() != phase || job.trapped.load(); });
+        if (job.phase.load() == phase) {
+            throw Trapped("");  // that core will never be here
+        }
         return;
     }
     for (uint32_t spins = 0; job.phase.load(std::memory_order_acquire) == phase; ++spins) {

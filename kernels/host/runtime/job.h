@@ -5,7 +5,9 @@
 #define ASCENDC_HOST_RUNTIME_JOB_H
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "ir/loop_form.h"
@@ -24,6 +26,8 @@ struct Job {
     void* kernel;
     GM_ADDR workspace;
     uint32_t blockDim;
+    uint32_t group;  // so many of the blocks share a cube core
+    bool coresMeet;  // cores may wait for each other
     bool large;
     LoopVariant variant;
     const LaunchForm* form;            // null: not to be replayed
@@ -33,6 +37,8 @@ struct Job {
     std::string reason;              // of the first core that trapped
     bool areCoresAtOnce = true;      // all of them run
     std::atomic<bool> waits{false};  // a core wanted to wait for the others, and could not
+    std::mutex crowd;                // where there are more cores than threads can run, they sleep at the barrier
+    std::condition_variable wake;
 };
 
 // One block, in the calling thread.

@@ -13,8 +13,8 @@ namespace host {
 
 constexpr uint32_t MAX_THREADS = 256;
 
-// Runs all blocks of a job, each on a thread, the calling one included, and returns when they have ended. One job at a
-// time: all blocks of a job are running at once, which is what barriers between them need.
+// Runs all blocks of a job on threads, the calling one included, and returns when they have ended. One job at a time:
+// blocks that meet at barriers are running at once.
 void RunOnPool(Job& job);
 
 }  // namespace host

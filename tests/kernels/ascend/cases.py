@@ -1,13 +1,16 @@
 """Random inputs for any operator of the registry, drawn from its shape rules."""
 
+from dataclasses import dataclass
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 from ms_ascend_ops._C import MAX_RANK
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.checks import CHECKS
-from ms_ascend_ops.inference import given_types, infer_shapes
+from ms_ascend_ops.inference import given_types, infer_shapes, infer_types
+from ms_ascend_ops.registry import Signature
 
 # What breaks tilings: nothing, one, less and more than a block or a repeat, tails, more than a tile.
 SIZES = (1, 2, 7, 8, 16, 31, 64, 65, 127, 128, 255, 256, 500, 1023, 1024, 1025, 2047, 4096, 4097, 8191)
@@ -293,6 +296,10 @@ def arrays(rng, signature, shapes, dtypes):
         by_name["sorted_indices"].flat = rng.permutation(by_name["sorted_indices"].size)
     if "experts" in by_name:
         by_name["experts"] %= by_name["x"].shape[-1]
+    if "slot_mapping" in by_name:  # each slot of the cache once at most
+        slots, places = by_name["slot_mapping"], int(np.prod(by_name["key_cache"].shape[:2]))
+        chosen = np.concatenate([rng.permutation(places), np.full(slots.size, -1)])[: slots.size]
+        slots.flat = rng.permutation(chosen)
     return found
 
 
@@ -300,4 +307,51 @@ def values(rng, shape, dtype):
     """Numbers of a dtype: small ones, of both signs; indices are never negative."""
     if dtype in ("int32", "int64", "int8"):
         return rng.integers(0, 2, shape).astype(dtype)
-    return rng.normal(size=shape).astype(np.float32)
+    return rng.normal(size=shape).astype(numpy_type(dtype))
+
+
+def numpy_type(dtype):
+    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+
+def poisoned(shape, dtype):
+    """Bytes that no kernel writes."""
+    dtype = numpy_type(dtype)
+    size = dtype.itemsize
+    byte = {1: 0x80, 2: 0xFF}.get(size, 0xA5)  # -128, which quantisation leaves out; no number; one that is not met
+    return np.full(int(np.prod(shape)) * size, byte, np.uint8).view(dtype).reshape(shape)
+
+
+def untouched(array):
+    return array.view(np.dtype(f"u{array.itemsize}")) == poisoned(array.shape, array.dtype).view(f"u{array.itemsize}")
+
+
+@dataclass
+class Call:
+    """An operator with the dtypes of a row of its definition; the outputs are poisoned."""
+
+    signature: Signature
+    row: int
+    attributes: dict
+    dtypes: list  # of inputs
+    inputs: list
+    output_types: list
+    outputs: list
+
+    @property
+    def shapes(self):
+        return [None if array is None else array.shape for array in self.inputs]
+
+    @property
+    def is_empty(self):
+        """CANN launches nothing then."""
+        return all(output.size == 0 for output in self.outputs)
+
+
+def random_call(rng, signature, row, largest):
+    """Its tensors have `largest` elements at most."""
+    shapes, _, attributes = draw(rng, signature, largest)
+    dtypes = given_types(shapes, types_of(signature, signature.types[row]))
+    types = infer_types(signature, dtypes)
+    outputs = [poisoned(s, dtype) for s, dtype in zip(infer_shapes(signature, shapes, attributes), types, strict=True)]
+    return Call(signature, row, attributes, dtypes, arrays(rng, signature, shapes, dtypes), types, outputs)

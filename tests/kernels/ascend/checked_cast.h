@@ -1,14 +1,14 @@
 /*!
  * Included before the tilings: a cast of an integer that does not fit in the type it is cast to throws.
  */
-#ifndef STAND_IN_CHECKED_CAST_H
-#define STAND_IN_CHECKED_CAST_H
+#ifndef TESTS_KERNELS_ASCEND_CHECKED_CAST_H
+#define TESTS_KERNELS_ASCEND_CHECKED_CAST_H
 
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
-namespace stand_in {
+namespace checked {
 
 template <typename TO, typename FROM>
 constexpr TO CheckedCast(FROM&& from)
@@ -25,8 +25,8 @@ constexpr TO CheckedCast(FROM&& from)
     }
 }
 
-}  // namespace stand_in
+}  // namespace checked
 
-#define static_cast ::stand_in::CheckedCast
+#define static_cast ::checked::CheckedCast
 
-#endif  // STAND_IN_CHECKED_CAST_H
+#endif  // TESTS_KERNELS_ASCEND_CHECKED_CAST_H

@@ -1,4 +1,4 @@
-"""The plugin by which ATC reads our operators in ONNX models, against a stand-in for CANN's registration."""
+"""The plugin by which ATC reads our operators in ONNX models, against the emulated device's registration."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def plugin(tmp_path_factory):
     module.project.write(list(module.kernels().values()), module.SOURCE, folder / "project", None, own_cmake=True)
     source = folder / "project" / onnx_plugin.FOLDER
     (source / "main.cpp").write_text(MAIN)
-    includes = [f"-I{module.HERE / 'cann'}", f"-I{source}"]
+    includes = [f"-I{module.DEVICE / 'include'}", f"-I{source}"]
     warnings = ["-Wall", "-Wextra", "-Werror"]
     program = folder / "plugin"
     subprocess.run(["g++", "-std=c++17", "-O0", *warnings, *includes, source / "main.cpp", "-o", program], check=True)
@@ -67,7 +67,7 @@ def attribute(spec, value):
 
 
 def said(spec, value):
-    """As the stand-in writes it."""
+    """As the header of the emulated device writes it."""
     text = f"{value:.6f}" if spec.type == "float" else value if spec.type == "string" else f"{value:d}"
     return f"{spec.name}={spec.type} {text}"
 

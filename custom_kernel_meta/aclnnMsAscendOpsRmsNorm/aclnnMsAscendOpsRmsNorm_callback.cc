@@ -1,0 +1,25 @@
+
+#include <vector>
+#include "acl/acl_base.h"
+
+typedef struct aclOpExecutor aclOpExecutor;
+typedef struct aclTensor aclTensor;
+typedef struct aclScalar aclScalar;
+typedef struct aclIntArray aclIntArray;
+typedef struct aclFloatArray aclFloatArray;
+typedef struct aclBoolArray aclBoolArray;
+typedef struct aclTensorList aclTensorList;
+typedef struct aclScalarList aclScalarList;
+
+extern "C" int aclnnMsAscendOpsRmsNormGetWorkSpaceSize(void *func_ptr, std::vector<void *> inputs, std::vector<void *> outputs,
+                           uint64_t *workspace_size, aclOpExecutor **executor) {
+  using FuncType = int (*)(aclTensor*, aclTensor*, double, int64_t, aclTensor*, aclTensor*, uint64_t *, aclOpExecutor **);
+  auto func = reinterpret_cast<FuncType>(func_ptr);
+  aclTensor* input0 = static_cast<aclTensor*>(inputs[0]);
+  aclTensor* input1 = static_cast<aclTensor*>(inputs[1]);
+  double* input2 = static_cast<double*>(inputs[2]);
+  int64_t* input3 = static_cast<int64_t*>(inputs[3]);
+  aclTensor* output0 = static_cast<aclTensor*>(outputs[0]);
+  aclTensor* output1 = static_cast<aclTensor*>(outputs[1]);
+  return func(input0, input1, *input2, *input3, output0, output1, workspace_size, executor);
+}

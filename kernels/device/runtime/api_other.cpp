@@ -1,0 +1,245 @@
+/*!
+ * ACL: limits, options, versions; and functions that have nothing to do on this device.
+ */
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "runtime/acl_api.h"
+
+using namespace ms_ascend_ops::device;
+
+namespace {
+
+// Cores that a device may use, by ACL_RT_DEV_RES_CUBE_CORE and ACL_RT_DEV_RES_VECTOR_CORE; 0: all.
+constexpr int32_t CORE_KINDS = 2;
+std::atomic<uint32_t> limits[CORE_KINDS];
+
+aclError GetCores(const char* function, int32_t kind, uint32_t* value)
+{
+    RETURN_IF_ERROR(CheckPointer(function, "value", value));
+    if (kind < 0 || kind >= CORE_KINDS) {
+        return Fail(INVALID_PARAM, std::string(function) + ": type must be 0 or 1, got " + std::to_string(kind));
+    }
+    const MsAscendDeviceChip& chip = TheSettings().chip;
+    const uint32_t limit = limits[kind].load();
+    *value = limit > 0 ? limit : kind == 0 ? chip.cubeCores : chip.vectorCores;
+    return SUCCESS;
+}
+
+aclError SetCores(const char* function, int32_t kind, uint32_t value)
+{
+    uint32_t all = 0;
+    RETURN_IF_ERROR(GetCores(function, kind, &all));
+    const MsAscendDeviceChip& chip = TheSettings().chip;
+    const uint32_t most = kind == 0 ? chip.cubeCores : chip.vectorCores;
+    if (value == 0 || value > most) {
+        return Fail(INVALID_PARAM, std::string(function) + ": value must be from 1 to " + std::to_string(most) +
+                                       ", got " + std::to_string(value));
+    }
+    limits[kind].store(value);
+    return SUCCESS;
+}
+
+std::mutex optionMutex;
+auto& options = *new std::map<int32_t, int64_t>;
+
+aclError SetOption(int32_t option, int64_t value)
+{
+    std::lock_guard<std::mutex> lock(optionMutex);
+    options[option] = value;
+    return SUCCESS;
+}
+
+aclError GetOption(const char* function, int32_t option, int64_t* value)
+{
+    RETURN_IF_ERROR(CheckPointer(function, "value", value));
+    std::lock_guard<std::mutex> lock(optionMutex);
+    const auto found = options.find(option);
+    if (found == options.end()) {
+        return Fail(RT_SYSPARAMOPT_NOT_SET,
+                    std::string(function) + ": option " + std::to_string(option) + " is not set");
+    }
+    *value = found->second;
+    return SUCCESS;
+}
+
+std::atomic<int32_t> saturation{1};
+
+struct PackageVersion {  // aclCANNPackageVersion
+    char version[128];
+    char majorVersion[64];
+    char minorVersion[64];
+    char releaseVersion[64];
+    char patchVersion[64];
+};
+
+struct AllocatorDescription {
+    void* functions[5];
+};
+
+}  // namespace
+
+ACL_API aclError aclrtGetDeviceResLimit(int32_t, int32_t kind, uint32_t* value)
+{
+    return GetCores("aclrtGetDeviceResLimit", kind, value);
+}
+
+ACL_API aclError aclrtSetDeviceResLimit(int32_t, int32_t kind, uint32_t value)
+{
+    return SetCores("aclrtSetDeviceResLimit", kind, value);
+}
+
+ACL_API aclError aclrtResetDeviceResLimit(int32_t)
+{
+    limits[0].store(0);
+    limits[1].store(0);
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtGetStreamResLimit(void*, int32_t kind, uint32_t* value)
+{
+    return GetCores("aclrtGetStreamResLimit", kind, value);
+}
+
+ACL_API aclError aclrtGetResInCurrentThread(int32_t kind, uint32_t* value)
+{
+    return GetCores("aclrtGetResInCurrentThread", kind, value);
+}
+
+ACL_API aclError aclrtCtxSetSysParamOpt(int32_t option, int64_t value)
+{
+    return SetOption(option, value);
+}
+
+ACL_API aclError aclrtSetSysParamOpt(int32_t option, int64_t value)
+{
+    return SetOption(option, value);
+}
+
+ACL_API aclError aclrtCtxGetSysParamOpt(int32_t option, int64_t* value)
+{
+    return GetOption("aclrtCtxGetSysParamOpt", option, value);
+}
+
+ACL_API aclError aclrtGetSysParamOpt(int32_t option, int64_t* value)
+{
+    return GetOption("aclrtGetSysParamOpt", option, value);
+}
+
+ACL_API aclError aclrtSetDeviceSatMode(int32_t mode)
+{
+    saturation.store(mode);
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtGetDeviceSatMode(int32_t* mode)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtGetDeviceSatMode", "mode", mode));
+    *mode = saturation.load();
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtDeviceGetBareTgid(int32_t* pid)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtDeviceGetBareTgid", "pid", pid));
+    *pid = getpid();
+    return SUCCESS;
+}
+
+// There are no errors of memory to repair.
+ACL_API aclError aclrtGetMemUceInfo(int32_t, void*, size_t, size_t* count)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtGetMemUceInfo", "retSize", count));
+    *count = 0;
+    return SUCCESS;
+}
+
+ACL_API aclError aclsysGetCANNVersion(int32_t, PackageVersion* version)
+{
+    RETURN_IF_ERROR(CheckPointer("aclsysGetCANNVersion", "version", version));
+    *version = {"9.0.1", "9", "0", "1", ""};
+    return SUCCESS;
+}
+
+ACL_API aclError aclrtGetVersion(int32_t* major, int32_t* minor, int32_t* patch)
+{
+    RETURN_IF_ERROR(CheckPointer("aclrtGetVersion", "majorVersion", major));
+    RETURN_IF_ERROR(CheckPointer("aclrtGetVersion", "minorVersion", minor));
+    RETURN_IF_ERROR(CheckPointer("aclrtGetVersion", "patchVersion", patch));
+    *major = 1;
+    *minor = 15;
+    *patch = 0;
+    return SUCCESS;
+}
+
+ACL_API aclError aclGetCannAttributeList(const char*** attributes, size_t* count)
+{
+    static const char* none = nullptr;
+    RETURN_IF_ERROR(CheckPointer("aclGetCannAttributeList", "cannAttrList", attributes));
+    RETURN_IF_ERROR(CheckPointer("aclGetCannAttributeList", "num", count));
+    *attributes = &none;
+    *count = 0;
+    return SUCCESS;
+}
+
+ACL_API aclError aclGetCannAttribute(int32_t, int32_t* value)
+{
+    RETURN_IF_ERROR(CheckPointer("aclGetCannAttribute", "value", value));
+    *value = 0;
+    return SUCCESS;
+}
+
+ACL_API size_t aclGetCompileoptSize(int32_t)
+{
+    return 64;
+}
+
+ACL_API aclError aclGetCompileopt(int32_t, char* value, size_t size)
+{
+    RETURN_IF_ERROR(CheckPointer("aclGetCompileopt", "value", value));
+    std::snprintf(value, size, "0");
+    return SUCCESS;
+}
+
+ACL_API void* aclrtAllocatorCreateDesc()
+{
+    return new AllocatorDescription{};
+}
+
+ACL_API aclError aclrtAllocatorDestroyDesc(void* description)
+{
+    delete static_cast<AllocatorDescription*>(description);
+    return SUCCESS;
+}
+
+// What changes nothing here. Arguments of C functions that are not looked at need not be declared.
+#define NOTHING_TO_DO(name) \
+    ACL_API aclError name() \
+    {                       \
+        return SUCCESS;     \
+    }
+NOTHING_TO_DO(aclAppLog)
+NOTHING_TO_DO(aclSetCompileopt)
+NOTHING_TO_DO(aclrtAllocatorRegister)
+NOTHING_TO_DO(aclrtAllocatorSetAllocAdviseFuncToDesc)
+NOTHING_TO_DO(aclrtAllocatorSetAllocFuncToDesc)
+NOTHING_TO_DO(aclrtAllocatorSetFreeFuncToDesc)
+NOTHING_TO_DO(aclrtAllocatorSetGetAddrFromBlockFuncToDesc)
+NOTHING_TO_DO(aclrtAllocatorSetObjToDesc)
+NOTHING_TO_DO(aclrtAllocatorUnregister)
+NOTHING_TO_DO(aclrtCmoAsync)
+NOTHING_TO_DO(aclrtMemFlush)
+NOTHING_TO_DO(aclrtMemInvalidate)
+NOTHING_TO_DO(aclrtMemUceRepair)
+NOTHING_TO_DO(aclrtResetStreamResLimit)
+NOTHING_TO_DO(aclrtSetOpExecuteTimeOut)
+NOTHING_TO_DO(aclrtSetOpExecuteTimeOutWithMs)
+NOTHING_TO_DO(aclrtSetOpWaitTimeout)
+NOTHING_TO_DO(aclrtSetStreamResLimit)
+NOTHING_TO_DO(aclrtSetTsDevice)
+NOTHING_TO_DO(aclrtUnuseStreamResInCurrentThread)
+NOTHING_TO_DO(aclrtUseStreamResInCurrentThread)

@@ -1,0 +1,166 @@
+"""CANN's own operators on the emulated device, computed with NumPy: a function for each row of ../aclnn.txt.
+
+The device process calls `run` for each call that is no kernel of a package.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ms_ascend_ops.device.aclnn_table import Parameter, Row, rows
+from ms_ascend_ops.device.operators.calls import read_call
+from ms_ascend_ops.device.operators.memory import Tensor, write_shapes
+
+__all__ = ["computations", "run"]
+
+_MODULES = (
+    "attention",
+    "convolutions",
+    "elementwise",
+    "experts",
+    "graph_engine",
+    "graph_engine_layers",
+    "graph_engine_more",
+    "indexing",
+    "losses",
+    "normalization",
+    "pooling",
+    "products",
+    "quantization",
+    "random",
+    "reductions",
+    "resizing",
+    "sampling",
+    "shapes",
+    "updates",
+)
+_GRAPH_ENGINE = "aclop:"
+_thread = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """A row with what computes it."""
+
+    row: Row
+    computation: Callable[..., Any]
+    wants_outputs: bool  # as the keyword `outputs`: their shapes and dtypes
+
+
+def run(data: bytes) -> str | None:
+    """Compute a call of the host's libraries (kernels/device/protocol/call.h) in device memory; the text of a fault."""
+    name, values = read_call(data)
+    operator = _operators().get(name.removeprefix(_GRAPH_ENGINE))
+    if operator is None:
+        return f"{name} is not emulated: ms_ascend_ops/device/aclnn.txt has no row for it"
+    if not hasattr(_thread, "quiet"):
+        _thread.quiet = np.seterr(all="ignore")  # as on the device: what overflows is infinite
+    try:
+        if name.startswith(_GRAPH_ENGINE):
+            _run_of_graph_engine(operator, values)
+        else:
+            _run(operator, values)
+    except Exception as error:  # an operator's fault is the program's, not this process's
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{name}: {error} ({type(error).__name__}, {Path(place.filename).name}:{place.lineno})"
+    return None
+
+
+@cache
+def computations() -> Mapping[str, Callable[..., Any]]:
+    """By their names: the public functions of the modules, and their tables OPERATORS."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in (import_module(f"{__name__}.{stem}") for stem in _MODULES):
+        named = getattr(module, "OPERATORS", {}) | {
+            name: value
+            for name, value in vars(module).items()
+            if not name.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__
+        }
+        if twice := found.keys() & named.keys():
+            raise ValueError(f"two modules compute {', '.join(sorted(twice))}")
+        found |= named
+    return found
+
+
+@cache
+def _operators() -> Mapping[str, _Operator]:
+    functions = computations()
+    if absent := sorted({row.computation for row in rows().values()} - functions.keys()):
+        raise ValueError(f"nothing computes {', '.join(absent)}")
+    return {
+        name: _Operator(row, functions[row.computation], _wants_outputs(functions[row.computation]))
+        for name, row in rows().items()
+    }
+
+
+def _wants_outputs(function: Callable[..., Any]) -> bool:
+    return inspect.isfunction(function) and "outputs" in inspect.signature(function).parameters
+
+
+def _run(operator: _Operator, values: list[Any]) -> None:
+    given = list(zip(operator.row.parameters, values, strict=False))
+    inputs = [_input(parameter, value) for parameter, value in given if parameter.is_input]
+    outputs = [value for parameter, value in given if parameter.is_output]
+    keywords = {"outputs": outputs} if operator.wants_outputs else {}
+    results = _as_tuple(operator.computation(*inputs, **keywords))
+    if operator.row.is_dynamic:
+        outputs = write_shapes(values[-1], outputs, results)
+    _store(outputs, results)
+
+
+def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
+    """See kernels/device/opapi/aclop.cpp for the order of the values."""
+    count, all_tensors = values[0], values[0] + values[1]
+    named = values[2 + 3 * all_tensors :]
+    tensors = [values[3 + 3 * i : 5 + 3 * i] for i in range(all_tensors)]
+    parameters = operator.row.parameters
+    places = [parameter for parameter in parameters if parameter.kind in {"tensor", "tensors"}]
+    inputs = [parameter for parameter in places if parameter.is_input]
+    outputs = dict(
+        zip([one.name for one in places if one.mark == ">"], [pair[0] for pair in tensors[count:]], strict=False)
+    )
+    given = [None if tensor is None else tensor.read(constant) for tensor, constant in tensors[:count]]
+    if [parameter.kind for parameter in inputs] == ["tensors"]:
+        given = [given]
+    known = {parameter.name for parameter in parameters}
+    keywords = {name: value for name, value in zip(named[0::2], named[1::2], strict=True) if name in known}
+    if operator.wants_outputs:
+        keywords["outputs"] = [*outputs.values()]
+    results = _as_tuple(operator.computation(*given[: len(inputs)], **keywords))
+    changed = {one.name: tensors[place][0] for place, one in enumerate(inputs) if one.mark == "&"}
+    # What is changed in place may be an output, too, in another place.
+    for name, result in zip(dict.fromkeys([*changed, *outputs]), results, strict=False):
+        _store([changed.get(name), outputs.get(name)], [result, result])
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _input(parameter: Parameter, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.read()
+    if parameter.kind == "tensors" and value is not None:
+        return [tensor.read() for tensor in value]
+    return bool(value) if parameter.kind == "bool" else value
+
+
+def _store(outputs: Iterable[Any], results: Iterable[Any]) -> None:
+    """What nobody wants, or what nobody computed, stays as it is."""
+    for output, result in zip(outputs, results, strict=True):
+        if isinstance(output, Tensor):
+            if result is not None:
+                output.write(result)
+        elif output is not None:
+            for tensor, value in zip(output, result, strict=True):
+                tensor.write(value)

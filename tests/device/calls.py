@@ -1,0 +1,95 @@
+"""Calls of operators as the host's libraries write them (kernels/device/protocol/call.h), of NumPy arrays."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from ms_ascend_ops.device.aclnn_table import rows
+from ms_ascend_ops.device.operators import run
+from ms_ascend_ops.device.operators.memory import DTYPES
+
+CODES = {name: code for code, (name, _) in DTYPES.items()}
+
+
+class Scalar:
+    """An aclScalar."""
+
+    def __init__(self, value, dtype="float32"):
+        self.value, self.dtype = value, dtype
+
+
+class Memory:
+    """A tensor in memory: a NumPy array, in any strides, of a dtype that the array itself need not have."""
+
+    def __init__(self, array, dtype=None):
+        self.array = array
+        self.code = CODES[dtype or str(array.dtype)]
+
+
+def bits(values, dtype):
+    """A new array in the form in which a tensor of this dtype is stored, and its Memory."""
+    if dtype == "bfloat16":
+        single = np.asarray(values, np.float32)
+        # Half of the last place, and 0 or 1 so that ties go to the even one.
+        pattern = single.view(np.uint32)
+        array = ((pattern + 0x7FFF + (pattern >> 16 & 1)) >> 16).astype(np.uint16)
+        return Memory(array, dtype)
+    return Memory(np.asarray(values).astype(dtype), dtype)
+
+
+def values_of(memory):
+    if memory.code == CODES["bfloat16"]:
+        return (memory.array.astype(np.uint32) << 16).view(np.float32)
+    return memory.array
+
+
+def call(name, *arguments):
+    """The bytes of a call; the order of arguments is that of C."""
+    kinds = [parameter.kind for parameter in rows()[name].parameters] if name in rows() else [None] * len(arguments)
+    return _text(name) + struct.pack("<I", len(arguments)) + b"".join(map(_value, arguments, kinds))
+
+
+def execute(name, *arguments):
+    fault = run(call(name, *arguments))
+    if fault is not None:
+        raise RuntimeError(fault)
+
+
+def _text(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<I", len(data)) + data
+
+
+def _tensor(memory):
+    array, width = memory.array, memory.array.itemsize
+    address = array.__array_interface__["data"][0]
+    strides = [stride // width for stride in array.strides]
+    head = struct.pack("<QiqI", address, memory.code, 0, array.ndim)
+    return head + struct.pack(f"<{2 * array.ndim}q", *array.shape, *strides) + struct.pack("<Q", array.size)
+
+
+def _value(value, kind):
+    if value is None:
+        return b"\0"
+    if isinstance(value, np.ndarray):
+        value = Memory(value)
+    if isinstance(value, Memory):
+        return b"\1" + _tensor(value)
+    if isinstance(value, Scalar):
+        data = bits(value.value, value.dtype).array.tobytes()
+        return b"\5" + struct.pack("<i", CODES[value.dtype]) + data.ljust(16, b"\0")
+    if isinstance(value, str):
+        return b"\10" + _text(value)
+    if isinstance(value, bytes):
+        return b"\11" + _text(value)
+    if isinstance(value, (list, tuple)):
+        if kind == "tensors":
+            members = [one if isinstance(one, Memory) else Memory(one) for one in value]
+            return b"\2" + struct.pack("<I", len(members)) + b"".join(map(_tensor, members))
+        form, number = ("q", b"\6") if kind in ("ints", "bools") else ("d", b"\7")
+        return number + struct.pack(f"<I{len(value)}{form}", len(value), *value)
+    if kind in ("double", "float") or isinstance(value, float):
+        return b"\4" + struct.pack("<d", value)
+    return b"\3" + struct.pack("<q", value)
