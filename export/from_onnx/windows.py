@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx.graph import Array
-from ms_ascend_ops.export.from_onnx.node import Node
+from ms_ascend_ops.export.from_onnx.node import Node, text_of
 
 __all__ = ["average_pool", "conv", "conv_transpose", "max_pool", "padded", "resize"]
 
@@ -19,13 +19,7 @@ def padded(x: str, before: Sequence[int], after: Sequence[int], value: float) ->
     pairs = [size for pair in zip(reversed(before), reversed(after), strict=True) for size in pair]
     while pairs and pairs[-2:] == [0, 0]:
         pairs = pairs[:-2]
-    return f"ops.pad({x}, {tuple(map(int, pairs))}, value={_number(value)})" if pairs else x
-
-
-def _number(value: float) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
+    return f"ops.pad({x}, {tuple(map(int, pairs))}, value={text_of(value)})" if pairs else x
 
 
 @dataclass(frozen=True)
