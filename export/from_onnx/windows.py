@@ -220,17 +220,17 @@ def _scales(n: Node, shape: Sequence[int], out: Sequence[int]) -> list[float]:
 
 
 def _places(n: Node, length: int, count: int, scale: float) -> Array:
-    """Where the pixels of the output lie in the input."""
-    index = np.arange(count, dtype=np.float64)
+    """Where the pixels of the output lie in the input, in float32: ONNX Runtime has the same ties."""
+    index, scale = np.arange(count, dtype=np.float32), np.float32(scale)
     mode = n.attribute("coordinate_transformation_mode", "half_pixel" if n.opset >= 11 else "asymmetric")
     if mode == "asymmetric":
         return index / scale
     if mode == "align_corners":
-        return index * (length - 1) / max(1, count - 1)
+        return index * np.float32(length - 1) / np.float32(max(1, count - 1))
     if mode == "half_pixel":
-        return (index + 0.5) / scale - 0.5
+        return (index + np.float32(0.5)) / scale - np.float32(0.5)
     if mode == "pytorch_half_pixel":
-        return (index + 0.5) / scale - 0.5 if count > 1 else np.zeros(1)
+        return (index + np.float32(0.5)) / scale - np.float32(0.5) if count > 1 else np.zeros(1)
     raise n.refuse(f"coordinate_transformation_mode {mode} is not supported")
 
 

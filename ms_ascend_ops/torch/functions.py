@@ -60,6 +60,9 @@ __all__ = [
     "weight_quant_swiglu",
 ]
 
+# What PyTorch takes for an eps of None, in every dtype: that of the dtype in which it adds up squares.
+DEFAULT_EPSILON = torch.finfo(torch.float32).eps
+
 
 def _function(name: str) -> Callable[..., Any]:
     """The function of an operator: its parameters are the inputs and attributes of the definition."""
