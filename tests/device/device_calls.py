@@ -13,15 +13,37 @@ from ms_ascend_ops.device.operators.calls import read_call
 
 def call(name: str, *values: int) -> bytes:
     """The bytes of a call with integers."""
-    text = struct.pack("<I", len(name)) + name.encode()
-    return text + struct.pack("<I", len(values)) + b"".join(struct.pack("<Bq", 3, value) for value in values)
+    return _call(name, [struct.pack("<Bq", 3, value) for value in values])
 
 
 def vector_call(name: str, size: int, *addresses: int) -> bytes:
     """The bytes of a call with vectors of float32."""
-    text = struct.pack("<I", len(name)) + name.encode()
-    vectors = (struct.pack("<BQiqIqqQ", 1, address, 0, 0, 1, size, 1, size) for address in addresses)
-    return text + struct.pack("<I", len(addresses)) + b"".join(vectors)
+    return _call(name, [_vector((address, size)) for address in addresses])
+
+
+def kernel_call(
+    name: str, row: int, blocks: int, key: int, tiling: bytes, workspace: int, size: int, *vectors
+) -> bytes:
+    """The bytes of a call of a kernel with vectors of float32: an address and a size, or None where it is absent."""
+    integers = [struct.pack("<Bq", 3, value) for value in (row, blocks, key)]
+    memory = [struct.pack("<Bq", 3, value) for value in (workspace, size)]
+    values = [b"\x08" + _text(name.encode()), *integers, b"\x09" + _text(tiling), *memory]
+    return _call("kernel", values + [_vector(vector) for vector in vectors])
+
+
+def _call(name: str, values: list[bytes]) -> bytes:
+    return _text(name.encode()) + struct.pack("<I", len(values)) + b"".join(values)
+
+
+def _text(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+def _vector(vector: tuple[int, int] | None) -> bytes:
+    if vector is None:
+        return b"\0"
+    address, size = vector
+    return struct.pack("<BQiqIqqQ", 1, address, 0, 0, 1, size, 1, size)
 
 
 def run(data: bytes) -> str | None:

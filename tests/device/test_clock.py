@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.device.acl import program
 
 from ms_ascend_ops.profiler.chip import load_chip
+from tests.device.acl import program
 
 CODE = """
     from tests.device.device_calls import vector_call

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "binding/c_api.h"
@@ -21,7 +22,7 @@ bool hasHooks = false;
 // Of the checked build: it names the rule, the kernel's line and the values. The device ends, as after any fault.
 void EndByViolation(const char* text)
 {
-    std::strncpy(TheEngine().Slot().text, text, TEXT_BYTES - 1);
+    std::snprintf(TheEngine().Slot().text, TEXT_BYTES, "%s", text);
     _exit(128 + SIGABRT);
 }
 

@@ -112,11 +112,12 @@ private:
 
     Failure Call(const void* call, size_t bytes)
     {
-        const CallReader reader(call, bytes);
+        CallReader reader(call, bytes);
         const std::string_view name = reader.Name();
-        const size_t shown = std::min(name.size(), sizeof(slot_.running) - 1);
-        std::memcpy(slot_.running, name.data(), shown);
-        slot_.running[shown] = 0;
+        const std::string_view shown = name == "kernel" ? reader.String() : name;
+        const size_t length = std::min(shown.size(), sizeof(slot_.running) - 1);
+        std::memcpy(slot_.running, shown.data(), length);
+        slot_.running[length] = 0;
         Failure failure;
         if (name == "kernel") {
             static std::mutex mutex;  // a prediction is that of the last launch

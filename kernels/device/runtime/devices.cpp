@@ -116,6 +116,7 @@ aclError Devices::Start(uint32_t number)
     }
     DeviceSlot& slot = session_->devices[number];
     slot.signal.store(0);
+    slot.faultStream.store(0);
     slot.text[0] = 0;
     slot.state.store(static_cast<uint32_t>(DeviceState::STARTING));
     const aclError error = Spawn(number, sockets[1]);
@@ -194,6 +195,22 @@ void Devices::Help(uint32_t number, int socket)
     NoteEnd(number);
 }
 
+// What ran when the device's process ended; which of several streams a thread of a kernel belonged to is not known.
+std::string Devices::Running(uint32_t number) const
+{
+    const uint32_t stream = session_->devices[number].faultStream.load();
+    if (stream > 0) {
+        return session_->streams[stream - 1].running;
+    }
+    std::string names;
+    for (const StreamSlot& slot : session_->streams) {
+        if (slot.device == number && slot.running[0] != 0) {
+            names += (names.empty() ? "" : " or ") + std::string(slot.running);
+        }
+    }
+    return names.empty() ? "the process" : names;
+}
+
 void Devices::NoteEnd(uint32_t number)
 {
     Device& device = *devices_[number];
@@ -203,11 +220,9 @@ void Devices::NoteEnd(uint32_t number)
     const std::string name = "device " + std::to_string(number);
     device.endCode = RT_LOST_HEARTBEAT;
     if (slot.signal.load() != 0) {
-        const uint32_t stream = slot.faultStream.load();
-        const char* const running = stream > 0 ? session_->streams[stream - 1].running : "";
         const auto signal = static_cast<int>(slot.signal.load());
         device.endCode = RT_VECTOR_CORE_EXCEPTION;
-        device.endText = name + ": " + (running[0] != 0 ? running : "a kernel") + " ended in " + strsignal(signal);
+        device.endText = name + ": " + Running(number) + " ended in " + strsignal(signal);
         if (signal == SIGSEGV || signal == SIGBUS) {
             const uint64_t address = slot.faultAddress;
             device.endText += IsDeviceAddress(address)
@@ -216,7 +231,7 @@ void Devices::NoteEnd(uint32_t number)
         }
     } else if (slot.text[0] != 0) {
         device.endCode = RT_VECTOR_CORE_EXCEPTION;
-        device.endText = name + ": " + slot.text;
+        device.endText = name + ": " + Running(number) + ": " + slot.text;
     } else if (WIFSIGNALED(status)) {
         device.endText = name + ": its process was killed by signal " + std::to_string(WTERMSIG(status));
     } else {

@@ -60,6 +60,7 @@ private:
     aclError AwaitReady(uint32_t device);
     void Help(uint32_t device, int socket);
     void NoteEnd(uint32_t device);
+    std::string Running(uint32_t device) const;
 
     std::mutex mutex_;
     std::vector<std::unique_ptr<Device>> devices_;
