@@ -339,8 +339,10 @@ def test_copy_within_the_host_is_not_asynchronous(acl: Acl):
 def test_last_error(acl: Acl):
     acl.library.aclrtGetLastError(0)
     assert acl.library.aclrtFree(None) == 100000
-    assert acl.library.aclrtPeekAtLastError(0) == 100000
-    assert acl.library.aclrtGetLastError(0) == 100000
-    assert acl.library.aclrtGetLastError(0) == 0
-    assert b"devPtr must not be null" in acl.library.aclGetRecentErrMsg()
+    assert acl.library.aclrtPeekAtLastError(0) == 0  # only those of the runtime count
+    assert acl.library.aclrtFree(c_void_p(64)) == 107000
+    assert b"is not a device's address" in acl.library.aclGetRecentErrMsg()
     assert acl.library.aclGetRecentErrMsg() == b""
+    assert acl.library.aclrtPeekAtLastError(0) == 107000
+    assert acl.library.aclrtGetLastError(0) == 107000
+    assert acl.library.aclrtGetLastError(0) == 0

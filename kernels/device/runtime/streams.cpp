@@ -249,6 +249,7 @@ aclError SubmitStored(Stream* stream, const void* call, size_t bytes)
         return error;
     }
     if (capture != nullptr) {
+        std::lock_guard<std::mutex> lock(capture->mutex);
         capture->stored.push_back(address);
         return SUCCESS;
     }
