@@ -179,6 +179,23 @@ uint8_t* DeviceMemory::View(uint64_t address, uint64_t bytes, uint64_t& follow, 
     return view_ + found->second.offset + inside;
 }
 
+bool DeviceMemory::WriteFresh(uint8_t* to, const uint8_t* from, uint64_t bytes) const
+{
+    unsigned char there = 1;
+    uint8_t* const page = to - reinterpret_cast<uint64_t>(to) % PAGE;
+    if (mincore(page, PAGE, &there) != 0 || there != 0) {
+        return false;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        const ssize_t written = pwrite(file_, from + done, bytes - done, to + done - view_);
+        if (written <= 0) {
+            return false;
+        }
+        done += static_cast<uint64_t>(written);
+    }
+    return true;
+}
+
 std::string DeviceMemory::Describe(uint64_t address, bool tries)
 {
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);

@@ -72,6 +72,9 @@ public:
     // Where the host sees the bytes from `address` on, and how many of `bytes` follow there. Null: `text` says what is
     // wrong with the address.
     uint8_t* View(uint64_t address, uint64_t bytes, uint64_t& follow, std::string& text);
+    // Writes to pages of the view that have no memory yet, which is quicker by the file. False: they have, or it
+    // failed.
+    bool WriteFresh(uint8_t* to, const uint8_t* from, uint64_t bytes) const;
     // "17 bytes behind the 64 bytes of aclrtMalloc at 0x12..."; `tries` does not wait for a lock (in signal handlers).
     std::string Describe(uint64_t address, bool tries = false);
     // Forgets everything; the addresses come again. All contents are lost.
