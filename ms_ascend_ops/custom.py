@@ -176,11 +176,24 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("side_effect_mem", True)
 
 
+class _StandIn(ops.Primitive):  # type: ignore[misc]
+    """In a graph: the tensor, for a place whose gradient does not count. Called by Python it does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("StopGradient")
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+_stand_in = _StandIn()
+
+
 @ms.jit_class
 class _Applied:
     """A function of some tensors and constants as one of all tensors, also inside a graph.
 
-    `taken`: the positions of those tensors, if they are not all.
+    `taken`: the positions of those tensors, if they are not all; ~position where one stands for another that is absent.
     """
 
     def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...], taken: tuple[int, ...] | None = None):
@@ -192,7 +205,7 @@ class _Applied:
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         if self.taken is not None:
-            tensors = [tensors[i] for i in self.taken]  # type: ignore[assignment]
+            tensors = [tensors[i] if i >= 0 else _stand_in(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
@@ -427,7 +440,8 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
     names = [tensor.name for tensor in signature.inputs]
-    taken = tuple(names.index(name) for name in primitive.takes)
+    first = {name: primitive.takes.index(name) for name in primitive.takes}
+    taken = tuple(names.index(n) if first[n] == i else ~names.index(n) for i, n in enumerate(primitive.takes))
     if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)

@@ -169,8 +169,8 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give nnopbase
-        the address of an argument by its number (aclSetTensorAddr), and the aclnn function has each only once.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give
+        nnopbase the address of an argument by its number (aclSetTensorAddr); the aclnn function has each only once.
         """
         return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 

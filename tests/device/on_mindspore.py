@@ -1,7 +1,7 @@
-"""What test_mindspore.py asks of MindSpore's Ascend backend, in one process: `emulate -m tests.device.on_mindspore FILE`.
+"""The program of test_mindspore.py, for `emulate`: what it asks of MindSpore's Ascend backend, in one process.
 
-Every operator runs in PyNative in each dtype, where every kernel's results have to be those of the host library to the bit;
-then in one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each.
+Every operator runs in PyNative, where every kernel's results have to be those of the host library to the bit; then in
+one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from itertools import cycle
@@ -125,7 +126,7 @@ class Block(nn.Cell):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.first, self.dense, self.up = RMSNorm(16), nn.Dense(16, 16), nn.Dense(16, 32)
-        self.second, self.swiglu, self.last = AddRMSNorm(16), SwiGLU(), LayerNorm(16)
+        self.second, self.swiglu, self.last = AddRMSNorm(16), SwiGLU(), LayerNorm([16])
         self.groups = GroupNorm(4, 16)
 
     def construct(self, x):  # type: ignore[no-untyped-def]
@@ -145,7 +146,7 @@ def layers() -> str:
     assert np.isfinite(float(loss)), loss
     for one, other in zip([loss, *gradients], [other_loss, *others], strict=True):
         np.testing.assert_allclose(numpy(one), numpy(other), rtol=1e-5, atol=1e-7)
-    assert len(gradients) == 14, len(gradients)
+    assert len(gradients) == 10, len(gradients)
     return "ok"
 
 
@@ -181,7 +182,7 @@ def main(file: Path) -> None:
                 found = check()
             except Exception:
                 found = traceback.format_exc()
-            out.write(json.dumps([name, found]) + "\n")
+            out.write(json.dumps([name, found, time.process_time()]) + "\n")
             out.flush()
 
 
