@@ -135,7 +135,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
+            tensors = arguments if self._places is None else self._on_npu(arguments)
             if (kind := casting() or get_curr_amp_strategy()) is not None:
                 tensors = self._cast(kind, tensors)
                 arguments = tensors if self._places is None else arguments
@@ -152,6 +152,15 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
+
+    def _on_npu(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The tensors of a call in PyNative on an NPU, where nothing else can call the operator."""
+        if not usable():
+            raise RuntimeError(
+                f"{self._operator}: on an NPU a graph of capture_mode='trace' cannot hold it; take capture_mode='ast'"
+            )
+        assert self._places is not None
+        return tuple(arguments[place] for place in self._places)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
@@ -182,11 +191,24 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("side_effect_mem", True)
 
 
+class _StandIn(ops.Primitive):  # type: ignore[misc]
+    """In a graph: the tensor, for a place whose gradient does not count. Called by Python it does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("StopGradient")
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+_stand_in = _StandIn()
+
+
 @ms.jit_class
 class _Applied:
     """A function of some tensors and constants as one of all tensors, also inside a graph.
 
-    `taken`: the positions of those tensors, if they are not all.
+    `taken`: the positions of those tensors, if they are not all; ~position where one stands for another that is absent.
     """
 
     def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...], taken: tuple[int, ...] | None = None):
@@ -198,7 +220,7 @@ class _Applied:
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         if self.taken is not None:
-            tensors = [tensors[i] for i in self.taken]  # type: ignore[assignment]
+            tensors = [tensors[i] if i >= 0 else _stand_in(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
@@ -433,7 +455,8 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
     names = [tensor.name for tensor in signature.inputs]
-    taken = tuple(names.index(name) for name in primitive.takes)
+    first = {name: primitive.takes.index(name) for name in primitive.takes}
+    taken = tuple(names.index(n) if first[n] == i else ~names.index(n) for i, n in enumerate(primitive.takes))
     if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)

@@ -169,8 +169,8 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give nnopbase
-        the address of an argument by its number (aclSetTensorAddr), and the aclnn function has each only once.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give
+        nnopbase the address of an argument by its number (aclSetTensorAddr); the aclnn function has each only once.
         """
         return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
@@ -204,11 +204,10 @@ class Signature:
         """The inputs that a node with these attributes has on an NPU.
 
         MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
-        another one takes the place of an input that is absent, and those that are outputs, too, come once more.
+        another one takes the place of an input that is absent.
         """
         given = self.given(presence)
-        changed = (tensor for tensor in self.inputs if tensor.name in self.writes)
-        return (*(tensor if tensor in given else given[0] for tensor in self.inputs), *changed)
+        return tuple(tensor if tensor in given else given[0] for tensor in self.inputs)
 
     def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
         """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
