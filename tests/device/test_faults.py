@@ -285,6 +285,7 @@ def test_operator_reads_memory_that_nobody_wrote():
 
 def test_runtime_can_be_begun_again():
     code = """
+        from mmap import mmap
         for _ in range(2):
             address = acl.put(np.arange(3))
             acl.call(None, "sleep", 50)
@@ -293,7 +294,12 @@ def test_runtime_can_be_begun_again():
             acl.MallocHost(byref(pinned), c_size_t(24))
             acl.copy(pinned.value, address, 24, DEVICE_TO_HOST, acl.stream())
             stream = acl.stream()
+            memory = mmap(-1, 4096)
+            x = np.frombuffer(memory, np.int64)
+            x[:] = 7
+            acl.HostRegister(c_void_p(x.ctypes.data), c_uint64(4096), 0, byref(c_void_p()))
             acl.aclFinalize()
+            assert (x == 7).all()
             tell(lambda: acl.SynchronizeStream(stream))
             acl.aclInit(None)
             acl.SetDevice(0)
