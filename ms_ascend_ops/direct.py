@@ -33,9 +33,12 @@ __all__ = ["direct", "recorded", "recording", "usable"]
 recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
 
 
-def usable() -> bool:
-    """Whether calls may take the fast path now: nothing but the kernel has to see them."""
-    return not _casting and jit_context.jit_context() is None
+def usable(writes: bool = False) -> bool:
+    """Whether calls may take the fast path now: nothing but the kernel has to see them.
+
+    `writes`: of a kernel that changes an input, which must not be a copy of another dtype.
+    """
+    return (writes or not _casting) and jit_context.jit_context() is None
 
 
 def direct(
