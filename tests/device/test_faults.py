@@ -94,12 +94,22 @@ def test_kernel_that_faults_ends_its_device_only():
 
 def test_killed_device_process():
     code = """
-        stream = acl.stream()
+        told = CFUNCTYPE(None, c_void_p)(
+            lambda info: print("told", acl.library.aclrtGetErrorCodeFromExceptionInfo(c_void_p(info)))
+        )
+        acl.SetExceptionInfoCallback(told)
+        stream, event = acl.stream(), acl.event()
         acl.call(stream, "kill")
+        acl.RecordEvent(event, stream)
         tell(lambda: acl.SynchronizeStream(stream))
+        tell(lambda: acl.SynchronizeStream(stream))
+        tell(lambda: acl.event_status(event))
         tell(lambda: acl.call(stream, "sleep", 1))
     """
-    check(code, "507010: device 0: its process was killed by signal 9")
+    printed = check(code)
+    assert printed.count("507010: device 0: its process was killed by signal 9") == 4
+    assert printed.splitlines()[0] == "told 507010"
+    assert printed.count("told") == 1
 
 
 def test_device_process_that_cannot_start():

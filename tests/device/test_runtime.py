@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.device.acl import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, HOST_TO_HOST, Acl, AclError
+from tests.device.device_calls import kernel_call
 
 CALLBACK = CFUNCTYPE(None, c_void_p)
 SYNC, TIME_LINE = 1, 8  # ACL_EVENT_SYNC, ACL_EVENT_TIME_LINE
@@ -158,6 +159,14 @@ def test_failure_is_told_once_by_the_next_synchronisation(acl: Acl):
     assert error.value.code == 507015
     acl.SynchronizeStream(stream)
     assert acl.get(address, np.zeros(1, np.int64))[0] == 1  # the default: go on
+
+
+def test_call_that_is_cut_off(acl: Acl):
+    stream, data = acl.stream(), kernel_call("Kernel", 1, 2, 3, b"", 0, 0)
+    acl.MsAscendDeviceCall(stream, data[:-12], c_size_t(len(data) - 12))
+    with pytest.raises(AclError, match="Kernel: call: it ends in the middle of a value") as error:
+        acl.SynchronizeStream(stream)
+    assert error.value.code == 507015
 
 
 def test_stop_on_failure_holds_for_the_context(acl: Acl):
