@@ -31,7 +31,7 @@ from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct import casted, direct, recorded, recording, tracing, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
@@ -132,8 +132,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable(bool(self._written)):
-                tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
+            tensors = arguments if self._places is None else self._on_npu(arguments)
+            if self._places is not None or usable(bool(self._written)):
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -146,6 +146,16 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
+
+    def _on_npu(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The tensors of a call in PyNative on an NPU, where nothing else can call the operator."""
+        if tracing():
+            raise RuntimeError(
+                f"{self._operator}: on an NPU a graph of capture_mode='trace' cannot hold it; take capture_mode='ast'"
+            )
+        assert self._places is not None
+        tensors = tuple(arguments[place] for place in self._places)
+        return tensors if self._written else casted(tensors)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction

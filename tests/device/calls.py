@@ -35,7 +35,7 @@ def bits(values, dtype):
         # Half of the last place, and 0 or 1 so that ties go to the even one.
         pattern = single.view(np.uint32).astype(np.int64)
         array = ((pattern + 0x7FFF + (pattern >> 16 & 1)) >> 16).astype(np.uint16)
-        return Memory(array, dtype)
+        return Memory(np.asarray(array), dtype)
     return Memory(np.asarray(values).astype(dtype), dtype)
 
 

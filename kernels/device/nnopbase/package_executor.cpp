@@ -249,10 +249,12 @@ aclnnStatus PackageExecutor::Launch(void* stream, void* workspace, uint64_t work
         return ACLNN_SUCCESS;
     }
     const uint64_t needed = tiling_ == nullptr ? 0 : tiling_->workspaceBytes;
-    if (workspaceBytes < needed || (needed > 0 && workspace == nullptr)) {
+    if (workspaceBytes > 0 && workspace == nullptr) {
+        return Refuse(ACLNN_ERR_PARAM_NULLPTR, type_ + ": the workspace must not be a null pointer");
+    }
+    if (workspaceBytes < needed) {
         return Refuse(ACLNN_ERR_PARAM_INVALID, type_ + ": the workspace must have " + std::to_string(needed) +
-                                                   " bytes, got " + std::to_string(workspaceBytes) +
-                                                   (workspace == nullptr ? " at a null pointer" : ""));
+                                                   " bytes, got " + std::to_string(workspaceBytes));
     }
     CallWriter call(tiling_ == nullptr ? type_ : "kernel");
     if (tiling_ != nullptr) {
