@@ -41,6 +41,7 @@ struct Allocation {
     uint64_t offset = 0;  // in the file
     const char* maker = "";
     void* handle = nullptr;  // the physical memory that is mapped here
+    void* host = nullptr;    // the host's memory that is registered here
 };
 
 struct PhysicalMemory {
@@ -67,6 +68,10 @@ public:
     aclError Map(void* address, uint64_t bytes, uint64_t offset, void* handle);
     aclError Unmap(void* address);
 
+    // aclrtHostRegister: from now on whole pages of the host are shared with the device, at an address of its own.
+    aclError Register(void* host, uint64_t bytes, void** address);
+    aclError Unregister(void* host);
+
     uint64_t Limit() const { return limit_; }
     uint64_t FreeBytes();
     // Where the host sees the bytes from `address` on, and how many of `bytes` follow there. Null: `text` says what is
@@ -83,6 +88,7 @@ public:
 private:
     std::string DescribeLocked(uint64_t address) const;
     aclError OutOfMemory(const char* maker, uint64_t bytes) const;
+    void GiveBack(const Allocation& allocation);
     void Discard(uint64_t offset, uint64_t bytes);
 
     uint32_t device_;

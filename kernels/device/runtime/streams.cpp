@@ -54,6 +54,7 @@ void ClearSlot(const Stream* stream)
         word->store(0);
     }
     slot.read.store(0);
+    slot.errorTask = 0;
     slot.clock = 0;
     slot.device = stream->Device();
     slot.context = stream->context->number;
@@ -72,6 +73,15 @@ aclError AwaitRoom(Stream* stream, uint64_t bytes)
         }
     }
     return SUCCESS;
+}
+
+void TellException(const Stream* stream, uint32_t task, aclError code)
+{
+    if (const auto callback = exceptionCallback.load()) {
+        ExceptionInfo info{task, stream->number, static_cast<uint32_t>(syscall(SYS_gettid)), stream->Device(),
+                           static_cast<uint32_t>(code)};
+        callback(&info);
+    }
 }
 
 void FreeStored(Stream* stream)
@@ -157,12 +167,15 @@ aclError FindStream(void* handle, Stream** stream)
 
 aclError DestroyStream(Stream* stream)
 {
+    stream->capture.store(nullptr);
+    const bool isNew = SlotOf(stream).error.load() != 0 || !HasCompleted(stream);
     aclError error = Synchronize(stream);
+    // What was told before is no reason to keep the stream.
+    error = isNew && !TheDevices().Ended(stream->Device()) ? error : static_cast<aclError>(SUCCESS);
     CommandHeader command{sizeof(command), CommandKind::STOP, 0, 0};
     if (!TheDevices().Ended(stream->Device())) {
-        stream->capture.store(nullptr);
         SlotOf(stream).aborted.store(0);
-        error = SubmitAlways(stream, &command, sizeof(command), nullptr, 0);
+        SubmitAlways(stream, &command, sizeof(command), nullptr, 0);
         SlotOf(stream).completed.Wait(command.task,
                                       [stream] { return TheDevices().Ended(stream->Device()) ? 0 : PATIENCE; });
     }
@@ -266,10 +279,17 @@ bool HasCompleted(Stream* stream)
 
 aclError TakeError(Stream* stream)
 {
-    if (TheDevices().Ended(stream->Device())) {
-        return TheDevices().FailAsEnded(stream->Device());
-    }
     StreamSlot& slot = SlotOf(stream);
+    if (TheDevices().Ended(stream->Device())) {
+        const aclError ended = TheDevices().FailAsEnded(stream->Device());
+        constexpr uint32_t TOLD = UINT32_MAX;
+        const uint32_t task = slot.completed.value.load() + 1;
+        if (task - 1 != stream->submitted && slot.errorTask != TOLD) {
+            slot.errorTask = TOLD;
+            TellException(stream, task, ended);
+        }
+        return ended;
+    }
     const auto code = static_cast<aclError>(slot.error.load());
     if (code == SUCCESS) {
         return slot.aborted.load() != 0 ? Fail(RT_STREAM_ABORT, "the stream's tasks were dropped by aclrtStreamAbort")
@@ -278,11 +298,7 @@ aclError TakeError(Stream* stream)
     const std::string text(slot.text, strnlen(slot.text, sizeof(slot.text)));
     const uint32_t task = slot.errorTask;
     slot.error.store(0);
-    if (const auto callback = exceptionCallback.load()) {
-        ExceptionInfo info{task, stream->number, static_cast<uint32_t>(syscall(SYS_gettid)), stream->Device(),
-                           static_cast<uint32_t>(code)};
-        callback(&info);
-    }
+    TellException(stream, task, code);
     return Fail(code, text);
 }
 
