@@ -31,7 +31,7 @@ from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.direct import casted, direct, recorded, recording, tracing, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
@@ -63,8 +63,8 @@ _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "in
 class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     """One kernel with fixed attributes, for one device target. Made once for each set of attributes, and shared.
 
-    It takes the tensors, then `constants`. Besides those of the operator `attributes` may have those that say whether
-    an optional input is given (`has_bias`): one that is not is left out on a CPU, and None on Ascend.
+    It takes the tensors that `takes` names, then `constants`. Besides those of the operator `attributes` may have those
+    that say whether an optional input is given (`has_bias`).
 
     On a CPU a call checks the tensors: the library does, and `check` what its rules cannot say; or `check_tensors` all
     of it, where MindSpore makes the call. `version`: another library, of a CPU.
@@ -83,8 +83,9 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         check_built(signature, version)
         self._operator = signature.name
         self._signature = signature
+        self._callback = signature.aclnn_callback(attributes)
         self.given = signature.given(attributes)
-        self._inputs = self.given if target == "CPU" else signature.inputs
+        self._inputs = self.given if target == "CPU" else signature.npu_inputs(attributes)
         self.takes = tuple(tensor.name for tensor in self._inputs)
         self.attributes = {attribute.name: attributes[attribute.name] for attribute in signature.attributes}
         # What a node takes after its tensors: the functions of CANN take attributes so, the library does not.
@@ -95,9 +96,11 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
         self._direct: Callable[..., Any] | None
+        self._places: list[int] | None = None  # of the given tensors, among what a call takes
         if target == "CPU":
             self._direct = direct(signature, self.given, self.attributes, check, module)
         else:
+            self._places = [i for i, tensor in enumerate(signature.inputs) if tensor in self.given]
             self._direct = on_npu(signature, self.given, attributes, _soc)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
@@ -129,10 +132,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable(bool(self._written)):
-                tensors = arguments[: len(self._inputs)]
-                if len(self.given) < len(tensors):
-                    tensors = tuple(tensor for tensor in tensors if tensor is not None)
+            tensors = arguments if self._places is None else self._on_npu(arguments)
+            if self._places is not None or usable(bool(self._written)):
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -146,6 +147,16 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
+    def _on_npu(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The tensors of a call in PyNative on an NPU, where nothing else can call the operator."""
+        if tracing():
+            raise RuntimeError(
+                f"{self._operator}: on an NPU a graph of capture_mode='trace' cannot hold it; take capture_mode='ast'"
+            )
+        assert self._places is not None
+        tensors = tuple(arguments[place] for place in self._places)
+        return tensors if self._written else casted(tensors)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
 
@@ -154,8 +165,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self.is_ascend_c:
             signature = self._signature
             types = [registry.ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
-            tensors = [["aclTensor*"] * len(some) for some in (signature.inputs, signature.outputs)]
-            self.add_prim_attr("custom_callback_func", f"{library_path()}:aclnn{signature.cann_type}")
+            tensors = [["aclTensor*"] * len(some) for some in (self._inputs, signature.outputs)]
+            self.add_prim_attr("custom_callback_func", f"{library_path()}:{self._callback}")
             self.add_prim_attr("custom_inputs_type", [*tensors[0], *types, *tensors[1]])
 
 
@@ -175,11 +186,24 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("side_effect_mem", True)
 
 
+class _StandIn(ops.Primitive):  # type: ignore[misc]
+    """In a graph: the tensor, for a place whose gradient does not count. Called by Python it does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("StopGradient")
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+_stand_in = _StandIn()
+
+
 @ms.jit_class
 class _Applied:
     """A function of some tensors and constants as one of all tensors, also inside a graph.
 
-    `taken`: the positions of those tensors, if they are not all.
+    `taken`: the positions of those tensors, if they are not all; ~position where one stands for another that is absent.
     """
 
     def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...], taken: tuple[int, ...] | None = None):
@@ -191,7 +215,7 @@ class _Applied:
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         if self.taken is not None:
-            tensors = [tensors[i] for i in self.taken]  # type: ignore[assignment]
+            tensors = [tensors[i] if i >= 0 else _stand_in(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
@@ -425,8 +449,10 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
-    taken = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in primitive.takes)
-    if not primitive.constants and len(taken) == len(signature.inputs):
+    names = [tensor.name for tensor in signature.inputs]
+    first = {name: primitive.takes.index(name) for name in primitive.takes}
+    taken = tuple(names.index(n) if first[n] == i else ~names.index(n) for i, n in enumerate(primitive.takes))
+    if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)
 
@@ -462,17 +488,16 @@ def _bprop_of_node(
     takes: tuple[registry.TensorSpec, ...],
     constants: int,
 ) -> Callable[..., Any]:
-    """A bprop of all inputs for a node that takes some of them, also as None, and constants, which have no gradient.
+    """A bprop of all inputs for a node that `takes` others, or some twice, and constants, which have no gradient.
 
     MindSpore counts the parameters of a bprop and reads its source, so it has to be written out.
     """
-    if len(given) == len(signature.inputs) and not constants:
+    if takes == signature.inputs and not constants:
         return bprop
-    names = [f"x{i}" for i in range(len(signature.inputs))]
-    own = [name for name, tensor in zip(names, signature.inputs, strict=True) if tensor in takes]
-    parameters = [*own, *[f"c{i}" for i in range(constants)], "out", "dout"]
-    passed = [name if tensor in given else "None" for name, tensor in zip(names, signature.inputs, strict=True)]
-    gradients = [f"dx[{i}]" if passed[i] == name else "0" for i, name in enumerate(names) if name in own]
+    names = [f"x{i}" for i in range(len(takes))]
+    parameters = [*names, *[f"c{i}" for i in range(constants)], "out", "dout"]
+    passed = [names[takes.index(tensor)] if tensor in given else "None" for tensor in signature.inputs]
+    gradients = [f"dx[{passed.index(name)}]" if name in passed else "0" for name in names]
     source = (
         "def make(original):\n"
         f"    def bprop({', '.join(parameters)}):\n"

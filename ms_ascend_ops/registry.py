@@ -169,8 +169,8 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give nnopbase
-        the address of an argument by its number (aclSetTensorAddr), and the aclnn function has each only once.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give
+        nnopbase the address of an argument by its number (aclSetTensorAddr); the aclnn function has each only once.
         """
         return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
@@ -199,6 +199,21 @@ class Signature:
     def given(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
         """The inputs that a node with these attributes has."""
         return tuple(t for t in self.inputs if not t.optional or presence.get(f"has_{t.name}", True))
+
+    def npu_inputs(self, presence: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """The inputs that a node with these attributes has on an NPU.
+
+        MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
+        another one takes the place of an input that is absent.
+        """
+        given = self.given(presence)
+        return tuple(tensor if tensor in given else given[0] for tensor in self.inputs)
+
+    def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
+        """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
+        given = self.given(presence)
+        absent = "".join(f"_no_{tensor.name}" for tensor in self.inputs if tensor not in given)
+        return f"aclnn{self.cann_type}{absent}"
 
     def attribute(self, name: str) -> AttributeSpec:
         """One attribute by its name."""

@@ -180,7 +180,7 @@ def _attribute(name: str, value: Any) -> AttributeProto:
 def _stored_inputs(
     primitive: PrimitiveProto, signature: registry.Signature, attributes: Mapping[str, Any]
 ) -> list[str]:
-    """The names of the tensors that its nodes take in the file: on an NPU also of those that are absent, as None."""
+    """The names of the tensors that its nodes take first in the file: on an NPU something stands for absent ones."""
     texts_of = {attribute.name: attribute.s.decode(errors="replace") for attribute in primitive.attribute}
     on_npu = texts_of["func_name"].rpartition(":")[2] != signature.entry
     return [tensor.name for tensor in (signature.inputs if on_npu else signature.given(attributes))]
@@ -215,14 +215,10 @@ def _set_inputs(
                 raise ValueError(f"load: {label} is refused: the node {node.name} has {found}")
             fused, old = made[name], list(node.input)
             tensors = dict(zip(stored[name], old, strict=False))
-            given = {tensor.name for tensor in fused.given}
-            del node.input[:]
             behind = [state for state in old[len(stored[name]) :] if state in states]
-            values: list[Any] = [tensors[tensor] if tensor in given else None for tensor in fused.takes]
-            for position, value in enumerate([*values, *fused.constants]):
-                if position < len(values) and value is not None:
-                    node.input.append(value)
-                    continue
+            del node.input[:]
+            node.input.extend(tensors[tensor] for tensor in fused.takes)
+            for position, value in enumerate(fused.constants):
                 constant = NodeProto(name=f"{node.name}:attribute{position}", op_type="Constant")
                 constant.output.append(constant.name)
                 constant.attribute.append(_attribute("value", value))

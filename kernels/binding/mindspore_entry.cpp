@@ -92,14 +92,14 @@ std::vector<bool> ReadPresence(const Op& op, AotExtra* extra)
     return given;
 }
 
-// Where each input stands among those that MindSpore passes: it leaves out what is absent, also where a node has None.
-std::vector<size_t> PlacesOf(const std::vector<bool>& given)
+// Where each input stands among those that MindSpore passes.
+std::vector<size_t> PlacesOf(const std::vector<bool>& given, Absent absent)
 {
     std::vector<size_t> places;
     size_t place = 0;
     for (const bool isGiven : given) {
         places.push_back(place);
-        place += isGiven ? 1 : 0;
+        place += isGiven || absent == Absent::REPLACED ? 1 : 0;
     }
     places.push_back(place);  // the number of them
     return places;
@@ -297,11 +297,11 @@ int Init(const Op& op, AotExtra* extra)
     });
 }
 
-std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t** shapes, AotExtra* extra)
+std::vector<std::vector<int64_t>> InferShape(const Op& op, Absent absent, int* ndims, int64_t** shapes, AotExtra* extra)
 {
     const std::vector<AttributeDef>& attributes = op.Def().attributes;
     const std::vector<bool> given = ReadPresence(op, extra);
-    const std::vector<size_t> places = PlacesOf(given);
+    const std::vector<size_t> places = PlacesOf(given, absent);
     ShapeQuestion question;
     question.op = &op;
     for (size_t i = 0; i < given.size(); ++i) {
@@ -333,10 +333,10 @@ std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t**
     return outputs;
 }
 
-std::vector<TypeId> InferType(const Op& op, const std::vector<TypeId>& types, AotExtra* extra)
+std::vector<TypeId> InferType(const Op& op, Absent absent, const std::vector<TypeId>& types, AotExtra* extra)
 {
     const Node node = ReadNode(op, extra);  // checks them all: MindSpore infers dtypes once, shapes at every call
-    const std::vector<size_t> places = PlacesOf(node.given);
+    const std::vector<size_t> places = PlacesOf(node.given, absent);
     if (types.size() != places.back()) {
         throw std::invalid_argument(op.Def().name + ": expects " + std::to_string(places.back()) + " tensors, got " +
                                     std::to_string(types.size()));

@@ -18,10 +18,14 @@
 
 namespace ms_ascend_ops::binding {
 
+// How a node passes an optional input that is absent: on a CPU not at all, on an NPU as another tensor.
+enum class Absent { LEFT_OUT, REPLACED };
+
 int Run(const Op& op, int nparam, void** params, int* ndims, int64_t** shapes, const char** dtypes, void* extra);
 int Init(const Op& op, mindspore::AotExtra* extra);
-std::vector<std::vector<int64_t>> InferShape(const Op& op, int* ndims, int64_t** shapes, mindspore::AotExtra* extra);
-std::vector<mindspore::TypeId> InferType(const Op& op, const std::vector<mindspore::TypeId>& types,
+std::vector<std::vector<int64_t>> InferShape(const Op& op, Absent absent, int* ndims, int64_t** shapes,
+                                             mindspore::AotExtra* extra);
+std::vector<mindspore::TypeId> InferType(const Op& op, Absent absent, const std::vector<mindspore::TypeId>& types,
                                          mindspore::AotExtra* extra);
 
 }  // namespace ms_ascend_ops::binding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import product
 
 from codegen import cpp
 from codegen.ascend import names, op_kernel
@@ -31,7 +32,6 @@ def generate(spec: OpSpec, kernels: list[str], fields: Fields, packaged: Mapping
     table = {s.name: _table(packaged[s.name]) if s.name in packaged else "{}" for s in spec.signatures}
     return f"""{cpp.banner(spec)}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
 #include "{spec.name}_tiling.h"
-#include "binding/aclnn_callback.h"
 #include "binding/entry.h"
 #include "binding/mindspore_entry.h"
 #include "binding/op.h"
@@ -214,12 +214,14 @@ MS_ASCEND_OPS_EXPORT int {entry}Init(int*, int64_t**, const char**, mindspore::A
     return ms_ascend_ops::binding::Init({op}, extra);
 }}
 
-{_inference(signature, entry)}{_inference(signature, f"aclnn{signature.cann_type}")}{_callback(signature)}"""
+{_inference(signature, entry, "LEFT_OUT")}{_inference(signature, f"aclnn{signature.cann_type}", "REPLACED")}{
+        "".join(_callback(signature, presence) for presence in _presences(signature))
+    }"""
 
 
-def _inference(signature: Signature, name: str) -> str:
+def _inference(signature: Signature, name: str, absent: str) -> str:
     """Also under the name of the aclnn function: on an NPU MindSpore infers by this library, too."""
-    op = f"ms_ascend_ops::{_constant(signature)}"
+    op = f"ms_ascend_ops::{_constant(signature)}, ms_ascend_ops::binding::Absent::{absent}"
     shape, dtype = "std::vector<int64_t>", "mindspore::TypeId"
     shapes = f"ms_ascend_ops::binding::InferShape({op}, ndims, shapes, extra)"
     types = f"ms_ascend_ops::binding::InferType({op}, types, extra)"
@@ -240,15 +242,28 @@ MS_ASCEND_OPS_EXPORT {dtype} {name}InferType(std::vector<mindspore::TypeId> type
 """
 
 
-def _callback(signature: Signature) -> str:
-    """The call of the aclnn function for MindSpore on an NPU, which would compile one otherwise."""
-    outputs = len(signature.outputs)
-    attributes = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
-    types = ", ".join([str(outputs), *["void*"] * len(signature.inputs), *attributes])
-    return f"""MS_ASCEND_OPS_EXPORT int aclnn{signature.cann_type}GetWorkSpaceSize(void* function,
+def _presences(signature: Signature) -> list[dict[str, bool]]:
+    """Every combination of optional inputs that a node may have."""
+    names = [attribute.name for attribute in signature.presence]
+    return [dict(zip(names, given, strict=True)) for given in product((True, False), repeat=len(names))]
+
+
+def _callback(signature: Signature, presence: dict[str, bool]) -> str:
+    """How MindSpore calls the aclnn function on an NPU. By itself it would compile that, for each operator.
+
+    It passes the tensors of the node, addresses of the attributes, and the outputs.
+    """
+    given, tensors = signature.given(presence), len(signature.npu_inputs(presence))
+    inputs = [f"inputs[{i}]" if tensor in given else "nullptr" for i, tensor in enumerate(signature.inputs)]
+    types = [ACLNN_TYPES[attribute.type] for attribute in signature.attributes]
+    attributes = [f"*static_cast<{kind}*>(inputs[{tensors + i}])" for i, kind in enumerate(types)]
+    outputs = [f"outputs[{i}]" for i in range(len(signature.outputs))]
+    parameters = ", ".join([*["void*"] * len(inputs), *types, *["void*"] * len(outputs), "uint64_t*", "void**"])
+    return f"""MS_ASCEND_OPS_EXPORT int {signature.aclnn_callback(presence)}GetWorkSpaceSize(void* function,
     std::vector<void*> inputs, std::vector<void*> outputs, uint64_t* workspaceBytes, void** executor)
 {{
-    return ms_ascend_ops::binding::CallAclnn<{types}>(function, inputs, outputs, workspaceBytes, executor);
+    return reinterpret_cast<int (*)({parameters})>(function)(
+        {", ".join([*inputs, *attributes, *outputs])}, workspaceBytes, executor);
 }}
 
 """

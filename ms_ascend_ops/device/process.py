@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ms_ascend_ops import library
+
 if TYPE_CHECKING:
     from ms_ascend_ops.device.clock import Clock
 
@@ -33,6 +35,8 @@ _PREDICTOR = ctypes.CFUNCTYPE(
 def main(arguments: list[str]) -> int:
     """Be the device whose number is the first argument until the program ends."""
     device, kernels = int(arguments[0]), Path(arguments[1])
+    if kernels.resolve() == library.LIBRARY:
+        library.load_products()  # the same that a CPU has
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which ends this process
     trace = os.environ.get("MS_ASCEND_EMULATED_TRACE", "")
     clock = _clock(device, kernels) if trace else None
@@ -63,8 +67,6 @@ def _load_products() -> None:
 
 def _prepare(kernels: Path) -> None:
     """What the first calls would wait for."""
-    from ms_ascend_ops import library
-
     _operators()
     if kernels.resolve() == library.LIBRARY and not os.environ.get(_OPERATORS):
         library.native()  # compiles its loops

@@ -33,21 +33,22 @@ def bits(values, dtype):
     if dtype == "bfloat16":
         single = np.asarray(values, np.float32)
         # Half of the last place, and 0 or 1 so that ties go to the even one.
-        pattern = single.view(np.uint32)
+        pattern = single.view(np.uint32).astype(np.int64)
         array = ((pattern + 0x7FFF + (pattern >> 16 & 1)) >> 16).astype(np.uint16)
-        return Memory(array, dtype)
+        return Memory(np.asarray(array), dtype)
     return Memory(np.asarray(values).astype(dtype), dtype)
 
 
 def values_of(memory):
     if memory.code == CODES["bfloat16"]:
-        return (memory.array.astype(np.uint32) << 16).view(np.float32)
+        return (memory.array.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return memory.array
 
 
 def call(name, *arguments):
     """The bytes of a call; the order of arguments is that of C."""
-    kinds = [parameter.kind for parameter in rows()[name].parameters] if name in rows() else [None] * len(arguments)
+    kinds = [parameter.kind for parameter in rows()[name].parameters] if name in rows() else []
+    kinds += [None] * (len(arguments) - len(kinds))
     return _text(name) + struct.pack("<I", len(arguments)) + b"".join(map(_value, arguments, kinds))
 
 
@@ -71,25 +72,23 @@ def _tensor(memory):
 
 
 def _value(value, kind):
-    if value is None:
-        return b"\0"
     if isinstance(value, np.ndarray):
         value = Memory(value)
-    if isinstance(value, Memory):
-        return b"\1" + _tensor(value)
+    if isinstance(value, (list, tuple)):
+        return _list(value, kind)
     if isinstance(value, Scalar):
         data = bits(value.value, value.dtype).array.tobytes()
         return b"\5" + struct.pack("<i", CODES[value.dtype]) + data.ljust(16, b"\0")
-    if isinstance(value, str):
-        return b"\10" + _text(value)
-    if isinstance(value, bytes):
-        return b"\11" + _text(value)
-    if isinstance(value, (list, tuple)):
-        if kind == "tensors":
-            members = [one if isinstance(one, Memory) else Memory(one) for one in value]
-            return b"\2" + struct.pack("<I", len(members)) + b"".join(map(_tensor, members))
-        form, number = ("q", b"\6") if kind in ("ints", "bools") else ("d", b"\7")
-        return number + struct.pack(f"<I{len(value)}{form}", len(value), *value)
-    if kind in ("double", "float") or isinstance(value, float):
+    if isinstance(value, float) or kind in ("double", "float"):
         return b"\4" + struct.pack("<d", value)
-    return b"\3" + struct.pack("<q", value)
+    forms = {type(None): lambda _: b"\0", Memory: lambda v: b"\1" + _tensor(v), str: lambda v: b"\10" + _text(v)}
+    forms |= {bytes: lambda v: b"\11" + _text(v)}
+    return forms.get(type(value), lambda v: b"\3" + struct.pack("<q", v))(value)
+
+
+def _list(values, kind):
+    if kind == "tensors":
+        members = [one if isinstance(one, Memory) else Memory(one) for one in values]
+        return b"\2" + struct.pack("<I", len(members)) + b"".join(map(_tensor, members))
+    form, number = ("q", b"\6") if kind in ("ints", "bools") else ("d", b"\7")
+    return number + struct.pack(f"<I{len(values)}{form}", len(values), *values)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.device.acl import ROOT, program
 
 CODE = """

@@ -46,13 +46,9 @@ def arrays(rng, case, bits, has_offset, has_bias):
 
 def check(inputs, types, activation="none"):
     dtypes = [types[0], "int8", types[1], types[1], "float32"]
-    (y,), (x, weight, scale, offset, bias) = launch("weight_quant_matmul", inputs, dtypes, activation=activation)
-    exact = reference.dequantised(weight, scale, offset, x.shape[-1])
-    terms = np.abs(x) @ np.abs(exact).T
-    # Weights of 16 bits are rounded once, where a tile of them is unpacked.
-    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}[types[0]]
-    golden = reference.forward(x, weight, scale, offset, bias, activation)
-    assert_accurate(y, golden, types[0], terms * (8 + rounding * 2.0**22))
+    (y,), exact = launch("weight_quant_matmul", inputs, dtypes, activation=activation)
+    terms = reference.forward_terms(*exact, dtype=types[0])
+    assert_accurate(y, reference.forward(*exact, activation), types[0], terms)
 
 
 FINISHED = [  # those of CASES in which the finish differs
@@ -86,13 +82,7 @@ def test_gated(case, types, bits, has_offset, has_bias):
     inputs[2] = 2.0 ** (rng.integers(-1, 2, inputs[2].shape) - bits + 1 - np.ceil(np.log2(k) / 2))
     dtypes = [types[0], "int8", types[1], types[1], "float32"]
     (y,), rounded = launch("weight_quant_swiglu", inputs, dtypes)
-    x, weight, scale, offset, _ = rounded
-    exact = reference.dequantised(weight, scale, offset, k)
-    gate, up = np.split(reference.product(*rounded), 2, axis=-1)
-    gate_terms, up_terms = np.split(np.abs(x) @ np.abs(exact).T, 2, axis=-1)
-    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}[types[0]]
-    # The slope of SiLU is 1.1 at most.
-    terms = (1.1 * gate_terms * np.abs(up) + np.abs(gate) * up_terms) * (8 + rounding * 2.0**22)
+    terms = weight_quant_swiglu.forward_terms(*rounded, dtype=types[0])
     assert_accurate(y, weight_quant_swiglu.forward(*rounded), types[0], terms)
 
 

@@ -4,6 +4,8 @@ import numpy as np
 
 from tests.reference.matmul import ACTIVATIONS
 
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23}
+
 
 def unpacked(weight, columns):
     """The numbers of a packed weight (n, w): int8, or two's complements of 4 bits, the first in a byte's lower half."""
@@ -41,3 +43,12 @@ def forward(x, weight, scale, offset=None, bias=None, activation="none", quantiz
     if quantize_x == "int8":
         x = rounded(x, scale.shape[1])
     return ACTIVATIONS[activation](product(x, weight, scale, offset, bias))
+
+
+def forward_terms(x, weight, scale, offset=None, bias=None, dtype="float32"):
+    """The sums of the product, of magnitudes, times what rounding of the weights may do to them in float32.
+
+    Weights of 16 bits are rounded once, where a tile of them is unpacked.
+    """
+    terms = np.abs(x) @ np.abs(dequantised(weight, scale, offset, x.shape[-1])).T
+    return terms * (8 + ROUNDING[dtype] * 2.0**22)

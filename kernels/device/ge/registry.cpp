@@ -67,6 +67,10 @@ public:
     virtual ~Operator() = default;
     std::string GetName() const;
     std::string GetOpType() const;
+    uint32_t GetAttr(const char* name, bool& value) const;
+    uint32_t GetAttr(const char* name, int32_t& value) const;
+    uint32_t GetAttr(const char* name, int64_t& value) const;
+    uint32_t GetAttr(const char* name, float& value) const;
 
 private:
     std::shared_ptr<OperatorImpl> impl_;
@@ -89,6 +93,32 @@ std::string Operator::GetName() const
 std::string Operator::GetOpType() const
 {
     return impl_->type;
+}
+
+// MindSpore asks for the default of an attribute that its primitive does not have, and takes what is there whatever
+// this returns: 0, as all of those are that the emulated device's operators have.
+uint32_t Operator::GetAttr(const char*, bool& value) const
+{
+    value = false;
+    return 0;
+}
+
+uint32_t Operator::GetAttr(const char*, int32_t& value) const
+{
+    value = 0;
+    return 0;
+}
+
+uint32_t Operator::GetAttr(const char*, int64_t& value) const
+{
+    value = 0;
+    return 0;
+}
+
+uint32_t Operator::GetAttr(const char*, float& value) const
+{
+    value = 0;
+    return 0;
 }
 
 class EXPORT OperatorFactory {

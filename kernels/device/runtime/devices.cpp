@@ -26,6 +26,13 @@ constexpr const char* PROGRAM =
     "import sys; sys.path[:] = [p for p in sys.path if p] + [sys.argv.pop(1)]; "
     "from ms_ascend_ops.device.process import main; sys.exit(main(sys.argv[1:]))";
 
+aclError FailAsForked()
+{
+    return Fail(RT_INTERNAL_ERROR,
+                "the emulated device cannot be used in a process that was forked after it was set "
+                "up; start such processes by spawn");
+}
+
 }  // namespace
 
 Devices& TheDevices()
@@ -49,9 +56,7 @@ aclError Devices::Open()
 {
     std::lock_guard<std::mutex> lock(mutex_);
     if (forked_) {
-        return Fail(RT_INTERNAL_ERROR,
-                    "the emulated device cannot be used in a process that was forked after it was "
-                    "set up; start such processes by spawn");
+        return FailAsForked();
     }
     if (session_ != nullptr) {
         return SUCCESS;
@@ -175,7 +180,7 @@ aclError Devices::Spawn(uint32_t number, int socket)
 bool Devices::Ended(uint32_t device) const
 {
     const auto state = static_cast<DeviceState>(session_->devices[device].state.load());
-    return state != DeviceState::STARTING && state != DeviceState::READY;
+    return forked_ || (state != DeviceState::STARTING && state != DeviceState::READY);
 }
 
 // Answers the device process until it ends.
@@ -249,6 +254,9 @@ void Devices::NoteEnd(uint32_t number)
 
 aclError Devices::FailAsEnded(uint32_t number)
 {
+    if (forked_) {
+        return FailAsForked();
+    }
     const Device& device = *devices_[number];
     return Fail(device.endCode, device.endText);
 }

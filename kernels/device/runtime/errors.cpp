@@ -17,7 +17,7 @@ thread_local aclError lastCode = SUCCESS;
 aclError Fail(aclError code, const std::string& text)
 {
     last = text;
-    lastCode = code;
+    lastCode = code >= RT_PARAM_INVALID ? code : lastCode;  // aclrtGetLastError tells those of the runtime only
     if (TheSettings().logs) {
         std::fprintf(stderr, "[emulated Ascend device] error %d: %s\n", code, text.c_str());
     }

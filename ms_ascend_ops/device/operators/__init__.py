@@ -40,6 +40,7 @@ _MODULES = (
     "random",
     "reductions",
     "resizing",
+    "sampling",
     "shapes",
     "updates",
 )

@@ -192,15 +192,18 @@ def eye_of(num_rows: int = 0, num_columns: int = 0) -> Array:
     return np.eye(num_rows, num_columns or num_rows)
 
 
+def gelu_tanh_grad(dy: Array, x: Array, _y: Array) -> Array:
+    return elementwise.gelu_tanh_backward(dy, x)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "acos_grad": lambda y, dy: -dy / np.sin(y),
     "acosh_grad": lambda y, dy: dy / np.sinh(y),
     "asin_grad": lambda y, dy: dy / np.cos(y),
     "asinh_grad": lambda y, dy: dy / np.cosh(y),
     "atan_grad": lambda x, dy: dy / (1 + x * x),
-    "clip_by_value": lambda x, low, high: np.clip(x, low, high),
+    "clip_by_value": np.clip,
     "elu_grad_of": lambda dy, y: np.where(y > 0, dy, dy * (y + 1)),
-    "gelu_tanh_grad": lambda dy, x, _y: elementwise.gelu_tanh_backward(dy, x),
     "hardswish_grad_of": elementwise.hardswish_backward,
     "identity": lambda x: x,
     "inv_grad": lambda x, dy: -dy * x * x,

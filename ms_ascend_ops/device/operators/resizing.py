@@ -79,31 +79,3 @@ def upsample_cubic(x: Array, size: Sequence[int], corners: bool, *scales: float)
 
 def upsample_cubic_backward(dy: Array, size: Sequence[int], old: Sequence[int], corners: bool, *scales: float) -> Array:
     return _resized(dy, [m.T for m in _matrices(_cubic, size, old[2:], scales, corners)])
-
-
-def grid_sampler_2d(x: Array, grid: Array, interpolation: int, padding: int, corners: bool) -> Array:
-    """Interpolation 0: linear, 1: nearest; padding 0: zeros, 1: the border."""
-    if interpolation > 1 or padding > 1:
-        raise NotImplementedError("bicubic interpolation and padding by reflection are not emulated")
-    height, width = x.shape[2:]
-    column, row = (
-        ((grid[..., i] + 1) / 2 * (n - 1)) if corners else ((grid[..., i] + 1) * n - 1) / 2
-        for i, n in ((0, width), (1, height))
-    )
-    if padding:
-        column, row = np.clip(column, 0, width - 1), np.clip(row, 0, height - 1)
-    if interpolation:
-        return _sampled(x, np.rint(row), np.rint(column))
-    top, left = np.floor(row), np.floor(column)
-    down, right = (row - top)[:, None], (column - left)[:, None]
-    upper = (1 - right) * _sampled(x, top, left) + right * _sampled(x, top, left + 1)
-    lower = (1 - right) * _sampled(x, top + 1, left) + right * _sampled(x, top + 1, left + 1)
-    return (1 - down) * upper + down * lower
-
-
-def _sampled(x: Array, row: Array, column: Array) -> Array:
-    height, width = x.shape[2:]
-    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    at = [np.clip(where, 0, size - 1).astype(int) for where, size in ((row, height), (column, width))]
-    found = x[np.arange(len(x)).reshape(-1, 1, 1), :, at[0], at[1]]
-    return np.moveaxis(found, -1, 1) * inside[:, None]

@@ -167,3 +167,30 @@ def adam_with_decay(
     v = beta2 * v + rest2 * grad * grad
     m = beta1 * m + rest1 * grad
     return v, m, var - lr * (m / (np.sqrt(v) + epsilon) + decay * var)
+
+
+def lamb_update(
+    grad: Array,
+    v: Array,
+    m: Array,
+    var: Array,
+    beta1: Array,
+    rest1: Array,
+    beta2: Array,
+    rest2: Array,
+    epsilon: Array,
+    steps: Array,
+    use_weight: Array,
+    decay: Array,
+) -> tuple[Array, Array, Array]:
+    """New v and m, and the step that Lamb scales by the norms of a layer."""
+    m = beta1 * m + rest1 * grad
+    v = beta2 * v + rest2 * grad * grad
+    unit = m / (1 - beta1**steps) / (np.sqrt(v / (1 - beta2**steps)) + epsilon)
+    return v, m, unit + decay * var * use_weight
+
+
+def lamb_apply(weight_norm: Array, step_norm: Array, lr: Array, step: Array, var: Array) -> Array:
+    """The ratio of the norms is 1 where one of them is 0."""
+    known = (weight_norm > 0) & (step_norm > 0)
+    return var - lr * np.where(known, weight_norm / np.where(known, step_norm, 1), 1) * step

@@ -12,7 +12,7 @@ from tests.device.calls import Memory, bits, values_of
 
 __all__ = ["Draw", "all_cases", "gradients"]
 
-_MODULES = ("elementwise",)
+_MODULES = ("attention", "elementwise", "losses", "networks", "reductions", "tensors")
 _STEP = 1e-6
 
 
