@@ -53,7 +53,8 @@ class Proof:
         self._limit = self._before.tolerance if tolerance is None else tolerance
 
     def _measure(self, gradients: bool) -> Measured:
-        return self._from_state(lambda: measure(self._net, self._calls, gradients))
+        made: Measured = self._from_state(lambda: measure(self._net, self._calls, gradients))
+        return made
 
     def _from_state(self, run: Callable[[], Any]) -> Any:
         self._state.restore()
