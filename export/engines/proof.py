@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import mindspore as ms
 from mindspore import Tensor, nn
@@ -55,7 +55,8 @@ class Proof:
         self._limit = self._before.tolerance if tolerance is None else tolerance
 
     def _measure(self, gradients: bool) -> Measured:
-        return self._from_state(lambda: measure(self._net, self._calls, gradients))
+        made: Measured = self._from_state(lambda: measure(self._net, self._calls, gradients))
+        return made
 
     def _from_state(self, run: Callable[[], _T]) -> _T:
         self._state.restore()

@@ -145,8 +145,8 @@ def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 def _symbols(path: Path) -> _Symbols:
     """The dynamic symbols of a library."""
-    defined: set[str] = set()
-    undefined: set[str] = set()
+    defined: set[bytes] = set()
+    undefined: set[bytes] = set()
     data = _read(path)
     sections = _sections(data)
     for kind, _, offset, size, link in sections:
