@@ -32,7 +32,8 @@ Commands:
   ascend    generate the CANN package for the NPU, build it where CANN is installed, install it; build.sh ascend --help
   check-cann
             compile every kernel and op_host file against the headers of an installed CANN toolkit, without an NPU
-  test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report
+  test-npu  on a machine with an NPU: accuracy, gradients, MindIR and speed of every operator, in one report;
+            --emulated: on the emulated device, with few elements where calls are timed
   clean     delete what was built
 
 The environment is the active virtual environment; without one, .venv is made here.
@@ -207,7 +208,11 @@ cann_project() {
 
 test_npu() {
     python -m pip install --quiet --editable ".[bench]"
-    python -m tests.npu "$@"
+    if [ "${1:-}" = --emulated ]; then
+        python -m ms_ascend_ops emulate -m tests.npu --rounds 1 --small "${@:2}"
+    else
+        python -m tests.npu "$@"
+    fi
 }
 
 # Runs a command whose output nobody needs unless it fails.

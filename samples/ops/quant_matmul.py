@@ -42,11 +42,12 @@ def pytorch(torch, x, weight, scale, pertoken_scale, bias):
 
 
 def quant_batch_matmul(x, weight, scale, pertoken_scale, bias):
-    """Its scale is float32 or bfloat16, and its bias of the scale's type."""
-    y = ms.bfloat16 if scale.dtype == ms.bfloat16 else ms.float16
-    factors = scale if scale.dtype == ms.bfloat16 else scale.astype(ms.float32)
-    product = auto_generate.QuantBatchMatmul(transpose_x1=False, transpose_x2=True, dtype=y)
-    return product(x, weight, factors, None, bias.astype(factors.dtype), pertoken_scale)
+    """Its scale is float32 or bfloat16, and its bias bfloat16: one of other types is added afterwards."""
+    if scale.dtype == ms.bfloat16:
+        product = auto_generate.QuantBatchMatmul(transpose_x1=False, transpose_x2=True, dtype=ms.bfloat16)
+        return product(x, weight, scale, None, bias.astype(ms.bfloat16), pertoken_scale)
+    product = auto_generate.QuantBatchMatmul(transpose_x1=False, transpose_x2=True, dtype=ms.float16)
+    return product(x, weight, scale.astype(ms.float32), None, None, pertoken_scale) + bias.astype(ms.float16)
 
 
 CANN = {"QuantBatchMatmulV3": quant_batch_matmul}

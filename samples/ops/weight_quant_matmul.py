@@ -63,10 +63,14 @@ def pytorch(torch, x, weight, scale, offset, bias, activation):
 
 
 def weight_quant_batch_matmul(x, weight, scale, offset, bias, activation):
-    """Of 8 bits: those of 4 are a type of their own there. Scale and offset have the type of x."""
+    """Of 8 bits, those of 4 are a type of their own there, and of x in 16 bits.
+
+    All but the weight have the type of x, and scale and offset groups first.
+    """
     product = auto_generate.WeightQuantBatchMatmul(transpose_weight=True, antiquant_group_size=GROUP)
-    bias = bias if x.dtype == ms.bfloat16 else bias.astype(x.dtype)
-    y = product(x, weight, scale.astype(x.dtype), offset.astype(x.dtype), None, None, bias)
+    x = x.astype(ms.float16) if x.dtype == ms.float32 else x
+    scale, offset = (values.astype(x.dtype).swapaxes(0, 1) for values in (scale, offset))
+    y = product(x, weight, scale, offset, None, None, bias.astype(x.dtype))
     return ops.silu(y) if activation == "silu" else y
 
 

@@ -58,6 +58,18 @@ def execute(name, *arguments):
         raise RuntimeError(fault)
 
 
+def execute_by_name(operator, inputs, outputs, **attributes):
+    """As aclopCompileAndExecute does it: bytes as an input are values that the host has, behind their tensor."""
+    values = [len(inputs), len(outputs)]
+    for tensor in (*inputs, *outputs):
+        values += ["", *tensor] if isinstance(tensor, tuple) else ["", tensor, None]
+    for name, value in attributes.items():
+        values += [name, value]
+    fault = run(call(f"aclop:{operator}", *values))
+    if fault is not None:
+        raise RuntimeError(fault)
+
+
 def _text(text):
     data = text if isinstance(text, bytes) else text.encode()
     return struct.pack("<I", len(data)) + data
@@ -90,5 +102,6 @@ def _list(values, kind):
     if kind == "tensors":
         members = [one if isinstance(one, Memory) else Memory(one) for one in values]
         return b"\2" + struct.pack("<I", len(members)) + b"".join(map(_tensor, members))
-    form, number = ("q", b"\6") if kind in ("ints", "bools") else ("d", b"\7")
+    whole = kind != "floats" and all(isinstance(value, int) for value in values)
+    form, number = ("q", b"\6") if whole else ("d", b"\7")
     return number + struct.pack(f"<I{len(values)}{form}", len(values), *values)

@@ -74,7 +74,14 @@ def _run(name, dtype, strided=False):
 OWN_TESTS = {
     f"aclnn{name}"
     for name in (
-        *("Dropout", "DropoutGenMaskV2", "InplaceBernoulli", "InplaceBernoulliTensor", "InplaceNormal", "InplaceRandom"),
+        *(
+            "Dropout",
+            "DropoutGenMaskV2",
+            "InplaceBernoulli",
+            "InplaceBernoulliTensor",
+            "InplaceNormal",
+            "InplaceRandom",
+        ),
         *("InplaceUniform", "LinalgQr", "Multinomial", "NormalFloatFloat", "NormalFloatTensor", "NormalTensorFloat"),
         *("NormalTensorTensor", "Randperm"),
     )
@@ -132,7 +139,9 @@ def test_permutations_and_choices():
     places = _made("aclnnRandperm", 100, 1, 0, shape=(100,), dtype=np.int64)
     assert sorted(places) == list(range(100))
     assert list(places) != list(range(100))
-    chosen = _made("aclnnMultinomial", np.array([[0, 3, 1]], np.float32), 400, True, 1, 0, shape=(1, 400), dtype=np.int64)
+    chosen = _made(
+        "aclnnMultinomial", np.array([[0, 3, 1]], np.float32), 400, True, 1, 0, shape=(1, 400), dtype=np.int64
+    )
     assert set(chosen[0]) == {1, 2}
     assert abs((chosen == 1).mean() - 0.75) < 0.1
 

@@ -17,7 +17,8 @@ import click
 @click.option("--ops", default="", help="Operators, separated by commas; default: all.")
 @click.option("--dtypes", default="float16,bfloat16,float32", help="Of float16, bfloat16, float32.")
 @click.option("--rounds", type=click.IntRange(min=0), default=50, help="Timed calls for each figure; 0: no timing.")
-def main(device: str, report: Path, ops: str, dtypes: str, rounds: int) -> None:
+@click.option("--small", is_flag=True, help="Inputs of a few elements where calls are timed: of an emulated device.")
+def main(device: str, report: Path, ops: str, dtypes: str, rounds: int, small: bool) -> None:
     """Check every operator on this device and write one report.
 
     Accuracy of forward and gradient against float64, a MindIR round trip, and times beside CANN's own operator, with
@@ -38,7 +39,7 @@ def main(device: str, report: Path, ops: str, dtypes: str, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             for dtype in dtypes.split(","):
-                for result in smoke.check(name, dtype, Path(folder), rounds):
+                for result in smoke.check(name, dtype, Path(folder), rounds, small):
                     lines.append(str(result))
                     failures += result.status == "FAILED"
                     click.echo(str(result))

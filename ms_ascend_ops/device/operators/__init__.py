@@ -158,9 +158,8 @@ def _input(parameter: Parameter, value: Any) -> Any:
 def _store(outputs: Iterable[Any], results: Iterable[Any]) -> None:
     """What nobody wants, or what nobody computed, stays as it is."""
     for output, result in zip(outputs, results, strict=True):
-        if isinstance(output, Tensor):
-            if result is not None:
-                output.write(result)
-        elif output is not None:
-            for tensor, value in zip(output, result, strict=True):
-                tensor.write(value)
+        if output is None or result is None:
+            continue
+        pairs = [(output, result)] if isinstance(output, Tensor) else zip(output, result, strict=True)
+        for tensor, value in pairs:
+            tensor.write(value)

@@ -24,7 +24,7 @@ class _Rule:
     before: int = 2**31 - 1
     after: int = 2**31 - 1
     mask: Array | None = None  # what is not 0 is hidden
-    prefix: Sequence[int] | None = None
+    prefix: Sequence[int] | None = None  # none of them is the same as None, as everywhere
     shift: Array | None = None  # added to the scores
     shift_type: int = _ADD_FIRST
     keep: float = 1.0
@@ -32,7 +32,7 @@ class _Rule:
 
     def visible(self, batch: int, rows: int, columns: int, length: int | None = None) -> Array | None:
         """For the keys of a batch, of which only `length` are there, (heads or 1, rows, columns); None: all."""
-        if self.mask is None and self.prefix is None and length is None and self.mode not in {2, 3, 4, 5, 6}:
+        if self.mask is None and not self.prefix and length is None and self.mode not in {2, 3, 4, 5, 6}:
             return None
         seen = np.ones((1, rows, columns), bool)
         end = columns if length is None else length
@@ -42,7 +42,7 @@ class _Rule:
             seen = seen & (ahead <= 0)
         elif self.mode == 4 or (self.mode == 0 and self.mask is not None):
             seen = seen & (ahead <= self.after) & (ahead >= -self.before)
-        if self.prefix is not None:
+        if self.prefix:
             seen = seen | (np.arange(columns) < self.prefix[batch])
         if self.mask is not None and self.mode in {0, 1}:
             seen = seen & (_of_batch(self.mask, batch)[..., :rows, :columns] == 0)
@@ -337,7 +337,7 @@ def prompt_flash_attention(
     q = _heads(query, layout, heads)
     k, v = (_heads(x, layout, key_heads or heads, q.shape[3]) for x in (key, value))
     rule = _Rule(scale, mode, before, after, mask, None, shift, 0)
-    if lengths is None and key_lengths is None:
+    if not lengths and not key_lengths:
         return _as_layout(_attend(q, k, v, rule)[0], layout)
     rows, columns = (_each(given, len(q), size) for given, size in ((lengths, q.shape[2]), (key_lengths, k.shape[2])))
     out = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
@@ -353,7 +353,7 @@ def _one_batch(array: Array | None, batch: int) -> Array | None:
 
 
 def _each(given: Sequence[int] | None, count: int, size: int) -> Sequence[int]:
-    if given is None:
+    if not given:
         return [size] * count
     return list(given) * (count if len(given) == 1 else 1)
 
@@ -379,7 +379,7 @@ def incre_flash_attention(
     k, v = (_cached(x, table, layout, key_heads or heads, q.shape[3]) for x in (keys, values))
     hidden = None if mask is None else mask.reshape(len(mask), 1, 1, -1)
     rule = _Rule(scale, 0, mask=hidden, shift=shift, shift_type=0)
-    return _as_layout(_attend(q, k, v, rule, None if lengths is None else _each(lengths, len(q), 0))[0], layout)
+    return _as_layout(_attend(q, k, v, rule, _each(lengths, len(q), 0) if lengths else None)[0], layout)
 
 
 def _cached(caches: list[Array], table: Array | None, layout: str, heads: int, size: int) -> Array:

@@ -37,7 +37,7 @@ def _score(version):
         q, k, v = _tensors(draw)
         shift = draw(BATCH, HEADS, ROWS, COLUMNS)
         more = [None, None] if version == 2 else []
-        inputs = [_flat(q), _flat(k), _flat(v), shift, None, None, MASK, None, *more]
+        inputs = [_flat(q), _flat(k), _flat(v), shift, None, None, MASK, [], *more]
         inputs += [SCALE, 1.0, FAR, FAR, HEADS, "BSH", 0, 0, *[1] * len(more[:1])]
         return inputs, [None, None, None, _flat(_attended(q, k, v, shift, MASK))]
 
@@ -98,7 +98,7 @@ def _varlen_grad(version):
 
 def _prompt(draw):
     q, k, v = _tensors(draw)
-    inputs = [q, k, v, None, MASK, None, [4, 2], *[None] * 5, HEADS, SCALE, FAR, FAR, "BNSD", KEYS, 0, 1]
+    inputs = [q, k, v, None, MASK, [], [4, 2], *[None] * 5, HEADS, SCALE, FAR, FAR, "BNSD", KEYS, 0, 1]
     hidden = np.stack([MASK, MASK | (np.arange(4) >= 2)])
     # The third query sees key 1 alone in the second batch: key 0 is hidden.
     return inputs, [_attended(q, k, v, None, hidden)]
@@ -199,7 +199,11 @@ def _init_routing(draw):
     x, rows = draw(3, 4), np.array([[0, 3], [1, 4], [2, 5]], np.int32)
     order = [3, 2, 1, 5, 0, 4]
     places = np.array([order.index(row) for row in range(6)], np.int32)
-    return [x, rows, EXPERTS, 3], [np.stack([x[row % 3] for row in order]), places, np.array([0, 0, 1, 1, 2, 2], np.int32)]
+    return [x, rows, EXPERTS, 3], [
+        np.stack([x[row % 3] for row in order]),
+        places,
+        np.array([0, 0, 1, 1, 2, 2], np.int32),
+    ]
 
 
 def _init_routing_v2(draw):

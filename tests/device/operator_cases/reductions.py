@@ -86,7 +86,9 @@ def _median_dim(draw):
 
 def _histogram(draw):
     x = draw(20)
-    return [x, 4, Scalar(-2.0), Scalar(2.0)], [np.array([((x >= low) & (x < low + 1)).sum() for low in range(-2, 2)]) * 1.0]
+    return [x, 4, Scalar(-2.0), Scalar(2.0)], [
+        np.array([((x >= low) & (x < low + 1)).sum() for low in range(-2, 2)]) * 1.0
+    ]
 
 
 def _bincount(draw):

@@ -149,7 +149,9 @@ def _scatter_update(draw):
 def _masked_scatter(draw):
     x, mask, source = draw(*MATRIX), draw.booleans(*MATRIX), draw(15)
     values = iter(source)
-    return [x, mask, source], [np.array([[next(values) if m else v for v, m in zip(*r, strict=True)] for r in zip(x, mask, strict=True)])]
+    return [x, mask, source], [
+        np.array([[next(values) if m else v for v, m in zip(*r, strict=True)] for r in zip(x, mask, strict=True)])
+    ]
 
 
 def _embedding_backward(by_frequency=True):
