@@ -275,7 +275,7 @@ check() {
     rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
     run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" --capture=sys "$@"
-    echo "Notes (performance, options of the compiler): $MS_ASCEND_OPS_CHECK_NOTES"
+    echo "Notes (performance): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
 # mypy sees cells/, export/ and the others by links where an installation has them.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -29,7 +30,8 @@ from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
 
 from ms_ascend_ops import ascend, registry
-from ms_ascend_ops.direct import direct, recorded, recording, usable
+from ms_ascend_ops.checks import CHECKS, ShapeCheck
+from ms_ascend_ops.direct import casted, direct, recorded, recording, tracing, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
@@ -53,10 +55,6 @@ _REMEMBERED = 4096
 
 # Without a gradient kernel: the bprop. With one: what makes the bprop from the primitive of that kernel.
 Bprop = Callable[..., Any]
-
-# Raises ValueError for shapes that the definition's rules allow and the operator does not. Unknown dims are -1, unknown
-# ranks (-2,); of optional inputs that are absent None.
-ShapeCheck = Callable[[list[Any], dict[str, Any]], None]
 
 # How the registration information of an aclnn operator names an attribute's type; a choice is the index of its text.
 _REG_INFO_TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "int"}
@@ -94,6 +92,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         self.constants = () if target == "CPU" else signature.cann_constants(attributes)
         self._recorded_bprop = bprop and _bprop_of_node(bprop, signature, self.given, self.given, 0)
         bprop = bprop and _bprop_of_node(bprop, signature, self.given, self._inputs, len(self.constants))
+        self._written = [(i, name) for i, name in enumerate(self.takes) if name in signature.writes]
         self._check_tensors = check_tensors
         module = None if version is None else version.module
         self._direct: Callable[..., Any] | None
@@ -133,8 +132,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Any:
         if self._direct is not None:
             result = None
-            if usable():
-                tensors = arguments if self._places is None else tuple(arguments[i] for i in self._places)
+            tensors = arguments if self._places is None else self._on_npu(arguments)
+            if self._places is not None or usable(bool(self._written)):
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -143,8 +142,20 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
+        for place, name in self._written:
+            _refuse_view(self._operator, name, arguments[place])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
+
+    def _on_npu(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The tensors of a call in PyNative on an NPU, where nothing else can call the operator."""
+        if tracing():
+            raise RuntimeError(
+                f"{self._operator}: on an NPU a graph of capture_mode='trace' cannot hold it; take capture_mode='ast'"
+            )
+        assert self._places is not None
+        tensors = tuple(arguments[place] for place in self._places)
+        return tensors if self._written else casted(tensors)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction
@@ -175,11 +186,24 @@ class SuperKernelPrimitive(ops.Custom):  # type: ignore[misc]
             self.add_prim_attr("side_effect_mem", True)
 
 
+class _StandIn(ops.Primitive):  # type: ignore[misc]
+    """In a graph: the tensor, for a place whose gradient does not count. Called by Python it does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("StopGradient")
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+_stand_in = _StandIn()
+
+
 @ms.jit_class
 class _Applied:
     """A function of some tensors and constants as one of all tensors, also inside a graph.
 
-    `taken`: the positions of those tensors, if they are not all.
+    `taken`: the positions of those tensors, if they are not all; ~position where one stands for another that is absent.
     """
 
     def __init__(self, function: Callable[..., Any], constants: tuple[Any, ...], taken: tuple[int, ...] | None = None):
@@ -191,7 +215,7 @@ class _Applied:
 
     def __call__(self, *tensors):  # type: ignore[no-untyped-def]
         if self.taken is not None:
-            tensors = [tensors[i] for i in self.taken]  # type: ignore[assignment]
+            tensors = [tensors[i] if i >= 0 else _stand_in(tensors[~i]) for i in self.taken]  # type: ignore[assignment]
         return self.function(*tensors, *self.constants)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Applied:
@@ -202,9 +226,9 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Selects the primitive for tensors and attributes, all of which it checks.
 
     Calling it takes the inputs of the operator, then its attributes in the order of the definition. An optional input
-    that is absent is None, here and in the call of the primitive, in `check`, and in the bprop, whose gradient of it is
-    not used. `check` is for what the shape rules cannot say. Without a gradient kernel the bprop may be `composed` of
-    other operators, by the attributes, which say what is absent as `has_<input>`.
+    that is absent is None, here and in the call of the primitive, and in the bprop, whose gradient of it is not used.
+    Without a gradient kernel the bprop may be `composed` of other operators, by the attributes, which say what is
+    absent as `has_<input>`.
 
     Raises:
         TypeError: an input is no tensor, or there is no kernel for its dtype; an attribute has a wrong type.
@@ -216,7 +240,6 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self,
         name: str,
         bprop: Bprop | None = None,
-        check: ShapeCheck | None = None,
         composed: Callable[[dict[str, Any]], Bprop] | None = None,
     ):
         super().__init__(f"select_{name}")
@@ -228,7 +251,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         self._routes = lru_cache(maxsize=None, typed=True)(self._make_route)
         self._bprop = bprop
         self._composed = composed
-        self._rule = check
+        self._rule = CHECKS.get(name)
         self._accepted: set[tuple[Any, ...]] = set()
 
     @cached_property
@@ -365,6 +388,17 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             self._rule(shapes, values)
 
 
+def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+    """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if strides != whole or tensor.storage_offset() != 0:
+        raise ValueError(
+            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
+            f" from element {tensor.storage_offset()} on for shape {shape}"
+        )
+
+
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
     """Whether Python runs the code that asks, on a CPU: it may look at values then. In a graph a constant: False."""
 
@@ -416,7 +450,8 @@ def _is_none_in_graph(tensor: dict[str, Any]) -> bool:
 
 def _applied(signature: registry.Signature, primitive: FusedPrimitive) -> Callable[..., Any]:
     names = [tensor.name for tensor in signature.inputs]
-    taken = tuple(names.index(name) for name in primitive.takes)
+    first = {name: primitive.takes.index(name) for name in primitive.takes}
+    taken = tuple(names.index(n) if first[n] == i else ~names.index(n) for i, n in enumerate(primitive.takes))
     if not primitive.constants and taken == tuple(range(len(names))):
         return primitive
     return _Applied(primitive, primitive.constants, taken)

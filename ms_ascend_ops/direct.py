@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from mindspore._c_expression import np_dtypes
@@ -27,15 +28,34 @@ from mindspore.graph.api import _pynative_executor
 from ms_ascend_ops.library import native
 from ms_ascend_ops.registry import Signature, TensorSpec
 
-__all__ = ["direct", "recorded", "recording", "usable"]
+__all__ = ["casted", "direct", "recorded", "recording", "tracing", "usable"]
 
 # Whether the calls of this moment are to be differentiated.
 recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
 
 
-def usable() -> bool:
-    """Whether calls may take the fast path now: nothing but the kernel has to see them."""
-    return not _casting and jit_context.jit_context() is None
+def usable(writes: bool = False) -> bool:
+    """Whether calls may take the fast path now: nothing but the kernel has to see them.
+
+    `writes`: of a kernel that changes an input, which must not be a copy of another dtype.
+    """
+    return (writes or not _casting) and jit_context.jit_context() is None
+
+
+def tracing() -> bool:
+    """Whether calls are only written down, for a graph: `ms.jit` with capture_mode="trace"."""
+    return jit_context.jit_context() is not None
+
+
+def casted(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors as MindSpore would pass them to a primitive: in a cell with `to_float` in its dtype."""
+    dtype = _MIXED.get(_casting[-1].name) if _casting else None
+    if dtype is None:
+        return tensors
+    return tuple(tensor.astype(dtype) if tensor.dtype in _MIXED.values() else tensor for tensor in tensors)
+
+
+_MIXED = {"FP16": ms.float16, "FP32": ms.float32, "BF16": ms.bfloat16}
 
 
 def direct(

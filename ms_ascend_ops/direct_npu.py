@@ -29,9 +29,9 @@ def on_npu(
     """The operator as a function of the given tensors, which have been checked."""
     places = [given.index(tensor) if tensor in given else None for tensor in signature.inputs]
     constants = signature.cann_constants(attributes)
-    known: dict[tuple[Any, ...], list[tuple[tuple[int, ...], ms.Type]]] = {}
+    known: dict[tuple[Any, ...], list[tuple[tuple[int, ...], str, tuple[int, ...]]]] = {}
 
-    def results(tensors: Sequence[Tensor]) -> list[Tensor]:
+    def results(tensors: Sequence[Tensor]) -> list[tuple[tuple[int, ...], str, tuple[int, ...]]]:
         form = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
         if form not in known:
             if len(known) >= _REMEMBERED:
@@ -39,24 +39,25 @@ def on_npu(
             shapes = [None if place is None else form[place][0] for place in places]
             dtypes = [None if place is None else _name(form[place][1]) for place in places]
             inferred = zip(infer_shapes(signature, shapes, attributes), infer_types(signature, dtypes), strict=True)
-            known[form] = [(shape, getattr(ms, dtype)) for shape, dtype in inferred]
-        return [ms.mint.empty(shape, dtype=dtype) for shape, dtype in known[form]]
+            known[form] = [(shape, dtype, _strides(shape)) for shape, dtype in inferred]
+        return known[form]
 
     def call(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+        stream = int(ms.runtime.current_stream().stream_ptr())
         for tensor in tensors:
             if tensor.device == "CPU":
                 tensor.view(tensor.shape)  # MindSpore moves it to the device
-        made = results(tensors)
-        kept = []  # until the launch is in the stream; later work of it may take the memory
-
-        def allocate(size: int) -> int:
-            kept.append(ms.mint.empty((size,), dtype=ms.int8))
-            return int(kept[0].data_ptr())
-
-        # The address of a new tensor is there when MindSpore has put all operators into the stream that came before.
-        outputs = [_described(tensor) for tensor in made]
+        forms = results(tensors)
+        made = [ms.mint.empty(shape, dtype=getattr(ms, dtype)) for shape, dtype, _ in forms]
+        # The address of the last new tensor is there when MindSpore has put all operators into the stream that came
+        # before. Each question for something that is not known yet waits for threads of MindSpore's, so it comes first.
+        made[-1].data_ptr()
+        outputs = [
+            aclnn.DeviceTensor(dtype, shape, strides, tensor.data_ptr())
+            for tensor, (shape, dtype, strides) in zip(made, forms, strict=True)
+        ]
         inputs = [None if place is None else _described(tensors[place]) for place in places]
-        _operator(signature, soc())(inputs, constants, outputs, allocate, _stream)
+        _operator(signature, soc())(inputs, constants, outputs, lambda size: _workspace(stream, size), lambda: stream)
         return made[0] if len(made) == 1 else tuple(made)
 
     return call
@@ -85,5 +86,24 @@ def _name(dtype: Any) -> str:
     return str(dtype).lower()
 
 
-def _stream() -> int:
-    return int(ms.runtime.current_stream().stream_ptr())
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for axis in reversed(range(len(shape) - 1)):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+_workspaces: dict[int, Tensor] = {}  # of streams: what is in one runs in order, so that all may use the same memory
+_replaced: list[Tensor] = []  # what is in a stream may still use them
+
+
+def _workspace(stream: int, size: int) -> int:
+    held = _workspaces.get(stream)
+    if held is None or held.nbytes < size:
+        if held is not None:
+            _replaced.append(held)
+            if len(_replaced) > 4:
+                ms.runtime.synchronize()
+                _replaced.clear()
+        held = _workspaces[stream] = ms.mint.empty((size,), dtype=ms.int8)
+    return int(held.data_ptr())

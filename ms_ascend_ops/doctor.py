@@ -241,9 +241,24 @@ def _custom_package(part: str) -> Check:
 def _compiler(part: str) -> Check:
     path = shutil.which("g++")
     if path is None:
-        status: Literal["error", "absent"] = "error" if _has_npu() else "absent"
-        return Check(part, status, "no g++", "install g++: MindSpore compiles a callback for every operator on an NPU")
+        return Check(
+            part, "absent", "no g++", "install g++ if `emulate`, or custom operators of others on an NPU, need it"
+        )
     return Check(part, "ok", path)
+
+
+def _emulated_device(part: str) -> Check:
+    missing = [name for name in _DEVICE_FILES if not (LIBRARY.parent / name).exists()]
+    if missing:
+        return Check(part, "error", f"{LIBRARY.parent / missing[0]} is missing", _REBUILD)
+    home, inside = cann_home(), os.environ.get("MS_ASCEND_EMULATED_CHIP", "")
+    if inside and home is not None and not home.resolve().is_relative_to(LIBRARY.parent.resolve()):
+        remedy = "eval the lines of `emulate --print-environment` behind set_env.sh, or leave that out"
+        return Check(part, "error", f"its variables are set, but CANN is {home}", remedy)
+    used = f"used here ({inside.partition(';')[0].removeprefix('soc=')})" if inside else "`emulate` runs programs on it"
+    if shutil.which("g++") is None:
+        return Check(part, "absent", f"{used}, once there is g++", "install g++")
+    return Check(part, "ok", used)
 
 
 def _commands(part: str) -> Check:
@@ -293,6 +308,13 @@ def _folders_are_wrong(value: str) -> str:
     return f"{', '.join(missing)} does not exist: source set_env.sh again" if missing else ""
 
 
+_DEVICE_FILES = (
+    "libms_ascend_device.so",
+    "cann/lib64/libascendcl.so",
+    "cann/lib64/libopapi.so",
+    "cann/opp/vendors/ms_ascend_ops/op_api/lib/libcust_opapi.so",
+)
+
 _VARIABLES: dict[str, Callable[[str], str]] = {
     "MS_ASCEND_OPS_NUM_THREADS": _threads_are_wrong,
     "MS_ASCEND_OPS_STREAM_BYTES": _stream_bytes_are_wrong,
@@ -316,6 +338,7 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "CANN toolkit": _cann,
     "CANN package of ours": _custom_package,
     "C++ compiler": _compiler,
+    "emulated device": _emulated_device,
     "commands": _commands,
     "environment": _environment,
 }

@@ -6,12 +6,14 @@ are not used: MindSpore eliminates dead nodes. In PyNative a bprop computes all 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
+from ms_ascend_ops import registry
 from ms_ascend_ops.custom import kernel
 
 __all__ = [
@@ -19,8 +21,10 @@ __all__ = [
     "as_rows",
     "gradient_of_activation",
     "needs_gradient",
+    "or_zeros",
     "refuse_gradient",
     "reshaped",
+    "size_of",
     "sum_to_shape_of",
 ]
 
@@ -47,15 +51,51 @@ class _NeedsGradient(ops.PrimitiveWithInfer):  # type: ignore[misc]
 needs_gradient = _NeedsGradient()
 
 
+class _Size(ops.PrimitiveWithInfer):  # type: ignore[misc]
+    """How many elements a tensor has: a constant of a graph, -1 where the graph is for any number of them."""
+
+    def __init__(self) -> None:
+        super().__init__("size_of")
+        self.set_const_prim(True)
+        self.add_prim_attr("constexpr_prim", True)
+
+    def __call__(self, tensor: Tensor) -> int:
+        return int(tensor.size)
+
+    def __infer__(self, tensor: dict[str, Any]) -> dict[str, Any]:
+        sizes = tuple(tensor["shape"])
+        size = -1 if any(size < 0 for size in sizes) else math.prod(sizes)
+        return {"dtype": None, "shape": None, "value": size}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Size:
+        return self
+
+
+size_of = _Size()
+
+
+def or_zeros(result: Tensor, summed: Tensor) -> Tensor:
+    """The result of a sum or product over elements of `summed`, or zeros if there are none.
+
+    Stock operators of a CPU do not write their output then: it holds what was in memory before.
+    """
+    size = size_of(summed)
+    if size > 0:
+        return result
+    if size == 0:
+        return ops.zeros_like(result)
+    return ops.where(ops.prod(ops.TensorShape()(summed)) > 0, result, ops.zeros_like(result))
+
+
 # Runs in Python, also while a graph is compiled.
 @ms.constexpr(check=False)  # type: ignore[untyped-decorator]
-def refuse_gradient(op: str, more: str = "") -> None:
+def refuse_gradient(op: str) -> None:
     """For the bprop of an operator that has none.
 
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError(f"{op}: it has no gradient: it is for inference{more}")
+    raise RuntimeError(f"{op}: {registry.op_spec(op).no_gradient}")
 
 
 def _broadcast_product(tensor: Tensor, factor: Tensor) -> Tensor:
@@ -69,7 +109,8 @@ _broadcast_gradient = ms.grad(_broadcast_product, 0)
 
 def sum_to_shape_of(values: Tensor, tensor: Tensor) -> Tensor:
     """The sums of float32 `values` over the dims in which `tensor` was broadcast to their shape, in its dtype."""
-    return _broadcast_gradient(ops.zeros_like(tensor).astype(ms.float32), values).astype(tensor.dtype)
+    sums = _broadcast_gradient(ops.zeros_like(tensor).astype(ms.float32), values)
+    return or_zeros(sums, values).astype(tensor.dtype)
 
 
 def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -86,7 +127,15 @@ def as_dtype(tensor: Tensor, dtype: Any) -> Tensor:
 
 def as_rows(tensor: Tensor) -> Tensor:
     """As one matrix."""
-    return tensor if tensor.ndim == 2 else reshaped(tensor, (-1, tensor.shape[-1]))
+    if tensor.ndim == 2:
+        return tensor
+    rows = _rows(tensor.shape) if size_of(tensor) == 0 else -1  # which may be any number, of rows without elements
+    return reshaped(tensor, (rows, tensor.shape[-1]))
+
+
+@ms.constexpr  # type: ignore[untyped-decorator]
+def _rows(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
 
 
 def gradient_of_activation(activation: str, before: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The table of operators in the README, made of the functions and the definitions."""
+"""The table of operators in docs/operators.md, made of the functions and the definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ms_ascend_ops import registry
 
 __all__ = ["BEGIN", "END", "markdown", "replace_table"]
 
-BEGIN = "<!-- operators: made by `python -m ms_ascend_ops operators --write README.md` -->"
+BEGIN = "<!-- operators: made by `python -m ms_ascend_ops operators --write docs/operators.md` -->"
 END = "<!-- end of operators -->"
 
 _HEADINGS = ("Operator", "Does", "Layer", "Inputs", "Dtypes", "Gradient", "Replaces")

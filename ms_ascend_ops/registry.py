@@ -55,9 +55,12 @@ _KEYS = frozenset(
         "multiples",
         "forward",
         "gradient",
+        "inference_only",
+        "autocast",
+        "survey",
         "cann",
     )
-) | frozenset(("layer", "replaces", "differentiable"))  # for the README's table
+) | frozenset(("layer", "replaces", "differentiable"))  # for docs/operators.md
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 # How the aclnn function of an operator takes an attribute; a choice is the index of its text.
@@ -166,9 +169,10 @@ class Signature:
         """The outputs of the operator in the CANN package. An input that is changed in place is an output, too.
 
         That is how CANN's own in-place operators are registered: aclnn then copies a changed view back, and GE keeps
-        the operator between those that write and read the tensor. Such outputs come first.
+        the operator between those that write and read the tensor. Such outputs come last: MindSpore's graphs give
+        nnopbase the address of an argument by its number (aclSetTensorAddr); the aclnn function has each only once.
         """
-        return tuple(tensor for tensor in self.inputs if tensor.name in self.writes) + self.outputs
+        return self.outputs + tuple(tensor for tensor in self.inputs if tensor.name in self.writes)
 
     def cann_constants(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The attributes as the aclnn function takes them, in the order of the definition."""
@@ -200,11 +204,10 @@ class Signature:
         """The inputs that a node with these attributes has on an NPU.
 
         MindSpore tells CANN the address of the n-th tensor of a node as that of the n-th tensor of the operator. So
-        another one takes the place of an input that is absent, and those that are outputs, too, come once more.
+        another one takes the place of an input that is absent.
         """
         given = self.given(presence)
-        changed = (tensor for tensor in self.inputs if tensor.name in self.writes)
-        return (*(tensor if tensor in given else given[0] for tensor in self.inputs), *changed)
+        return tuple(tensor if tensor in given else given[0] for tensor in self.inputs)
 
     def aclnn_callback(self, presence: Mapping[str, Any]) -> str:
         """The name of the function that calls the aclnn function for such a node, without GetWorkSpaceSize."""
@@ -236,6 +239,23 @@ class TwinSpec:
 
 
 @dataclass(frozen=True)
+class Survey:
+    """Calls of an operator at the sizes of networks. `inputs` gives shapes of others than the first, by its dims."""
+
+    shapes: tuple[tuple[int, ...], ...]  # of the first input
+    attributes: Mapping[str, int]
+    inputs: Mapping[str, tuple[int | None, ...]]  # positions of dims of the first input; None: 1
+
+    def shape(self, name: str, first: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an input where the first has this shape."""
+        return tuple(1 if dim is None else first[dim] for dim in self.inputs[name])
+
+
+# One token of a few requests, the prompt of a 7-billion model, hidden states of a diffusion network.
+_SURVEYED = ((64, 4096), (4096, 4096), (8192, 1280))
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """One operator."""
 
@@ -248,6 +268,16 @@ class OpSpec:
     replaces: str = ""  # what users write, or call, without this library
     differentiable: tuple[str, ...] = ()  # inputs that have a gradient
     limits: Mapping[str, int] = field(default_factory=dict)  # the largest values that tiling and function accept
+    inference_only: str | None = None  # there is no gradient on purpose; the text says what has one
+    lowered: bool = False  # autocast brings its tensors to the lower dtype, as those of PyTorch's products
+    survey: Survey | None = None  # how `profile --survey` calls it; None: it does not
+
+    @property
+    def no_gradient(self) -> str:
+        """What is said to who asks for a gradient that there is not."""
+        if self.inference_only is None:
+            return "it has no gradient"
+        return "; ".join(filter(None, ("it has no gradient: it is for inference", self.inference_only)))
 
     @property
     def version(self) -> int:
@@ -312,7 +342,25 @@ def load(path: Path) -> OpSpec:
         limits = {_identifier(key): most for key, most in (data.get("limits") or {}).items()}
         if wrong := {key: most for key, most in limits.items() if not isinstance(most, int) or most < 1}:
             raise ValueError(f"'limits' must be whole numbers from 1 on, got {wrong}")
-        return OpSpec(name, data["summary"], forward, gradient, twin, layer, replaces, differentiable, limits)
+        without = data.get("inference_only")
+        if without is not None and (gradient or without in ("", False)):
+            raise ValueError("'inference_only' must be true, or say what has a gradient, where there is none")
+        if data.get("autocast", "lower") != "lower":
+            raise ValueError(f"'autocast' must be 'lower' or be left out, got {data['autocast']!r}")
+        return OpSpec(
+            name,
+            data["summary"],
+            forward,
+            gradient,
+            twin,
+            layer,
+            replaces,
+            differentiable,
+            limits,
+            "" if without is True else without,
+            "autocast" in data,
+            _survey(forward, data["survey"]) if "survey" in data else None,
+        )
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
@@ -353,6 +401,18 @@ def signature(name: str) -> Signature:
 def definition(name: str) -> Path:
     """The file that defines an operator."""
     return _DEFINITIONS / f"{op_spec(name).name}.yaml"
+
+
+def _survey(forward: Signature, data: dict[str, Any] | None) -> Survey:
+    given = data or {}
+    if unknown := set(given) - {"shapes", "attributes", "inputs"}:
+        raise ValueError(f"'survey' has unknown keys {sorted(unknown)}")
+    attributes, inputs = dict(given.get("attributes") or {}), dict(given.get("inputs") or {})
+    known = {tensor.name for tensor in forward.inputs} | {attribute.name for attribute in forward.attributes}
+    if others := sorted({*attributes, *inputs} - known):
+        raise ValueError(f"'survey' must name attributes and inputs, got {others}")
+    shapes = tuple(map(tuple, given.get("shapes") or _SURVEYED))
+    return Survey(shapes, attributes, {name: tuple(dims) for name, dims in inputs.items()})
 
 
 def _differentiable(forward: Signature, gradient: Signature | None, given: list[str] | None) -> tuple[str, ...]:

@@ -17,11 +17,6 @@ from ms_ascend_ops import ascend, custom, registry
 from ms_ascend_ops.version import __version__
 
 SOC = "ascend910b"
-# How CANN writes attributes into the header of an aclnn function.
-ACLNN_TYPES = {"int": "int64_t", "float": "double", "bool": "bool", "string": "int64_t"}
-
-# What MindSpore's generated callback needs of CANN's header.
-ACL_BASE = "#pragma once\n#include <cstdint>\nenum aclDataType { ACL_FLOAT };\n"
 
 
 class _Context:
@@ -43,7 +38,7 @@ def header(signature):
         f"aclTensor *{tensor.name}Ref" if tensor.name in changed else f"const aclTensor *{tensor.name}"
         for tensor in signature.inputs
     ]
-    parameters += [f"{ACLNN_TYPES[attribute.type]} {attribute.name}" for attribute in signature.attributes]
+    parameters += [f"{registry.ACLNN_TYPES[attribute.type]} {attribute.name}" for attribute in signature.attributes]
     parameters += [
         f"const aclTensor *{tensor.name}Out" for tensor in signature.cann_outputs if tensor.name not in changed
     ]
@@ -87,8 +82,6 @@ def npu(tmp_path, monkeypatch):
     monkeypatch.setattr(_custom_ops_utils, "MSContext", _Context)
     monkeypatch.setattr(custom, "_soc", lambda: SOC)
     cann, package = tmp_path / "cann", tmp_path / "package"
-    (cann / "include/acl").mkdir(parents=True)
-    (cann / "include/acl/acl_base.h").write_text(ACL_BASE)
     (cann / "opp/vendors").mkdir(parents=True)
     package.mkdir()
     monkeypatch.setenv("ASCEND_OPP_PATH", str(cann / "opp"))

@@ -22,6 +22,7 @@ from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
 from ms_ascend_ops.export.graphs.probe import dtype_name, sub_cells
 from ms_ascend_ops.export.graphs.specs import OWNER, Spec
+from ms_ascend_ops.export.graphs.state import State
 from ms_ascend_ops.export.graphs.trace import Trace, trace
 from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
@@ -56,6 +57,7 @@ class Swap:
     notes: list[str]
     without: frozenset[tuple[str, str]] = frozenset()  # linear layers that are called without their activations
     unread: bool = False  # whether a result that nobody has read is None
+    in_place: bool = False  # whether the source has statements as `x += y`, which modes take differently
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Subject:
     form: Any = None  # equal for cells that differ in sizes and other numbers alone; None: like no other
     errors: dict[Any, Mapping[str, float]] = field(default_factory=dict)  # of such cells, by dtype: `_errors`
     watched: dict[str, Trace | str] = field(default_factory=dict)  # the cell itself, by inputs: `stock`
+    state: State | None = None  # of the network, from which it is watched
 
     @cached_property
     def stored(self) -> str:
@@ -100,6 +103,8 @@ class Subject:
 
         Where it does not take that, its parameters are cast, too, as mixed precision does with all tensors.
         """
+        if self.state is not None:
+            self.state.restore()
         if self.method != "construct":
             others = helpers(self.cell)
             options.setdefault("construct", others.pop(self.method))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.engines.generated import load_source
+from ms_ascend_ops.export.engines.liveness import without_dead
 from ms_ascend_ops.export.engines.statements import simplified
 from ms_ascend_ops.export.graphs.observe import helpers
 
-__all__ = ["Flat", "Frame", "flatten", "flatten_function", "locator"]
+__all__ = ["Edited", "Flat", "Frame", "flatten", "flatten_function", "locator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Flat:
         self._first = len(self.lines) - len(source.splitlines())
         self._tree = ast.parse("\n".join(self.lines))
         self._functions = [n for n in ast.walk(self._tree) if isinstance(n, ast.FunctionDef)]
+        self.functions = {n.name: n for n in self._tree.body if isinstance(n, ast.FunctionDef)}
 
     def function_at(self, line: int) -> ast.FunctionDef:
         """The function that holds a line."""
@@ -65,22 +67,25 @@ class Flat:
                     return [n.id for n in names]  # type: ignore[attr-defined]
         return []
 
-    def edited(self, replaced: dict[int, str], removable: set[int]) -> Flat:
-        """With other statements on some lines, and without those of `removable` whose names are dead then."""
+    def edited(self, replaced: Mapping[int, str], removable: Callable[[ast.FunctionDef, ast.stmt], bool]) -> Edited:
+        """With other statements on some lines, and without those that are dead then, as far as they are `removable`."""
         lines = list(self.lines)
         for line, text in replaced.items():
             old = lines[line - 1]
             lines[line - 1] = old[: len(old) - len(old.lstrip())] + text
-        changed = True
-        while changed:
-            changed = False
-            for line in sorted(removable - set(replaced), reverse=True):
-                names = self.targets(line)
-                old = lines[line - 1]
-                if old.strip() == "pass" or not names or self._read_in(lines, line, names, replaced):
-                    continue
-                lines[line - 1] = old[: len(old) - len(old.lstrip())] + "pass"  # the only one under an `if`, perhaps
-                changed = True
+        tree = ast.parse("\n".join(lines))
+        gone: set[int] = set()
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+            gone |= without_dead(function, lambda s, f=function: s.lineno not in replaced and removable(f, s))  # type: ignore[misc]
+        body = [node for node in tree.body if node.lineno > self._first]
+        return Edited(Flat(self.name, ast.unparse(ast.Module(body, [])) + "\n", self.names), gone)
+
+    def with_lines(self, replaced: Mapping[int, str]) -> Flat:
+        """With other statements on some lines; all keep their numbers."""
+        lines = list(self.lines)
+        for line, text in replaced.items():
+            old = lines[line - 1]
+            lines[line - 1] = old[: len(old) - len(old.lstrip())] + text
         return Flat(self.name, "\n".join(lines[self._first :]), self.names)
 
     def guarded(self, texts: list[str], names: Mapping[str, Any]) -> Flat:
@@ -103,47 +108,26 @@ class Flat:
 
     def is_read(self, line: int, names: list[str]) -> bool:
         """Whether a later statement of the same function reads one of the names."""
-        return self._read_in(self.lines, line, names, ())
-
-    def is_pure(self, line: int) -> bool:
-        """Whether a statement assigns what is nothing but a value: a dropout, or a tensor in another form."""
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.value, ast.Call):
-                callee = node.value.func
-                path = ast.unparse(callee).split(".") if isinstance(callee, (ast.Attribute, ast.Name)) else [""]
-                owner = self.names.get(path[0])
-                for name in path[1:-1]:
-                    owner = getattr(owner, name, None)
-                library = isinstance(owner, ModuleType) and owner.__name__.startswith("mindspore.")
-                return path[-1] in (_VALUES if library else _FORMS)
-        return False
-
-    def _read_in(self, lines: list[str], line: int, names: list[str], replaced: Collection[int]) -> bool:
-        """Whether a later statement of the same function reads one of the names, before a new one assigns it."""
-        span = self.function_at(line)
-        last = span.end_lineno or span.lineno
-        tree = ast.parse("\n".join(lines))
-        function = next(f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.lineno == span.lineno)
-        ends = dict.fromkeys(names, last)
-        for new in replaced:
-            if line < new <= last:
-                ends.update({name: min(new, ends[name]) for name in self.targets(new) if name in ends})
         return any(
-            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and line < n.lineno <= ends[n.id]
-            for n in ast.walk(function)
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and n.lineno > line
+            for n in ast.walk(self.function_at(line))
         )
 
+    def written_in_place(self) -> dict[int, str]:
+        """By line, the name in front of a `+=` and its like."""
+        return {
+            node.lineno: node.target.id
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.lineno == node.end_lineno
+        }
 
-# Functions of MindSpore's that may run nothing in evaluation, and change nothing: others may write, as `assign` does.
-_VALUES = frozenset({"cast", "dropout"})
 
-# Methods of tensors that give them in another form.
-_FORMS = frozenset(
-    {
-        *("astype", "contiguous", "expand_dims", "float", "permute", "reshape", "swapaxes", "to", "transpose"),
-        *("type_as", "unsqueeze", "view"),
-    }
-)
+@dataclass(frozen=True)
+class Edited:
+    """A source that was changed, and the lines of the one before whose statements are gone."""
+
+    flat: Flat
+    gone: set[int]
 
 
 def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:

@@ -7,11 +7,13 @@ construct, its conditions and shapes included, stays.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mindspore import nn
+from ms_ascend_ops.export.engines.aliases import Writes, written_apart
 from ms_ascend_ops.export.engines.cell_engine import (
     TOLERANCES,
     Analysis,
@@ -22,11 +24,14 @@ from ms_ascend_ops.export.engines.cell_engine import (
     error_of,
     of_one_sub_cell,
 )
+from ms_ascend_ops.export.engines.effects import Effects
 from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, path_to
-from ms_ascend_ops.export.engines.flat import Flat, Frame, flatten, locator
+from ms_ascend_ops.export.engines.flat import Edited, Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
 from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
+from ms_ascend_ops.export.graphs.layers import matrix_of, operator_of
+from ms_ascend_ops.export.graphs.specs import OWNER
 from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
 
@@ -59,10 +64,50 @@ def rewrite(
     seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    edits = _Edits(subject.cell, flat, seen)
+    effects = Effects(subject.cell, flat.names, flat.functions, _owners(calls[0]))
+    staying: dict[tuple[int, str], str] = {}
+    while True:
+        edits = _Edits(subject.cell, flat, seen, staying)
+        result = _edited_places(subject, edits, calls[0])
+        if not result.found:
+            return result
+        try:
+            edited = edits.flat.edited(edits.lines, edits.removable(effects))
+        except (SyntaxError, NameError, ImportError) as error:
+            return _none_of(result, f"the new source does not load ({error})")
+        running = {(id(item.root), item.row.op): text for item in result.found if (text := edits.runs(item, edited))}
+        if not running:
+            break
+        staying |= running  # smaller places in these are looked for then
+    difference = max(_error(subject, inputs, edited.flat) for inputs in calls)
+    if not difference <= TOLERANCES[stored]:
+        return _none_of(result, f"its result is {difference:.1e} away from the fused one")
+    # What was watched is one choice of optional inputs.
+    accepted = [stored, *_other_dtypes(subject, calls[0], edits.flat, edited.flat)]
+    conditions = conditions_of(subject, calls[0], accepted)
+    made = partial(make or _class, edited=edited.flat, conditions=conditions)
+    result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
+    return result
+
+
+def _owners(call: Mapping[str, Any]) -> set[str]:
+    """What the cell is called in its source."""
+    return {"self", *(name for name, value in call.items() if value is OWNER)}
+
+
+def _none_of(result: Analysis, reason: str) -> Analysis:
+    """An analysis whose places all stay."""
+    result.left += [(item.row.name, reason) for item in result.found]
+    result.found = []
+    return result
+
+
+def _edited_places(subject: Subject, edits: _Edits, call: Mapping[str, Any]) -> Analysis:
+    """Find places and edit the lines for them."""
+    seen = edits.seen
     found, left = find(seen.graph, subject.patterns, subject.level, edits.refusal)
     if any(item.fused.dropout for item in found):
-        reason = _dropout(subject, flat, calls[0], seen, found)
+        reason = _dropout(subject, edits, call, found)
         if reason:
             # What is inside of these places is looked for then.
             found, left = find(
@@ -77,31 +122,17 @@ def rewrite(
             result.left.append((item.row.name, reason))
         else:
             result.found.append(item)
-    if not result.found:
-        return result
-    try:
-        edited = flat.edited(edits.lines, edits.removable())
-        difference = max(_error(subject, inputs, edited) for inputs in calls)
-        reason = "" if difference <= TOLERANCES[stored] else f"its result is {difference:.1e} away from the fused one"
-    except (SyntaxError, NameError, ImportError) as error:
-        reason = f"the new source does not load ({error})"
-    if reason:
-        result.left += [(f.row.name, reason) for f in result.found]
-        result.found = []
-        return result
-    # What was watched is one choice of optional inputs.
-    conditions = conditions_of(subject, calls[0], [stored, *_other_dtypes(subject, calls[0], flat, edited)])
-    result.swap = Swap(partial(make or _class, edited=edited, conditions=conditions), result.found, [])
     return result
 
 
-def _dropout(subject: Subject, flat: Flat, call: Mapping[str, Any], seen: Trace, found: Sequence[Found]) -> str:
+def _dropout(subject: Subject, edits: _Edits, call: Mapping[str, Any], found: Sequence[Found]) -> str:
     """Why places in which there may be a dropout must stay: in training they are not the same."""
+    flat, seen = edits.flat, edits.seen
     inputs = drawn(call, subject.stored, subject.stored)
     trained = subject.trace(subject.cell, inputs, construct=flat.function, training=True, locate=locator(flat))
     if isinstance(trained, str):
         return f"it cannot be watched in training ({trained})"
-    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained).refusal)
+    others, left = find(trained.graph, subject.patterns, subject.level, _Edits(subject.cell, flat, trained, {}).refusal)
 
     def lines(trace: Trace, places: Sequence[Found]) -> list[list[int]]:
         roots = [trace.places.get(id(item.root), ()) for item in places if item.fused.dropout]
@@ -143,22 +174,45 @@ def _class(stock: type, edited: Flat, conditions: Sequence[str]) -> type:
 class _Edits:
     """Which lines of the flat source become what."""
 
-    def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace) -> None:
-        self.cell, self.flat, self.seen = cell, flat, seen
+    def __init__(self, cell: nn.Cell, flat: Flat, seen: Trace, staying: Mapping[tuple[int, str], str]) -> None:
+        """`staying`: why places must stay, by the id of the root and the operator."""
+        self.cell, self.seen, self.staying = cell, seen, staying
+        self.writes = Writes(seen, flat.written_in_place(), self._makes_a_tensor)
+        self.flat = flat.with_lines(written_apart(flat.lines, self.writes.apart)) if self.writes.apart else flat
         self.lines: dict[int, str] = {}
         self._inside: set[int] = set()
 
+    def _makes_a_tensor(self, path: str) -> bool:
+        """Whether a sub-cell is a layer whose result is no view of its input."""
+        child = dict(self.cell.cells_and_names()).get(path)
+        return child is not None and (bool(operator_of(child)) or matrix_of(child) is not None)
+
     def refusal(self, found: Found) -> str:
         """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        if reason := self.staying.get((id(found.root), found.row.op)):
+            return reason
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
         if of_one_sub_cell(found) or any(not chain for chain in chains):
             return ""
         if any(_learned(found.inputs[i]) for i in found.fused.constant):
             return "a gradient may be needed that the operator does not give"
+        if self.writes.are_inside(found.inside) or any(self.writes.change(i, found.root) for i in found.inputs):
+            return "a statement as `x += y` changes a value in place that is used as it was, too"
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
         named = (self._name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
         return "" if all(named) else "a value that it needs has no name there"
+
+    def runs(self, found: Found, edited: Edited) -> str:
+        """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
+        nodes = [n for n in found.inside if n.kind.removesuffix("View") in _HEAVY and id(n) in self.seen.places]
+        chains = [self.seen.places[id(n)] for n in nodes]
+        depth = _common_depth([self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"])
+        lines = {chain[depth].line for chain in chains if len(chain) > depth} - set(self.lines) - edited.gone
+        if not lines:
+            return ""
+        names = sorted({name for line in lines for name in self.flat.targets(line)})
+        return f"a part of it is needed by a statement that stays ({', '.join(names) or 'a call'})"
 
     def add(self, found: Found) -> str:
         """Edit the lines for one place; a text says why that cannot be."""
@@ -230,10 +284,12 @@ class _Edits:
 
     def _keep(self, node: Node, frame: Frame, depth: int, lines: dict[int, str]) -> str:
         """A name of its own for a value whose name has another value by now; `lines` get the statement for it."""
-        line = self._line_of(node, frame, depth)
-        if line is not None:
-            lines[line] = f"{self.flat.lines[line - 1].strip()}; kept_{line} = {self.flat.targets(line)[0]}"
-            return f"kept_{line}"
+        if (place := self._named_before(node, frame, depth)) is not None:
+            line, name = place
+            kept = f"kept_{line}_{name}"
+            old = lines.get(line, self.flat.lines[line - 1].strip())
+            lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
+            return kept
         # An argument: in front of the statement that takes its name.
         function = self.flat.function_at(frame.line)
         chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
@@ -249,21 +305,26 @@ class _Edits:
                 return f"kept_{name}"
         return ""
 
-    def _line_of(self, node: Node, frame: Frame, depth: int) -> int | None:
+    def _named_before(self, node: Node, frame: Frame, depth: int) -> tuple[int, str] | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""
         chain = self.seen.places.get(id(node), ())
         if len(chain) <= depth or chain[depth].function != frame.function:
             return None
         line = chain[depth].line
-        names = self.flat.targets(line)
-        if not self.flat.always_before(line, frame.line) or line in self.lines or len(names) != 1:
+        if not self.flat.always_before(line, frame.line) or line in self.lines:
             return None
-        later = (f for frames in self.seen.places.values() for f in frames[depth : depth + 1])
-        named = any(f.function == frame.function and f.variables.get(names[0]) is node for f in later)
-        return line if named else None
+        later = [f for frames in self.seen.places.values() for f in frames[depth : depth + 1]]
+        known = [f.variables for f in later if f.function == frame.function]
+        for name in self.flat.targets(line):
+            if any(variables.get(name) is node for variables in known):
+                return line, name
+        return None
 
-    def removable(self) -> set[int]:
-        """Lines that may go where nobody reads what they assign, as nothing ran under them but what is replaced."""
+    def removable(self, effects: Effects) -> Callable[[ast.FunctionDef, ast.stmt], bool]:
+        """Which statements may go where nobody reads what they assign.
+
+        Those that do nothing else, as their source tells, or under which nothing ran but what is replaced.
+        """
         ran: dict[int, bool] = {}
         users = self.seen.graph.users()
         for node in self.seen.graph.nodes:
@@ -271,9 +332,14 @@ class _Edits:
                 continue
             for frame in self.seen.places.get(id(node), ()):
                 ran[frame.line] = ran.get(frame.line, True) and id(node) in self._inside
-        # A dropout in evaluation, say, or a cast of what has the dtype already: nothing runs, but they read a value.
-        pure = {line for line in range(1, len(self.flat.lines) + 1) if self.flat.is_pure(line)}
-        return {line for line, only in ran.items() if only} | pure
+        return lambda function, statement: ran.get(statement.lineno, False) or effects.pure(function, statement)
+
+
+# What takes time: where it still runs, nothing was replaced.
+_HEAVY = frozenset(
+    ("MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Conv2D", "Conv2DExt", "Softmax", "LayerNorm",
+     "LayerNormExt", "GroupNorm", "RmsNorm")
+)  # fmt: skip
 
 
 def _learned(node: Node) -> bool:

@@ -17,15 +17,17 @@ from ms_ascend_ops.export.engines.cell_engine import Analysis, Subject, absent, 
 from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
 from ms_ascend_ops.export.engines.likeness import form_of, likeness_of, obstacle_of
+from ms_ascend_ops.export.engines.proof import Proof
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, Node
 from ms_ascend_ops.export.graphs.layers import activation_of, operator_of
 from ms_ascend_ops.export.graphs.modes import pynative, quiet
 from ms_ascend_ops.export.graphs.observe import Observed, functions_of, observe_calls
-from ms_ascend_ops.export.graphs.probe import settle, sub_cells
+from ms_ascend_ops.export.graphs.probe import sub_cells
+from ms_ascend_ops.export.graphs.state import State
 from ms_ascend_ops.export.matching.find import check_level
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
-from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure, measured
+from ms_ascend_ops.export.reports.measure import measured
 from ms_ascend_ops.export.reports.report import Entry, Report
 
 __all__ = ["optimize"]
@@ -38,6 +40,7 @@ def optimize(
     *,
     verify: Sequence[Tensor] | Sequence[Sequence[Tensor]] | None = None,
     gradients: bool = False,
+    graph: bool | None = None,
     tolerance: float | None = None,
     level: str = "O2",
     engines: Sequence[str] | None = None,
@@ -54,11 +57,16 @@ def optimize(
     Args:
         net: the network.
         verify: inputs of `net`. When given, it runs on them before and after, in evaluation mode, and the report says
-            how much the outputs differ; beyond the tolerance everything is put back. They also show what its blocks are
+            how much the outputs differ, and in which mode they were compared; beyond the tolerance everything is put
+            back. Each run starts from the state that the network has now, which is there again in the end: parameters
+            and tensors that it writes, for which they are copied once. They also show what its blocks are
             called with, so that larger ones are looked at. A network that is called in several ways, with and without
             a cache, say, takes a list for each: `[[ids], [ids, cache]]`.
         gradients: compare also the gradients of the parameters for those inputs. Where this is not asked for, and an
             operator gives no gradient for an input as a mask, it is only made sure that no parameter loses its own.
+        graph: compare the outputs in graph mode, too, which compiles the network once, and again where they differ. By
+            default this is done in PyNative mode where a statement as `x += y` is in a source that was changed: graphs
+            execute it in place, PyNative does not.
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
@@ -79,21 +87,27 @@ def optimize(
     """
     if not isinstance(net, nn.Cell):
         raise TypeError(f"optimize: net must be a mindspore.nn.Cell, got {type(net).__name__}")
-    if gradients and verify is None:
-        raise TypeError("optimize: gradients=True needs the inputs to compare them for (verify=inputs)")
+    if (gradients or graph) and verify is None:
+        asked = "gradients" if gradients else "graph"
+        raise TypeError(f"optimize: {asked}=True needs the inputs to compare the network for (verify=inputs)")
     check_level(level, "optimize")
     engines = _engines(engines, verify is not None)
     calls = _calls(verify)
     observed = Observed()
-    before = None
+    proof = None
     if calls is not None:
+        state = State(net)
         # Where the mode is PyNative, the run that is watched is the one that is compared with.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
         observed = observe_calls(net, calls) if once else observed
         complete = len(observed.outputs) == len(calls)
-        before = measured(tuple(observed.outputs)) if complete else measure(net, calls, gradients)
+        before = measured(tuple(observed.outputs), observed.primitives) if complete else None
+        proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
         observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
+        state.restore()
+        state.forget_unchanged()
+        observed.state = state
 
     experts = patterns is PATTERNS and "cell" in engines
 
@@ -104,11 +118,13 @@ def optimize(
             if level != "O0":
                 with pynative():
                     walk.start(net)
+                if observed.state is not None:
+                    observed.state.restore()
             if report.undo:
                 report.undo.insert(0, ms.ms_memory_recycle)  # restore() goes backwards: this comes last
                 ms.ms_memory_recycle()  # drops compiled graphs, which hold the old constructs
-                if before is not None:
-                    blocking = _prove(net, calls or (), gradients, tolerance, before, report, walk)
+                if proof is not None:
+                    blocking = proof.check(report, walk)
                     if report.rolled_back and walk.dropped:  # somebody reads it after all
                         return attempt(rows, drop=False)
                     return report, blocking
@@ -155,53 +171,6 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _prove(
-    net: nn.Cell,
-    calls: Sequence[Sequence[Tensor]],
-    gradients: bool,
-    tolerance: float | None,
-    before: Measured,
-    report: Report,
-    walk: _Walk,
-) -> set[str]:
-    """Measure what has changed, and put everything back if that is too much.
-
-    Returns:
-        Names of the patterns in whose operators a gradient ended that the network needs, if this is why.
-    """
-    try:
-        after = measure(net, calls, gradients)
-    except Exception as error:
-        report.roll_back(f"the network fails with the fused operators: {error}")
-        return set()
-    if walk.experts is not None:
-        after.gradients = walk.experts.gradients_of_stock(after.gradients)
-    report.outputs, report.gradients = before.difference(after)
-    limit = before.tolerance if tolerance is None else tolerance
-    if not report.outputs.relative <= limit:
-        report.roll_back(f"the outputs differ by {report.outputs.relative:.2e}, more than {limit:g}")
-        return set()
-    if report.gradients is not None and not report.gradients.relative <= limit:
-        report.roll_back(f"the gradients differ by {report.gradients.relative:.2e}, more than {limit:g}")
-        return walk.blind
-    # The network may be trained later, even if no gradients were asked for.
-    if report.gradients is None and walk.blind and _loses_gradients(net, calls, walk):
-        report.roll_back("a parameter no longer gets its gradient")
-        return walk.blind
-    return set()
-
-
-def _loses_gradients(net: nn.Cell, calls: Sequence[Sequence[Tensor]], walk: _Walk) -> bool:
-    """Whether a gradient ends in a fused operator; False where none can be computed."""
-    if not net.trainable_params():
-        return False
-    try:
-        return loses_gradients(net, calls, walk.stock)
-    except Exception:  # a network that is for inference only, or operators without a gradient on this machine
-        settle()
-        return False
-
-
 class _Walk:
     """Goes through the tree of cells and exchanges what can be. Cells that are made alike are judged once."""
 
@@ -218,6 +187,7 @@ class _Walk:
         self.patterns, self.level, self.observed, self.report = patterns, level, observed, report
         self.engines, self.experts = engines, experts
         self.blind: set[str] = set()  # patterns that were replaced by operators with an input without gradient
+        self.in_place = False  # whether a changed source has statements as `x += y`
         self._swaps: list[tuple[nn.Cell, type, type]] = []
         self._known: dict[Any, _Found] = {}
         self._flats: dict[Any, Any] = {}
@@ -290,6 +260,7 @@ class _Walk:
             return found
         form = tuple(form_of(c) for _, c in cell.cells_and_names()), tuple(p.dtype for p in cell.get_parameters())
         subject = Subject(cell, self.patterns, self.level, self.observed.returns, form=form, errors=self._errors)
+        subject = replace(subject, state=self.observed.state)
         if (op := operator_of(cell)) and op not in subject.layers:
             return found
         for calls in kinds or [[]]:
@@ -368,6 +339,7 @@ class _Walk:
         for _, analysis in found.analyses:
             if analysis.swap is not None:
                 self.report.add_graph(name, analysis.graph, analysis.swap.found)
+                self.in_place |= analysis.swap.in_place
                 self.blind |= {item.row.name for item in analysis.swap.found if item.fused.constant}
         return found.contained()
 

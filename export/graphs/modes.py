@@ -13,7 +13,7 @@ from pathlib import Path
 import mindspore as ms
 from mindspore import log, nn
 
-__all__ = ["evaluating", "pynative", "quiet", "synchronous"]
+__all__ = ["evaluating", "graph_mode", "pynative", "quiet", "synchronous"]
 
 _FATAL = 3  # the level of glog above ERROR
 
@@ -41,6 +41,17 @@ def pynative() -> Iterator[None]:
             yield
         finally:
             ms.set_context(mode=mode)
+
+
+@contextmanager
+def graph_mode() -> Iterator[None]:
+    """Compile and run graphs within the block, whatever mode the user has set."""
+    mode = ms.get_context("mode")
+    ms.set_context(mode=ms.GRAPH_MODE)
+    try:
+        yield
+    finally:
+        ms.set_context(mode=mode)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,14 +12,28 @@ from functools import cache, wraps
 from types import FunctionType
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.graphs.modes import evaluating, pynative
 from ms_ascend_ops.export.graphs.probe import settle
 from ms_ascend_ops.export.graphs.specs import OWNER, Spec, spec_of
+from ms_ascend_ops.export.graphs.state import State
 
-__all__ = ["Observed", "functions_of", "helpers", "is_of_a_user", "observe_calls"]
+__all__ = ["Counting", "Observed", "functions_of", "helpers", "is_of_a_user", "observe_calls"]
 
 _CALLS_OF_A_KIND = 3
+
+
+class Counting(ms.MsDispatchMode):  # type: ignore[misc]
+    """Counts, by name, the primitives that run within the block in PyNative mode."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
+        self.counts[func.name] += not func.name.islower()  # `make_range` and the like are numbers for others
+        return func(*args)
 
 
 @dataclass
@@ -26,7 +41,8 @@ class Observed:
     """By the id of a cell: descriptions of the inputs of its calls, by name, and of what it returned first.
 
     `methods` and `functions` are, by name, those that its construct calls; the cell itself is OWNER among the inputs of
-    a function. `outputs` are those of the network, of the calls that ran to their end.
+    a function. `outputs` are those of the network, of the calls that ran to their end, and `primitives` how often each
+    ran in them; each run of the network starts from its `state`.
     """
 
     calls: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -34,6 +50,8 @@ class Observed:
     methods: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     functions: dict[int, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     outputs: list[Any] = field(default_factory=list)
+    primitives: Counter[str] = field(default_factory=Counter)
+    state: State | None = None
 
     def kinds(self, cell: nn.Cell, method: str = "", function: str = "") -> list[list[dict[str, Any]]]:
         """The calls of a cell, or those by it, in groups that give the same optional inputs."""
@@ -59,7 +77,7 @@ def observe_calls(net: nn.Cell, calls: Sequence[Sequence[Tensor]]) -> Observed:
         _watching_methods(net, observed),
         _watching_functions(net, observed, running),
     )
-    with pynative(), evaluating(net), watching[0], watching[1], watching[2]:
+    with pynative(), evaluating(net), watching[0], watching[1], watching[2], Counting(observed.primitives):
         for inputs in calls:
             try:
                 observed.outputs.append(net(*inputs))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.export.graphs.modes import evaluating, synchronous
+from ms_ascend_ops.export.graphs.observe import Counting
 from ms_ascend_ops.export.graphs.probe import Array, dtype_name, read
 from ms_ascend_ops.export.reports.report import Difference
 
@@ -40,6 +42,7 @@ class Measured:
 
     outputs: _Values
     gradients: _Values
+    primitives: Counter[str] = field(default_factory=Counter)  # how often each ran, in PyNative mode
 
     def difference(self, after: Measured) -> tuple[Difference, Difference | None]:
         """How far the outputs, and the gradients if they were measured, are from those of `after`."""
@@ -60,7 +63,8 @@ def measure(net: nn.Cell, calls: Sequence[Sequence[Tensor]], gradients: bool = F
     result = Measured([], [])
     with evaluating(net), synchronous():
         for inputs in calls:
-            outputs = net(*inputs)
+            with Counting(result.primitives) if ms.get_context("mode") == ms.PYNATIVE_MODE else nullcontext():
+                outputs = net(*inputs)
             result.outputs += _values(outputs)
             if gradients:
                 result.gradients += [_floats(tensor) for tensor in _gradients(net, inputs, outputs)]
@@ -89,9 +93,9 @@ def loses_gradients(
     return any(loses(inputs) for inputs in calls)
 
 
-def measured(outputs: Any) -> Measured:
-    """Outputs that are there already."""
-    return Measured(_values(outputs), [])
+def measured(outputs: Any, primitives: Counter[str] | None = None) -> Measured:
+    """Outputs that are there already, and how often each primitive ran for them."""
+    return Measured(_values(outputs), [], primitives or Counter())
 
 
 def _gradients(net: nn.Cell, inputs: Sequence[Tensor], outputs: Any) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -34,6 +35,18 @@ class Difference:
         return f"{self.absolute:.2e} ({self.relative:.2e} of the largest magnitude)"
 
 
+def _changes(before: Counter[str], after: Counter[str]) -> str:
+    """How many primitives run, and of which fewer run than before: the first of them."""
+    fewer = sorted(((before[name] - after[name], name) for name in before if after[name] < before[name]), reverse=True)
+    texts = [f"{name} {before[name]} to {after[name]}" for _, name in fewer]
+    more = f", and {len(texts) - _LISTED} others" if len(texts) > _LISTED else ""
+    names = f" ({', '.join(texts[:_LISTED])}{more})" if texts else ""
+    return f"{before.total()} before, {after.total()} after{names}"
+
+
+_LISTED = 12
+
+
 @dataclass
 class Report:
     """The result of `optimize`: what was replaced, what was recognised but left, and what that changed."""
@@ -42,6 +55,8 @@ class Report:
     entries: list[Entry] = field(default_factory=list)
     outputs: Difference | None = None
     gradients: Difference | None = None
+    modes: str = ""  # in which outputs and gradients were compared
+    primitives: tuple[Counter[str], Counter[str]] | None = None  # how often each ran before and after, in PyNative mode
     rolled_back: str = ""
     undone: bool = False
     undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
@@ -86,6 +101,10 @@ class Report:
             lines.append(f"largest difference of an output: {self.outputs}")
         if self.gradients:
             lines.append(f"largest difference of a gradient: {self.gradients}")
+        if self.modes:
+            lines.append(f"compared {self.modes}")
+        if self.primitives and not self.undone:
+            lines.append(f"primitives that run: {_changes(*self.primitives)}")
         if self.rolled_back:
             lines.append(f"rolled back: {self.rolled_back}")
         return "\n".join(lines)

@@ -32,6 +32,8 @@ inline matmul_tiling::DataType CubeDataType(DataType type)
 
 constexpr int32_t MULTI_DATA_LOAD = 1;  // as MatmulObject of primitives/products.h has it
 
+constexpr int32_t CHOICE_OF_CANN = -1;  // all that SetFixSplit documents for baseK
+
 // A bias of floats in global memory.
 inline int32_t SetBias(matmul_tiling::MatmulApiTiling& api, const CubeTiling& planned)
 {
@@ -41,7 +43,8 @@ inline int32_t SetBias(matmul_tiling::MatmulApiTiling& api, const CubeTiling& pl
     return typed ? api.SetBias(planned.isBias != 0) : -1;
 }
 
-// `planned` says which product it is and in which base blocks; how L1 is used is CANN's choice.
+// `planned` says which product it is and in which base blocks of its result; their depth, and how L1 is used, is CANN's
+// choice.
 template <typename CONTEXT>
 void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TCubeTiling& tiling)
 {
@@ -56,7 +59,8 @@ void ConvertCubeTiling(CONTEXT* context, const CubeTiling& planned, optiling::TC
                       api.SetShape(planned.singleCoreM, planned.singleCoreN, planned.singleCoreK) != -1 &&
                       api.SetOrgShape(planned.M, planned.N, planned.Ka, planned.Kb) != -1 &&
                       SetBias(api, planned) != -1 && api.SetBufferSpace(-1, -1, -1) != -1 &&
-                      api.SetFixSplit(planned.baseM, planned.baseN, planned.baseK) != -1 && api.GetTiling(tiling) != -1;
+                      api.SetFixSplit(planned.baseM, planned.baseN, CHOICE_OF_CANN) != -1 &&
+                      api.GetTiling(tiling) != -1;
     if (!good) {
         throw std::invalid_argument("CANN has no tiling for a product of " + std::to_string(planned.singleCoreM) +
                                     " x " + std::to_string(planned.singleCoreN) + " x " +

@@ -152,17 +152,16 @@ std::vector<AttributeValue> ReadAttributes(const CONTEXT* context, const Op& op)
     return values;
 }
 
-// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come first.
+// Shapes or dtypes of the outputs of CANN's operator: inputs that the kernel changes are outputs, too, and come last.
 template <typename T>
 std::vector<T> WithChanged(const Op& op, const std::vector<T>& inputs, const std::vector<T>& outputs)
 {
-    std::vector<T> all;
+    std::vector<T> all = outputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (op.Kernel().writes.count(op.Def().inputs[i].name) > 0) {
             all.push_back(inputs[i]);
         }
     }
-    all.insert(all.end(), outputs.begin(), outputs.end());
     return all;
 }
 

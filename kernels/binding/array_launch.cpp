@@ -56,7 +56,8 @@ private:
                 reinterpret_cast<uintptr_t>(array.data()) % itemBytes != 0) {
                 throw py::value_error(name + " must be C-contiguous and aligned");
             }
-            if (isOutput && !array.writeable()) {
+            const bool isWritten = isOutput || MsAscendOpsWrites(call.Op().c_str(), static_cast<int32_t>(i)) != 0;
+            if (isWritten && !array.writeable()) {
                 throw py::value_error(name + " must be writeable");
             }
             std::string dtype = py::cast<std::string>(array.dtype().attr("name"));
@@ -69,14 +70,15 @@ private:
                 }
                 dtype = wanted;
             }
-            // A kernel may read an input after it wrote an output.
-            if (isOutput && std::any_of(arrays_.begin(), arrays_.end(),
-                                        [&](const py::array& other) { return Overlap(array, other); })) {
+            // A kernel may read an input after it wrote another array.
+            if (std::any_of(arrays_.begin(), arrays_.end(), [&](const Given& other) {
+                    return (isWritten || other.isWritten) && Overlap(array, other.array);
+                })) {
                 throw py::value_error(name + " must not overlap another array of the call");
             }
             call.Add(PyShape(array.shape(), array.shape() + array.ndim()), dtype);
             data_.push_back(const_cast<void*>(array.data()));
-            arrays_.push_back(std::move(array));
+            arrays_.push_back({std::move(array), isWritten});
         }
     }
 
@@ -87,7 +89,12 @@ private:
         return aBegin < bBegin + b.nbytes() && bBegin < aBegin + a.nbytes();
     }
 
-    std::vector<py::array> arrays_;  // NumPy does not move the memory of an array that somebody refers to
+    struct Given {
+        py::array array;
+        bool isWritten;
+    };
+
+    std::vector<Given> arrays_;  // NumPy does not move the memory of an array that somebody refers to
     std::vector<void*> data_;
     PreparedPointer prepared_;
 };

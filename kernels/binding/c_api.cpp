@@ -340,6 +340,15 @@ MsAscendStatus MsAscendOpsRun(const MsAscendPrepared* prepared, void* const* dat
     });
 }
 
+int32_t MsAscendOpsWrites(const char* op, int32_t input)
+{
+    const auto found = Registry().find(op);
+    if (found == Registry().end() || static_cast<size_t>(input) >= found->second.Def().inputs.size()) {
+        return 0;
+    }
+    return static_cast<int32_t>(found->second.Kernel().writes.count(found->second.Def().inputs[input].name));
+}
+
 void MsAscendOpsFreePrepared(MsAscendPrepared* prepared)
 {
     delete prepared;

@@ -86,6 +86,9 @@ void MsAscendOpsSetCounting(int32_t on);
 int32_t MsAscendOpsCountBounds(const uint64_t** nanoseconds);  // returns how many there are
 void MsAscendOpsVisitCounts(MsAscendCountVisitor visit, void* context);
 
+// Whether the kernel of an operator changes this one of its inputs in place. 0 where there is no such operator.
+int32_t MsAscendOpsWrites(const char* op, int32_t input);
+
 // Tensors are inputs, then outputs. Everything is checked before the launch.
 MsAscendStatus MsAscendOpsLaunch(const MsAscendCall* call);
 
@@ -110,7 +113,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
 
 // Runs an entry of the CANN package, by the type of its operator ("MsAscendOpsRmsNorm"), as CANN's runtime launches
 // one: with what op_host calculated. `row`: of the operator's combinations of dtypes. Tensors are in the order of the
-// entry's parameters: inputs, outputs that are inputs, too, the other outputs. `workspace` is all of it: what CANN
+// entry's parameters: inputs, outputs, once more the inputs that are changed. `workspace` is all of it: what CANN
 // keeps for itself lies at its beginning (interface/package.h).
 MsAscendStatus MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t tilingKey,
                                    const void* tiling, size_t tilingBytes, const MsAscendTensor* tensors, int32_t count,

@@ -62,13 +62,13 @@ KernelTensors OfKernel(const Op& op, size_t row, const MsAscendTensor* tensors, 
         result.params.push_back(given.data);
         result.descs.push_back(desc);
     };
-    size_t changed = inputs;
+    size_t changed = inputs + def.outputs.size();
     for (size_t i = 0; i < inputs; ++i) {
         const bool inPlace = op.Kernel().writes.count(def.inputs[i].name) > 0;
         add(def.inputs[i], tensors[inPlace ? changed++ : i]);
     }
     for (size_t i = 0; i < def.outputs.size(); ++i) {
-        add(def.outputs[i], tensors[changed + i]);
+        add(def.outputs[i], tensors[inputs + i]);
     }
     return result;
 }
@@ -123,8 +123,9 @@ MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t 
         HOST_OBSERVED(AscendC::host::DescribeTiling(tiling, tilingBytes);)
         try {
             AscendC::host::WithValueRules(op.Kernel().rules.c_str(), [&] {
-                AscendC::host::LaunchBlocks(config, memory, {static_cast<const char*>(tiling), tilingBytes},
-                                            entries.rows[row], &launch);
+                AscendC::host::LaunchBlocks(
+                    config, memory, {static_cast<const char*>(tiling), tilingBytes}, entries.rows[row], &launch,
+                    entries.paired ? AscendC::host::KernelType::MIX_AIC_1_2 : AscendC::host::KernelType::AIV_ONLY);
             });
         } catch (const std::runtime_error& failure) {
             throw std::runtime_error(op.Def().name + ": " + failure.what());

@@ -337,8 +337,7 @@ std::vector<TypeId> InferType(const Op& op, Absent absent, const std::vector<Typ
 {
     const Node node = ReadNode(op, extra);  // checks them all: MindSpore infers dtypes once, shapes at every call
     const std::vector<size_t> places = PlacesOf(node.given, absent);
-    // On an NPU tensors that the kernel changes follow once more.
-    if (types.size() < places.back() || (absent == Absent::LEFT_OUT && types.size() > places.back())) {
+    if (types.size() != places.back()) {
         throw std::invalid_argument(op.Def().name + ": expects " + std::to_string(places.back()) + " tensors, got " +
                                     std::to_string(types.size()));
     }

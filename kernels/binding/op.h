@@ -45,7 +45,7 @@ TilingField MakeTilingField(const char* name, T value)
 
 // A launch of an entry of the CANN package: what CANN passes to it.
 struct EntryLaunch {
-    void* const* tensors;  // inputs, outputs that are inputs, too, the other outputs
+    void* const* tensors;  // inputs, outputs, once more the inputs that are changed
     void* workspace;
     void* tiling;
 };

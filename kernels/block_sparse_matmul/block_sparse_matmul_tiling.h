@@ -81,6 +81,7 @@ inline LaunchConfig BlockSparseMatmulTiling(const BlockSparseMatmulParams& param
     tiling.product =
         PlanCube(CUBE_SIDE, tiling.productCols, CUBE_SIDE, params.dense.dtype, DataType::FLOAT32, false, false);
     tiling.product.N = static_cast<int32_t>(cols);
+    CheckRowsApart(tiling.product, {CUBE_SIDE, "a row of values"}, {cols, "a row of the dense factor"}, platform);
     // Parts of rows that tasks share, two a task, and one row of blocks of each core, which the vector unit rounds.
     config.workspaceBytes = (2 * tiling.tasks + config.blockDim) * tiling.partialStride * sizeof(float);
     return config;
@@ -96,6 +97,8 @@ inline LaunchConfig BlockSparseMatmulGradTiling(const BlockSparseMatmulGradParam
     tiling.tileCols = CUBE_SIDE * CUBE_SIDE;
     tiling.partialStride = 0;
     tiling.product = PlanCube(CUBE_SIDE, CUBE_SIDE, cols, params.dense.dtype, params.dense.dtype, false, true);
+    const RowsApart rows{cols, "a row of the dense factor"};
+    CheckRowsApart(tiling.product, rows, rows, platform);
     return config;
 }
 

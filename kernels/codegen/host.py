@@ -56,7 +56,12 @@ using binding::TilingField;
 def _package_entries(kernel: Kernel) -> str:
     """The entries of the CANN package, one for each row of types, from the one source that CANN compiles."""
     name = names.snake(kernel.signature.cann_type)
-    include = f'#include "op_kernel/{name}.cpp"\n'
+    # An entry does not use the inputs that are outputs, too.
+    include = f"""#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "op_kernel/{name}.cpp"
+#pragma GCC diagnostic pop
+"""
     return op_kernel.tiling_struct(kernel.signature, kernel.fields, kernel.multiplies) + "".join(
         _with_macros(op_kernel.macros(kernel.signature, row) | {name: f"{name}_{i}"}, include)
         for i, row in enumerate(kernel.signature.types)
@@ -83,6 +88,8 @@ def _internal(spec: OpSpec, signature: Signature, fields: list[tuple[str, str]],
     )
     tensors = [f"static_cast<GM_ADDR>(params[{i}])" for i in range(len(cpp.arguments(signature)))]
     plain = [name for kind, name in fields if kind != CUBE_TILING]
+    # As op_kernel says of its entry: vector cores whose kernel has products share cube cores.
+    kind = "AIV_ONLY" if len(plain) == len(fields) else "MIX_AIC_1_2"
     shown = [name for kind, field in fields for name in (_cube_fields(field) if kind == CUBE_TILING else [field])]
     tiling_fields = "".join(f'    fields.push_back(MakeTilingField("{name}", tiling.{name}));\n' for name in shown)
     overrules = "".join(f'AscendC::host::Overrule("{name}", tiling.{name}); ' for name in plain)
@@ -105,7 +112,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{
         {entry}Kernel<{", ".join(signature.variables)}>(
             {(", ".join(tensors))}, workspace, tiling);
-    }});
+    }}, AscendC::host::KernelType::{kind});
 }}
 
 void Launch{entry}(size_t row, void* const* params, const TensorDesc* inputs, const AttributeValue* attributes,

@@ -7,6 +7,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/convolution_tiling.h"
+#include "primitives/core_share.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -29,7 +30,7 @@ public:
     __aicore__ inline void Process()
     {
         const uint32_t most = tiling_.channelsLast != 0 ? FLOAT_LANES : ROWS;
-        const uint32_t cores = static_cast<uint32_t>(AscendC::GetBlockNum());
+        const uint32_t cores = static_cast<uint32_t>(VectorCores());
         for (uint32_t first = static_cast<uint32_t>(AscendC::GetBlockIdx()) * most; first < tiling_.outChannels;
              first += cores * most) {
             const uint32_t left = tiling_.outChannels - first;

@@ -78,8 +78,9 @@ private:
                  true);
         weightQueue_.EnQue(weight);
         weight = weightQueue_.template DeQue<T>();
-        const AscendC::LocalTensor<int32_t> behind = weight[tile.channels * cols].template ReinterpretCast<int32_t>();
         if (rows > tile.channels) {
+            const AscendC::LocalTensor<int32_t> behind =
+                weight[tile.channels * cols].template ReinterpretCast<int32_t>();
             AscendC::Duplicate(behind, 0,
                                static_cast<int32_t>((rows - tile.channels) * cols * sizeof(T) / sizeof(int32_t)));
         }
@@ -105,8 +106,8 @@ private:
         AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> floats = FloatTarget(result, sums_[2 * elements_]);
         const uint32_t count = tile.cols * stride_;
-        Activate<T>(tiling_.activation, floats, sums_[3 * elements_], elements_, sums_, ones_,
-                    static_cast<int32_t>(count));
+        Activate<T>(tiling_.activation, floats, ScratchBehind(sums_, 3 * elements_, tiling_.scratch), elements_, sums_,
+                    ones_, static_cast<int32_t>(count));
         FromFloat(result, floats, count);
         const uint64_t line = tile.sample * tiling_.outHeight + tile.row + row;
         StoreQueued(outQueue_, yGm_[(line * tiling_.outWidth + tile.col) * tiling_.channels + tile.channel], result,

@@ -28,6 +28,7 @@ public:
         pipe.InitBuffer(outQueue_, 2, chunkElements_ * sizeof(T));
         pipe.InitBuffer(workBuf_, (1 + tiling.scratch) * chunkElements_ * sizeof(float));
         work_ = workBuf_.template Get<float>();
+        scratch_ = ScratchBehind(work_, chunkElements_, tiling.scratch);
         ones_ = BlockOfOnes(onesBuf_, pipe);
         if (tiling.hasBias != 0) {
             pipe.InitBuffer(biasQueue_, 1, ChannelsOf(tiling) * sizeof(B));
@@ -54,8 +55,7 @@ public:
             AscendC::LocalTensor<T> result = outQueue_.template AllocTensor<T>();
             const AscendC::LocalTensor<float> floats = FloatTarget(result, work_);
             const uint32_t count = rows * block.stride;
-            Activate<T>(tiling_.activation, floats, work_[chunkElements_], chunkElements_, z, ones_,
-                        static_cast<int32_t>(count));
+            Activate<T>(tiling_.activation, floats, scratch_, chunkElements_, z, ones_, static_cast<int32_t>(count));
             FromFloat(result, floats, count);
             sumQueue_.FreeTensor(z);
             StoreQueued(outQueue_, yGm_[y + line * yStride], result, {rows, cols, block.stride, yStride});
@@ -72,6 +72,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::LocalTensor<float> work_;
+    AscendC::LocalTensor<float> scratch_;  // of the activation, if it has any
     AscendC::LocalTensor<float> ones_;
     ChannelAddend<B> bias_;
 };

@@ -98,6 +98,9 @@ inline LaunchConfig Conv2dGradTiling(const Conv2dGradParams& params, const Platf
         const bool last = tiling.channelsLast != 0;
         tiling.product = PlanCube(tiling.groupOut, tiling.chunk * (tiling.terms / all), positions, params.x.dtype,
                                   DataType::FLOAT32, last, !last);
+        const uint64_t plane = static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth;
+        CheckRowsApart(tiling.product, {last ? tiling.outChannels : plane, "a row of dy"},
+                       {ColumnStride(tiling), "a row of x"}, platform);
         config = Share(params.x, platform, tiling);
     }
     config.workspaceBytes = tiling.workspacePerCore * config.blockDim;

@@ -11,6 +11,7 @@
 
 #include "kernel_operator.h"
 #include "kv_cache_update_tiling.h"
+#include "primitives/core_share.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -57,9 +58,7 @@ public:
         const AscendC::LocalTensor<float> most = lanes[FLOAT_LANES];
         AscendC::WholeReduceMax(most, lanes, static_cast<int32_t>(FLOAT_LANES), 1, 1, 1, 8,
                                 AscendC::ReduceOrder::ORDER_ONLY_VALUE);
-        const int32_t event = static_cast<int32_t>(pipe_->FetchEventID(AscendC::HardEvent::V_S));
-        AscendC::SetFlag<AscendC::HardEvent::V_S>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::V_S>(event);
+        WaitForPipe<AscendC::HardEvent::V_S>(*pipe_);
         return most.GetValue(0) <= 0.0f;
     }
 

@@ -13,6 +13,7 @@
 
 #include "kernel_operator.h"
 #include "moe_token_permute_tiling.h"
+#include "primitives/core_share.h"
 #include "primitives/expert_entries.h"
 #include "primitives/tile.h"
 
@@ -103,34 +104,36 @@ public:
 
     __aicore__ inline void Copy()
     {
+        const AscendC::TEventID stored = pipe_->template AllocEventID<AscendC::HardEvent::MTE3_S>();
         for (uint32_t token = first_; token < last_; token += tiling_.tileTokens) {
             const uint32_t count = last_ - token < tiling_.tileTokens ? last_ - token : tiling_.tileTokens;
             const uint32_t entries = count * tiling_.chosen;
             const uint64_t entry = static_cast<uint64_t>(token) * tiling_.chosen;
             AscendC::LocalTensor<int32_t> places = outQueueSorted_.template AllocTensor<int32_t>();
+            if (token > first_) {  // the queue makes the vector unit wait for its stores, not the scalar unit
+                AscendC::WaitFlag<AscendC::HardEvent::MTE3_S>(stored);
+            }
             for (uint32_t i = 0; i < entries; ++i) {
                 places_[i] = next_[indexGm_.GetValue(entry + i)]++;
                 places.SetValue(i, places_[i]);
             }
-            WaitForScalars();
+            WaitForPipe<AscendC::HardEvent::S_MTE3>(*pipe_);
             StoreQueued(outQueueSorted_, sortedGm_[entry], places, {1, entries, entries, entries});
+            AscendC::SetFlag<AscendC::HardEvent::MTE3_S>(stored);
             for (uint32_t col = 0; col < tiling_.hidden; col += tiling_.tileCols) {
                 CopyTile(token, count, col);
             }
         }
+        if (first_ < last_) {
+            AscendC::WaitFlag<AscendC::HardEvent::MTE3_S>(stored);
+        }
+        pipe_->template ReleaseEventID<AscendC::HardEvent::MTE3_S>(stored);
     }
 
 private:
-    __aicore__ inline void WaitForScalars()
-    {
-        const int32_t event = static_cast<int32_t>(pipe_->FetchEventID(AscendC::HardEvent::S_MTE3));
-        AscendC::SetFlag<AscendC::HardEvent::S_MTE3>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_MTE3>(event);
-    }
-
     __aicore__ inline void StoreCounts(const AscendC::GlobalTensor<int32_t>& dst, AscendC::LocalTensor<int32_t>& counts)
     {
-        WaitForScalars();
+        WaitForPipe<AscendC::HardEvent::S_MTE3>(*pipe_);
         StoreQueued(outQueueCounts_, dst, counts, {1, tiling_.experts, tiling_.countStride, tiling_.experts});
     }
 
@@ -153,9 +156,7 @@ private:
             }
             inQueueCounts_.FreeTensor(counts);
         }
-        const int32_t event = static_cast<int32_t>(pipe_->FetchEventID(AscendC::HardEvent::V_S));
-        AscendC::SetFlag<AscendC::HardEvent::V_S>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::V_S>(event);
+        WaitForPipe<AscendC::HardEvent::V_S>(*pipe_);
     }
 
     __aicore__ inline void CopyTile(uint32_t token, uint32_t count, uint32_t col)

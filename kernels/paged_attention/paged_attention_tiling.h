@@ -131,6 +131,10 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
     const uint64_t productRows = tileKeyHeads == 1 ? tiles.rows : shared;
     tiling.scores = PlanCube(productRows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);
     tiling.values = PlanCube(productRows, valueSize, tiles.cols, params.query.dtype, DataType::FLOAT32, false, false);
+    CheckRowsApart(tiling.scores, {headSize, "a row of the queries"}, {keyHeads * headSize, "a slot of the keys"},
+                   platform);
+    CheckRowsApart(tiling.values, {tiles.cols, "a row of probabilities"},
+                   {keyHeads * valueSize, "a slot of the values"}, platform);
 
     // Two tiles of scores, what they add to the output, probabilities, and the tile of query.
     const uint64_t elements = uint64_t{tiles.rows} * tiles.cols;

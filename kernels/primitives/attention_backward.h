@@ -89,7 +89,7 @@ public:
     }
     __aicore__ inline uint64_t Tasks(const AttentionSequence& sequence) const
     {
-        return QueryTasks(sequence) + tiling_.heads / tiling_.sharedHeads * TilesOf(sequence.keyLength);
+        return QueryTasks(sequence) + tiling_.keyHeads * TilesOf(sequence.keyLength);
     }
 
     __aicore__ inline void Task(const AttentionSequence& sequence, uint64_t task)
@@ -130,9 +130,8 @@ private:
         uint32_t stride;  // in the Unified Buffer
     };
 
-    __aicore__ inline Head HeadAt(uint64_t head) const
+    __aicore__ inline Head HeadAt(uint64_t head, uint64_t keyHead) const
     {
-        const uint64_t keyHead = head / tiling_.sharedHeads;
         return {head,
                 sequence_.query + head * tiling_.queryHead,
                 sequence_.out + head * tiling_.outHead,
@@ -160,7 +159,7 @@ private:
     {
         const uint64_t queryTiles = TilesOf(view_.queryLength);
         const uint64_t head = task / queryTiles;
-        head_ = HeadAt(head);
+        head_ = HeadAt(head, head / tiling_.sharedHeads);
         const uint64_t query = (task - head * queryTiles) * tiling_.tileRows;
         const uint32_t rows = AtMost(view_.queryLength - query, tiling_.tileRows);
         const AttentionRange range = AttentionKeys(view_, query, query + rows - 1);
@@ -207,7 +206,7 @@ private:
         AscendC::Duplicate(secondSum_, 0.0f, static_cast<int32_t>(cols * valueStride_));
         uint32_t buffer = 0;
         for (uint64_t shared = 0; shared < tiling_.sharedHeads; ++shared) {
-            head_ = HeadAt(keyHead * tiling_.sharedHeads + shared);
+            head_ = HeadAt(keyHead * tiling_.sharedHeads + shared, keyHead);
             for (uint64_t query = range.begin; query < range.end; query += tiling_.tileRows) {
                 const Tile tile = TileOf(query, AtMost(range.end - query, tiling_.tileRows), key, cols);
                 if (query == range.begin) {
@@ -230,7 +229,7 @@ private:
                 buffer = 1 - buffer;
             }
         }
-        head_ = HeadAt(keyHead * tiling_.sharedHeads);
+        head_ = HeadAt(keyHead * tiling_.sharedHeads, keyHead);
         Store(dkeyGm_[head_.key + key * tiling_.keyRow], firstSum_, cols, tiling_.headSize, keyStride_, tiling_.keyRow);
         Store(dvalueGm_[head_.value + key * tiling_.valueRow], secondSum_, cols, tiling_.valueSize, valueStride_,
               tiling_.valueRow);

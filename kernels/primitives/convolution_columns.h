@@ -11,6 +11,7 @@
 
 #include "kernel_operator.h"
 #include "primitives/convolution_tiling.h"
+#include "primitives/core_share.h"
 #include "primitives/tile.h"
 
 namespace ms_ascend_ops {
@@ -95,9 +96,7 @@ public:
         zeros_ = zeroBuf_.template Get<T>();
         const AscendC::LocalTensor<int32_t> bits = zeros_.template ReinterpretCast<int32_t>();
         AscendC::Duplicate(bits, 0, static_cast<int32_t>(bytes / sizeof(int32_t)));
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::V_MTE3));
-        AscendC::SetFlag<AscendC::HardEvent::V_MTE3>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::V_MTE3>(event);
+        WaitForPipe<AscendC::HardEvent::V_MTE3>(pipe);
     }
 
     // The matrix that x is itself.

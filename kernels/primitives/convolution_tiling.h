@@ -129,6 +129,9 @@ void Describe(const PARAMS& params, const TensorDesc& y, const char* yName, bool
                                 params.pad_left + params.pad_right, tiling.strideWidth);
     tiling.outHeight = Size32(static_cast<uint64_t>(rows), "the rows of y");
     tiling.outWidth = Size32(static_cast<uint64_t>(cols), "the columns of y");
+    if (!last) {  // from a channel to the next
+        Size32(static_cast<uint64_t>(tiling.outHeight) * tiling.outWidth, "the positions of a channel of y");
+    }
     if (y.IsGiven() && (y.dims[first] != rows || y.dims[first + 1] != cols)) {
         throw std::invalid_argument(std::string(yName) + " must have " + std::to_string(rows) + " x " +
                                     std::to_string(cols) + " positions, got " + std::to_string(y.dims[first]) + " x " +
@@ -211,6 +214,12 @@ inline void Halve(ConvolutionTilingData& tiling)
     }
 }
 
+// Elements from a row of the columns to the next; 0: they are made in the workspace, without gaps.
+inline uint64_t ColumnStride(const ConvolutionTilingData& tiling)
+{
+    return tiling.direct == 0 ? 0 : tiling.channelsLast != 0 ? tiling.channels : tiling.width;
+}
+
 inline uint64_t ColumnBytes(const ConvolutionTilingData& tiling, uint32_t bytes)
 {
     if (tiling.direct != 0) {
@@ -281,6 +290,9 @@ inline LaunchConfig PlanProduct(const TensorDesc& x, const Platform& platform, c
     const DataType result = tiling.finished != 0 ? DataType::FLOAT32 : x.dtype;
     const bool transposed = tiling.weightTransposed != 0;
     tiling.product = PlanCube(rows, cols, tiling.terms, x.dtype, result, !last && transposed, last && !transposed);
+    const RowsApart weight{tiling.weightStride, "a row of the weight"};
+    const RowsApart columns{ColumnStride(tiling), "a row of x"};
+    CheckRowsApart(tiling.product, last ? columns : weight, last ? weight : columns, platform);
 
     LaunchConfig config = Share(x, platform, tiling);
     if (tiling.finished != 0) {

@@ -12,6 +12,7 @@
 #include "kernel_operator.h"
 #include "primitives/convolution_columns.h"
 #include "primitives/convolution_tiling.h"
+#include "primitives/core_share.h"
 
 namespace ms_ascend_ops {
 
@@ -29,7 +30,7 @@ public:
         AscendC::GlobalTensor<T> rows;
         rows.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(moved));
         const uint64_t core = AscendC::GetBlockIdx();
-        for (uint64_t row = core; row < tiling.outChannels; row += AscendC::GetBlockNum()) {
+        for (uint64_t row = core; row < tiling.outChannels; row += VectorCores()) {
             MoveRow(rows, row, copies);
         }
         AscendC::SyncAll();

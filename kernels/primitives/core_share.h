@@ -1,6 +1,5 @@
 /*!
- * What stages of a kernel share that go one after the other over data in global memory: the part of a core, and the
- * order of what it writes and reads.
+ * Cores and pipes: the part of a core in work that all share, and one pipe that waits for another.
  */
 #ifndef MS_ASCEND_OPS_PRIMITIVES_CORE_SHARE_H
 #define MS_ASCEND_OPS_PRIMITIVES_CORE_SHARE_H
@@ -8,6 +7,22 @@
 #include "kernel_operator.h"
 
 namespace ms_ascend_ops {
+
+// The vector cores of a launch. Where they share cube cores, GetBlockNum counts groups of a cube core and its two
+// vector cores, and GetBlockIdx vector cores.
+__aicore__ inline uint64_t VectorCores()
+{
+    return static_cast<uint64_t>(AscendC::GetBlockNum() * AscendC::GetTaskRation());
+}
+
+// The second pipe of EVENT waits for all that the first was asked for before.
+template <AscendC::HardEvent EVENT>
+__aicore__ inline void WaitForPipe(AscendC::TPipe& pipe)
+{
+    const int32_t event = static_cast<int32_t>(pipe.FetchEventID(EVENT));
+    AscendC::SetFlag<EVENT>(event);
+    AscendC::WaitFlag<EVENT>(event);
+}
 
 // Pieces of work of this core.
 struct CoreShare {
@@ -25,9 +40,7 @@ __aicore__ inline CoreShare ShareOf(uint64_t total, uint64_t perCore)
 // What this core has written to the workspace can be read by it afterwards.
 __aicore__ inline void WaitForStores(AscendC::TPipe& pipe)
 {
-    const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::MTE3_MTE2));
-    AscendC::SetFlag<AscendC::HardEvent::MTE3_MTE2>(event);
-    AscendC::WaitFlag<AscendC::HardEvent::MTE3_MTE2>(event);
+    WaitForPipe<AscendC::HardEvent::MTE3_MTE2>(pipe);
 }
 
 }  // namespace ms_ascend_ops

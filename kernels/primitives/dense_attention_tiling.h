@@ -63,6 +63,7 @@ struct AttentionGradTilingData {
     uint64_t keyLength;
     uint64_t sequences;
     uint64_t heads;
+    uint64_t keyHeads;
     uint64_t sharedHeads;  // heads of query that share one of key
     // Elements from one to the next in memory.
     uint64_t queryBatch;
@@ -181,6 +182,10 @@ inline LaunchConfig Plan(const Sizes& sizes, const Work& work, const Platform& p
     tiling.tilesPerUnit = CeilDiv(tiling.rowsPerUnit, tileRows);
     tiling.scores = PlanCube(tileRows, tileCols, headSize, work.type, DataType::FLOAT32, false, true);
     tiling.values = PlanCube(tileRows, valueSize, tileCols, work.type, DataType::FLOAT32, false, false);
+    CheckRowsApart(tiling.scores, {tiling.queryRow, "a row of the queries"}, {tiling.keyRow, "a row of the keys"},
+                   platform);
+    CheckRowsApart(tiling.values, {tileCols, "a row of probabilities"}, {tiling.valueRow, "a row of the values"},
+                   platform);
 
     // Two tiles of scores, probabilities, and what they add to the output.
     const uint64_t scoresBytes = tileRows * tileCols * sizeof(float);
@@ -203,6 +208,7 @@ inline LaunchConfig PlanGrad(const Sizes& sizes, const Work& work, const Platfor
     const uint64_t headSize = sizes.headSize;
     const uint64_t valueSize = sizes.valueSize;
     Describe(sizes, work, tiling);
+    tiling.keyHeads = sizes.keyHeads;
     tiling.sharedHeads = SharedHeads(sizes.heads, sizes.keyHeads);
     tiling.queryRow = work.headsFirst ? headSize : sizes.heads * headSize;
     tiling.queryHead = work.headsFirst ? sizes.queryLength * headSize : headSize;
@@ -234,6 +240,11 @@ inline LaunchConfig PlanGrad(const Sizes& sizes, const Work& work, const Platfor
     tiling.tiles = PlanCube(tileRows, tileCols, larger, work.type, DataType::FLOAT32, false, true);
     tiling.sums = PlanCube(tileRows, headSize, tileCols, work.type, DataType::FLOAT32, false, false);
     tiling.sumsOfTransposes = PlanCube(tileRows, larger, tileRows, work.type, DataType::FLOAT32, true, false);
+    const RowsApart rows{std::max(tiling.queryRow, tiling.outRow), "a row of the queries"};
+    const RowsApart keys{std::max(tiling.keyRow, tiling.valueRow), "a row of the keys"};
+    CheckRowsApart(tiling.tiles, rows, keys, platform);
+    CheckRowsApart(tiling.sums, {tileCols, "a row of probabilities"}, keys, platform);
+    CheckRowsApart(tiling.sumsOfTransposes, {tileCols, "a row of probabilities"}, rows, platform);
     const uint64_t elements = tileRows * tileCols;
     tiling.workspacePerCore = RoundUp(
         4 * elements * sizeof(float) + 2 * elements * bytes + tileRows * (headSize + valueSize) * sizeof(float), 512);

@@ -126,7 +126,7 @@ struct ProductChunk {
     RowBlock block;
     int32_t elements;                     // of each, with the padding behind its rows
     AscendC::LocalTensor<float> result;   // not one of the products
-    AscendC::LocalTensor<float> scratch;  // tensors of the activation,
+    AscendC::LocalTensor<float> scratch;  // tensors of the activation, if it has any,
     uint32_t stride;                      // so many elements apart
     AscendC::LocalTensor<float> ones;     // one block
 };
@@ -158,6 +158,7 @@ public:
         pipe.InitBuffer(outQueue_, 2, chunkElements_ * sizeof(T));
         pipe.InitBuffer(workBuf_, (1 + tiling.scratch) * chunkElements_ * sizeof(float));
         work_ = workBuf_.template Get<float>();
+        scratch_ = ScratchBehind(work_, chunkElements_, tiling.scratch);
         ones_ = BlockOfOnes(onesBuf_, pipe);
     }
 
@@ -225,7 +226,7 @@ private:
         }
         AscendC::LocalTensor<T> y = outQueue_.template AllocTensor<T>();
         chunk.result = FloatTarget(y, work_);
-        chunk.scratch = work_[chunkElements_];
+        chunk.scratch = scratch_;
         chunk.stride = chunkElements_;
         chunk.ones = ones_;
         finish.Compute(chunk);
@@ -264,6 +265,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> workBuf_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> onesBuf_;
     AscendC::LocalTensor<float> work_;
+    AscendC::LocalTensor<float> scratch_;
     AscendC::LocalTensor<float> ones_;
 };
 

@@ -141,6 +141,8 @@ inline LaunchConfig Plan(const Work& work, const Platform& platform, ProductTili
                               work.transposeWeight);
     tiling.product.M = static_cast<int32_t>(work.m);
     tiling.product.N = static_cast<int32_t>(work.n);
+    CheckRowsApart(tiling.product, {work.transposeX ? work.m : work.k, "a row of x"},
+                   {work.transposeWeight ? work.k : work.n, "a row of the weight"}, platform);
     LaunchConfig config;
     const uint64_t operations = work.batches * work.m * work.n * k;
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(

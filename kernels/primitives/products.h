@@ -9,10 +9,13 @@
 
 namespace ms_ascend_ops {
 
-// Several base blocks come to L1 in one copy (CFG_MDL; op_host plans for the same): with one a copy, loading takes
-// longer than multiplying.
+// Several base blocks come to L1 in one copy (op_host plans for the same): with one a copy, loading takes longer than
+// multiplying. Rows that lie 65,535 elements apart or more come one by one (intrinsicsCheck): the copy of several takes
+// a stride of 16 bits, and CANN hands it what is left of a larger one.
+inline constexpr MatmulConfig PRODUCT_CONFIG = GetMDLConfig(true);
+
 template <class A, class B, class C, class BIAS = C>
-using MatmulObject = matmul::Matmul<A, B, C, BIAS, CFG_MDL>;
+using MatmulObject = matmul::Matmul<A, B, C, BIAS, PRODUCT_CONFIG>;
 
 // The task of a core in round `round`. Tasks get longer along a sequence that is causal, and cores take the same place
 // in it round after round if their number divides it: so every second round goes backwards.

@@ -5,6 +5,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_RAMP_H
 
 #include "kernel_operator.h"
+#include "primitives/core_share.h"
 #include "primitives/rows.h"
 
 namespace ms_ascend_ops {
@@ -16,9 +17,7 @@ __aicore__ inline void FillRamp(const AscendC::LocalTensor<V>& ramp, V step, uin
     for (uint32_t i = 0; i < FLOATS_PER_BLOCK; ++i) {
         ramp.SetValue(i, static_cast<V>(i) * step);
     }
-    const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-    AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-    AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
+    WaitForPipe<AscendC::HardEvent::S_V>(pipe);
     for (uint32_t done = FLOATS_PER_BLOCK; done < count; done *= 2) {
         const uint32_t now = count - done < done ? count - done : done;
         AscendC::Adds(ramp[done], ramp, static_cast<V>(done) * step, static_cast<int32_t>(now));

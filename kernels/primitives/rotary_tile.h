@@ -11,6 +11,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_ROTARY_TILE_H
 
 #include "kernel_operator.h"
+#include "primitives/core_share.h"
 #include "primitives/rotary_table.h"
 
 namespace ms_ascend_ops {
@@ -353,9 +354,7 @@ private:
             masks.SetValue(i, static_cast<uint16_t>(even ? 0xffff : 0));
             masks.SetValue(WORDS + i, static_cast<uint16_t>(even ? 0 : 0xffff));
         }
-        const int32_t event = static_cast<int32_t>(pipe.FetchEventID(AscendC::HardEvent::S_V));
-        AscendC::SetFlag<AscendC::HardEvent::S_V>(event);
-        AscendC::WaitFlag<AscendC::HardEvent::S_V>(event);
+        WaitForPipe<AscendC::HardEvent::S_V>(pipe);
     }
 
     TILING tiling_;

@@ -6,6 +6,7 @@
 #define MS_ASCEND_OPS_PRIMITIVES_SUM_CHUNKS_H
 
 #include "kernel_operator.h"
+#include "primitives/core_share.h"
 #include "primitives/rows.h"
 #include "primitives/tile.h"
 
@@ -30,7 +31,7 @@ public:
         chunkGm_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(chunks),
                                  static_cast<uint64_t>(tiling_.chunks) * tiling_.chunkStride);
         const uint32_t step = tiling_.reduceCols;
-        const uint32_t stride = static_cast<uint32_t>(AscendC::GetBlockNum()) * step;
+        const uint32_t stride = static_cast<uint32_t>(VectorCores()) * step;
         for (uint32_t column = static_cast<uint32_t>(AscendC::GetBlockIdx()) * step; column < tiling_.cols;
              column += stride) {
             const uint32_t left = tiling_.cols - column;

@@ -133,6 +133,14 @@ __aicore__ inline AscendC::LocalTensor<float> FloatTarget(const AscendC::LocalTe
     }
 }
 
+// `count` tensors behind the first `used` elements of `work`. None is not one that begins at the end of `work`: CANN's
+// CPU debug run ends there.
+__aicore__ inline AscendC::LocalTensor<float> ScratchBehind(const AscendC::LocalTensor<float>& work, uint32_t used,
+                                                            uint32_t count)
+{
+    return count == 0 ? work : work[used];
+}
+
 // dst = src rounded to nearest even. For float the values must have been calculated in dst already.
 template <typename T>
 __aicore__ inline void FromFloat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<float>& src,

@@ -254,8 +254,8 @@ private:
         }
         AscendC::LocalTensor<T> y = finishedQueue_.template AllocTensor<T>();
         const AscendC::LocalTensor<float> values = FloatTarget(y, work_);
-        Activate<T>(tiling_.activation, values, work_[chunkElements_], chunkElements_, products, ones_,
-                    static_cast<int32_t>(elements));
+        Activate<T>(tiling_.activation, values, ScratchBehind(work_, chunkElements_, tiling_.scratch), chunkElements_,
+                    products, ones_, static_cast<int32_t>(elements));
         if (tiling_.parts > 1) {
             AscendC::Mul(values, values, products[chunkElements_], static_cast<int32_t>(elements));
         }

@@ -310,8 +310,8 @@ private:
         }
         const int32_t count = static_cast<int32_t>(rows);
         const AscendC::LocalTensor<float> from = tiling_.parts > 1 ? gate_[i * tiling_.blockRows] : rows_.values;
-        Activate<T>(tiling_.activation, activated_, activated_[tiling_.blockRows], tiling_.blockRows, from, ones_,
-                    count);
+        Activate<T>(tiling_.activation, activated_, ScratchBehind(activated_, tiling_.blockRows, tiling_.scratch),
+                    tiling_.blockRows, from, ones_, count);
         if (tiling_.parts > 1) {
             AscendC::Mul(activated_, activated_, rows_.values, count);
         }

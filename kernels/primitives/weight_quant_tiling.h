@@ -237,6 +237,8 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
     const bool finished = tiling.finished != 0;
     tiling.product = PlanCube(finished ? tiling.stretchRows : std::max<uint64_t>(m, 1), parts * rows, k, x.dtype,
                               finished ? DataType::FLOAT32 : x.dtype, false, true);
+    const RowsApart columns{k, "a row of x"};
+    CheckRowsApart(tiling.product, columns, columns, platform);
     tiling.product.isBias = static_cast<int32_t>(finished ? 0 : tiling.hasBias);
     const uint64_t work = parts * n * k * (1 + m / 8);
     config.blockDim = static_cast<uint32_t>(std::max<uint64_t>(

@@ -119,14 +119,14 @@ public:
     {
         AscendC::Duplicate(wrong_, 0.0f, static_cast<int32_t>(FLOAT_LANES));
         AddUpSlices();
-        TrapIfWrong();
+        TrapIfWrong(pipe);
         if (AscendC::GetBlockNum() > 1) {
             AscendC::SyncAll();
         } else {
             WaitForStores(pipe);
         }
         AddUpGroups();
-        TrapIfWrong();
+        TrapIfWrong(pipe);
     }
 
 private:
@@ -286,13 +286,15 @@ private:
         return queue.template DeQue<U>();
     }
 
-    __aicore__ inline void TrapIfWrong()
+    __aicore__ inline void TrapIfWrong(AscendC::TPipe& pipe)
     {
         const AscendC::LocalTensor<float> most = wrong_[FLOAT_LANES];
         ReduceRepeats<MaxOf>(most, wrong_, FLOAT_LANES, 1, FLOAT_LANES);
+        WaitForPipe<AscendC::HardEvent::V_S>(pipe);
         if (most.GetValue(0) > 0.0f) {
             AscendC::Trap();
         }
+        WaitForPipe<AscendC::HardEvent::S_V>(pipe);  // what was read may be written again
     }
 
     SlicedSparseMatmulTilingData tiling_;

@@ -55,9 +55,9 @@ def speed(
 def predictions(name: str, dtypes: list[str], chip: str, quick: bool, tell: Callable[[str], None]) -> Iterator[Finding]:
     """Predicted times on a chip, at the first shape of the profiler's survey. Nothing of it was measured."""
     from ms_ascend_ops.profiler.record import Recorder, RecordError, build
-    from ms_ascend_ops.profiler.survey import SKIPPED, survey, survey_cases
+    from ms_ascend_ops.profiler.survey import survey, survey_cases, surveyed
 
-    if name in SKIPPED:
+    if name not in surveyed():
         yield Finding("prediction", name, None, "the profiler has no shapes for it")
         return
     cases = survey_cases(chip, [name])

@@ -89,7 +89,7 @@ def new(name: str, model: str | None, into: Path) -> None:
     _format([into / path for path in texts])
     click.echo(f"\nNow:  cd {into}\n      bash build.sh host")
     click.echo(f"      python -m pytest tests/kernels/test_{name}.py tests/ops/test_{name}.py")
-    click.echo("      python -m ms_ascend_ops operators --write README.md")
+    click.echo("      python -m ms_ascend_ops operators --write docs/operators.md")
     click.echo("Then change it into what you need: docs/new_operator.md goes through the files.")
 
 

@@ -20,7 +20,7 @@ __all__ = ["operators"]
     "--check", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Fail if it is not up to date."
 )
 def operators(write: Path | None, check: Path | None) -> None:
-    """Print the table of operators, as in the README, in Markdown; or renew it in a file."""
+    """Print the table of operators in Markdown, as in docs/operators.md; or renew it in a file."""
     with reported():
         if check and replace_table(check.read_text(encoding="utf-8")) != check.read_text(encoding="utf-8"):
             raise ValueError(

@@ -23,6 +23,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--no-grpc", is_flag=True, help="HTTP only.")
 @click.option("--api-keys", type=_FILE, help="A file of keys, one a line: requests need one of them.")
 @click.option("--admin-keys", type=_FILE, help="Of those who may load and unload models, too.")
+@click.option(
+    "--host-name",
+    "hosts",
+    multiple=True,
+    help="A name of this server, for browsers without a key; several are allowed.",
+)
 @click.option("--tls-certificate", type=_FILE, help="PEM; with --tls-key: HTTPS, and gRPC with TLS.")
 @click.option("--tls-key", type=_FILE, help="PEM.")
 @click.option("--max-batch-size", type=click.IntRange(1), default=1, help="Rows of networks that run together at most.")
@@ -81,6 +87,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             defaults={**{name: options[name] for name in own}, "timeout_s": options["timeout"]},
             api_keys=_keys(options["api_keys"]),
             admin_keys=_keys(options["admin_keys"]),
+            hosts=tuple(name.lower() for name in options["hosts"]),
             body_bytes=options["body_mib"] * 2**20,
             requests=options["requests"],
             count_operators=options["count_operators"],

@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ms_ascend_ops import library
+
 if TYPE_CHECKING:
     from ms_ascend_ops.device.clock import Clock
 
@@ -33,9 +35,13 @@ _PREDICTOR = ctypes.CFUNCTYPE(
 def main(arguments: list[str]) -> int:
     """Be the device whose number is the first argument until the program ends."""
     device, kernels = int(arguments[0]), Path(arguments[1])
+    if kernels.resolve() == library.LIBRARY:
+        library.load_products()  # the same that a CPU has
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which ends this process
     trace = os.environ.get("MS_ASCEND_EMULATED_TRACE", "")
     clock = _clock(device, kernels) if trace else None
+    if not os.environ.get(_OPERATORS):
+        _load_products()
     engine = ctypes.CDLL(str(_LIBRARIES / "libms_ascend_device.so"))
     run, predict = _OPERATOR(_run_operator), _PREDICTOR(_predictor(clock)) if clock else _PREDICTOR()
     error = ctypes.create_string_buffer(2048)
@@ -52,10 +58,15 @@ def main(arguments: list[str]) -> int:
     os._exit(0)  # streams may still be running
 
 
-def _prepare(kernels: Path) -> None:
-    """What the first calls would wait for."""
+def _load_products() -> None:
+    """Before the first kernel: its products are those of a program on a CPU, to the bit."""
     from ms_ascend_ops import library
 
+    library.load_products()
+
+
+def _prepare(kernels: Path) -> None:
+    """What the first calls would wait for."""
     _operators()
     if kernels.resolve() == library.LIBRARY and not os.environ.get(_OPERATORS):
         library.native()  # compiles its loops

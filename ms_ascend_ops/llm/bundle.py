@@ -19,7 +19,7 @@ from mindspore import Tensor
 from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
-from ms_ascend_ops.llm.executor import BLOCK, Chunk
+from ms_ascend_ops.llm.executor import BLOCK, Chunk, check_memory
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.tokenizer import Tokenizer, read_tokenizer_json
@@ -28,7 +28,7 @@ __all__ = ["BundleExecutor", "OpenBundle", "open_bundle", "write_bundle"]
 
 Array = np.ndarray[Any, Any]
 
-_FORMAT = 1
+_FORMAT = 2
 _CONFIG, _TOKENIZER, _TEMPLATE = "llm/config.json", "llm/tokenizer.json", "llm/template.jinja"
 _CHUNK = 256
 
@@ -74,6 +74,7 @@ def write_bundle(
     tokenizer = load_tokenizer(checkpoint)
     load_template(checkpoint, tokenizer)  # one that cannot be used is found now
     blocks = -(-max(context, cache_tokens) // BLOCK)
+    check_memory(str(checkpoint.path), checkpoint.config, blocks, context, np.dtype(cache_dtype or dtype).itemsize)
     decoder = Decoder(load_network(checkpoint, dtype, quantized, quantize_x), blocks, context, cache_dtype)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as name:
@@ -85,7 +86,7 @@ def write_bundle(
         mindir = export_mindir(decoder, *inputs, path=folder / "model", dynamic=open_sizes)
         about = {
             "format": _FORMAT, "config": asdict(checkpoint.config), "context": context, "blocks": blocks,
-            "begin_token": tokenizer.begin_token, "activations": activations,
+            "text": tokenizer.rules(), "activations": activations,
         }  # fmt: skip
         (folder / "config.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         tokenizer.backend.save(str(folder / "tokenizer.json"))
@@ -152,7 +153,7 @@ def open_bundle(path: Path) -> OpenBundle:
     with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-") as name:
         folder = Path(name, "bundle")
         mindir = unpack(path, folder)
-        config, blocks, context, begin = _about(path, folder)
+        config, blocks, context, rules = _about(path, folder)
         graph = load(mindir)
         sizes = {one.name: tuple(one.dims) for one in read_model(mindir, "load", str(path)).graph.parameter}
         _check_graph(path, graph, sizes, config, blocks, context)
@@ -162,28 +163,39 @@ def open_bundle(path: Path) -> OpenBundle:
             raise ValueError(f"{path}: {str(error).partition(': ')[2]}") from error
         template = folder / _TEMPLATE
         text = template.read_text("utf-8") if template.is_file() else None
-    return OpenBundle(BundleExecutor(graph, config, blocks, context), Tokenizer(backend, begin), text)
+    return OpenBundle(BundleExecutor(graph, config, blocks, context), Tokenizer(backend, **rules), text)
 
 
-def _about(path: Path, folder: Path) -> tuple[ModelConfig, int, int, int | None]:
+def _about(path: Path, folder: Path) -> tuple[ModelConfig, int, int, dict[str, Any]]:
     file = folder / _CONFIG
     if not file.is_file():
         raise ValueError(f"{path}: this is a bundle, but none of a language model: {_CONFIG} is missing")
     try:
         about = json.loads(file.read_text("utf-8"))
         if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']!r}, not {_FORMAT}")
+            raise ValueError(f"its format is {about['format']!r}, not {_FORMAT}: write it again by llm convert")
         config = _config(about["config"])
         blocks, context = _whole(about, "blocks"), _whole(about, "context")
-        begin = None if about["begin_token"] is None else _whole(about, "begin_token")
+        rules = _rules(about["text"])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: {_CONFIG} cannot be read ({type(error).__name__}: {error})") from error
     config.check(str(path))
     if not (2 <= context <= config.context and blocks * BLOCK >= context):
         raise ValueError(f"{path}: {_CONFIG}: a context of {context} does not fit {config.context} and {blocks} blocks")
-    if begin is not None and not 0 <= begin < config.vocabulary:
-        raise ValueError(f"{path}: {_CONFIG}: begin_token must be >= 0 and < {config.vocabulary}, got {begin}")
-    return config, blocks, context, begin
+    anchor = rules["anchor"]
+    if anchor is not None and not 0 <= anchor < config.vocabulary:
+        raise ValueError(f"{path}: {_CONFIG}: anchor must be >= 0 and < {config.vocabulary}, got {anchor}")
+    return config, blocks, context, rules
+
+
+def _rules(values: Mapping[str, Any]) -> dict[str, Any]:
+    named, around = values["named"], values["around_chats"]
+    if not isinstance(named, dict) or not all(isinstance(token, str) for token in named.values()):
+        raise TypeError(f"named must be a map of texts, got {named!r:.60}")
+    if not isinstance(around, bool):
+        raise TypeError(f"around_chats must be true or false, got {around!r:.60}")
+    anchor = None if values["anchor"] is None else _whole(values, "anchor")
+    return {"named": named, "around_chats": around, "anchor": anchor}
 
 
 def _config(values: Mapping[str, Any]) -> ModelConfig:

@@ -9,7 +9,7 @@ from ms_ascend_ops.llm.checkpoints.checkpoint import Checkpoint
 from ms_ascend_ops.llm.config import ModelConfig
 from ms_ascend_ops.llm.tokenizer import Tokenizer
 
-__all__ = ["check_vocabulary", "load_template", "load_tokenizer", "template_of"]
+__all__ = ["check_vocabulary", "load_template", "load_tokenizer", "portable_template", "template_of"]
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
@@ -33,13 +33,27 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> N
 
 def load_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
     """The chat template of a checkpoint, if it has one."""
-    return template_of(checkpoint.path, checkpoint.chat_template, tokenizer, checkpoint.config)
+    return template_of(checkpoint.path, checkpoint.chat_template, tokenizer)
 
 
-def template_of(path: Path, text: str | None, tokenizer: Tokenizer, config: ModelConfig) -> ChatTemplate | None:
+def template_of(path: Path, text: str | None, tokenizer: Tokenizer) -> ChatTemplate | None:
     """A chat template from its text."""
-    if text is None:
-        return None
-    begin = "" if config.begin_token is None else tokenizer.token(config.begin_token)
-    end = tokenizer.token(config.end_tokens[0]) if config.end_tokens else ""
-    return ChatTemplate(text, str(path), begin, end)
+    return None if text is None else ChatTemplate(text, str(path), tokenizer.named)
+
+
+def portable_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> str:
+    """The text of a chat template, for programs that put no tokens around a conversation.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = checkpoint.chat_template or ""
+    begin = tokenizer.begin_token
+    if not tokenizer.around_chats or begin is None:
+        return text
+    template = ChatTemplate(text, str(checkpoint.path), tokenizer.named)
+    try:
+        writes_it = template.render([{"role": "user", "content": "?"}]).startswith(tokenizer.token(begin))
+    except ValueError:  # it does not like this conversation
+        writes_it = "bos_token" in text
+    return text if writes_it else "{{- bos_token }}" + text

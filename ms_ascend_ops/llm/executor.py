@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ms_ascend_ops.llm.network import Network, StepInputs
 from ms_ascend_ops.llm.program import Program, Recorder
 from ms_ascend_ops.llm.rope import rope_tables
 
-__all__ = ["BLOCK", "Chunk", "Executor", "ProgramExecutor", "StepArrays"]
+__all__ = ["BLOCK", "Chunk", "Executor", "ProgramExecutor", "StepArrays", "check_memory"]
 
 Array = np.ndarray[Any, Any]
 
@@ -132,6 +133,29 @@ class ProgramExecutor:
             logits = self.network.head(recorder, rows if every_row or tokens == 1 else rows.last_row())
             self._programs[key] = arrays, recorder.program([logits])
         return self._programs[key]
+
+
+def check_memory(source: str, config: ModelConfig, blocks: int, context: int, itemsize: int) -> None:
+    """Check that a cache, and the angles of all positions, fit the memory of this machine.
+
+    Args:
+        source: where the model came from, for the message.
+        config: of the network.
+        blocks: of the cache.
+        context: positions of a sequence at most.
+        itemsize: bytes of an element of the cache.
+
+    Raises:
+        ValueError: they do not.
+    """
+    cache = 2 * config.layers * blocks * BLOCK * config.key_size * itemsize
+    angles = context * config.head_size // 2 * 4 * 8  # with what they are calculated from, in float64
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if cache + angles > most:
+        raise ValueError(
+            f"{source}: a context of {context} tokens and a cache of {blocks * BLOCK} take "
+            f"{(cache + angles) / 2**30:.1f} GiB, this machine has {most / 2**30:.1f}"
+        )
 
 
 def padded(count: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoint_text import check_vocabulary, load_template, load_tokenizer, template_of
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
-from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor
+from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor, check_memory
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
 from ms_ascend_ops.llm.parallel import Group, check_job, join, partition
@@ -50,7 +50,7 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.template = template
         self.scheduler = Scheduler(executor, tokenizer, batch)
-        self.stop_tokens = _stop_tokens(tokenizer, self.config.end_tokens)
+        self.stop_tokens = self.config.end_tokens
         self.group = group  # processes that each hold a part; all must get the same requests in the same order
         # They must choose the same tokens, so that they need the same random numbers.
         own_seed = int(np.random.default_rng().integers(1 << 24)) if group else 0
@@ -104,6 +104,8 @@ class LanguageModel:
         context = min(most, _MOST_CONTEXT) if context is None else context
         if not 2 <= context <= most:
             raise ValueError(f"{path}: context must be 2 to {most}, which the model was made for, got {context}")
+        blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
+        check_memory(str(path), checkpoint.config, blocks, context, np.dtype(kept).itemsize)
         tokenizer = load_tokenizer(checkpoint)
         template = load_template(checkpoint, tokenizer)
         if engine not in ("kernels", "mindspore"):
@@ -114,7 +116,6 @@ class LanguageModel:
             group = join(tensor_parallel)
             part = partition(checkpoint, group.rank, group.size, quantized)
         network = load_network(checkpoint, DTYPES[dtype], quantized, quantize_x, part, group)
-        blocks = -(-max(context, cache_tokens or 512 * batch) // BLOCK)
         executor: Executor
         if engine == "mindspore":
             from ms_ascend_ops.llm.mindspore_executor import MindSporeExecutor  # noqa: PLC0415 - takes seconds
@@ -137,7 +138,7 @@ class LanguageModel:
         if cache_tokens is not None and cache_tokens > executor.blocks * BLOCK:
             raise ValueError(f"{path}: its cache has room for {executor.blocks * BLOCK} tokens, not for {cache_tokens}")
         check_vocabulary(path, held.tokenizer, config)
-        return cls(executor, held.tokenizer, template_of(path, held.template, held.tokenizer, config), batch)
+        return cls(executor, held.tokenizer, template_of(path, held.template, held.tokenizer), batch)
 
     def generate(
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
@@ -187,15 +188,24 @@ class LanguageModel:
             sampling = replace(sampling, seed=int(self._seeds.integers(1 << 31)))
         return Request(ids, max_tokens, sampling, stop, self.stop_tokens, on_text)
 
-    def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def chat_tokens(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None, most: int | None = None,
+    ) -> list[int]:  # fmt: skip
         """The tokens of a conversation, up to where the answer begins.
 
+        Args:
+            messages: role and content of each.
+            tools, documents: what the template may tell the model of, as transformers hands them over.
+            most: tokens at most; work on a longer conversation ends early.
+
         Raises:
-            ValueError: the model has no chat template, or it fails.
+            ValueError: the model has no chat template, it fails, or there are more tokens.
         """
         if self.template is None:
             raise ValueError("the model has no chat template; it continues texts only")
-        return self.tokenizer.encode(self.template.render(messages), begin=False)
+        text = self.template.render(messages, tools=tools, documents=documents)
+        return self.tokenizer.encode_chat(text, most)
 
 
 def cache_type(cache_dtype: str | None, dtype: str) -> Any:
@@ -223,9 +233,3 @@ def _quantized(weights: str) -> bool:
     if weights not in ("float", "quantized"):
         raise ValueError(f"weights must be float or quantized, got {weights!r}")
     return weights == "quantized"
-
-
-def _stop_tokens(tokenizer: Tokenizer, ends: Sequence[int]) -> tuple[int, ...]:
-    """The ends that the file names, and that of a turn, which some files leave out."""
-    turns = (tokenizer.id_of(token) for token in ("<|im_end|>", "<|eot_id|>", "<|end|>"))
-    return tuple(dict.fromkeys([*ends, *(token for token in turns if token is not None)]))

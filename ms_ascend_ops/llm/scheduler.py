@@ -43,7 +43,7 @@ class _Sequence:
         self.sampler = Sampler(request.sampling, request.prompt)
         self.tokens = list(request.prompt)  # with those that were generated
         self.computed = 0  # tokens whose keys and values are in the cache
-        self.stream = None if tokenizer is None else TextStream(tokenizer)
+        self.stream = None if tokenizer is None else TextStream(tokenizer, request.prompt)
         self.filter = StopFilter(request.stop)
 
     @property

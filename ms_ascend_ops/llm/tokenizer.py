@@ -2,35 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-__all__ = ["TextStream", "Tokenizer", "read_tokenizer_json"]
+__all__ = ["TextStream", "Tokenizer", "TooManyTokensError", "read_tokenizer_json"]
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_MOST_BYTES = 256 * 2**20  # of tokenizer.json; those of vocabularies of 256,000 tokens have 35 MB
+
+
+class TooManyTokensError(ValueError):
+    """A text has more tokens than there is room for."""
 
 
 class Tokenizer:
-    """Encodes and decodes text. Tokens of control, such as `<|im_end|>`, are no text unless asked for."""
+    """Encodes and decodes text. Tokens of control, such as `<|im_end|>`, are no text unless asked for.
 
-    def __init__(self, backend: tokenizers.Tokenizer, begin_token: int | None = None):
+    Args:
+        backend: its post-processor puts tokens around a text that is no conversation.
+        named: tokens by the names that chat templates have for them, as `bos_token`.
+        around_chats: conversations get the tokens around them, too, unless the template wrote them (llama.cpp's rule).
+        anchor: a token behind which every text that comes out is decoded; None: behind the prompt. Decoders of
+            SentencePiece drop the first blank of what they decode.
+    """
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, named: Mapping[str, str] | None = None, around_chats: bool = False,
+        anchor: int | None = None,
+    ):  # fmt: skip
         self.backend = backend
-        self.begin_token = begin_token  # comes before a text that is no conversation, where the model wants it
+        self.named = dict(named or {})
+        self.around_chats = around_chats
+        self.anchor = anchor
+        backend.no_truncation()  # a file may say so, but means training by it
+        backend.no_padding()
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens."""
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
+        """The number of tokens, with those that are only numbers between others."""
+        return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest token."""
+        return max(map(len, self.backend.get_vocab(with_added_tokens=True)), default=0)
+
+    def rules(self) -> dict[str, Any]:
+        """The arguments beside the backend that make such a tokenizer, as JSON can have them."""
+        return {"named": self.named, "around_chats": self.around_chats, "anchor": self.anchor}
+
+    @property
+    def begin_token(self) -> int | None:
+        """What comes before a text that is no conversation, if it is one token."""
+        first: list[int] = self.backend.encode("").ids[:1]
+        text: list[int] = self.backend.encode("a", add_special_tokens=False).ids
+        return first[0] if first and self.backend.encode("a").ids[: 1 + len(text)] == first + text else None
 
     def encode(self, text: str, begin: bool = True) -> list[int]:
-        """The tokens of a text; control tokens are recognised in it."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
-        if begin and self.begin_token is not None and ids[:1] != [self.begin_token]:
-            return [self.begin_token, *ids]
+        """The tokens of a text; control tokens are recognised in it. With `begin`, and those around a text."""
+        # A batch of one, unlike one text, lets other threads work.
+        (encoding,) = self.backend.encode_batch([text], add_special_tokens=begin)
+        ids: list[int] = encoding.ids
         return ids
+
+    def encode_at_most(self, most: int, text: str, begin: bool = True) -> list[int]:
+        """The tokens of a text that has at most so many, for work in proportion to that rather than to the text.
+
+        Raises:
+            TooManyTokensError: it has more.
+        """
+        size = 4 * most + 256
+        while size < len(text):  # where a text ends changes a few of the last tokens of it
+            if len(self.encode(text[:size], begin=False)) > most + most // 4 + 64:
+                raise TooManyTokensError(f"the text has more than {most} tokens")
+            size *= 2
+        ids = self.encode(text, begin)
+        if len(ids) > most:
+            raise TooManyTokensError(f"the text has {len(ids)} tokens, more than {most}")
+        return ids
+
+    def encode_chat(self, text: str, most: int | None = None) -> list[int]:
+        """The tokens of a conversation that a template wrote.
+
+        Raises:
+            TooManyTokensError: there are more than `most`.
+        """
+        if self.around_chats:  # the template may have written some of them
+            ends = self.backend.encode("").ids
+            if ends and ends[0] == self._id_named("bos_token"):
+                text = text.removeprefix(self.named["bos_token"])
+            if ends and ends[-1] == self._id_named("eos_token"):
+                text = text.removesuffix(self.named["eos_token"])
+        return self.encode(text, self.around_chats) if most is None else self.encode_at_most(
+            most, text, self.around_chats
+        )  # fmt: skip
 
     def decode(self, ids: Sequence[int], control: bool = False) -> str:
         """The text of tokens; bytes that are no UTF-8 become replacement characters."""
@@ -44,16 +113,26 @@ class Tokenizer:
         """The token of a number, as the vocabulary spells it; of one without: nothing."""
         return self.backend.id_to_token(index) or ""
 
+    def _id_named(self, name: str) -> int | None:
+        return self.id_of(self.named[name]) if self.named.get(name) else None
+
 
 class TextStream:
-    """The text of tokens that come one after the other, in pieces that end between characters."""
+    """The text of tokens that come one after the other, in pieces that end between characters.
 
-    def __init__(self, tokenizer: Tokenizer):
+    Args:
+        tokenizer: what decodes them.
+        prompt: the tokens in front of them, whose text is not given out.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] = ()):
         self._tokenizer = tokenizer
-        self._ids: list[int] = []
+        self._ids = self._context(prompt)
         # The text of ids[first:read] was given out. What a token adds depends on those before it: a few will do.
         self._first = 0
-        self._read = 0
+        self._read = self._behind = len(self._ids)
+        while self._read and tokenizer.decode(self._ids[: self._read]).endswith(_REPLACEMENT):
+            self._read -= 1  # the last character of the prompt is not complete
 
     def add(self, token: int) -> str:
         """What may be given out now that this token is known: perhaps nothing, as its character is not complete."""
@@ -66,9 +145,20 @@ class TextStream:
 
     def finish(self) -> str:
         """What is left, with a replacement character for one that was not completed."""
+        if len(self._ids) == self._behind:
+            return ""
         text, given = self._texts()
         self._first = self._read = len(self._ids)
         return text[len(given) :]
+
+    def _context(self, prompt: Sequence[int]) -> list[int]:
+        """The end of a prompt, long enough to have text."""
+        if self._tokenizer.anchor is not None:
+            return [self._tokenizer.anchor]
+        prompt, size = list(prompt), 4
+        while size < 2 * len(prompt) and not self._tokenizer.decode(prompt[-size:]).strip(_REPLACEMENT):
+            size *= 2
+        return prompt[-size:]
 
     def _texts(self) -> tuple[str, str]:
         decode = self._tokenizer.decode
@@ -83,6 +173,8 @@ def read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     """
     if not path.is_file():
         raise ValueError(f"{path}: the file is missing; it holds the tokenizer")
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise ValueError(f"{path}: it must have at most {_MOST_BYTES} bytes, got {size}")
     return _made(str(path), lambda: tokenizers.Tokenizer.from_file(str(path)))
 
 

@@ -134,7 +134,7 @@ def _infer(signature: Signature, context: Any) -> None:
             given[spec.name] = _value(signature, spec, attribute)
     attributes = signature.check_attributes(given)
     dtypes = [None if t is None else NAMES.get(t.tensor_type.elem_type, "another dtype") for t in types]
-    results = [_dtype_in(signature, name, dtypes) for name in signature.writes] + infer_types(signature, dtypes)
+    results = infer_types(signature, dtypes) + [_dtype_in(signature, name, dtypes) for name in signature.writes]
     shapes = [_shape(t) for t in types]
     plain = [
         UNKNOWN_RANK if shape is None and t is not None else known(shape)
@@ -148,7 +148,7 @@ def _infer(signature: Signature, context: Any) -> None:
     else:
         sizes = output_shapes(signature, shapes, attributes)
     written = [shapes[i] for i, tensor in enumerate(signature.inputs) if tensor.name in signature.writes]
-    for i, (dtype, shape) in enumerate(zip(results, [*written, *sizes], strict=True)):
+    for i, (dtype, shape) in enumerate(zip(results, [*sizes, *written], strict=True)):
         if i < context.get_num_outputs():
             dims = None if shape is None or shape == UNKNOWN_RANK else [_text(size) for size in shape]
             context.set_output_type(i, onnx.helper.make_tensor_type_proto(DTYPES[dtype], dims))

@@ -10,7 +10,6 @@ from mindspore import Tensor
 from mindspore.ops import PrimitiveWithInfer
 
 from ms_ascend_ops import convolution
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import gradient_of_activation
@@ -29,7 +28,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("conv2d", check=CHECKS["conv2d"], composed=_bprop)
+_select = Selector("conv2d", composed=_bprop)
 
 
 class _Placement(PrimitiveWithInfer):  # type: ignore[misc]

@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.convolution_gradients import convolution_gradients
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import needs_gradient, reshaped
@@ -51,7 +50,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("conv2d_group_norm", check=CHECKS["conv2d_group_norm"], composed=_bprop)
+_select = Selector("conv2d_group_norm", composed=_bprop)
 
 
 def conv2d_group_norm(

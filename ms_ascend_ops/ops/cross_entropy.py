@@ -9,8 +9,8 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.gradients import or_zeros
 
 __all__ = ["cross_entropy"]
 
@@ -30,7 +30,7 @@ def _reduction(reduction: str) -> str:
     return reduction
 
 
-_select = Selector("cross_entropy", _bprop, CHECKS["cross_entropy"])
+_select = Selector("cross_entropy", _bprop)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
@@ -58,7 +58,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
     A label that is neither a class nor ignore_index makes the loss of its row inf or NaN. A row of logits that holds
     NaN or +inf, or nothing but -inf, has the loss NaN and NaN gradients; other rows are not touched by it.
 
-    Computed and accumulated in float32. Without rows, the losses are empty.
+    Computed and accumulated in float32. Without rows, the losses are empty and their sum is 0.
     """
     reduction = _reduction(reduction)
     if isinstance(labels, Tensor) and labels.dtype == ms.int64:
@@ -67,5 +67,6 @@ def cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int = -100, redu
     if reduction == "none":
         return loss
     if reduction == "sum":
-        return loss.sum()
-    return loss.sum() / (labels != ignore_index).astype(ms.float32).sum()
+        return or_zeros(loss.sum(), loss)
+    counted = (labels != ignore_index).astype(ms.float32)
+    return or_zeros(loss.sum(), loss) / or_zeros(counted.sum(), counted)

@@ -9,9 +9,8 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
-from ms_ascend_ops.gradients import needs_gradient, sum_to_shape_of
+from ms_ascend_ops.gradients import needs_gradient, or_zeros, sum_to_shape_of
 
 __all__ = ["flash_attention"]
 
@@ -25,7 +24,8 @@ def gradient_sums(out: tuple[Tensor, Tensor], dout: tuple[Tensor, Tensor], swaps
     """lse and delta, as the kernels of gradients take them. `swaps`: heads stand behind positions in out."""
     lse = stock.select(out[1] > -_HUGE, out[1], stock.full_like(out[1], _HUGE))
     # The probabilities' share of their own gradient: the sum of p * dp over the keys is that of out * dout.
-    delta = (out[0].astype(ms.float32) * dout[0].astype(ms.float32)).sum(-1)
+    shares = out[0].astype(ms.float32) * dout[0].astype(ms.float32)
+    delta = or_zeros(shares.sum(-1), shares)
     return lse, (delta.swapaxes(-1, -2) if swaps else delta) - dout[1]
 
 
@@ -57,8 +57,8 @@ def _mask_gradient(scale: float, causal: bool, window: int, layout: str) -> Call
         """x y^T for each head of x, of which consecutive ones share one of y."""
         b, n, s, d = stock.shape(x)
         shared, t = stock.shape(y)[1], stock.shape(y)[2]
-        of_heads = stock.matmul(x.reshape((b, shared, -1, d)), y.swapaxes(-1, -2))  # rows of all heads that share one
-        return of_heads.reshape((b, n, s, t))
+        rows = x.reshape((b, shared, n // shared * s, d))  # of all heads that share one
+        return or_zeros(stock.matmul(rows, y.swapaxes(-1, -2)), y).reshape((b, n, s, t))
 
     def of_mask(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dout: Tensor, lse: Tensor, delta: Tensor
@@ -79,12 +79,12 @@ def _mask_gradient(scale: float, causal: bool, window: int, layout: str) -> Call
 
 def _behind(scores: Tensor) -> Tensor:
     """How many positions each key is behind each query, (1, 1, s, t); of sizes that a graph need not know."""
-    ones = stock.ones_like(scores[:1, :1])
-    rows, columns = stock.cumsum(ones, -2), stock.cumsum(ones, -1)
-    return rows - columns + (ones.sum(-1, keepdims=True) - ones.sum(-2, keepdims=True))
+    queries, keys = stock.shape(scores)[2], stock.shape(scores)[3]
+    ends = stock.arange(0, queries) + (keys - queries)  # the key at which each query stands
+    return (ends.reshape((1, 1, -1, 1)) - stock.arange(0, keys)).astype(ms.float32)
 
 
-_select = Selector("flash_attention", _bprop, CHECKS["flash_attention"])
+_select = Selector("flash_attention", _bprop)
 
 
 def _additive(mask: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.ops.flash_attention import gradient_sums
 
@@ -24,7 +23,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("flash_attention_varlen", _bprop, CHECKS["flash_attention_varlen"])
+_select = Selector("flash_attention_varlen", _bprop)
 
 
 def flash_attention_varlen(

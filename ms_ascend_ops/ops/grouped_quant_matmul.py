@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -16,7 +15,7 @@ def _bprop(x, weight, scale, group_list, pertoken_scale, out, dout):  # type: ig
     return x, weight, scale, group_list, pertoken_scale
 
 
-_select = Selector("grouped_quant_matmul", _bprop, CHECKS["grouped_quant_matmul"])
+_select = Selector("grouped_quant_matmul", _bprop)
 
 
 def grouped_quant_matmul(

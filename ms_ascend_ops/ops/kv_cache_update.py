@@ -7,7 +7,6 @@ import numpy as np
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, by_python
 
 __all__ = ["kv_cache_append", "kv_cache_update"]
@@ -20,7 +19,7 @@ def _check_rows(rows: int, batch: int, shape: tuple[int, ...]) -> None:
         raise ValueError(f"kv_cache_append: key_cache.shape[0] must equal key.shape[0] ({batch}), got {shape}")
 
 
-_select = Selector("kv_cache_update", None, CHECKS["kv_cache_update"])
+_select = Selector("kv_cache_update")
 
 
 def kv_cache_update(
@@ -28,7 +27,8 @@ def kv_cache_update(
 ) -> tuple[Tensor, Tensor]:
     """Write the keys and values of new tokens to their slots in a paged cache, in place.
 
-    Nothing but the new tokens is written. Slot i is row i % block_size of block i // block_size; negative slots are
+    Nothing but the new tokens is written. The caches must be contiguous: a graph, which takes a copy of a view, needs
+    whole tensors. Slot i is row i % block_size of block i // block_size; negative slots are
     skipped; slots of different tokens must differ.
 
     Args:
@@ -44,7 +44,7 @@ def kv_cache_update(
 
     Raises:
         TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit; a cache is not contiguous.
         RuntimeError: a slot lies beyond the cache; MindSpore reports it when a result is read. Nothing is written.
 
     Bits are copied: NaN, Inf, denormals and -0 stay what they are. An empty key writes nothing.

@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, kernel
 from ms_ascend_ops.gradients import as_dtype, as_rows, gradient_of_activation
 
@@ -46,7 +45,7 @@ def _bprop(attributes: dict[str, Any]) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("matmul", check=CHECKS["matmul"], composed=_bprop)
+_select = Selector("matmul", composed=_bprop)
 
 
 def matmul(

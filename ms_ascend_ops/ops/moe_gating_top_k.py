@@ -8,7 +8,6 @@ from typing import Any
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 
 __all__ = ["moe_gating_top_k"]
@@ -22,7 +21,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("moe_gating_top_k", _bprop, CHECKS["moe_gating_top_k"])
+_select = Selector("moe_gating_top_k", _bprop)
 
 
 def moe_gating_top_k(

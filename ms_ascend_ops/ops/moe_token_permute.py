@@ -5,7 +5,6 @@ from __future__ import annotations
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector, kernel
 
 __all__ = ["moe_token_permute"]
@@ -20,7 +19,7 @@ def _composed(attributes):  # type: ignore[no-untyped-def]
     return bprop
 
 
-_select = Selector("moe_token_permute", check=CHECKS["moe_token_permute"], composed=_composed)
+_select = Selector("moe_token_permute", composed=_composed)
 
 
 def moe_token_permute(tokens: Tensor, indices: Tensor, num_experts: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,6 @@ from typing import Any
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 
 __all__ = ["moe_token_unpermute"]
@@ -24,7 +23,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("moe_token_unpermute", _bprop, CHECKS["moe_token_unpermute"])
+_select = Selector("moe_token_unpermute", _bprop)
 
 
 def moe_token_unpermute(permuted: Tensor, sorted_indices: Tensor, probs: Tensor | None = None) -> Tensor:

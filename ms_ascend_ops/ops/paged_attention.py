@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -12,11 +11,11 @@ __all__ = ["paged_attention"]
 
 
 def _bprop(query, key_cache, value_cache, block_tables, context_lengths, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("paged_attention", "; flash_attention has one")
+    refuse_gradient("paged_attention")
     return query, key_cache, value_cache, block_tables, context_lengths
 
 
-_select = Selector("paged_attention", _bprop, CHECKS["paged_attention"])
+_select = Selector("paged_attention", _bprop)
 
 
 def paged_attention(

@@ -9,7 +9,6 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
 from ms_ascend_ops.gradients import needs_gradient
 from ms_ascend_ops.ops.rotary_embedding import table_gradients
@@ -37,7 +36,7 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     return bprop
 
 
-_select = Selector("qkv_rotary_embedding", _bprop, CHECKS["qkv_rotary_embedding"])
+_select = Selector("qkv_rotary_embedding", _bprop)
 
 
 def qkv_rotary_embedding(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -16,7 +15,7 @@ def _bprop(x, weight, scale, pertoken_scale, bias, out, dout):  # type: ignore[n
     return x, weight, scale, pertoken_scale, bias
 
 
-_select = Selector("quant_matmul", _bprop, CHECKS["quant_matmul"])
+_select = Selector("quant_matmul", _bprop)
 
 
 def quant_matmul(

@@ -9,9 +9,8 @@ import mindspore as ms
 from mindspore import Tensor
 from mindspore import ops as stock
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import FusedPrimitive, Selector
-from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.gradients import needs_gradient, or_zeros, size_of
 
 __all__ = ["apply_rotary_pos_emb", "rotary_embedding"]
 
@@ -63,12 +62,14 @@ def table_gradients(seq_axis: int, mode: str, rotary_dim: int, own_angles: bool 
         return stock.stack((first, second), -1).reshape(stock.shape(first)[:-1] + (-1,))  # noqa: RUF005
 
     def gradients(x: Tensor, dy: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        if size_of(x) == 0:
+            return stock.zeros_like(cos), stock.zeros_like(sin)
         half = (rotary_dim or x.shape[-1]) // 2
         (x1, x2), (dy1, dy2) = pairs(x, half), pairs(dy, half)
         dcos, dsin = joined(x1 * dy1, x2 * dy2).sum(-2), joined(-(x2 * dy1), x1 * dy2).sum(-2)
         tables = cos.astype(ms.float32), sin.astype(ms.float32)
         dcos, dsin = gradient(*tables, dcos, dsin, half)
-        return dcos.astype(cos.dtype), dsin.astype(sin.dtype)
+        return or_zeros(dcos, x).astype(cos.dtype), or_zeros(dsin, x).astype(sin.dtype)
 
     return gradients
 
@@ -81,7 +82,7 @@ def _seq_axis(layout: str) -> int:
     return layout.index("S")  # type: ignore[no-any-return]
 
 
-_select = Selector("rotary_embedding", _bprop, CHECKS["rotary_embedding"])
+_select = Selector("rotary_embedding", _bprop)
 
 
 def rotary_embedding(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -12,11 +11,11 @@ __all__ = ["sliced_sparse_matmul"]
 
 
 def _bprop(x, slice_ends, indices, values, group_ends, pieces, out, dout):  # type: ignore[no-untyped-def]
-    refuse_gradient("sliced_sparse_matmul", "; ops.sparse_matmul has one")
+    refuse_gradient("sliced_sparse_matmul")
     return x, slice_ends, indices, values, group_ends, pieces
 
 
-_select = Selector("sliced_sparse_matmul", _bprop, CHECKS["sliced_sparse_matmul"])
+_select = Selector("sliced_sparse_matmul", _bprop)
 
 
 def sliced_sparse_matmul(

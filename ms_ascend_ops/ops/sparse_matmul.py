@@ -22,12 +22,12 @@ def transposed_pattern(row_ends: Tensor, indices: Tensor, columns: Tensor) -> tu
 
     `columns`: Tensor[int32] of as many elements as the matrix has columns. Also in a graph of unknown shapes.
     """
-    position = _count(indices) - 1
+    position = _positions(indices)
     row = stock.searchsorted(row_ends, position, right=True).astype("int32")
     key = stock.sort(indices.astype("int64") * _POSITIONS + position.astype("int64"))[0]
     column = stock.floor_divide(key, _POSITIONS)
     order = (key - column * _POSITIONS).astype("int32")
-    ends = stock.searchsorted(column.astype("int32"), _count(columns), right=False).astype("int32")
+    ends = stock.searchsorted(column.astype("int32"), _positions(columns) + 1, right=False).astype("int32")
     return ends, stock.gather(row, order, 0), order
 
 
@@ -36,9 +36,9 @@ def reordered(values: Tensor, order: Tensor) -> Tensor:
     return stock.gather(values.astype("float32"), order, 0).astype(values.dtype)
 
 
-def _count(like: Tensor) -> Tensor:
-    """1, 2, 3 ..."""
-    return stock.cumsum(stock.ones_like(like), 0)
+def _positions(like: Tensor) -> Tensor:
+    """0, 1, 2 ..."""
+    return stock.arange(0, stock.shape(like)[0]).astype("int32")
 
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:

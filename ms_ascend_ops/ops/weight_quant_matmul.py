@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mindspore import Tensor
 
-from ms_ascend_ops.checks import CHECKS
 from ms_ascend_ops.custom import Selector
 from ms_ascend_ops.gradients import refuse_gradient
 
@@ -16,7 +15,7 @@ def _bprop(x, weight, scale, offset, bias, out, dout):  # type: ignore[no-untype
     return x, weight, scale, offset, bias
 
 
-_select = Selector("weight_quant_matmul", _bprop, CHECKS["weight_quant_matmul"])
+_select = Selector("weight_quant_matmul", _bprop)
 
 
 def weight_quant_matmul(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -13,62 +13,10 @@ from ms_ascend_ops.profiler.launches import Case, profile
 from ms_ascend_ops.profiler.prediction import Prediction
 from ms_ascend_ops.profiler.record import Recorder
 
-__all__ = ["PUBLISHED", "Row", "as_markdown", "as_table", "published", "survey", "survey_cases"]
+__all__ = ["PUBLISHED", "Row", "as_markdown", "as_table", "published", "survey", "survey_cases", "surveyed"]
 
 DTYPES = ("float16", "bfloat16", "float32")
 
-# Shape of the first input, by operator: one token of a few requests, the prompt of a 7-billion model, that of a larger
-# one; hidden states of a diffusion network. What is not listed gets `_ROWS`.
-_ROWS = ((64, 4096), (4096, 4096), (8192, 1280))
-SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
-    "silu_mul": ((64, 14336), (2048, 14336)),
-    "swiglu": ((64, 28672), (2048, 28672)),
-    "gelu_mul": ((64, 14336), (8192, 5120)),
-    "geglu": ((64, 28672), (8192, 10240)),
-    "gelu": ((64, 16384), (2048, 16384), (8192, 5120)),
-    "group_norm": ((2, 320, 128, 128), (2, 1280, 32, 32)),
-    "cross_entropy": ((64, 32000), (2048, 32000)),
-    "softmax": ((4, 32, 256, 2048), (8192, 4096), (2, 8, 4096, 77)),
-    "scaled_masked_softmax": ((1, 32, 1024, 1024), (2, 8, 4096, 77)),
-    "qkv_rotary_embedding": ((2, 4096, 48, 128), (64, 1, 48, 128)),
-    "rotary_embedding": ((2, 4096, 32, 128), (64, 1, 32, 128)),
-}
-# The bound of a kernel that touches a part of its tensors does not follow from their shapes, and that of products is
-# the cube; docs/kernel_tools.md has some of them beside published times.
-SKIPPED = (
-    "conv2d",
-    "conv2d_group_norm",
-    "block_sparse_matmul",
-    "kv_cache_update",
-    "flash_attention",
-    "flash_attention_varlen",
-    "grouped_matmul",
-    "grouped_quant_matmul",
-    "linear_gelu_mul",
-    "linear_silu_mul",
-    "matmul",
-    "moe_gating_top_k",
-    "moe_token_permute",
-    "moe_token_unpermute",
-    "paged_attention",
-    "quant_matmul",
-    "sliced_sparse_matmul",
-    "sparse_matmul",
-    "weight_quant_matmul",
-    "weight_quant_swiglu",
-)
-ATTRIBUTES: Mapping[str, dict[str, int]] = {
-    "group_norm": {"num_groups": 32},
-    "qkv_rotary_embedding": {"q_heads": 32, "k_heads": 8, "v_heads": 8},
-}
-# Where the first input's shape says too little.
-INPUTS: Mapping[str, Callable[[tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
-    "layer_norm": lambda shape: {"gamma": shape[-1:], "beta": shape[-1:]},
-    "add_layer_norm": lambda shape: {"x2": shape, "gamma": shape[-1:], "beta": shape[-1:]},
-    "scaled_masked_softmax": lambda shape: {"mask": (shape[0], 1, *shape[2:])},
-    "qkv_rotary_embedding": lambda shape: {"cos": (shape[1], shape[3]), "sin": (shape[1], shape[3])},
-    "rotary_embedding": lambda shape: {"cos": (shape[1], shape[3]), "sin": (shape[1], shape[3])},
-}
 LARGE_BYTES = 2**25  # from here on a kernel should be bound by memory
 
 # Times of CANN's own kernels on a 910B2 (cann-bench's published baselines), in microseconds: how they compare. The
@@ -99,22 +47,31 @@ class Row:
     problem: str = ""
 
 
+def surveyed() -> list[str]:
+    """The operators whose definition has `survey`.
+
+    The bound of a kernel that touches a part of its tensors does not follow from their shapes, and that of products is
+    the cube; docs/kernel_tools.md has some of them beside published times.
+    """
+    return [name for name in registry.names() if registry.op_spec(name).survey is not None]
+
+
 def survey_cases(chip: str, operators: Sequence[str] | None = None) -> list[Case]:
     """All cases of a survey.
 
     Raises:
-        ValueError: there is no such operator.
+        ValueError: there is no such operator, or its definition has no `survey`.
     """
     cases = []
-    for name in operators or [name for name in registry.names() if name not in SKIPPED]:
+    for name in operators or surveyed():
         spec = registry.op_spec(name)
+        calls = spec.survey
+        if calls is None:
+            raise ValueError(f"{name}: its definition has no `survey`")
         for gradient in (False, True) if spec.gradient else (False,):
-            for shape in SHAPES.get(name, _ROWS):
-                others = INPUTS[name](shape) if name in INPUTS else {}
-                known = {tensor.name for tensor in spec.forward.inputs}
-                shapes = {key: value for key, value in others.items() if key in known}
-                attributes = ATTRIBUTES.get(name, {})
-                cases += [Case(name, shape, dtype, gradient, chip, shapes, {}, attributes) for dtype in DTYPES]
+            for shape in calls.shapes:
+                shapes = {tensor: calls.shape(tensor, shape) for tensor in calls.inputs}
+                cases += [Case(name, shape, dtype, gradient, chip, shapes, {}, calls.attributes) for dtype in DTYPES]
     return cases
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 __all__ = [
     "BadRequest",
     "Busy",
@@ -13,6 +16,13 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
 ]
+
+_PATH = re.compile(r"(?<![\w:/.])(/[^/\s'\":,()]+)(?:/[^/\s'\":,()]+)+")
+
+
+def _name(match: re.Match[str]) -> str:
+    """The last part of a path of this machine: where something lies is nothing for clients."""
+    return match[0].rpartition("/")[2] if os.path.isdir(match[1]) else match[0]
 
 
 class ServingError(Exception):
@@ -29,7 +39,7 @@ class ServingError(Exception):
 
     def __init__(self, message: str, parameter: str | None = None):
         # What a client sent may be quoted in it: halves of characters cannot be written.
-        self.message = message.encode(errors="backslashreplace").decode()
+        self.message = _PATH.sub(_name, message).encode(errors="backslashreplace").decode()
         self.parameter = None if parameter is None else parameter.encode(errors="backslashreplace").decode()
         super().__init__(self.message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
+import ipaddress
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -20,12 +20,13 @@ from ms_ascend_ops.serving.metrics import Metrics
 from ms_ascend_ops.serving.service import Service
 from ms_ascend_ops.serving.settings import Settings
 
-__all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "parsed", "service_of"]
+__all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "object_of", "service_of"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # of probes, which have no key
+_PRIVATE = (".localhost", ".local", ".internal", ".svc")
 _HUNG_UP = 499  # of nginx: nobody gets it, but it is counted
 
 
@@ -39,19 +40,13 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def parsed(body: bytes | str) -> dict[str, Any]:
-    """The object of a body.
+async def object_of(request: Request) -> dict[str, Any]:
+    """The object of a body; one without a body has none.
 
     Raises:
         BadRequest: it is no JSON, or no object.
     """
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError) as error:  # json.JSONDecodeError, UnicodeDecodeError; numbers of any length
-        raise BadRequest(f"the body is no JSON: {str(error)[:200]}") from error
-    if not isinstance(fields, dict):
-        raise BadRequest(f"the body must be an object of JSON, got {type(fields).__name__}")
-    return fields
+    return await service_of(request).reader.object(await request.body() or b"{}")
 
 
 def check_change(request: Request) -> None:
@@ -60,7 +55,9 @@ def check_change(request: Request) -> None:
     Raises:
         Unauthorized, Forbidden: who asks may not do that.
     """
-    Keys(service_of(request).settings).check(request.headers.get("authorization", ""), changes_models=True)
+    settings = service_of(request).settings
+    Keys(settings).check(request.headers.get("authorization", ""), changes_models=True)
+    check_origin(request.headers, settings, changes_models=True)
 
 
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -147,6 +144,38 @@ def _is_among(given: bytes, keys: Iterable[bytes]) -> bool:
     return sum(hmac.compare_digest(given, key) for key in keys) > 0  # all of them, found or not
 
 
+def check_origin(headers: Mapping[str, str], settings: Settings, changes_models: bool = False) -> None:
+    """Refuse what a web page of somebody else has a browser send: without keys it is not told from its user.
+
+    A page can have its own name lead to this machine, so that a name counts for nothing that everybody can register.
+
+    Raises:
+        Forbidden: it comes from another origin, or asks by a name that is none of this server.
+    """
+    if settings.api_keys or (changes_models and settings.admin_keys):
+        return
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if (changes_models or origin is not None) and not _is_own_name(host, settings.hosts):
+        raise Forbidden(f"{host[:128]!r} is no name of this server; serve --host-name NAME makes it one")
+    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise Forbidden("web pages of other origins may not use this server without a key")
+
+
+def _is_own_name(host: str, names: Iterable[str]) -> bool:
+    """Whether a Host header is an address, a name that no public DNS has, or one of the settings."""
+    name = host.lower()
+    name = name[: name.find("]") + 1] if name.startswith("[") else name.rpartition(":")[0] or name
+    name = name.removesuffix(".")
+    if name in names or ("." not in name and ":" not in name) or name.endswith(_PRIVATE):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 class Gate:
     """ASGI middleware: keys, limits, metrics, errors. Not Starlette's base class, which hides that a client hung up."""
 
@@ -198,6 +227,7 @@ class Gate:
         if _path(scope) in _OPEN:
             return
         self._keys.check(headers.get("authorization", ""), changes_models=False)
+        check_origin(headers, self._settings)
         if self._requests > self._settings.requests:
             raise Busy(f"the server has {self._settings.requests} requests: come again later")
         if headers.get("content-encoding", "identity") != "identity":

@@ -5,34 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
-import numpy as np
-from google.protobuf.message import DecodeError
 
-from ms_ascend_ops.serving.errors import BadRequest, NotFound, ServingError, Unavailable
+from ms_ascend_ops.serving.errors import NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.http import Keys
-from ms_ascend_ops.serving.inference import (
-    EXTENSIONS,
-    checked_parameters,
-    metadata,
-    override_of,
-    selected,
-    timeout_of,
-)
+from ms_ascend_ops.serving.inference import EXTENSIONS, metadata, override_of, selected
 from ms_ascend_ops.serving.messages import METHODS, SERVICE, message
+from ms_ascend_ops.serving.reading_grpc import parameters_in, read_message
 from ms_ascend_ops.serving.service import Service
-from ms_ascend_ops.serving.tensors import (
-    DATATYPES,
-    Values,
-    checked_datatype,
-    checked_shape,
-    from_bytes,
-    from_numbers,
-    to_bytes,
-)
+from ms_ascend_ops.serving.tensors import to_bytes
 from ms_ascend_ops.version import __version__
 
 __all__ = ["grpc_server"]
@@ -40,20 +24,6 @@ __all__ = ["grpc_server"]
 _log = logging.getLogger(__name__)
 _OPEN = ("ServerLive", "ServerReady")
 _CHANGES = ("RepositoryModelLoad", "RepositoryModelUnload")
-# The field of InferTensorContents that a datatype is in. 16-bit floats have none: they come as bytes only.
-_CONTENTS = {
-    "BOOL": "bool_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-}
 
 
 def grpc_server(
@@ -119,7 +89,7 @@ class _Calls:
                 if name not in _OPEN:
                     fields = dict(context.invocation_metadata() or ())
                     self._keys.check(str(fields.get("authorization", "")), name in _CHANGES)
-                return await method(_read(kind, data), context)
+                return await method(data if name == "ModelInfer" else read_message(kind, data), context)
             except ServingError as error:
                 status = error.grpc
                 await context.abort(getattr(grpc.StatusCode, error.grpc), error.message)
@@ -159,84 +129,27 @@ class _Calls:
         return message("RepositoryIndexResponse")(models=self._service.index(request.ready))
 
     async def _load(self, request: Any, context: Any) -> Any:
-        await self._service.load(request.model_name, override_of(_parameters(request.parameters).get("config")))
+        await self._service.load(request.model_name, override_of(parameters_in(request.parameters).get("config")))
         return message("RepositoryModelLoadResponse")()
 
     async def _unload(self, request: Any, context: Any) -> Any:
         await self._service.unload(request.model_name)
         return message("RepositoryModelUnloadResponse")()
 
-    async def _model_infer(self, request: Any, context: Any) -> Any:
+    async def _model_infer(self, data: Any, context: Any) -> Any:
         if not self._service.ready:
             raise Unavailable("the server is starting or stopping")
-        parameters = _parameters(request.parameters)
-        checked_parameters(parameters)
-        inputs = _inputs(request)
-        names = [_output_name(output) for output in request.outputs] or None
-        version = self._service.version(request.model_name, request.model_version or None)
+        call = await self._service.reader.call(data)
+        version = self._service.version(call.name, call.version)
         with version.used():
-            outputs = await version.infer(inputs, timeout_of(parameters))
+            outputs = await version.infer(call.inputs, call.timeout_s)
         response = message("ModelInferResponse")(
-            model_name=version.name, model_version=str(version.number), id=request.id
+            model_name=version.name, model_version=str(version.number), id=call.id
         )  # fmt: skip
-        for position in selected(version, names):
+        for position in selected(version, call.outputs):
             values = outputs[position]
             response.outputs.add(
                 name=version.outputs[position].name, datatype=values.datatype, shape=values.array.shape
             )  # fmt: skip
             response.raw_output_contents.append(to_bytes(values))
         return response
-
-
-def _read(kind: Any, data: bytes) -> Any:
-    try:
-        return kind.FromString(data)
-    # The implementation in Python, which MindSpore asks for where it is imported first, raises the others, too.
-    except (DecodeError, RecursionError, ValueError) as error:
-        raise BadRequest(f"the request is no {kind.DESCRIPTOR.name}") from error
-
-
-def _inputs(request: Any) -> dict[str, Values]:
-    raw: Sequence[bytes] = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
-        raise BadRequest(
-            f"raw_input_contents must be empty or one for each of {len(request.inputs)} inputs, got {len(raw)}"
-        )
-    inputs: dict[str, Values] = {}
-    for index, entry in enumerate(request.inputs):
-        name = entry.name
-        if name in inputs:
-            raise BadRequest(f"input {name[:128]}: it is there twice")
-        checked_parameters(_parameters(entry.parameters))
-        datatype = checked_datatype(entry.datatype, name)
-        shape = checked_shape(list(entry.shape), name)
-        if raw:
-            if entry.HasField("contents"):
-                raise BadRequest(f"input {name[:128]}: it has contents beside raw_input_contents")
-            inputs[name] = from_bytes(raw[index], datatype, shape, name)
-            continue
-        if datatype not in _CONTENTS:
-            raise BadRequest(f"input {name[:128]}: {datatype} must be in raw_input_contents")
-        odd = [field.name for field, _ in entry.contents.ListFields() if field.name != _CONTENTS[datatype]]
-        if odd:
-            raise BadRequest(f"input {name[:128]}: {datatype} must be in {_CONTENTS[datatype]}, got {odd[0]}")
-        numbers = list(getattr(entry.contents, _CONTENTS[datatype]))
-        if datatype in ("FP32", "FP64"):  # NaN and infinities are numbers here
-            inputs[name] = from_bytes(np.array(numbers, DATATYPES[datatype]).tobytes(), datatype, shape, name)
-        else:
-            inputs[name] = from_numbers(numbers, datatype, shape, name)
-    return inputs
-
-
-def _output_name(output: Any) -> str:
-    checked_parameters(_parameters(output.parameters))
-    name: str = output.name
-    return name
-
-
-def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    values = {}
-    for name, parameter in parameters.items():
-        kind = parameter.WhichOneof("parameter_choice")
-        values[name] = None if kind is None else getattr(parameter, kind)
-    return values

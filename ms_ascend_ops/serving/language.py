@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ms_ascend_ops.llm.model import LanguageModel
     from ms_ascend_ops.llm.scheduler import Request
 
-__all__ = ["Generation", "LanguageWorker", "chat_tokens", "open_model"]
+__all__ = ["Generation", "LanguageWorker", "chat_tokens", "open_model", "prompt_tokens"]
 
 _log = logging.getLogger(__name__)
 
@@ -219,13 +219,38 @@ def open_model(path: Path, options: ModelOptions) -> LanguageModel:
     )
 
 
+def prompt_tokens(model: LanguageModel, text: str) -> list[int]:
+    """The tokens of a text to continue.
+
+    Raises:
+        BadRequest: it has more than the context; no more of it is worked on than that takes.
+    """
+    from ms_ascend_ops.llm.tokenizer import TooManyTokensError  # noqa: PLC0415 - of the extra [llm]
+
+    try:
+        return model.tokenizer.encode_at_most(model.executor.context, text)
+    except TooManyTokensError as error:
+        raise BadRequest(f"the context is {model.executor.context} tokens: {error}", "prompt") from error
+
+
 def chat_tokens(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """The tokens of a conversation.
 
     Raises:
-        BadRequest: the model has no chat template, or it refuses these messages.
+        BadRequest: the model has no chat template, it refuses these messages, or there are too many tokens.
     """
+    from ms_ascend_ops.llm.chat_template import TemplateError  # noqa: PLC0415 - of the extra [llm]
+    from ms_ascend_ops.llm.tokenizer import TooManyTokensError  # noqa: PLC0415
+
+    most = model.executor.context
+    characters = sum(len(message["content"]) for message in messages)
+    if characters > most * max(model.tokenizer.longest, 64):
+        raise BadRequest(f"the context is {most} tokens: the messages have {characters} characters", "messages")
     try:
-        return model.chat_tokens(messages)
+        return model.chat_tokens(messages, most=most)
+    except TooManyTokensError as error:
+        raise BadRequest(f"the context is {most} tokens: {error}", "messages") from error
+    except TemplateError as error:
+        raise BadRequest(error.reason, "messages") from error
     except ValueError as error:
         raise BadRequest(str(error), "messages") from error

@@ -19,8 +19,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from ms_ascend_ops.serving.errors import BadRequest, NotFound, ServingError, Unavailable
-from ms_ascend_ops.serving.http import answered, openai_error, parsed, service_of
-from ms_ascend_ops.serving.language import Generation, chat_tokens
+from ms_ascend_ops.serving.http import answered, object_of, openai_error, service_of
+from ms_ascend_ops.serving.language import Generation, chat_tokens, prompt_tokens
 from ms_ascend_ops.serving.service import Service, Version
 
 if TYPE_CHECKING:
@@ -98,13 +98,12 @@ async def model(request: Request, name: str) -> dict[str, Any]:
 @router.post("/completions")
 async def completions(request: Request) -> Response:
     """Continue one text or several, given as texts or as tokens."""
-    fields = parsed(await request.body())
+    fields = await object_of(request)
     options = _options(fields, ("prompt", "echo"), most=16)
     echo = _typed(fields, "echo", bool, False)
     version = _version_for(request, options.model)
     with version.used():
-        prompts = await asyncio.to_thread(_prompts, version, fields.get("prompt"), options.choices)
-    texts = [version.language_model.tokenizer.decode(prompt) if echo else "" for prompt in prompts]
+        prompts, texts = await asyncio.to_thread(_prompts, version, fields.get("prompt"), options.choices, echo)
 
     def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
         return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
@@ -116,14 +115,13 @@ async def completions(request: Request) -> Response:
 @router.post("/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """Answer in a conversation."""
-    fields = parsed(await request.body())
+    fields = await object_of(request)
     options = _options(fields, ("messages", "max_completion_tokens"), most=None)
     if fields.get("max_completion_tokens") is not None:
         options = replace(options, most=_integer(fields, "max_completion_tokens", None, 1))
-    messages = _messages(fields.get("messages"))
+    messages = await asyncio.to_thread(_messages, fields.get("messages"))
     version = _version_for(request, options.model)
     with version.used():
-        # A template runs for up to 2 s.
         tokens = await asyncio.to_thread(chat_tokens, version.language_model, messages)
 
     def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
@@ -367,30 +365,32 @@ def _stops(stop: Any) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _prompts(version: Version, prompt: Any, choices: int) -> list[list[int]]:
-    """The tokens of each prompt: one text or several, tokens of one or of several."""
+def _prompts(version: Version, prompt: Any, choices: int, echo: bool) -> tuple[list[list[int]], list[str]]:
+    """The tokens of each prompt, given as texts or as tokens, one or several; and the texts, if asked for."""
     if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and type(prompt[0]) is int):
         prompt = [prompt]
     if not isinstance(prompt, list) or not prompt or len(prompt) * choices > _MOST_CHOICES:
         raise BadRequest(f"prompt must be 1 to {_MOST_CHOICES // choices} texts or lists of tokens", "prompt")
-    vocabulary = version.language_model.config.vocabulary
-    tokens = []
+    model, tokens = version.language_model, []
+    vocabulary, context = model.config.vocabulary, model.executor.context
     for one in prompt:
         if isinstance(one, str):
-            tokens.append(version.language_model.tokenizer.encode(_text(one, "prompt")))
+            tokens.append(prompt_tokens(model, _text(one, "prompt")))
+        elif isinstance(one, list) and len(one) > context:
+            raise BadRequest(f"the context is {context} tokens: the prompt has {len(one)}", "prompt")
         elif isinstance(one, list) and all(type(token) is int for token in one):
-            if one and not (min(one) >= 0 and max(one) < vocabulary):
+            if not all(0 <= token < vocabulary for token in one):
                 raise BadRequest(f"tokens must be 0 to {vocabulary - 1}", "prompt")
             tokens.append(one)
         else:
             raise BadRequest(f"prompt must be texts or lists of tokens, got {reprlib.repr(one)}", "prompt")
-    return tokens
+    return tokens, [model.tokenizer.decode(prompt) if echo else "" for prompt in tokens]
 
 
 def _messages(messages: Any) -> list[dict[str, str]]:
     if not isinstance(messages, list) or not 1 <= len(messages) <= _MOST_MESSAGES:
         raise BadRequest(f"messages must be a list of 1 to {_MOST_MESSAGES}", "messages")
-    checked = []
+    checked: list[dict[str, str]] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
         if not isinstance(role, str) or role not in _ROLES:

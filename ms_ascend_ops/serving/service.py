@@ -16,6 +16,7 @@ from ms_ascend_ops.serving.batching import BatchQueue, Job
 from ms_ascend_ops.serving.errors import BadRequest, Deadline, NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.language import Generation, LanguageWorker, open_model
 from ms_ascend_ops.serving.metrics import Metrics, ModelMetrics
+from ms_ascend_ops.serving.reader import Reader
 from ms_ascend_ops.serving.repository import Repository, Source, checked_name, source_in
 from ms_ascend_ops.serving.settings import ModelOptions, Settings, read_options
 from ms_ascend_ops.serving.tensors import TensorSpec, Values
@@ -64,9 +65,11 @@ class Version:
             self._model: Any = await asyncio.shield(asyncio.wrap_future(self._worker.loaded))
         except asyncio.CancelledError:
             raise
-        except (OSError, RuntimeError, TypeError, ValueError, BadRequest) as error:
+        except Exception as error:
             _log.exception("version %d of %s cannot be loaded", self.number, self.name)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            for path in {self.source.path, self.source.path.resolve()}:  # with blanks in them, perhaps
+                reason = reason.replace(f"{path.parent}/", "")
             raise BadRequest(f"version {self.number} of {self.name} cannot be loaded: {reason}") from error
 
     @property
@@ -202,6 +205,7 @@ class Service:
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.stopping = False
+        self.reader = Reader()
         self._started = False
         self._repository = None if settings.repository is None else Repository(settings.repository)
         self._fixed: dict[str, Source] = {}
@@ -235,6 +239,7 @@ class Service:
                 self._retire(version)
         self._models = {}
         await asyncio.gather(*self._closing)
+        self.reader.close()
         if self.settings.count_operators:
             monitoring.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,7 @@ class ModelOptions:
         )
         for name, kept, rule in rules:
             if not kept:
-                raise ValueError(f"{name} must be {rule}, got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be {rule}, got {reprlib.repr(getattr(self, name))}")
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Settings:
     all_bodies_bytes: bodies that are there at once, together; more are refused (429).
     body_timeout_s: a body that is not there by then is not waited for (408).
     requests: how many may be there at once; more are refused (429).
+    hosts: names of this server beside addresses and names that no public DNS has; without keys, browsers must use one
+        of them.
     fixed: no request may load or unload a model, or change the traffic.
     count_operators: /metrics has calls, seconds and bytes of operators, too (`ms_ascend_ops.monitoring`).
     """
@@ -97,8 +100,18 @@ class Settings:
     all_bodies_bytes: int = 1024 * _MIB
     body_timeout_s: float = 30.0
     requests: int = 1024
+    hosts: tuple[str, ...] = ()
     fixed: bool = False
     count_operators: bool = False
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few of them make a value of any size, or one without an end."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not supported")
+        return super().compose_node(parent, index)
 
 
 def read_options(
@@ -116,9 +129,10 @@ def read_options(
         if file.stat().st_size > _MOST_CONFIG_BYTES:
             raise ValueError(f"{label}: it must have at most {_MOST_CONFIG_BYTES} bytes, got {file.stat().st_size}")
         try:
-            read = yaml.safe_load(file.read_text("utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"{label}: it is no YAML: {' '.join(str(error).split())}") from error
+            read = yaml.load(file.read_text("utf-8"), _Loader)
+        # Dates and numbers that are none raise the others.
+        except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"{label}: it is no YAML: {' '.join(str(error).split())[:300]}") from error
         values |= _checked_map({} if read is None else read, label)
     values |= _checked_map(override or {}, "config of the request")
     for name in ("versions", "sizes"):  # lists of YAML and JSON
@@ -148,7 +162,8 @@ def _tuples(value: Any) -> Any:
 
 
 def _number(version: Any) -> Any:
-    return int(version) if isinstance(version, str) and version.isascii() and version.isdecimal() else version
+    is_number = isinstance(version, str) and version.isascii() and version.isdecimal() and len(version) < 10
+    return int(version) if is_number else version
 
 
 def _is_number(value: Any) -> bool:

@@ -8,7 +8,7 @@ past PyTorch's dispatcher to the kernel, where nobody but the kernel has to see 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,47 +18,8 @@ from ms_ascend_ops.convolution import placement
 from ms_ascend_ops.torch.calls import direct_first
 from ms_ascend_ops.torch.registration import NAMESPACE, operators
 
-__all__ = [
-    "add",
-    "add_layer_norm",
-    "add_rms_norm",
-    "apply_rotary_pos_emb",
-    "block_sparse_matmul",
-    "conv2d",
-    "conv2d_group_norm",
-    "cross_entropy",
-    "dynamic_quant",
-    "flash_attention",
-    "flash_attention_varlen",
-    "geglu",
-    "gelu",
-    "gelu_mul",
-    "group_norm",
-    "grouped_matmul",
-    "grouped_quant_matmul",
-    "kv_cache_append",
-    "kv_cache_update",
-    "layer_norm",
-    "linear_gelu_mul",
-    "linear_silu_mul",
-    "matmul",
-    "moe_gating_top_k",
-    "moe_token_permute",
-    "moe_token_unpermute",
-    "paged_attention",
-    "qkv_rotary_embedding",
-    "quant_matmul",
-    "rms_norm",
-    "rotary_embedding",
-    "scaled_masked_softmax",
-    "silu_mul",
-    "sliced_sparse_matmul",
-    "softmax",
-    "sparse_matmul",
-    "swiglu",
-    "weight_quant_matmul",
-    "weight_quant_swiglu",
-]
+# Beside the operators, functions that are made of them.
+__all__ = ["apply_rotary_pos_emb", "kv_cache_append", *registry.names()]  # noqa: PLE0604
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -70,31 +31,6 @@ def _function(name: str) -> Callable[..., Any]:
     function.__doc__ = f"{spec.summary}\n\nSee `ms_ascend_ops.ops.{name}`, which takes and returns the same.\n"
     return function
 
-
-add = _function("add")
-add_rms_norm = _function("add_rms_norm")
-block_sparse_matmul = _function("block_sparse_matmul")
-geglu = _function("geglu")
-gelu = _function("gelu")
-gelu_mul = _function("gelu_mul")
-grouped_matmul = _function("grouped_matmul")
-grouped_quant_matmul = _function("grouped_quant_matmul")
-linear_gelu_mul = _function("linear_gelu_mul")
-linear_silu_mul = _function("linear_silu_mul")
-matmul = _function("matmul")
-moe_gating_top_k = _function("moe_gating_top_k")
-moe_token_unpermute = _function("moe_token_unpermute")
-rms_norm = _function("rms_norm")
-scaled_masked_softmax = _function("scaled_masked_softmax")
-silu_mul = _function("silu_mul")
-sliced_sparse_matmul = _function("sliced_sparse_matmul")
-softmax = _function("softmax")
-sparse_matmul = _function("sparse_matmul")
-swiglu = _function("swiglu")
-weight_quant_matmul = _function("weight_quant_matmul")
-weight_quant_swiglu = _function("weight_quant_swiglu")
-dynamic_quant = _function("dynamic_quant")
-quant_matmul = _function("quant_matmul")
 
 _add_layer_norm = _function("add_layer_norm")
 _conv2d = _function("conv2d")
@@ -397,3 +333,12 @@ def kv_cache_append(
     outside = torch.full_like(slots, rows * length)
     slots = torch.where((positions >= 0) & (positions < length), slots, outside)
     return kv_cache_update(key, value, key_cache, value_cache, slots.to(torch.int32))
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
+
+
+# The functions of all other operators only forward their arguments.
+globals().update({name: _function(name) for name in registry.names() if name not in globals()})

@@ -43,7 +43,8 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
     inputs = [tensor.name for tensor in signature.inputs]
     outputs = [tensor.name for tensor in signature.outputs]
     attributes = [attribute.name for attribute in signature.attributes]
-    gradient = None if signature.name.endswith("_grad") else registry.op_spec(signature.name).gradient
+    spec = None if signature.name.endswith("_grad") else registry.op_spec(signature.name)
+    gradient = None if spec is None else spec.gradient
     compose = _COMPOSED.get(signature.name) or (None if gradient is None else _by_names(signature, gradient))
     fixed = _fixed(signature, gradient) if signature.name not in _COMPOSED else set()
     kept = _KEPT.get(signature.name) or _kept(signature, gradient)
@@ -57,7 +58,7 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
 
     def backward(ctx: Any, *douts: Any) -> tuple[Any, ...]:
         if compose is None:
-            raise RuntimeError(f"{signature.name}: {_WITHOUT.get(signature.name, 'it has no gradient')}")
+            raise RuntimeError(f"{signature.name}: {'it has no gradient' if spec is None else spec.no_gradient}")
         needs = {name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed}
         given = {name: dout for name, dout in zip(outputs, douts, strict=True) if name not in fixed}
         call = Call(dict(zip(kept, ctx.saved_tensors, strict=True)), ctx.attributes, given, needs)
@@ -66,17 +67,6 @@ def formula(signature: Signature) -> tuple[Callable[..., Any], Callable[..., Non
 
     names = inputs
     return backward, setup_context
-
-
-_WITHOUT = {
-    "paged_attention": "it has no gradient: it is for inference; flash_attention has one",
-    "dynamic_quant": "it has no gradient: it is for inference",
-    "grouped_quant_matmul": "it has no gradient: it is for inference",
-    "quant_matmul": "it has no gradient: it is for inference",
-    "sliced_sparse_matmul": "it has no gradient: it is for inference; sparse_matmul has one",
-    "weight_quant_matmul": "it has no gradient: it is for inference",
-    "weight_quant_swiglu": "it has no gradient: it is for inference",
-}
 
 
 def _kernel(name: str) -> Any:

@@ -35,24 +35,6 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "string": "str"}
 
-# Under autocast, tensors of these go to its dtype, as those of torch.matmul and scaled_dot_product_attention do. All
-# others take what comes, in the widest dtype of the tensors that must have the same.
-_LOWERED = frozenset(
-    {
-        "block_sparse_matmul",
-        "conv2d",
-        "conv2d_group_norm",
-        "flash_attention",
-        "flash_attention_varlen",
-        "grouped_matmul",
-        "linear_gelu_mul",
-        "linear_silu_mul",
-        "matmul",
-        "sliced_sparse_matmul",
-        "sparse_matmul",
-    }
-)
-
 # Where tensors may be that no kernel of this library can read.
 _REFUSED = ("CUDA", "HIP", "XPU", "MPS", "HPU", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU")
 
@@ -77,6 +59,9 @@ class Operator:
         self.signature = signature
         self.count = len(signature.inputs)
         self._check = CHECKS.get(signature.name)
+        # Under autocast tensors go to its dtype, as those of torch.matmul do; otherwise all that must have the same
+        # dtype take the widest that comes.
+        self.lowered = not signature.name.endswith("_grad") and registry.op_spec(signature.name).lowered
         self.functions: dict[tuple[Any, ...], Callable[..., Any]] = {}  # by the attributes
         self._optional = tuple(i for i, tensor in enumerate(signature.inputs) if tensor.optional)
 
@@ -117,7 +102,7 @@ class Operator:
         """
         name = self.signature.name
         function: Callable[..., Any] = native().direct_call(
-            _torch(), name, self.count, name in _LOWERED, self.run, self.attributes
+            _torch(), name, self.count, self.lowered, self.run, self.attributes
         )
         return function
 
@@ -171,7 +156,7 @@ class Operator:
         for tensor, spec in zip(tensors, self.signature.inputs, strict=False):
             if tensor is not None and spec.dtype in self.signature.variables:
                 dtype = tensor.dtype
-                if self.signature.name in _LOWERED and spec.dtype == first and dtype is torch.float32:
+                if self.lowered and spec.dtype == first and dtype is torch.float32:
                     dtype = lowest
                 widest[spec.dtype] = torch.promote_types(dtype, widest.get(spec.dtype, dtype))
         row = {variable: _NAMES.get(dtype, "") for variable, dtype in widest.items()}

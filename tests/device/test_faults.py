@@ -94,12 +94,22 @@ def test_kernel_that_faults_ends_its_device_only():
 
 def test_killed_device_process():
     code = """
-        stream = acl.stream()
+        told = CFUNCTYPE(None, c_void_p)(
+            lambda info: print("told", acl.library.aclrtGetErrorCodeFromExceptionInfo(c_void_p(info)))
+        )
+        acl.SetExceptionInfoCallback(told)
+        stream, event = acl.stream(), acl.event()
         acl.call(stream, "kill")
+        acl.RecordEvent(event, stream)
         tell(lambda: acl.SynchronizeStream(stream))
+        tell(lambda: acl.SynchronizeStream(stream))
+        tell(lambda: acl.event_status(event))
         tell(lambda: acl.call(stream, "sleep", 1))
     """
-    check(code, "507010: device 0: its process was killed by signal 9")
+    printed = check(code)
+    assert printed.count("507010: device 0: its process was killed by signal 9") == 4
+    assert printed.splitlines()[0] == "told 507010"
+    assert printed.count("told") == 1
 
 
 def test_device_process_that_cannot_start():
@@ -285,6 +295,7 @@ def test_operator_reads_memory_that_nobody_wrote():
 
 def test_runtime_can_be_begun_again():
     code = """
+        from mmap import mmap
         for _ in range(2):
             address = acl.put(np.arange(3))
             acl.call(None, "sleep", 50)
@@ -293,7 +304,12 @@ def test_runtime_can_be_begun_again():
             acl.MallocHost(byref(pinned), c_size_t(24))
             acl.copy(pinned.value, address, 24, DEVICE_TO_HOST, acl.stream())
             stream = acl.stream()
+            memory = mmap(-1, 4096)
+            x = np.frombuffer(memory, np.int64)
+            x[:] = 7
+            acl.HostRegister(c_void_p(x.ctypes.data), c_uint64(4096), 0, byref(c_void_p()))
             acl.aclFinalize()
+            assert (x == 7).all()
             tell(lambda: acl.SynchronizeStream(stream))
             acl.aclInit(None)
             acl.SetDevice(0)

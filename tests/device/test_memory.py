@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_int32, c_size_t, c_uint64, c_void_p, create_string_buffer
+from mmap import mmap
 
 import numpy as np
 import pytest
@@ -194,9 +195,31 @@ def test_physical_memory_at_reserved_addresses(acl: Acl):
         physical(acl, MEMORY + 1)
 
 
-def test_host_memory_cannot_be_registered(acl: Acl):
-    with fails("does not see memory of the host", 207000):
-        acl.HostRegister(c_void_p(4096), c_uint64(4096), 0, byref(c_void_p()))
+def test_registered_host_memory_is_the_devices_too(acl: Acl):
+    before, memory, address = acl.free_bytes(), mmap(-1, 2 * PAGE), c_void_p()
+    x = np.frombuffer(memory, np.int64)
+    x[:] = np.arange(1024)
+    begin = c_void_p(x.ctypes.data)
+    with fails("from the beginning of a page", 107000):
+        acl.HostRegister(c_void_p(x.ctypes.data + 8), c_uint64(PAGE), 0, byref(address))
+    acl.HostRegister(begin, c_uint64(PAGE), 0, byref(address))
+    x[1] = 50
+    acl.call(None, "add", address.value, 512, 1)
+    acl.SynchronizeStream(None)
+    expected = np.arange(1024)
+    expected[1] = 50
+    expected[:512] += 1
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(acl.get(address.value, x[:512]), expected[:512])
+    with fails("aclrtFree: .* is 0 bytes into the 4096 bytes that aclrtHostRegister gave", 107000):
+        acl.free(address.value)
+    acl.HostUnregister(begin)
+    np.testing.assert_array_equal(x, expected)
+    with fails("memory that was freed", 107000):
+        acl.get(address.value, x[:1])
+    with fails("was not registered", 107000):
+        acl.HostUnregister(begin)
+    assert acl.free_bytes() == before
 
 
 def test_where_an_address_is(acl: Acl):

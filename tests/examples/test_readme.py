@@ -1,4 +1,4 @@
-"""The examples of the README run, in their order."""
+"""The examples of the README and of the guide run, in their order; all links lead somewhere."""
 
 import re
 import shlex
@@ -12,15 +12,32 @@ import pytest
 from click.testing import CliRunner
 from mindspore import Tensor
 
-from ms_ascend_ops import RMSNorm, dispatch, export_mindir, monitoring, ops
+from ms_ascend_ops import RMSNorm, dispatch, export_mindir, monitoring, ops, registry
 from ms_ascend_ops.__main__ import main
 from tests.acceptance import assert_accurate
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README, GUIDE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_that_are_there(page):
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_in_the_index():
+    assert [page.name for page in PAGES if page.parent.name == "docs" and f"(docs/{page.name})" not in README] == []
+
+
+def test_every_operator_is_in_a_family():
+    (table,) = re.findall(r"^\| Family .*?\n\n", README, re.MULTILINE | re.DOTALL)
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(registry.names())
 
 
 @pytest.fixture
@@ -79,7 +96,7 @@ def test_two_networks_are_compared(folder):
 
 
 def test_kernels_on_numpy_arrays():
-    (code,) = (block for block in blocks("python") if "_C.launch" in block)
+    (code,) = (block for block in blocks("python", GUIDE) if "_C.launch" in block)
     names = {}
     exec(code, names)
     x = names["x"].astype(np.float64)

@@ -77,3 +77,21 @@ def test_no_tokens():
 
 def test_the_definition_says_what_is_written():
     assert registry.signature("kv_cache_update").writes == ("key_cache", "value_cache")
+
+
+def test_caches_that_cannot_be_written_are_refused():
+    key, slots, status = np.ones((1, 1, 4), np.float32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    whole = np.zeros((1, 2, 1, 8), np.float32)
+    frozen = np.zeros((1, 2, 1, 4), np.float32)
+    frozen.flags.writeable = False
+
+    def launch(key_cache, value_cache):
+        native().launch("kv_cache_update", [key, key, key_cache, value_cache, slots], [status], {})
+
+    for cache, message in ((whole[..., ::2], "C-contiguous"), (frozen, "writeable"), (whole[..., :4], "C-contiguous")):
+        with pytest.raises(ValueError, match=rf"kv_cache_update: inputs\[2\] must be {message}"):
+            launch(cache, np.zeros((1, 2, 1, 4), np.float32))
+    cache = np.zeros((1, 2, 1, 4), np.float32)
+    with pytest.raises(ValueError, match=r"kv_cache_update: inputs\[3\] must not overlap another array"):
+        launch(cache, cache)
+    assert not cache.any()

@@ -1,5 +1,6 @@
 """The Ascend branch of custom.py on a machine that only looks like one with an NPU; the policy for CANN's twins."""
 
+import ctypes
 import inspect
 import sys
 from importlib import import_module
@@ -8,11 +9,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
-from mindspore.ops.operations import custom_ops
 from mindspore.train.mind_ir_pb2 import ModelProto
 
 from ms_ascend_ops import ascend, custom, ops, registry
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.library import library_path
 from tests.fake_npu import all_signatures, install, npu  # noqa: F401
 from tests.reference import rms_norm as reference
 from tests.tensors import numpy, tensor
@@ -35,7 +36,7 @@ def operands():
 
 def primitive(name, **attributes):
     signature = SIGNATURES[name]
-    return FusedPrimitive(signature, signature.check_attributes(attributes), None)
+    return FusedPrimitive(signature, attributes | signature.check_attributes(attributes), None)
 
 
 @pytest.mark.parametrize("name", sorted(SIGNATURES))
@@ -56,24 +57,25 @@ def test_reg_info_follows_the_definition(package, name):
     assert made.multi_output == (len(signature.outputs) > 1)
 
 
-def test_the_callback_takes_attributes_after_the_tensors(package, tmp_path):
-    primitive("rms_norm")
-    source = (tmp_path / "kernel_meta/aclnnMsAscendOpsRmsNorm/aclnnMsAscendOpsRmsNorm_callback.cc").read_text()
-    declared = "int (*)(aclTensor*, aclTensor*, double, int64_t, aclTensor*, aclTensor*, uint64_t *, aclOpExecutor **)"
-    assert declared in source
-    assert "func(input0, input1, *input2, *input3, output0, output1, workspace_size, executor)" in source
-    assert (tmp_path / "kernel_meta/aclnnMsAscendOpsRmsNorm_callback.cc.so").is_file()  # MindSpore compiled it
+def test_the_callback_is_the_library(package, tmp_path):
+    """MindSpore compiles none. It looks for the name below with `GetWorkSpaceSize` behind it."""
+    attributes = primitive("rms_norm").get_attr_dict()
+    assert attributes["custom_callback_func"] == f"{library_path()}:aclnnMsAscendOpsRmsNorm"
+    attributes = primitive("matmul", has_bias=False).get_attr_dict()
+    assert attributes["custom_callback_func"].endswith(":aclnnMsAscendOpsMatmul_no_bias")
+    library = ctypes.CDLL(library_path())
+    for signature in SIGNATURES.values():
+        presence = {f"has_{tensor.name}": False for tensor in signature.inputs if tensor.optional}
+        for callback in (signature.aclnn_callback({}), signature.aclnn_callback(presence)):
+            assert library[f"{callback}GetWorkSpaceSize"]
+    assert not (tmp_path / "kernel_meta").exists()
 
 
-def test_the_callback_takes_what_is_changed_in_place_once(package, tmp_path):
-    """The aclnn function has one parameter for an input that is an output of the same name."""
-    made = primitive("kv_cache_update")
-    assert [tensor["name"] for tensor in made.reg_info["outputs"]] == ["status"]
-    source = (
-        tmp_path / "kernel_meta/aclnnMsAscendOpsKvCacheUpdate/aclnnMsAscendOpsKvCacheUpdate_callback.cc"
-    ).read_text()
-    assert f"int (*)({'aclTensor*, ' * 6}uint64_t *, aclOpExecutor **)" in source
-    assert "func(input0, input1, input2, input3, input4, output0, workspace_size, executor)" in source
+def test_another_tensor_stands_for_one_that_is_absent(package):
+    """MindSpore numbers the tensors of a node, and tells CANN their addresses by number."""
+    made = primitive("matmul", has_bias=False)
+    assert made.takes == ("x", "weight", "x")
+    assert made.get_attr_dict()["custom_inputs_type"].count("aclTensor*") == 4
 
 
 def test_what_the_graph_reads_of_the_primitive(package):
@@ -85,21 +87,6 @@ def test_what_the_graph_reads_of_the_primitive(package):
     assert attributes["cpp_infer_shape"]
     assert attributes["cpp_infer_type"]
     assert (attributes["epsilon"], attributes["scheme"]) == (1e-3, "gemma")
-
-
-def test_a_call_passes_attributes_positionally(package, operands, monkeypatch):
-    calls = []
-
-    def run(primitive_, arguments):
-        calls.append((primitive_.get_attr_dict(), arguments[0]))
-        return [operands[0], operands[1]]
-
-    monkeypatch.setattr(custom_ops, "pyboost_custom_ext", run)
-    y, rstd = ops.rms_norm(*operands, 1e-3, "gemma")
-    assert (y, rstd) == operands
-    ((attributes, arguments),) = calls
-    assert arguments == (*operands, 1e-3, 1)
-    assert attributes["epsilon"] == 1e-3
 
 
 def test_the_device_target_of_the_moment_decides(operands, request):
@@ -120,9 +107,8 @@ class _TakesConstants(FusedPrimitive):
 
     def __init__(self, signature, attributes, bprop, *checks):
         constants = signature.cann_constants(attributes)
-        takes = [tensor.name for tensor in signature.inputs]
         if bprop is not None:
-            bprop = custom._bprop_of_node(bprop, signature, signature.inputs, takes, len(constants))
+            bprop = custom._bprop_of_node(bprop, signature, signature.inputs, signature.inputs, len(constants))
         super().__init__(signature, attributes, bprop, *checks)
         self.constants = constants
 

@@ -76,7 +76,7 @@ class Example:
         """One node; of open dims each has a name of its own, but for those that are equal by the rules' symbols."""
         given = self.inputs(dtype, shape)
         written = {f"{name}_out": (given[name].dtype.name, given[name].shape) for name in self.signature.writes}
-        outputs = {**written, **self.outputs(dtype, shape)}
+        outputs = {**self.outputs(dtype, shape), **written}
         values = {n: int(v) if isinstance(v, bool) else v for n, v in self.attributes(dtype).items()}
         taken = [name if array is not None else "" for name, array in given.items()]
         while not taken[-1]:
@@ -87,11 +87,11 @@ class Example:
         return model([node], inputs, outputs if typed else {n: (d, None) for n, (d, _) in outputs.items()})
 
     def expected(self, dtype, shape=0):
-        """What the kernel itself computes: of inputs that it changes, what they are then, and the outputs."""
+        """What the kernel itself computes: the outputs, and of inputs that it changes, what they are then."""
         given = {n: None if a is None else a.copy() for n, a in self.inputs(dtype, shape).items()}
         results = [np.zeros(s, _numpy(d)) for d, s in self.outputs(dtype, shape).values()]
         native().launch(self.name, list(given.values()), results, self.attributes(dtype))
-        return [given[name] for name in self.signature.writes] + results
+        return results + [given[name] for name in self.signature.writes]
 
 
 def _numpy(dtype):

@@ -48,12 +48,12 @@ def agreement(example, dtype):
     results = _list(example.operator(*arguments))
     inputs = [spec.name for spec in example.signature.inputs]
     written = [arguments[inputs.index(name)] for name in example.signature.writes]
-    expected = _bits(map(array, written + results))
+    expected = _bits(map(array, results + written))
 
     launch = example.case(dtype).launches[0]
     native().launch(launch.kernel, launch.inputs, launch.outputs, launch.attributes)
     changed = [launch.inputs[inputs.index(name)] for name in example.signature.writes]
-    found = {"kernel": _bits(changed + list(launch.outputs)) == expected, "PyTorch": True}
+    found = {"kernel": _bits([*launch.outputs, *changed]) == expected, "PyTorch": True}
 
     twin = OnnxExample(example.name, example.variant)
     found["ONNX Runtime"] = _bits(run(start(twin.model(dtype)), given(twin, dtype))) == expected

@@ -1,5 +1,7 @@
 """GroupNorm with or without SiLU or ReLU, and its gradient, in float64."""
 
+import math
+
 import numpy as np
 
 from tests.reference import layer_norm
@@ -9,7 +11,8 @@ def _rows(x, num_groups, data_format):
     """x as N x G x D x S."""
     first = np.moveaxis(x, -1, 1) if data_format == "NHWC" else x
     samples, channels = first.shape[:2]
-    return first.reshape(samples, num_groups, channels // num_groups, -1)
+    positions = math.prod(first.shape[2:])
+    return first.reshape(samples, num_groups, channels // num_groups, positions)
 
 
 def _back(rows, like, data_format):

@@ -20,7 +20,7 @@ def chosen_by(x, bias=None, scoring="softmax", group_count=1, k_group=1, group_s
     """What experts are picked by; -inf for those of other groups."""
     values = _scores(x, scoring) + (0 if bias is None else bias)
     if group_count > 1:
-        groups = values.reshape(*values.shape[:-1], group_count, -1)
+        groups = values.reshape(*values.shape[:-1], group_count, values.shape[-1] // group_count)
         best = np.sort(groups, -1)[..., -(2 if group_score == "top2" else 1) :].sum(-1)
         open_ = np.zeros(best.shape, bool)
         np.put_along_axis(open_, _best(best, k_group), True, -1)

@@ -14,4 +14,4 @@ def forward(query, key_cache, value_cache, block_tables, context_lengths, scale=
             query[sequence : sequence + 1], key, value, scale=scale, causal=True, layout="BSND"
         )
         results.append(attended[0])
-    return np.stack(results)
+    return np.stack(results) if results else np.zeros((*query.shape[:-1], value_cache.shape[-1]))

@@ -319,11 +319,12 @@ public:
         }
         const std::shared_ptr<const Prepared> prepared = Find(key, descriptions);
         for (size_t i = 0; i < op_.Writes().size(); ++i) {
-            TakeOver(context, i, wanted, descriptions[op_.Writes()[i]], data[op_.Writes()[i]]);
+            TakeOver(context, prepared->outputs.size() + i, wanted, descriptions[op_.Writes()[i]],
+                     data[op_.Writes()[i]]);
         }
         for (size_t i = 0; i < prepared->outputs.size(); ++i) {
             const Output& output = prepared->outputs[i];
-            void* memory = ResultMemory(context, op_.Writes().size() + i, wanted, output.shape);
+            void* memory = ResultMemory(context, i, wanted, output.shape);
             data.push_back(memory != nullptr ? memory : Unwanted(i, output.bytes));
         }
         char error[ERROR_BYTES] = "";
@@ -535,17 +536,11 @@ void InferShapes(const Operator& op, const ort::ShapeInferContext* context)
     for (const AttributeDef& attribute : def.attributes) {
         values.push_back(ReadForShapes(op, attribute, context));
     }
-    std::vector<Shape> results;
-    std::vector<std::string> types;
+    std::vector<Shape> results = op.Rules().InferShapes(shapes, values);
+    std::vector<std::string> types = op.Rules().InferTypes(dtypes);
     for (const size_t input : op.Writes()) {
         results.push_back(shapes[input]);
         types.push_back(dtypes[input]);
-    }
-    for (std::string& type : op.Rules().InferTypes(dtypes)) {
-        types.push_back(std::move(type));
-    }
-    for (Shape& shape : op.Rules().InferShapes(shapes, values)) {
-        results.push_back(std::move(shape));
     }
     for (size_t i = 0; i < results.size(); ++i) {
         ort::TensorTypeAndShapeInfo* info = nullptr;
@@ -573,11 +568,11 @@ std::unique_ptr<TypedOperator> Operator::MakeRow(const std::map<std::string, std
     for (const TensorDef& tensor : Def().inputs) {
         add(made->inputs, tensor);
     }
-    for (const size_t input : writes_) {
-        add(made->outputs, Def().inputs[input]);
-    }
     for (const TensorDef& tensor : Def().outputs) {
         add(made->outputs, tensor);
+    }
+    for (const size_t input : writes_) {
+        add(made->outputs, Def().inputs[input]);
     }
     made->GetName = [](const ort::CustomOp* op) { return Typed(op).owner->Def().name.c_str(); };
     made->GetExecutionProviderType = [](const ort::CustomOp*) -> const char* { return nullptr; };  // a CPU

@@ -12,8 +12,8 @@
 namespace ms_ascend_ops::binding {
 
 // The function that says which inputs may share their memory with an output has no argument that names the operator:
-// so there is one for each set of inputs. The input INPUTS[i] is changed in place and is output i.
-template <int... INPUTS>
+// so there is one for each set of inputs. The input INPUTS[i] is changed in place and is output FIRST + i.
+template <int FIRST, int... INPUTS>
 size_t MayInplace(int** inputs, int** outputs)
 {
     constexpr int places[] = {INPUTS...};
@@ -22,7 +22,7 @@ size_t MayInplace(int** inputs, int** outputs)
     *outputs = new int[count];
     for (size_t i = 0; i < count; ++i) {
         (*inputs)[i] = places[i];
-        (*outputs)[i] = static_cast<int>(i);
+        (*outputs)[i] = FIRST + static_cast<int>(i);
     }
     return count;
 }
@@ -30,7 +30,7 @@ size_t MayInplace(int** inputs, int** outputs)
 struct OnnxOperator {
     SignatureDef signature;
     int version;                 // of the domain, from which on the operator means this
-    std::vector<size_t> writes;  // inputs that are changed in place; outputs of the node, before the others
+    std::vector<size_t> writes;  // inputs that are changed in place; outputs of the node, behind the others
     size_t (*mayInplace)(int** inputs, int** outputs);  // null: none
 };
 

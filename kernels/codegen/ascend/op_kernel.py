@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from codegen import cpp
 from codegen.ascend import names
 from codegen.tiling_header import cann_name, cann_type
-from ms_ascend_ops.registry import OpSpec, Signature
+from ms_ascend_ops.registry import OpSpec, Signature, TensorSpec
 
 __all__ = ["generate", "macros", "tiling_struct"]
 
@@ -30,7 +30,7 @@ def generate(
     dtypes = [_dtype(signature, variable) for variable in signature.variables]
     copies = "".join(f"    tilingData.{name} = data.{cann_name(name)};\n" for _, name in fields)
     return f"""{cpp.banner(spec)}#include "kernel_operator.h"
-{cube}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}
+{cube}{"".join(f'#include "{kernel}"{chr(10)}' for kernel in kernels)}{_absent(signature)}
 extern "C" __global__ __aicore__ void {names.snake(signature.cann_type)}(
     {", ".join(f"GM_ADDR {name}" for name in parameters)}, GM_ADDR workspace, GM_ADDR tiling)
 {{
@@ -73,9 +73,26 @@ def _parameters(signature: Signature) -> tuple[list[str], list[str]]:
     outputs = {tensor.name: f"{tensor.name}_out" for tensor in signature.inputs if tensor.name in signature.writes}
     inputs = [tensor.name for tensor in signature.inputs]
     own = [tensor.name for tensor in signature.outputs]
-    return [*inputs, *outputs.values(), *own], [*(outputs.get(name, name) for name in inputs), *own]
+    return [*inputs, *own, *outputs.values()], [*(outputs.get(name, name) for name in inputs), *own]
 
 
 def _dtype(signature: Signature, variable: str) -> str:
-    """CANN's macro for the dtype that stands for a dtype variable."""
-    return f"DTYPE_{next(tensor.name for tensor in signature.inputs if tensor.dtype == variable).upper()}"
+    """CANN's macro for the dtype that stands for a dtype variable: that of an input that is always there, if any is."""
+    of = [tensor for tensor in signature.inputs if tensor.dtype == variable]
+    return _macro(min(of, key=lambda tensor: tensor.optional))
+
+
+def _macro(tensor: TensorSpec) -> str:
+    return f"DTYPE_{tensor.name.upper()}"
+
+
+def _absent(signature: Signature) -> str:
+    """C++ for the macros that CANN does not define when an optional input is absent: its dtype is the main one."""
+    main = signature.variables[0]
+    assert all({**row, variable: row[main]} in signature.types for row in signature.types for variable in row)
+    guarded = sorted(
+        {_dtype(signature, variable) for variable in signature.variables}
+        & {_macro(tensor) for tensor in signature.inputs if tensor.optional}
+    )
+    lines = [f"#ifndef {macro}\n#define {macro} {_dtype(signature, main)}\n#endif\n" for macro in guarded]
+    return "\n// CANN defines none for an input that is absent.\n" + "".join(lines) if lines else ""

@@ -77,7 +77,7 @@ def _functions(signature: Signature) -> str:
     ]
     tensors = [_input_name(signature, tensor) for tensor in signature.inputs]
     tensors += [_output_name(signature, tensor) for tensor in signature.cann_outputs]
-    attributes = ", ".join(f"Attribute({attribute.name})" for attribute in signature.attributes)
+    attributes = ", ".join(f"Attribute({_camel(attribute.name)})" for attribute in signature.attributes)
     return f"""
 aclnnStatus aclnn{operator}GetWorkspaceSize({_parameters(signature)})
 {{
@@ -101,8 +101,8 @@ def _parameters(signature: Signature) -> str:
         f"{'' if tensor.name in signature.writes else 'const '}aclTensor* {_input_name(signature, tensor)}"
         for tensor in signature.inputs
     ]
-    parameters += [f"{_ATTRIBUTES[attribute.type]} {attribute.name}" for attribute in signature.attributes]
-    parameters += [f"const aclTensor* {tensor.name}Out" for tensor in signature.outputs]
+    parameters += [f"{_ATTRIBUTES[attribute.type]} {_camel(attribute.name)}" for attribute in signature.attributes]
+    parameters += [f"const aclTensor* {_output_name(signature, tensor)}" for tensor in signature.outputs]
     return ", ".join([*parameters, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
 
 
@@ -112,10 +112,17 @@ def _parameter(tensor: TensorSpec, name: str, reference: int) -> str:
 
 def _input_name(signature: Signature, tensor: TensorSpec) -> str:
     """As op_build calls it."""
-    if tensor.name in signature.writes:
-        return f"{tensor.name}Ref"
-    return f"{tensor.name}Optional" if tensor.optional else tensor.name
+    suffix = "Ref" if tensor.name in signature.writes else "Optional" if tensor.optional else ""
+    return _camel(tensor.name) + suffix
 
 
 def _output_name(signature: Signature, tensor: TensorSpec) -> str:
-    return f"{tensor.name}Ref" if tensor.name in signature.writes else f"{tensor.name}Out"
+    if len(signature.cann_outputs) == 1:
+        return "out"
+    return _camel(tensor.name) + ("Ref" if tensor.name in signature.writes else "Out")
+
+
+def _camel(name: str) -> str:
+    """key_cache -> keyCache."""
+    pascal = cpp.pascal(name)
+    return pascal[:1].lower() + pascal[1:]

@@ -43,7 +43,7 @@ public:
             }
             task_ = header->task;
             const bool stops = header->kind == CommandKind::STOP;
-            if (const Failure failure = Execute(*header)) {
+            if (const Failure failure = ExecuteGuarded(*header)) {
                 Report(failure);
             }
             Advance(header->bytes);
@@ -77,6 +77,15 @@ private:
                 FutexWait(slot_.submitted, task_, 60000);
             }
             slot_.sleeping.store(0);
+        }
+    }
+
+    Failure ExecuteGuarded(const CommandHeader& header)
+    {
+        try {
+            return Execute(header);
+        } catch (const std::exception& error) {  // a call that is not as protocol/call.h says
+            return {AICORE_EXCEPTION, std::string(slot_.running) + ": " + error.what()};
         }
     }
 

@@ -207,15 +207,13 @@ aclnnStatus PackageExecutor::Prepare(uint64_t* workspaceBytes)
                 : MsAscendHostTensor{tensor->dtype, static_cast<int32_t>(tensor->shape.size()), tensor->shape.data()});
     }
     const MsAscendHostCall call{type_.c_str(), tensors.data(), tensors.size(), attributes_.data(), attributes_.size()};
-    if (const aclnnStatus status = CheckOutputs(call); status != ACLNN_SUCCESS) {
-        return status;
+    if (!IsEmpty()) {
+        if (const aclnnStatus status = Tile(call); status != ACLNN_SUCCESS) {
+            return status;
+        }
+        *workspaceBytes = tiling_->workspaceBytes;
     }
-    if (IsEmpty()) {
-        return ACLNN_SUCCESS;
-    }
-    const aclnnStatus status = Tile(call);
-    *workspaceBytes = status == ACLNN_SUCCESS ? tiling_->workspaceBytes : 0;
-    return status;
+    return CheckOutputs(call);
 }
 
 // Where the kernel finds a tensor: a copy, if it has strides.
@@ -251,12 +249,14 @@ aclnnStatus PackageExecutor::Launch(void* stream, void* workspace, uint64_t work
         return ACLNN_SUCCESS;
     }
     const uint64_t needed = tiling_ == nullptr ? 0 : tiling_->workspaceBytes;
-    if (workspaceBytes < needed || (needed > 0 && workspace == nullptr)) {
-        return Refuse(ACLNN_ERR_PARAM_INVALID, type_ + ": the workspace must have " + std::to_string(needed) +
-                                                   " bytes, got " + std::to_string(workspaceBytes) +
-                                                   (workspace == nullptr ? " at a null pointer" : ""));
+    if (workspaceBytes > 0 && workspace == nullptr) {
+        return Refuse(ACLNN_ERR_PARAM_NULLPTR, type_ + ": the workspace must not be a null pointer");
     }
-    CallWriter call(tiling_ == nullptr ? "package:" + type_ : "kernel");
+    if (workspaceBytes < needed) {
+        return Refuse(ACLNN_ERR_PARAM_INVALID, type_ + ": the workspace must have " + std::to_string(needed) +
+                                                   " bytes, got " + std::to_string(workspaceBytes));
+    }
+    CallWriter call(tiling_ == nullptr ? type_ : "kernel");
     if (tiling_ != nullptr) {
         call.String(type_);
         call.Int(static_cast<int64_t>(row_));
@@ -276,7 +276,7 @@ aclnnStatus PackageExecutor::Launch(void* stream, void* workspace, uint64_t work
                                                                                      : ACLNN_ERR_RUNTIME_ERROR;
 }
 
-// As CANN numbers them: outputs that are inputs, too, count among the outputs, where they come first.
+// As CANN numbers them: outputs that are inputs, too, count among the outputs.
 std::vector<aclTensor*> PackageExecutor::Tensors(Side side)
 {
     std::vector<aclTensor*> tensors;

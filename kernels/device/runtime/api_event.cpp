@@ -122,6 +122,9 @@ ACL_API aclError aclrtQueryEventStatus(void* handle, int32_t* status)
     RETURN_IF_ERROR(CheckPointer("aclrtQueryEventStatus", "status", status));
     Event* event = nullptr;
     RETURN_IF_ERROR(FindEvent(handle, &event));
+    if (!IsDone(event) && TheDevices().Ended(SlotOf(event).device)) {
+        return TheDevices().FailAsEnded(SlotOf(event).device);
+    }
     *status = IsDone(event) && (event->WasRecorded() || event->extended) ? 1 : 0;
     return SUCCESS;
 }

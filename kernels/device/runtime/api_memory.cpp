@@ -110,16 +110,17 @@ ACL_API aclError aclrtFreeHostWithDevSync(void* address)
     return aclrtFreeHost(address);
 }
 
-ACL_API aclError aclrtHostRegister(void*, uint64_t, int32_t, void**)
+ACL_API aclError aclrtHostRegister(void* host, uint64_t bytes, int32_t, void** address)
 {
-    return Fail(RT_FEATURE_NOT_SUPPORT,
-                "aclrtHostRegister: the emulated device does not see memory of the host; copy "
-                "it by aclrtMemcpy or aclrtMemcpyAsync");
+    RETURN_IF_ERROR(CheckPointer("aclrtHostRegister", "devPtr", address));
+    uint32_t device = 0;
+    RETURN_IF_ERROR(CurrentDevice(&device));
+    return RegisterHost(device, host, bytes, address);
 }
 
-ACL_API aclError aclrtHostUnregister(void*)
+ACL_API aclError aclrtHostUnregister(void* host)
 {
-    return Fail(RT_PARAM_INVALID, "aclrtHostUnregister: the memory was not registered (aclrtHostRegister)");
+    return UnregisterHost(host);
 }
 
 ACL_API aclError aclrtGetMemInfo(int32_t, size_t* freeBytes, size_t* totalBytes)

@@ -4,13 +4,16 @@
 #include <map>
 #include <shared_mutex>
 
+#include "runtime/devices.h"
+
 namespace ms_ascend_ops {
 namespace device {
 namespace {
 
 constexpr uint64_t ALIGNMENT = 64;
 auto& mutex = *new std::shared_mutex;
-auto& pinned = *new std::map<uint64_t, uint64_t>;  // begin to end
+auto& pinned = *new std::map<uint64_t, uint64_t>;      // begin to end
+auto& registered = *new std::map<uint64_t, uint32_t>;  // begin to device
 
 }  // namespace
 
@@ -51,6 +54,39 @@ bool IsPinned(uint64_t address)
     std::shared_lock<std::shared_mutex> lock(mutex);
     const auto next = pinned.upper_bound(address);
     return next != pinned.begin() && address < std::prev(next)->second;
+}
+
+aclError RegisterHost(uint32_t device, void* host, uint64_t bytes, void** address)
+{
+    constexpr uint64_t PAGE = 4096;
+    const auto begin = reinterpret_cast<uint64_t>(host);
+    if (begin % PAGE != 0 || bytes == 0 || IsDeviceAddress(begin)) {
+        return Fail(RT_PARAM_INVALID,
+                    "aclrtHostRegister: ptr must be host memory from the beginning of a page of 4096 "
+                    "bytes on, and size not 0; got " +
+                        std::to_string(bytes) + " bytes at " + Hex(begin));
+    }
+    if (const aclError error = TheDevices().Memory(device).Register(host, bytes, address)) {
+        return error;
+    }
+    std::lock_guard<std::shared_mutex> lock(mutex);
+    registered[begin] = device;
+    return SUCCESS;
+}
+
+aclError UnregisterHost(void* host)
+{
+    uint32_t device = 0;
+    {
+        std::lock_guard<std::shared_mutex> lock(mutex);
+        const auto found = registered.find(reinterpret_cast<uint64_t>(host));
+        if (found == registered.end()) {
+            return Fail(RT_PARAM_INVALID, "aclrtHostUnregister: the memory was not registered (aclrtHostRegister)");
+        }
+        device = found->second;
+        registered.erase(found);
+    }
+    return TheDevices().Memory(device).Unregister(host);
 }
 
 }  // namespace device

@@ -12,6 +12,9 @@ namespace device {
 aclError AllocateHost(void** address, uint64_t bytes);
 aclError FreeHost(void* address);
 bool IsPinned(uint64_t address);
+// aclrtHostRegister: memory of the program, of which `device` gets an address of its own.
+aclError RegisterHost(uint32_t device, void* host, uint64_t bytes, void** address);
+aclError UnregisterHost(void* host);
 
 }  // namespace device
 }  // namespace ms_ascend_ops

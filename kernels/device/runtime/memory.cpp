@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/copies.h"
 #include "runtime/devices.h"
 #include "runtime/settings.h"
 
@@ -135,7 +136,7 @@ aclError DeviceMemory::Free(void* address)
     {
         std::lock_guard<std::mutex> lock(mutex_);
         const auto found = allocations_.find(begin);
-        if (found == allocations_.end() || found->second.handle != nullptr) {
+        if (found == allocations_.end() || found->second.handle != nullptr || found->second.host != nullptr) {
             return Fail(RT_PARAM_INVALID, "aclrtFree: " + Hex(begin) + " is " + DescribeLocked(begin));
         }
         allocation = found->second;
@@ -177,6 +178,23 @@ uint8_t* DeviceMemory::View(uint64_t address, uint64_t bytes, uint64_t& follow, 
         return nullptr;
     }
     return view_ + found->second.offset + inside;
+}
+
+bool DeviceMemory::WriteFresh(uint8_t* to, const uint8_t* from, uint64_t bytes) const
+{
+    unsigned char there = 1;
+    uint8_t* const page = to - reinterpret_cast<uint64_t>(to) % PAGE;
+    if (mincore(page, PAGE, &there) != 0 || there != 0) {
+        return false;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        const ssize_t written = pwrite(file_, from + done, bytes - done, to + done - view_);
+        if (written <= 0) {
+            return false;
+        }
+        done += static_cast<uint64_t>(written);
+    }
+    return true;
 }
 
 std::string DeviceMemory::Describe(uint64_t address, bool tries)
@@ -336,10 +354,83 @@ aclError DeviceMemory::Unmap(void* address)
     return error;
 }
 
+aclError DeviceMemory::Register(void* host, uint64_t bytes, void** address)
+{
+    const uint64_t mapped = RoundUp(bytes, PAGE);
+    uint64_t begin = 0;
+    uint64_t offset = 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        begin = addresses_.Take(mapped + PAGE, PAGE);
+        offset = physical_.Take(mapped, PAGE);
+        if (begin == 0 || offset == 0) {
+            return OutOfMemory("aclrtHostRegister", bytes);
+        }
+        allocations_[begin] = {bytes, mapped, offset, "aclrtHostRegister", nullptr, host};
+    }
+    if (const aclError error =
+            TheDevices().Control(device_, {ControlKind::MAP, 0, 0, device_, begin, mapped, offset})) {
+        return error;
+    }
+    if (const aclError error = CopyNow(begin, reinterpret_cast<uint64_t>(host), bytes)) {
+        return error;
+    }
+    std::memcpy(view_ + offset + bytes, static_cast<uint8_t*>(host) + bytes, mapped - bytes);  // the rest of its page
+    const int flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+    if (mmap(host, mapped, PROT_READ | PROT_WRITE, flags, file_, static_cast<off_t>(offset)) != host) {
+        return Fail(RT_INTERNAL_ERROR, std::string("aclrtHostRegister: ") + std::strerror(errno));
+    }
+    *address = reinterpret_cast<void*>(begin);
+    return SUCCESS;
+}
+
+// Gives the host pages of its own again, with what the registered ones hold.
+void DeviceMemory::GiveBack(const Allocation& allocation)
+{
+    const uint64_t mapped = allocation.mapped;
+    void* const own = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own != MAP_FAILED) {
+        std::memcpy(own, view_ + allocation.offset, mapped);
+        mremap(own, mapped, mapped, MREMAP_MAYMOVE | MREMAP_FIXED, allocation.host);
+    }
+}
+
+aclError DeviceMemory::Unregister(void* host)
+{
+    uint64_t begin = 0;
+    Allocation allocation;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const auto& entry : allocations_) {
+            if (entry.second.host == host) {
+                begin = entry.first;
+                allocation = entry.second;
+            }
+        }
+        if (begin == 0) {
+            return Fail(RT_PARAM_INVALID, "aclrtHostUnregister: the memory was not registered (aclrtHostRegister)");
+        }
+        allocations_.erase(begin);
+        freed_[begin] = allocation;
+    }
+    const uint64_t mapped = allocation.mapped;
+    const aclError error = TheDevices().Control(device_, {ControlKind::UNMAP, 0, 0, device_, begin, mapped, 0});
+    GiveBack(allocation);
+    std::lock_guard<std::mutex> lock(mutex_);
+    Discard(allocation.offset, mapped);
+    physical_.Give(allocation.offset);
+    addresses_.Give(begin);
+    return error;
+}
+
 void DeviceMemory::Clear()
 {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& entry : allocations_) {
+        if (entry.second.host != nullptr) {
+            GiveBack(entry.second);
+            physical_.Give(entry.second.offset);
+        }
         freed_[entry.first] = entry.second;
         addresses_.Give(entry.first);
     }

@@ -41,6 +41,7 @@ struct Allocation {
     uint64_t offset = 0;  // in the file
     const char* maker = "";
     void* handle = nullptr;  // the physical memory that is mapped here
+    void* host = nullptr;    // the host's memory that is registered here
 };
 
 struct PhysicalMemory {
@@ -67,11 +68,18 @@ public:
     aclError Map(void* address, uint64_t bytes, uint64_t offset, void* handle);
     aclError Unmap(void* address);
 
+    // aclrtHostRegister: from now on whole pages of the host are shared with the device, at an address of its own.
+    aclError Register(void* host, uint64_t bytes, void** address);
+    aclError Unregister(void* host);
+
     uint64_t Limit() const { return limit_; }
     uint64_t FreeBytes();
     // Where the host sees the bytes from `address` on, and how many of `bytes` follow there. Null: `text` says what is
     // wrong with the address.
     uint8_t* View(uint64_t address, uint64_t bytes, uint64_t& follow, std::string& text);
+    // Writes to pages of the view that have no memory yet, which is quicker by the file. False: they have, or it
+    // failed.
+    bool WriteFresh(uint8_t* to, const uint8_t* from, uint64_t bytes) const;
     // "17 bytes behind the 64 bytes of aclrtMalloc at 0x12..."; `tries` does not wait for a lock (in signal handlers).
     std::string Describe(uint64_t address, bool tries = false);
     // Forgets everything; the addresses come again. All contents are lost.
@@ -80,6 +88,7 @@ public:
 private:
     std::string DescribeLocked(uint64_t address) const;
     aclError OutOfMemory(const char* maker, uint64_t bytes) const;
+    void GiveBack(const Allocation& allocation);
     void Discard(uint64_t offset, uint64_t bytes);
 
     uint32_t device_;

@@ -54,6 +54,7 @@ void ClearSlot(const Stream* stream)
         word->store(0);
     }
     slot.read.store(0);
+    slot.errorTask = 0;
     slot.clock = 0;
     slot.device = stream->Device();
     slot.context = stream->context->number;
@@ -72,6 +73,15 @@ aclError AwaitRoom(Stream* stream, uint64_t bytes)
         }
     }
     return SUCCESS;
+}
+
+void TellException(const Stream* stream, uint32_t task, aclError code)
+{
+    if (const auto callback = exceptionCallback.load()) {
+        ExceptionInfo info{task, stream->number, static_cast<uint32_t>(syscall(SYS_gettid)), stream->Device(),
+                           static_cast<uint32_t>(code)};
+        callback(&info);
+    }
 }
 
 void FreeStored(Stream* stream)
@@ -266,10 +276,17 @@ bool HasCompleted(Stream* stream)
 
 aclError TakeError(Stream* stream)
 {
-    if (TheDevices().Ended(stream->Device())) {
-        return TheDevices().FailAsEnded(stream->Device());
-    }
     StreamSlot& slot = SlotOf(stream);
+    if (TheDevices().Ended(stream->Device())) {
+        const aclError ended = TheDevices().FailAsEnded(stream->Device());
+        constexpr uint32_t TOLD = UINT32_MAX;
+        const uint32_t task = slot.completed.value.load() + 1;
+        if (task - 1 != stream->submitted && slot.errorTask != TOLD) {
+            slot.errorTask = TOLD;
+            TellException(stream, task, ended);
+        }
+        return ended;
+    }
     const auto code = static_cast<aclError>(slot.error.load());
     if (code == SUCCESS) {
         return slot.aborted.load() != 0 ? Fail(RT_STREAM_ABORT, "the stream's tasks were dropped by aclrtStreamAbort")
@@ -278,11 +295,7 @@ aclError TakeError(Stream* stream)
     const std::string text(slot.text, strnlen(slot.text, sizeof(slot.text)));
     const uint32_t task = slot.errorTask;
     slot.error.store(0);
-    if (const auto callback = exceptionCallback.load()) {
-        ExceptionInfo info{task, stream->number, static_cast<uint32_t>(syscall(SYS_gettid)), stream->Device(),
-                           static_cast<uint32_t>(code)};
-        callback(&info);
-    }
+    TellException(stream, task, code);
     return Fail(code, text);
 }
 

@@ -196,14 +196,32 @@ void PipeBarrier(HOST_WHERE_ONLY)
     HOST_OBSERVED(host::ObserveSync(where, host::SyncCall::PIPE_BARRIER, PIPE));
 }
 
+// As vector cores have it: a block is a vector core, or where those share cube cores (KERNEL_TYPE_MIX_AIC_1_2) a group
+// of a cube core and its vector cores. GetBlockIdx counts vector cores all the same.
 inline int64_t GetBlockIdx()
 {
     return host::Core::Current().BlockIdx();
 }
 
+inline int64_t GetTaskRation()
+{
+    return host::Core::Current().LaunchedCores().group;
+}
+
 inline int64_t GetBlockNum()
 {
-    return host::Core::Current().BlockNum();
+    const host::Cores cores = host::Core::Current().LaunchedCores();
+    return cores.count / cores.group;
+}
+
+inline int64_t GetSubBlockNum()
+{
+    return GetTaskRation();
+}
+
+inline int64_t GetSubBlockIdx()
+{
+    return GetBlockIdx() % GetTaskRation();
 }
 
 // Aborts the kernel: the launch fails.

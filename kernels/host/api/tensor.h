@@ -98,8 +98,8 @@ public:
     void SetSize(uint32_t size) { bytes_ = size * sizeof(T); }
     LocalTensor operator[](HOST_INDEX offset) const
     {
-        HOST_OBSERVED(host::ObserveIndex(offset.where, address_));
         const uint32_t skipped = offset * static_cast<uint32_t>(sizeof(T));
+        HOST_OBSERVED(host::ObserveIndex(offset.where, address_, skipped, bytes_));
         return LocalTensor(address_ + skipped, bytes_ > skipped ? bytes_ - skipped : 0, position_,
                            stream_ HOST_OBSERVED(, origin_));
     }

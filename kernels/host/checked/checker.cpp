@@ -10,6 +10,7 @@
 #include "checked/local_memory.h"
 #include "checked/order.h"
 #include "checked/pieces.h"
+#include "checked/products.h"
 #include "checked/queues.h"
 #include "checked/rules.h"
 #include "runtime/launch.h"
@@ -37,71 +38,14 @@ GlobalSpan SpanOf(const GlobalOperand& operand, const Matrix& matrix, uint32_t r
             matrix.stride * static_cast<int64_t>(bytes)};
 }
 
-// What Atlas A2 has for base blocks, of which it works on one while it loads the next.
-constexpr uint32_t L0A_BYTES = 64 * 1024;
-constexpr uint32_t L0B_BYTES = 64 * 1024;
-constexpr uint32_t L0C_BYTES = 128 * 1024;
-constexpr uint32_t L1_BYTES = 512 * 1024 - 256;
-
-void CheckProduct(const ProductEvent& event)
-{
-    const MatmulState& matmul = *event.matmul;
-    const MatmulLimits& limits = matmul.limits;
-    if (!limits.initialised) {
-        Violation(Rule::MATMUL_INIT, event, "the object has no tiling");
-    }
-    if (event.call == ProductCall::INIT) {
-        const uint32_t a = limits.baseM * limits.baseK * limits.elementBytes;
-        const uint32_t b = limits.baseK * limits.baseN * limits.elementBytes;
-        const uint32_t c = limits.baseM * limits.baseN * static_cast<uint32_t>(sizeof(float));
-        if (2 * a > L0A_BYTES || 2 * b > L0B_BYTES || c > L0C_BYTES || 2 * (a + b) > L1_BYTES) {
-            Violation(Rule::MATMUL_CAPACITY, event, "base blocks of %u x %u x %u take %u, %u and %u bytes",
-                      limits.baseM, limits.baseN, limits.baseK, a, b, c);
-        }
-        return;
-    }
-    if (event.call == ProductCall::WAIT) {
-        if (matmul.waits == 0) {
-            Violation(Rule::MATMUL_WAIT, event, "no product of this object is to be waited for");
-        }
-        return;
-    }
-    if ((event.call == ProductCall::GET_TENSOR_C) != (matmul.blocks == 1)) {
-        Violation(Rule::MATMUL_BLOCK, event,
-                  matmul.blocks == 0 ? "Iterate has found none" : "the one of the last Iterate was not taken");
-    }
-    if (event.call == ProductCall::END) {
-        return;
-    }
-    const Product& product = event.product;
-    if (product.m > limits.singleM || product.n > limits.singleN || product.k > limits.singleK) {
-        Violation(Rule::MATMUL_SHAPE, event, "%u x %u x %u, the tiling has %u x %u x %u", product.m, product.n,
-                  product.k, limits.singleM, limits.singleN, limits.singleK);
-    }
-    const auto fits = [](const Matrix& matrix, uint32_t rows, uint32_t cols) {
-        return static_cast<int64_t>(matrix.transposed ? rows : cols) <= matrix.stride;
-    };
-    if (!fits(product.a, product.m, product.k) || !fits(product.b, product.k, product.n) ||
-        !fits(product.c, product.m, product.n)) {
-        Violation(Rule::MATMUL_STRIDE, event, "%u x %u x %u with rows of %ld, %ld and %ld elements", product.m,
-                  product.n, product.k, static_cast<long>(product.a.stride), static_cast<long>(product.b.stride),
-                  static_cast<long>(product.c.stride));
-    }
-    if (matmul.transposed) {
-        Violation(Rule::MATMUL_TRANSPOSE, event, "ISTRANS of its MatmulType is false");
-    }
-    if (product.bias != nullptr && !limits.biased) {
-        Violation(Rule::MATMUL_BIAS, event, "isBias of the tiling is 0");
-    }
-}
-
 class Checker : public Observer {
 public:
     void LaunchBegin(const LaunchInfo& launch) override
     {
         Event event;
         event.name = "the launch";
-        if (launch.blockDim < 1 || launch.blockDim > HostPlatform().coreNum) {
+        const uint32_t groups = (HostPlatform().coreNum + launch.group - 1) / launch.group;
+        if (launch.blockDim < 1 || launch.blockDim > groups * launch.group) {
             Violation(Rule::BLOCK_DIM, event, "blockDim is %u, the chip has %u cores", launch.blockDim,
                       HostPlatform().coreNum);
         }
@@ -243,7 +187,7 @@ public:
             const MatmulState& matmul = *event.matmul;
             core.order.StartProduct();
             const uint32_t number = core.order.Number(event);
-            const uint32_t bytes = matmul.limits.elementBytes;
+            const uint32_t bytes = matmul.limits.form.elementBytes;
             core.products += !event.sync && event.willWait ? 1 : 0;
             global_.Read(event, number, core.order, matmul.a, SpanOf(matmul.a, product.a, product.m, product.k, bytes));
             global_.Read(event, number, core.order, matmul.b, SpanOf(matmul.b, product.b, product.k, product.n, bytes));
@@ -278,14 +222,12 @@ public:
             } else {
                 core.memory.Read(event, number, core.order, event.local.offset, bytes, true);
             }
-            core.order.Scalar();
             return;
         }
         const GlobalSpan span{event.global.offset, 1, SizeOf(event.global.dtype), 0};
-        if (event.written) {  // no automatic order with the copy pipes
+        if (event.written) {
             global_.Write(event, number, core.order, event.global, span, false, false);
         } else {
-            core.order.Scalar();
             global_.Read(event, number, core.order, event.global, span);
         }
     }
@@ -293,6 +235,11 @@ public:
     void OnUnassigned(const Event& event) override
     {
         Violation(Rule::UB_UNASSIGNED, event, "a LocalTensor to which none was assigned");
+    }
+
+    void OnIndexBeyond(const Event& event, uint32_t offset, uint32_t bytes) override
+    {
+        Violation(Rule::UB_INDEX, event, "byte %u of a tensor of %u bytes", offset, bytes);
     }
 
     void OnQueue(const QueueEvent& event) override

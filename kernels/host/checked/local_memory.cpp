@@ -58,10 +58,6 @@ void LocalMemory::Check(const Event& event, Order& order, const Block& block, ui
             continue;
         }
         const Event& other = order.Call(last);
-        if (self == 0 || q == 0) {
-            Note(Rule::NOTE_AUTO_SYNC, event);
-            continue;
-        }
         if (sameCopyPipe && !writes) {
             continue;
         }

@@ -68,14 +68,6 @@ public:
         }
     }
     void Barrier(pipe_t pipe) { Wait(pipe, Arrive(pipe)); }
-    // The scalar unit waits for everything, and everything issued after it follows it.
-    void Scalar()
-    {
-        for (uint32_t p = 0; p < PIPES; ++p) {
-            knows_[0][p] = Now();
-            knows_[p][0] = Now();
-        }
-    }
     // Up to which call of `pipe` both copy pipes and the cube know.
     uint32_t KnownToCopies(pipe_t pipe) const
     {

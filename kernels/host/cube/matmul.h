@@ -23,13 +23,24 @@
 // Global, as with CANN.
 enum class CubeFormat { ND = 0 };
 
-// How a Matmul object loads its operands: base block by base block, or several of them at once. Results are the same.
+// How a Matmul object loads its operands: base block by base block, or several of them at once; and whether it does so
+// row by row where rows lie too far apart for an instruction (intrinsicsCheck). A host has no such limit; the checked
+// build knows it (checked/products.cpp).
 struct MatmulConfig {
     bool doNorm;
     bool doMultiDataLoad;
+    bool intrinsicsCheck;
 };
-inline constexpr MatmulConfig CFG_NORM{true, false};
-inline constexpr MatmulConfig CFG_MDL{false, true};
+constexpr MatmulConfig GetNormalConfig(bool intrinsicsLimit = false)
+{
+    return {true, false, intrinsicsLimit};
+}
+constexpr MatmulConfig GetMDLConfig(bool intrinsicsLimit = false)
+{
+    return {false, true, intrinsicsLimit};
+}
+inline constexpr MatmulConfig CFG_NORM = GetNormalConfig();
+inline constexpr MatmulConfig CFG_MDL = GetMDLConfig();
 
 namespace AscendC {
 
@@ -72,7 +83,8 @@ public:
         baseN_ = static_cast<uint32_t>(tiling->baseN);
         product_.type = host::ElementTypeOf<SrcAT>::value;
         product_.resultType = host::ElementTypeOf<DstT>::value;
-        HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling, sizeof(SrcAT), BIASED, MM_CFG.doMultiDataLoad));
+        HOST_OBSERVED(host::ObserveMatmulInit(where, state_, *tiling,
+                                              {sizeof(SrcAT), BIASED, MM_CFG.doMultiDataLoad, MM_CFG.intrinsicsCheck}));
     }
 
     void SetOrgShape(int orgM, int orgN, int orgK) { SetOrgShape(orgM, orgN, orgK, orgK); }

@@ -91,6 +91,14 @@ enum class SyncCall : uint8_t { SET_FLAG, WAIT_FLAG, PIPE_BARRIER, SYNC_ALL };
 enum class EventCall : uint8_t { FETCH, ALLOC, RELEASE };
 enum class SettingCall : uint8_t { MASK_NORM, MASK_COUNT, VECTOR_MASK, RESET_MASK, ATOMIC_ADD, ATOMIC_NONE };
 
+// What the type of a Matmul object says of it.
+struct MatmulForm {
+    uint32_t elementBytes = 0;  // of the operands
+    bool takesBias = false;
+    bool wholeLoads = false;  // several base blocks come to L1 at once (MDL)
+    bool rowByRow = false;    // rows that lie too far apart for one copy do so one by one (intrinsicsCheck)
+};
+
 enum class ProductCall : uint8_t { INIT, ITERATE_ALL, WAIT, END, ITERATE, GET_TENSOR_C };
 
 // The call of an API function in a kernel.

@@ -171,9 +171,14 @@ void ReportScalar(Where where, const char* name, bool written, const LocalOperan
     TheObserver().OnScalar(event);
 }
 
-void ReportUnassigned(Where where)
+void ReportWrongIndex(Where where, bool isUnassigned, uint32_t offset, uint32_t bytes)
 {
-    TheObserver().OnUnassigned(Begin<Event>(where, "operator[]", PIPE_S));
+    const Event event = Begin<Event>(where, "operator[]", PIPE_S);
+    if (isUnassigned) {
+        TheObserver().OnUnassigned(event);
+    } else {
+        TheObserver().OnIndexBeyond(event, offset, bytes);
+    }
 }
 
 void ReportProduct(Where where, ProductCall call, MatmulState& matmul, const Product* product,

@@ -25,7 +25,7 @@ void ReportVector(Where where, const char* name, const Request& request, Access*
 void ReportCopy(const CopySite& site, bool toLocal, const LocalOperand& local, const GlobalOperand& global,
                 const CopyShape& shape);
 void ReportScalar(Where where, const char* name, bool written, const LocalOperand* local, const GlobalOperand* global);
-void ReportUnassigned(Where where);
+void ReportWrongIndex(Where where, bool isUnassigned, uint32_t offset, uint32_t bytes);
 Origin ReportQueue(Where where, QueueCall call, Tag tag, const LocalOperand& local);
 Tag ReportInit(Where where, const Buffer& kind, uint32_t count, uint32_t askedBytes, uint32_t offset);
 Origin GlobalOrigin(const void* address);
@@ -139,11 +139,11 @@ void ObserveCopy(const CopySite& site, const GlobalTensor<T>& dst, const LocalTe
     ReportCopy(site, false, LocalOf(src), GlobalOf(dst), shape);
 }
 
-// A LocalTensor with this address is indexed.
-inline void ObserveIndex(Where where, const char* address)
+// A LocalTensor with this address and length is indexed.
+inline void ObserveIndex(Where where, const char* address, uint32_t offset, uint32_t bytes)
 {
-    if (address == nullptr) {
-        ReportUnassigned(where);
+    if (address == nullptr || offset >= bytes) {
+        ReportWrongIndex(where, address == nullptr, offset, bytes);
     }
 }
 
@@ -199,8 +199,7 @@ Tag ObserveInit(Where where, const QUEUE&, uint32_t count, uint32_t askedBytes, 
 void ObserveReset(Where where);
 
 template <class TILING>
-void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, uint32_t elementBytes, bool biased,
-                       bool wholeLoads)
+void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, const MatmulForm& form)
 {
     const auto count = [](int32_t value) { return static_cast<uint32_t>(value); };
     matmul.limits = {true,
@@ -210,9 +209,8 @@ void ObserveMatmulInit(Where where, MatmulState& matmul, const TILING& tiling, u
                      count(tiling.baseM),
                      count(tiling.baseN),
                      count(tiling.baseK),
-                     elementBytes,
-                     biased && tiling.isBias != 0,
-                     wholeLoads};
+                     form,
+                     form.takesBias && tiling.isBias != 0};
     ReportProduct(where, ProductCall::INIT, matmul);
 }
 

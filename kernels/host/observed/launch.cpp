@@ -127,11 +127,11 @@ uint32_t DefaultCores()
     return isNumber && count >= 1 && count <= static_cast<long>(MAX_CORES) ? static_cast<uint32_t>(count) : CHIP_CORES;
 }
 
-void RunCore(uint32_t index, uint32_t count, BlockFn block, void* kernel, GM_ADDR workspace)
+void RunCore(uint32_t index, Cores cores, BlockFn block, void* kernel, GM_ADDR workspace)
 {
     g_turns->Begin(index);
     Core& core = Core::Current();
-    core.Begin(index, count, false, {});
+    core.Begin(index, cores, false, {});
     g_cores[index].core = &core;
     TheObserver().CoreBegin(index);
     try {
@@ -235,7 +235,7 @@ ms_ascend_ops::Platform HostPlatform()
 }
 
 void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-                  std::string_view, BlockFn block, void* kernel)
+                  std::string_view, BlockFn block, void* kernel, KernelType type)
 {
     constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
     std::lock_guard<std::mutex> lock(g_launchMutex);
@@ -245,16 +245,19 @@ void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops
                                                           &std::free);
     void* const workspace = config.workspaceBytes == 0 ? nullptr : isGiven ? memory.workspace : own.get();
     g_launch = std::exchange(t_next, LaunchInfo{});
-    g_launch.blockDim = config.blockDim;
+    const uint32_t group = type == KernelType::MIX_AIC_1_2 ? 2 : 1;
+    const Cores cores{(config.blockDim + group - 1) / group * group, group};
+    g_launch.blockDim = cores.count;
+    g_launch.group = group;
     g_launch.workspace = static_cast<const char*>(workspace);
     g_launch.workspaceBytes = config.workspaceBytes;
-    g_cores.assign(config.blockDim, ObservedCore{});
-    Turns turns(config.blockDim);
+    g_cores.assign(cores.count, ObservedCore{});
+    Turns turns(cores.count);
     g_turns = &turns;
     TheObserver().LaunchBegin(g_launch);
     std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < config.blockDim; ++i) {
-        threads.emplace_back(RunCore, i, config.blockDim, block, kernel, static_cast<GM_ADDR>(workspace));
+    for (uint32_t i = 0; i < cores.count; ++i) {
+        threads.emplace_back(RunCore, i, cores, block, kernel, static_cast<GM_ADDR>(workspace));
     }
     for (std::thread& thread : threads) {
         thread.join();

@@ -52,7 +52,8 @@ constexpr int32_t NO_ARGUMENT = -2;
 struct LaunchInfo {
     const char* op;                   // "rms_norm_grad"; null if the caller did not say
     std::vector<Argument> arguments;  // in the order of the kernel's parameters; empty if the caller did not say
-    uint32_t blockDim;
+    uint32_t blockDim;                // vector cores
+    uint32_t group;                   // so many of them share a cube core
     const char* workspace;
     uint64_t workspaceBytes;
     const void* tiling;  // the kernel's TilingData; null if the caller did not say
@@ -167,7 +168,7 @@ struct CopyEvent : Event {
     uint32_t paddedBytes;
 };
 
-// The tiling of a Matmul object, as far as it limits what may be asked for.
+// The tiling of a Matmul object, as far as it limits what may be asked for, and its type.
 struct MatmulLimits {
     bool initialised = false;
     uint32_t singleM = 0;
@@ -176,9 +177,8 @@ struct MatmulLimits {
     uint32_t baseM = 0;
     uint32_t baseN = 0;
     uint32_t baseK = 0;
-    uint32_t elementBytes = 0;  // of the operands
+    MatmulForm form;
     bool biased = false;
-    bool wholeLoads = false;  // CFG_MDL: several base blocks come to L1 at once
 };
 
 // A Matmul object as the hooks know it.
@@ -267,6 +267,7 @@ public:
     virtual void OnCopy(const CopyEvent&) {}
     virtual void OnScalar(const ScalarEvent&) {}
     virtual void OnUnassigned(const Event&) {}  // a LocalTensor without a buffer is indexed
+    virtual void OnIndexBeyond(const Event&, uint32_t /*offset*/, uint32_t /*bytes*/) {}  // or one behind its end
     virtual void OnProduct(const ProductEvent&) {}
     virtual void OnQueue(const QueueEvent&) {}
     virtual void OnSync(const SyncEvent&) {}

@@ -60,10 +60,10 @@ Core& Core::Create()
     return *t_current;
 }
 
-void Core::Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopVariant variant)
+void Core::Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant)
 {
     blockIdx_ = blockIdx;
-    blockNum_ = blockNum;
+    cores_ = cores;
     large_ = large;
     variant_ = variant;
     mask = MaskState{};

@@ -61,6 +61,12 @@ struct MaskState {
     uint32_t count = 0;  // active lanes (normal) or elements (counter)
 };
 
+// The vector cores of a launch, and how many of them share a cube core.
+struct Cores {
+    uint32_t count = 1;
+    uint32_t group = 1;
+};
+
 class Core {
 public:
     Core();
@@ -75,7 +81,7 @@ public:
         return __builtin_expect(current != nullptr, 1) ? *current : Create();
     }
 
-    void Begin(uint32_t blockIdx, uint32_t blockNum, bool large, LoopVariant variant);
+    void Begin(uint32_t blockIdx, Cores cores, bool large, LoopVariant variant);
     // Replays a recorded launch instead of the kernel (trace_cache.h). Null: no such launch.
     bool Replay(const LaunchForm* launch) { return launch != nullptr && traceCache_.Replay(*launch, blockIdx_); }
     // The place for the next instruction, as if new: fill it in, then record it with Issue().
@@ -106,7 +112,7 @@ public:
 
     char* UnifiedBuffer() const { return ub_; }
     uint32_t BlockIdx() const { return blockIdx_; }
-    uint32_t BlockNum() const { return blockNum_; }
+    Cores LaunchedCores() const { return cores_; }
     MaskState mask;
     bool atomicAdd = false;  // copies to global memory add floats instead of replacing them
 
@@ -154,7 +160,7 @@ private:
 
     char* const ub_;
     uint32_t blockIdx_ = 0;
-    uint32_t blockNum_ = 1;
+    Cores cores_;
     bool large_ = false;        // the launch moves more than the caches hold
     LoopVariant variant_;       // of its loops
     bool wrote_ = false;        // the current program has a copy out

@@ -54,7 +54,7 @@ void RunBlock(Job& job, uint32_t blockIdx)
 {
     Core& core = Core::Current();
     const DefaultArithmetic arithmetic;
-    core.Begin(blockIdx, job.blockDim, job.large, job.variant);
+    core.Begin(blockIdx, {job.blockDim, job.group}, job.large, job.variant);
     Job* outer = t_job;
     t_job = &job;
     try {

@@ -26,6 +26,7 @@ struct Job {
     void* kernel;
     GM_ADDR workspace;
     uint32_t blockDim;
+    uint32_t group;  // so many of the blocks share a cube core
     bool coresMeet;  // cores may wait for each other
     bool large;
     LoopVariant variant;

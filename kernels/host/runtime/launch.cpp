@@ -234,9 +234,10 @@ ms_ascend_ops::Platform HostPlatform()
 }
 
 void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-                  std::string_view tiling, BlockFn block, void* kernel)
+                  std::string_view tiling, BlockFn block, void* kernel, KernelType type)
 {
     Job job;
+    job.group = type == KernelType::MIX_AIC_1_2 && config.blockDim % 2 == 0 ? 2 : 1;
     job.block = block;
     job.kernel = kernel;
     job.workspace = config.workspaceBytes == 0    ? nullptr

@@ -42,6 +42,11 @@ const char* VectorUnitName();
 
 using BlockFn = void (*)(void* kernel, GM_ADDR workspace);
 
+// What the cores of a launch are, in CANN's terms: vector cores, or groups of a cube core and two vector cores. Here
+// the vector cores play the cube core's part, too. With an odd number of threads a group has one of them
+// (KERNEL_TYPE_MIX_AIC_1_1), but in an observed build, which adds one.
+enum class KernelType : uint8_t { AIV_ONLY, MIX_AIC_1_2 };
+
 // Ends the kernel on this core, and with it the launch: thrown by Trap and by Fail.
 struct Trapped : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -63,19 +68,20 @@ void WithValueRules(const char* rules, LAUNCH&& launch)
 }
 
 // Runs `block` once for each of config.blockDim cores and returns when all have ended. Inputs of launches with large
-// outputs are prefetched. `tiling`: all that the kernel goes by besides its tensors, as bytes: launches with the same
-// may be replayed (trace_cache.h), those without any never are. Throws Trapped when a core did.
+// outputs are prefetched. blockDim counts vector cores, whatever the type. `tiling`: all that the kernel goes by
+// besides its tensors, as bytes: launches with the same may be replayed (trace_cache.h), those without any never are.
+// Throws Trapped when a core did.
 void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-                  std::string_view tiling, BlockFn block, void* kernel);
+                  std::string_view tiling, BlockFn block, void* kernel, KernelType type = KernelType::AIV_ONLY);
 
 template <class KERNEL>
 void Launch(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-            std::string_view tiling, KERNEL&& kernel)
+            std::string_view tiling, KERNEL&& kernel, KernelType type = KernelType::AIV_ONLY)
 {
     LaunchBlocks(
         config, memory, tiling,
         [](void* self, GM_ADDR workspace) { (*static_cast<std::remove_reference_t<KERNEL>*>(self))(workspace); },
-        &kernel);
+        &kernel, type);
 }
 
 template <class TILING>

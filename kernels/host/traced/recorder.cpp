@@ -173,17 +173,17 @@ public:
         record.id = products_[event.core]++;
         pending[event.matmul] = record.id;
         record.isLocal = event.sync ? 1 : 0;
-        record.elementBytes = static_cast<uint8_t>(limits.elementBytes);
+        record.elementBytes = static_cast<uint8_t>(limits.form.elementBytes);
         const uint32_t sizes[MAX_RANGES][2] = {{product.m, product.n},
-                                               {product.k, limits.wholeLoads ? 1u : 0u},
+                                               {product.k, limits.form.wholeLoads ? 1u : 0u},
                                                {limits.baseM, limits.baseN},
                                                {limits.baseK, 0}};
         std::memcpy(record.ranges, sizes, sizeof(sizes));
         const uint32_t resultBytes =
             product.resultType == ElementType::FLOAT || product.resultType == ElementType::INT32 ? sizeof(float)
                                                                                                  : sizeof(uint16_t);
-        AddOperand(event, "A", event.matmul->a, product.a, product.m, product.k, limits.elementBytes);
-        AddOperand(event, "B", event.matmul->b, product.b, product.k, product.n, limits.elementBytes);
+        AddOperand(event, "A", event.matmul->a, product.a, product.m, product.k, limits.form.elementBytes);
+        AddOperand(event, "B", event.matmul->b, product.b, product.k, product.n, limits.form.elementBytes);
         AddOperand(event, "C", event.result, product.c, product.m, product.n, resultBytes).written =
             product.accumulate ? 2 : 1;
     }

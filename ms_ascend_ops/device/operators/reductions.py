@@ -64,6 +64,11 @@ def amin(self: Array, dims: Sequence[int], keepdim: bool) -> Array:
     return np.amin(self, _axes(dims, self), keepdims=keepdim)
 
 
+def all_finite(gradient: Array) -> Array:
+    """Of the package that MindSpore's wheel brings."""
+    return np.isfinite(gradient).all().reshape(1)
+
+
 def all_true(self: Array, dims: Sequence[int], keepdim: bool) -> Array:
     return np.all(self, _axes(dims, self), keepdims=keepdim)
 

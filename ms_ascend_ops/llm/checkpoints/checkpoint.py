@@ -78,13 +78,20 @@ def checked(checkpoint: Checkpoint) -> Checkpoint:
         ValueError: it has not; the message names the file and the tensor.
     """
     checkpoint.config.check(str(checkpoint.path))  # before a loop over the layers
-    for name, shape in expected_shapes(checkpoint.config).items():
+    expected = expected_shapes(checkpoint.config)
+    for name, shape in expected.items():
         known_as = checkpoint.names.get(name, name)
         if name not in checkpoint.shapes:
             raise ValueError(f"{checkpoint.path}: the tensor {known_as} is missing")
         if checkpoint.shapes[name] != shape:
             raise ValueError(
                 f"{checkpoint.path}: the tensor {known_as} must have shape {shape}, got {checkpoint.shapes[name]}"
+            )
+    for name in checkpoint.shapes:
+        if name not in expected and name != ROPE_FACTORS:
+            raise ValueError(
+                f"{checkpoint.path}: the tensor {checkpoint.names.get(name, name)} is not known; it is no part of a "
+                f"network of {checkpoint.config.layers} layers of {checkpoint.config.architecture}"
             )
     factors = checkpoint.shapes.get(ROPE_FACTORS)
     if factors is not None and factors != (checkpoint.config.head_size // 2,):

@@ -79,14 +79,21 @@ class GGUFFile:
         if version not in (2, 3):
             raise ValueError(f"{self.path}: GGUF version must be 2 or 3, little endian, got {version}")
         tensors, pairs = self._number("Q"), self._number("Q")
-        self.fields: Mapping[str, Any] = {self._string(): self._value(self._number("I")) for _ in range(pairs)}
+        self.fields: dict[str, Any] = {}
+        for _ in range(pairs):
+            key = self._string()
+            if key in self.fields:
+                raise ValueError(f"{self.path}: the key {key:.60} is there twice")
+            self.fields[key] = self._value(self._number("I"))
         infos = [self._tensor_info() for _ in range(tensors)]
         alignment = self.fields.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
             raise ValueError(f"{self.path}: general.alignment must be at least 1, got {alignment}")
         base = -(-self._cursor // alignment) * alignment
-        self.tensors: Mapping[str, GGUFTensor] = {}
+        self.tensors: dict[str, GGUFTensor] = {}
         for name, kind, shape, offset in infos:
+            if name in self.tensors:
+                raise ValueError(f"{self.path}: the tensor {name} is there twice")
             size = self._size(name, kind, shape)
             if base + offset + size > len(self._bytes):
                 raise ValueError(

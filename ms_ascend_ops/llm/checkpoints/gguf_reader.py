@@ -9,12 +9,25 @@ import numpy as np
 
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight, checked
 from ms_ascend_ops.llm.checkpoints.gguf_file import GGUFFile
+from ms_ascend_ops.llm.checkpoints.gguf_special import read_special_tokens
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
 __all__ = ["read_gguf"]
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
+
+# Keys of an architecture that are read below, and those that change nothing without others that are refused.
+_READ = (
+    "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "attention.head_count",
+    "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window", "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scale_linear", "expert_count",
+)  # fmt: skip
+_IDLE = (
+    "attention.causal", "expert_used_count", "rope.scaling.original_context_length", "rope.scaling.finetuned",
+    "tensor_data_layout",
+)  # fmt: skip
 
 _TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -95,6 +108,7 @@ def _config(file: GGUFFile) -> ModelConfig:
             raise ValueError(f"{path}: the key {architecture}.{key} must be one {kind.__name__}, got {value!r:.60}")
         return value
 
+    _check_keys(file, architecture)
     if fields.get(f"{architecture}.expert_count", 0):
         raise ValueError(f"{path}: {architecture}.expert_count: a mixture of experts is not supported")
     heads, hidden = get("attention.head_count", int), get("embedding_length", int)
@@ -110,12 +124,13 @@ def _config(file: GGUFFile) -> ModelConfig:
         raise ValueError(
             f"{path}: the vocabulary has {len(tokens)} tokens, but token_embd.weight {embedding.shape[0]} rows"
         )
-    kind = fields.get(f"{architecture}.rope.scaling.type", "none")
+    # As llama.cpp has it: a factor without a type is linear, and 0 is none.
+    kind = get("rope.scaling.type", str, "linear")
     if kind not in ("none", "linear"):
-        raise ValueError(f"{path}: {architecture}.rope.scaling.type must be none or linear, got {kind!r}")
-    scaling = RopeScaling("linear", get("rope.scaling.factor", float, 1.0)) if kind == "linear" else None
-    ends = [fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")]
-    begin = fields.get("tokenizer.ggml.bos_token_id")
+        raise ValueError(f"{path}: {architecture}.rope.scaling.type must be none or linear, got {kind!r:.60}")
+    factor = get("rope.scaling.factor", float, get("rope.scale_linear", float, 0.0))
+    scaling = RopeScaling("linear", factor) if kind == "linear" and factor not in (0.0, 1.0) else None
+    special = read_special_tokens(path, fields)
     window = get("attention.sliding_window", int, 0)
     context = get("context_length", int)
     return ModelConfig(
@@ -133,11 +148,25 @@ def _config(file: GGUFFile) -> ModelConfig:
         rope_scaling=scaling,
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         output_bias="blk.0.attn_output.bias" in file.tensors,
-        query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
+        query_key_norm=architecture == "qwen3",
         tied_embedding="output.weight" not in file.tensors,
-        end_tokens=tuple(dict.fromkeys(token for token in ends if isinstance(token, int))),
-        begin_token=begin if isinstance(begin, int) else None,
+        end_tokens=special.ends,
+        begin_token=special.begin if special.add_begin or "tokenizer.ggml.bos_token_id" in fields else None,
     )
+
+
+def _check_keys(file: GGUFFile, architecture: str) -> None:
+    """Refuse keys that change the network in a manner that is not known here, unless their value changes nothing."""
+    if file.fields.get("split.count", 0) not in (0, 1):
+        raise ValueError(f"{file.path}: split.count: a model in several files is not supported; gguf-split joins them")
+    if file.fields.get(f"{architecture}.attention.causal", True) is not True:
+        raise ValueError(f"{file.path}: {architecture}.attention.causal must be true")
+    for key, value in file.fields.items():
+        name = key.removeprefix(f"{architecture}.")
+        if name == key or name in _READ or name in _IDLE:
+            continue
+        if value not in (0, 1.0, "", "none", []) or value is True:
+            raise ValueError(f"{file.path}: the key {key} is not supported, got {value!r:.60}")
 
 
 def _name(tensor: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ _DTYPES: Mapping[str, Any] = {
     "I8": np.dtype("i1"), "U8": np.dtype("u1"), "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"),
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_MOST_DIMS = 32
 _MOST_HEADER = 100_000_000  # bytes, as in the reference implementation
 
 
@@ -54,10 +56,11 @@ class SafetensorsFile:
             entries.pop("__metadata__", None)
             places: list[tuple[str, str, tuple[int, ...], int, int]] = []
             for name, entry in entries.items():
-                first, end = map(int, entry["data_offsets"])
-                places.append((name, str(entry["dtype"]), tuple(map(int, entry["shape"])), first, end))
+                first, end = _whole(entry["data_offsets"])
+                places.append((name, str(entry["dtype"]), _whole(entry["shape"]), first, end))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path}: this is no safetensors file: its header cannot be read") from error
+            reason = f": {str(error)[:200]}" if isinstance(error, ValueError) else ""
+            raise ValueError(f"{path}: this is no safetensors file: its header cannot be read{reason}") from error
         self.tensors: dict[str, Place] = {}
         for name, dtype, shape, first, end in places:
             if dtype not in _DTYPES:
@@ -69,6 +72,12 @@ class SafetensorsFile:
                     f"{path}: the file is truncated: tensor {name} ends at byte {8 + length + end}, the file has {size}"
                 )
             self.tensors[name] = Place(_DTYPES[dtype], shape, 8 + length + first, 8 + length + end)
+        # As in the reference implementation: what two tensors share, or none has, is damage.
+        expected = 8 + length
+        for name, place in sorted(self.tensors.items(), key=lambda item: (item[1].first, item[1].end)):
+            if place.first != expected:
+                raise ValueError(f"{path}: tensor {name} must begin at byte {expected}, got {place.first}")
+            expected = place.end
         self._bytes = np.memmap(path, np.uint8, "r")
 
     def read(self, name: str) -> Array:
@@ -78,6 +87,21 @@ class SafetensorsFile:
         if place.first % place.dtype.itemsize:
             data = data.copy()
         return data.view(place.dtype).reshape(place.shape)
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    """A list of sizes or offsets.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if (
+        not isinstance(values, list)
+        or len(values) > _MOST_DIMS
+        or not all(type(value) is int and abs(value) < 2**48 for value in values)
+    ):  # fmt: skip
+        raise ValueError(f"sizes and offsets must be at most {_MOST_DIMS} whole numbers, got {reprlib.repr(values)}")
+    return tuple(values)
 
 
 def write_safetensors(

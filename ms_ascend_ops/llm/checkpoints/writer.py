@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ms_ascend_ops.llm.checkpoint_text import portable_template
 from ms_ascend_ops.llm.checkpoints.checkpoint import ROPE_FACTORS, Checkpoint, expected_shapes
 from ms_ascend_ops.llm.checkpoints.packed import QUANTIZATION
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
@@ -56,14 +57,10 @@ def write_directory(
         _write_json(partial / "config.json", _config(checkpoint.config, dtype, quantized))
         tokenizer = checkpoint.make_tokenizer()
         tokenizer.backend.save(str(partial / "tokenizer.json"))
-        end = checkpoint.config.end_tokens
-        names = {
-            "bos_token": None if tokenizer.begin_token is None else tokenizer.token(tokenizer.begin_token),
-            "eos_token": tokenizer.token(end[0]) if end else None,
-            "chat_template": checkpoint.chat_template,
-            "tokenizer_class": "PreTrainedTokenizerFast",
-        }
+        names = {**tokenizer.named, "tokenizer_class": "PreTrainedTokenizerFast"}
         _write_json(partial / "tokenizer_config.json", {key: value for key, value in names.items() if value})
+        if checkpoint.chat_template is not None:
+            (partial / "chat_template.jinja").write_text(portable_template(checkpoint, tokenizer), "utf-8")
         for name, text in (files or {}).items():
             (partial / name).write_text(text, "utf-8")
         size = (partial / "model.safetensors").stat().st_size

@@ -115,7 +115,9 @@ def _conversation(place: str, messages: list[Any], tokenizer: Tokenizer, templat
         inside = [i for i, (start, _) in enumerate(encoded.offsets) if first <= start < end]
         if inside:
             spans.append((inside[0], inside[-1] + 1))
-    return _labelled(list(encoded.ids), spans)
+    ids = tokenizer.encode_chat(whole)
+    shift = ids.index(encoded.ids[0]) if encoded.ids else 0  # a token that comes before all conversations
+    return _labelled(ids, [(first + shift, end + shift) for first, end in spans])
 
 
 def _labelled(tokens: list[int], spans: Sequence[tuple[int, int | None]]) -> Example:

@@ -36,6 +36,11 @@ def rounds(request):
     return range(ROUNDS[request.config.getoption("cases") == "all"])
 
 
+def without_depth(fields):
+    """Without baseK, which is CANN's choice."""
+    return {name: value for name, value in fields.items() if not name.endswith(".baseK")}
+
+
 def seed(name):
     return np.random.default_rng(sum(name.encode()))
 
@@ -57,7 +62,7 @@ def test_tiling_is_that_of_the_host_library(name, rounds):
         block_dim = expected.pop("block_dim")
         assert tiling.block_dim == ((block_dim + 1) // 2 if kernel.multiplies else block_dim), where
         assert tiling.workspace_bytes == expected.pop("workspace_bytes") + module.LIBRARY_WORKSPACE, where
-        assert tiling.fields == pytest.approx(expected, rel=0, abs=0), where
+        assert without_depth(tiling.fields) == pytest.approx(without_depth(expected), rel=0, abs=0), where
         assert 1 <= tiling.block_dim <= cores, where
         assert tiling.tiling_key == 1
         used = tiling.workspace_bytes > module.LIBRARY_WORKSPACE
@@ -98,8 +103,8 @@ def test_inference_is_that_of_python(name):
             shapes = [s and tuple(-1 if rng.random() < 0.5 else size for size in s) for s in shapes]
         inferred, types = module.infer(name, shapes, dtypes, attributes)
         changed = [i for i, tensor in enumerate(signature.inputs) if tensor.name in signature.writes]
-        assert inferred == [*(shapes[i] for i in changed), *infer_shapes(signature, shapes, attributes)]
-        assert types == [*(dtypes[i] for i in changed), *infer_types(signature, dtypes)]
+        assert inferred == [*infer_shapes(signature, shapes, attributes), *(shapes[i] for i in changed)]
+        assert types == [*infer_types(signature, dtypes), *(dtypes[i] for i in changed)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -174,7 +179,7 @@ def test_what_is_changed_in_place_is_an_input_and_an_output_of_one_name():
     inputs = {tensor["name"]: tensor for tensor in described["inputs"]}
     outputs = {tensor["name"]: tensor for tensor in described["outputs"]}
     assert list(inputs) == ["key", "value", "key_cache", "value_cache", "slot_mapping"]
-    assert list(outputs) == ["key_cache", "value_cache", "status"]
+    assert list(outputs) == ["status", "key_cache", "value_cache"]
     for cache in ("key_cache", "value_cache"):
         assert inputs[cache]["contiguous"]
         assert inputs[cache]["dtypes"] == outputs[cache]["dtypes"]
@@ -185,3 +190,16 @@ def test_every_operator_of_the_registry_has_its_package_operator():
     types = [kernel.signature.cann_type for kernel in module.kernels().values()]
     assert len(set(types)) == len(types)
     assert all(kind.startswith("MsAscendOps") for kind in types)  # CANN has a RmsNorm and a SwiGlu of its own
+
+
+@pytest.mark.parametrize("k", [1, 16, 17, 33, 48, 64, 65, 80, 97, 112, 128, 129])
+def test_products_of_any_depth(k):
+    """How deep base blocks are is the choice of the tiling class, which refuses another; K of floats is in fractals."""
+    shapes = [(3, k), (40, k), (40,), None, None]
+    tiling = module.tile("quant_matmul", shapes, ["int8", "int8", "float32", "", ""], {}, 40)
+    assert tiling.ok
+    assert tiling.fields["product.singleCoreK"] == k
+    attributes = {"transpose_x": False, "transpose_weight": True, "activation": "none"}
+    tiling = module.tile("matmul", [(3, k), (40, k), None], ["float32", "float32", ""], attributes, 40)
+    assert tiling.ok
+    assert tiling.fields["product.singleCoreK"] == -(-k // 16) * 16

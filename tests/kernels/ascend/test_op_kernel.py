@@ -1,7 +1,10 @@
 """The generated kernel entries, run on the host layer with the tiling that op_host serialized for a chip."""
 
+import subprocess
+
 import numpy as np
 import pytest
+from codegen.ascend import op_kernel, project
 
 from ms_ascend_ops import _C
 from tests.kernels.ascend import module
@@ -82,10 +85,33 @@ def test_a_cache_is_updated_through_the_output_of_its_name():
     assert tiling.ok
     updated, status = [cache.copy() for cache in caches], poisoned((1,), "int32")
     before = [cache.copy() for cache in caches]
-    module.run(name, row, tiling, [*inputs, *updated, status], [*dtypes, dtype, dtype, "int32"])
+    module.run(name, row, tiling, [*inputs, status, *updated], [*dtypes, "int32", dtype, dtype])
     assert status[0] == 0
     for cache, kept, result, new in zip(caches, before, updated, (key, value), strict=True):
         expected = kept.copy()
         expected.reshape(12, *new.shape[1:])[slots[slots >= 0]] = new[slots >= 0]
         assert np.array_equal(result, expected)
         assert np.array_equal(cache, kept)
+
+
+def test_entries_compile_without_optional_inputs(tmp_path):
+    """CANN defines no dtype for an input that is absent."""
+    text, folders = '#include "binding/entry.h"\n', []
+    for kernel in module.kernels().values():
+        signature, defined = kernel.signature, op_kernel.macros(kernel.signature, kernel.signature.types[-1])
+        optional = {f"DTYPE_{tensor.name.upper()}" for tensor in signature.inputs if tensor.optional}
+        if not optional:
+            continue
+        folders.append(module.ROOT / "kernels" / kernel.spec.name)
+        text += op_kernel.tiling_struct(signature, kernel.fields, kernel.multiplies)
+        text += "".join(f"#define {name} {value}\n" for name, value in defined.items() if name not in optional)
+        text += project.entry(kernel, module.ROOT / "kernels")
+        text += "".join(f"#undef {name.partition('(')[0]}\n" for name in defined)
+    assert len(folders) > 5
+    unit = tmp_path / "entries.cpp"
+    unit.write_text(text, encoding="utf-8")
+    kernels = module.ROOT / "kernels"
+    includes = [f"-I{path}" for path in (kernels, kernels / "host", module.BUILD / "generated", *folders)]
+    command = ["g++", *module.FLAGS, *includes, "-fsyntax-only", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]

@@ -6,6 +6,9 @@
  *
  * A name is a rule, or a rule and what is special.
  */
+#include <sys/mman.h>
+
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -23,11 +26,14 @@ namespace {
 
 constexpr uint32_t COUNT = 512;
 constexpr uint32_t BYTES = COUNT * sizeof(float);
+constexpr uint64_t FAR_BYTES = (uint64_t{1} << 31) * sizeof(float) + BYTES;
 
 // What a kernel works with. `x` and `y` have COUNT floats.
 struct Kernel {
-    Kernel(GM_ADDR xIn, GM_ADDR yIn, GM_ADDR workspaceIn, bool wrongIn) : wrong(wrongIn), workspaceAddress(workspaceIn)
+    Kernel(GM_ADDR xIn, GM_ADDR yIn, GM_ADDR farIn, GM_ADDR workspaceIn, bool wrongIn)
+        : wrong(wrongIn), workspaceAddress(workspaceIn)
     {
+        far.SetGlobalBuffer(reinterpret_cast<float*>(farIn));
         x.SetGlobalBuffer(reinterpret_cast<float*>(xIn), COUNT);
         y.SetGlobalBuffer(reinterpret_cast<float*>(yIn), COUNT);
         workspace.SetGlobalBuffer(reinterpret_cast<float*>(workspaceIn), COUNT);
@@ -80,21 +86,29 @@ struct Kernel {
     TBuf<TPosition::VECCALC> calc;
     GlobalTensor<float> x;
     GlobalTensor<float> y;
+    GlobalTensor<float> far;  // more than there is memory: only few pages of it are touched
     GlobalTensor<float> workspace;
 };
+
+constexpr MatmulConfig ROW_BY_ROW = GetMDLConfig(true);
 
 // A product of two blocks of 16 x 16 of x, which goes to the workspace.
 struct Products {
     static constexpr int SIDE = 16;
+    static constexpr int ROWS = 3;
     static constexpr uint32_t BLOCK = SIDE * SIDE;
     using Operand = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>;
     using Transposed = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, true>;
 
     explicit Products(Kernel& kernelIn) : kernel(kernelIn) {}
+    static ms_ascend_ops::CubeTiling Tiling()
+    {
+        return ms_ascend_ops::PlanCube(SIDE, SIDE, SIDE, ms_ascend_ops::DataType::FLOAT32,
+                                       ms_ascend_ops::DataType::FLOAT32, false, true);
+    }
     void Register(uint32_t baseK = SIDE, int isBias = 0)
     {
-        ms_ascend_ops::CubeTiling tiling = ms_ascend_ops::PlanCube(SIDE, SIDE, SIDE, ms_ascend_ops::DataType::FLOAT32,
-                                                                   ms_ascend_ops::DataType::FLOAT32, false, true);
+        ms_ascend_ops::CubeTiling tiling = Tiling();
         tiling.baseK = static_cast<int32_t>(baseK);
         tiling.isBias = isBias;
         REGIST_MATMUL_OBJ(&kernel.pipe, GetSysWorkSpacePtr(), product, &tiling, plain, &tiling);
@@ -115,6 +129,21 @@ struct Products {
                 product.GetTensorC(kernel.workspace);
             }
         }
+    }
+    // A product whose first operand has three rows that lie so many elements apart, and then the kernel's own task.
+    template <const auto& CONFIG, bool TRANSPOSED = false>
+    void OfRows(int elements)
+    {
+        using First = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, TRANSPOSED>;
+        Matmul<First, Operand, Operand, Operand, CONFIG> far;
+        const ms_ascend_ops::CubeTiling tiling = Tiling();
+        REGIST_MATMUL_OBJ(&kernel.pipe, GetSysWorkSpacePtr(), far, &tiling);
+        far.SetOrgShape(elements, SIDE, elements, SIDE);
+        far.SetSingleShape(TRANSPOSED ? SIDE : ROWS, SIDE, TRANSPOSED ? ROWS : SIDE);
+        far.SetTensorA(kernel.far, TRANSPOSED);
+        far.SetTensorB(kernel.x);
+        far.IterateAll(kernel.workspace);
+        kernel.Finish();
     }
     // The whole of it, and then the kernel's own task.
     void Run()
@@ -167,7 +196,7 @@ const std::map<std::string, Body>& OneCore()
          }},
         {"ub-bounds of another buffer",
          [](Kernel& k) {
-             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded[k.wrong ? COUNT : 0], 1.0f, COUNT); });
+             k.Run([&](auto& result, auto& loaded) { Adds(result, loaded[k.wrong ? 8 : 0], 1.0f, COUNT); });
          }},
         {"ub-freed",
          [](Kernel& k) {
@@ -190,6 +219,13 @@ const std::map<std::string, Body>& OneCore()
              TBuf<TPosition::VECCALC> after;
              k.pipe.InitBuffer(after, BYTES);
              Duplicate(k.wrong ? before : after.Get<float>(), 0.0f, 8);
+         }},
+        {"ub-index",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 [[maybe_unused]] const LocalTensor<float> none = loaded[k.wrong ? COUNT : COUNT - 8];
+                 Adds(result, loaded, 1.0f, COUNT);
+             });
          }},
         {"ub-unassigned",
          [](Kernel& k) {
@@ -617,6 +653,62 @@ const std::map<std::string, Body>& OneCore()
              products.Register(k.wrong ? 1024 : 16);
              products.Run();
          }},
+        {"matmul-capacity of a bias",
+         [](Kernel& k) {
+             Products products(k);
+             ms_ascend_ops::CubeTiling tiling = Products::Tiling();
+             tiling.isBias = 1;
+             tiling.baseN = k.wrong ? 272 : 256;
+             REGIST_MATMUL_OBJ(&k.pipe, GetSysWorkSpacePtr(), products.product, &tiling);
+             k.Finish();
+         }},
+        {"matmul-base",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register(k.wrong ? 8 : 16);
+             products.Run();
+         }},
+        {"matmul-base of bytes",
+         [](Kernel& k) {
+             using Bytes = matmul::MatmulType<TPosition::GM, CubeFormat::ND, int8_t>;
+             using Sums = matmul::MatmulType<TPosition::GM, CubeFormat::ND, int32_t>;
+             Matmul<Bytes, Bytes, Sums> product;
+             ms_ascend_ops::CubeTiling tiling = Products::Tiling();
+             tiling.baseK = k.wrong ? 16 : 32;
+             REGIST_MATMUL_OBJ(&k.pipe, GetSysWorkSpacePtr(), product, &tiling);
+             k.Finish();
+         }},
+        {"matmul-base of floats",
+         [](Kernel& k) {
+             Products products(k);
+             ms_ascend_ops::CubeTiling tiling = Products::Tiling();
+             tiling.singleCoreK = k.wrong ? 24 : 32;
+             REGIST_MATMUL_OBJ(&k.pipe, GetSysWorkSpacePtr(), products.product, &tiling);
+             k.Finish();
+         }},
+        {"cube-range", [](Kernel& k) { Products(k).OfRows<CFG_MDL>(k.wrong ? 65536 : 65535); }},
+        {"cube-range of a transposed operand",
+         [](Kernel& k) { Products(k).OfRows<CFG_MDL, true>(k.wrong ? 65536 : 65535); }},
+        {"cube-range with base blocks by themselves",
+         [](Kernel& k) { Products(k).OfRows<CFG_NORM>(k.wrong ? 65536 : 65535); }},
+        {"cube-range without intrinsicsCheck",
+         [](Kernel& k) {
+             if (k.wrong) {
+                 Products(k).OfRows<CFG_MDL>(1 << 20);
+             } else {
+                 Products(k).OfRows<ROW_BY_ROW>(1 << 20);
+             }
+         }},
+        {"cube-range of rows by themselves",
+         [](Kernel& k) { Products(k).OfRows<ROW_BY_ROW>(k.wrong ? INT32_MAX : INT32_MAX / 2); }},
+        {"cube-range of the result",
+         [](Kernel& k) {
+             Products products(k);
+             products.Register();
+             products.product.SetOrgShape(Products::SIDE, Products::SIDE, Products::SIDE, Products::SIDE,
+                                          k.wrong ? -1 : Products::SIDE);
+             products.Run();
+         }},
         {"matmul-bias",
          [](Kernel& k) {
              Products products(k);
@@ -695,6 +787,51 @@ const std::map<std::string, Body>& OneCore()
              products.product.IterateAll(k.workspace);
              k.Finish();
          }},
+        {"pipe-hazard of a value that the scalar unit reads",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 Adds(result, loaded, 1.0f, COUNT);
+                 if (!k.wrong) {
+                     const TEventID event = k.pipe.FetchEventID<HardEvent::V_S>();
+                     SetFlag<HardEvent::V_S>(event);
+                     WaitFlag<HardEvent::V_S>(event);
+                 }
+                 [[maybe_unused]] const float value = result.GetValue(0);
+             });
+         }},
+        {"pipe-hazard of a value that the scalar unit writes",
+         [](Kernel& k) {
+             k.Run([&](auto& result, auto& loaded) {
+                 LocalTensor<float> scratch = k.calc.Get<float>();
+                 for (uint32_t i = 0; i < 8; ++i) {
+                     scratch.SetValue(i, 1.0f);
+                 }
+                 if (!k.wrong) {
+                     const TEventID event = k.pipe.FetchEventID<HardEvent::S_V>();
+                     SetFlag<HardEvent::S_V>(event);
+                     WaitFlag<HardEvent::S_V>(event);
+                 }
+                 Adds(scratch, scratch, 1.0f, 8);
+                 Adds(result, loaded, 1.0f, COUNT);
+             });
+         }},
+        {"pipe-hazard of a store and the scalar unit",
+         [](Kernel& k) {
+             k.Finish();
+             PipeBarrier<PIPE_ALL>();
+             LocalTensor<float> local = k.out.AllocTensor<float>();
+             Duplicate(local, 1.0f, COUNT);
+             k.out.EnQue(local);
+             local = k.out.DeQue<float>();
+             DataCopy(k.y, local, COUNT);
+             if (!k.wrong) {
+                 const TEventID event = k.pipe.FetchEventID<HardEvent::MTE3_S>();
+                 SetFlag<HardEvent::MTE3_S>(event);
+                 WaitFlag<HardEvent::MTE3_S>(event);
+             }
+             local.SetValue(0, 2.0f);
+             k.out.FreeTensor(local);
+         }},
         {"atomic-left",
          [](Kernel& k) {
              k.Finish();
@@ -753,20 +890,50 @@ const std::map<std::string, Body>& TwoCores()
     return kernels;
 }
 
-int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
+// Each of the two vector cores of a group has parts of the task in turn.
+const std::map<std::string, Body>& GroupedCores()
+{
+    static const std::map<std::string, Body> kernels = {
+        {"gm-race of cores that count groups",
+         [](Kernel& k) {
+             constexpr uint32_t part = COUNT / 4;
+             const int64_t cores = k.wrong ? GetBlockNum() : GetBlockNum() * GetTaskRation();
+             for (int64_t i = GetBlockIdx(); i < 4; i += cores) {
+                 k.FinishShare(static_cast<uint32_t>(i) * part, part);
+             }
+         }},
+        {"gm-race of cores that count themselves",
+         [](Kernel& k) {
+             const int64_t core = k.wrong ? GetBlockIdx() / GetTaskRation()
+                                          : GetBlockIdx() / GetTaskRation() * GetSubBlockNum() + GetSubBlockIdx();
+             k.FinishShare(static_cast<uint32_t>(core) * COUNT / 2, COUNT / 2);
+         }},
+    };
+    return kernels;
+}
+
+int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8,
+        host::KernelType type = host::KernelType::AIV_ONLY)
 {
     alignas(512) static float x[COUNT];
     alignas(512) static float y[COUNT];
     for (uint32_t i = 0; i < COUNT; ++i) {
         x[i] = static_cast<float>(i);
     }
+    void* const far =
+        mmap(nullptr, FAR_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     host::DescribeLaunch("wrong_kernels", {{"x", reinterpret_cast<const char*>(x), BYTES, host::Dtype::FLOAT, false},
+                                           {"far", static_cast<const char*>(far), FAR_BYTES, host::Dtype::FLOAT, false},
                                            {"y", reinterpret_cast<const char*>(y), BYTES, host::Dtype::FLOAT, true}});
     host::DescribeTiling(x, tilingBytes);
-    host::Launch({cores, BYTES}, {}, {}, [&](GM_ADDR workspace) {
-        Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), workspace, wrong);
-        body(kernel);
-    });
+    host::Launch(
+        {cores, BYTES}, {}, {},
+        [&](GM_ADDR workspace) {
+            Kernel kernel(reinterpret_cast<GM_ADDR>(x), reinterpret_cast<GM_ADDR>(y), static_cast<GM_ADDR>(far),
+                          workspace, wrong);
+            body(kernel);
+        },
+        type);
     return 0;
 }
 
@@ -775,7 +942,7 @@ int Run(const Body& body, bool wrong, uint32_t cores, uint64_t tilingBytes = 8)
 int main(int argc, char** argv)
 {
     if (argc == 1) {
-        for (const auto* kernels : {&OneCore(), &TwoCores()}) {
+        for (const auto* kernels : {&OneCore(), &TwoCores(), &GroupedCores()}) {
             for (const auto& [name, body] : *kernels) {
                 std::puts(name.c_str());
             }
@@ -790,6 +957,9 @@ int main(int argc, char** argv)
     }
     if (TwoCores().count(name) > 0) {
         return Run(TwoCores().at(name), wrong, 2);
+    }
+    if (GroupedCores().count(name) > 0) {
+        return Run(GroupedCores().at(name), wrong, 2, 8, host::KernelType::MIX_AIC_1_2);
     }
     if (name == "block-dim") {
         host::SetThreadNum(1);

@@ -808,10 +808,27 @@ std::vector<std::vector<uint64_t>> Run(const std::vector<const Program*>& progra
     return results;
 }
 
+// What each core of a launch is told of the cores: its number, that of the blocks, which vector core of its block it
+// is, and how many those are.
+std::vector<std::array<int64_t, 4>> Cores(uint32_t count, bool share)
+{
+    std::vector<std::array<int64_t, 4>> told(count);
+    py::gil_scoped_release release;
+    host::Launch(
+        {count, 0}, {}, "",
+        [&](GM_ADDR) {
+            told[static_cast<size_t>(GetBlockIdx())] = {GetBlockIdx(), GetBlockNum(), GetSubBlockIdx(),
+                                                        GetTaskRation()};
+        },
+        share ? host::KernelType::MIX_AIC_1_2 : host::KernelType::AIV_ONLY);
+    return told;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(host_calls, module)
 {
+    module.def("cores", &Cores);
     py::class_<Program>(module, "Program")
         .def(py::init<>())
         .def("set_mask", &Program::SetMask)

@@ -35,6 +35,13 @@ def test_every_core_runs_once(cores):
     assert np.array_equal(gm, np.repeat(np.arange(cores), 8))
 
 
+def test_vector_cores_and_groups_of_them():
+    """Two share a cube core where a kernel has products: a block is such a group. An odd one is by itself."""
+    assert host_calls().cores(4, False) == [[core, 4, 0, 1] for core in range(4)]
+    assert host_calls().cores(4, True) == [[core, 2, core % 2, 2] for core in range(4)]
+    assert host_calls().cores(3, True) == [[core, 3, 0, 1] for core in range(3)]
+
+
 @pytest.mark.parametrize("cores", [1, 2, 5])
 def test_trap(cores):
     """One core stops; others that wait for it stop too, the launch fails, and the next one runs."""

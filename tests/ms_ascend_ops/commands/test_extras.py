@@ -179,10 +179,10 @@ def test_the_packages_are_those_of_pyproject():
     assert {extra: tuple(sorted(names)) for extra, names in declared.items()} == extras.PACKAGES
 
 
-def test_the_readme_names_every_extra():
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+def test_the_guide_names_every_extra():
+    guide = (Path(__file__).parents[3] / "docs/guide.md").read_text(encoding="utf-8")
     for command in extras.EXTRA_OF:
-        assert extras.advice(command) in readme
+        assert extras.advice(command) in guide
 
 
 def test_cmake_of_the_system_is_enough(monkeypatch):

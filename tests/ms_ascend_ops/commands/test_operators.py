@@ -8,15 +8,15 @@ from ms_ascend_ops import cells, ops, registry
 from ms_ascend_ops.__main__ import main
 from ms_ascend_ops.operator_table import BEGIN, END, replace_table
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/operators.md"
 
 
 def operators(*arguments):
     return CliRunner().invoke(main, ["operators", *map(str, arguments)])
 
 
-def test_the_readme_is_up_to_date():
-    result = operators("--check", README)
+def test_the_page_is_up_to_date():
+    result = operators("--check", PAGE)
     assert result.exit_code == 0, result.output
 
 
@@ -97,7 +97,7 @@ def test_a_row_holds_the_definition():
 
 
 def test_an_old_table_is_noticed_and_renewed(tmp_path):
-    path = tmp_path / "README.md"
+    path = tmp_path / "operators.md"
     path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     result = operators("--check", path)
     assert result.exit_code == 1

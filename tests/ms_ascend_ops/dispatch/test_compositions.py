@@ -4,22 +4,13 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from ms_ascend_ops import dispatch, registry
+from ms_ascend_ops import dispatch
 from ms_ascend_ops.dispatch.compositions import COMPOSITIONS
 from tests.acceptance import assert_accurate
 from tests.every_operator import examples
 from tests.tensors import numpy
 
 EXAMPLES = [example for example in examples(False) if example.name in COMPOSITIONS]
-WITHOUT = {
-    "block_sparse_matmul", "conv2d", "conv2d_group_norm", "flash_attention_varlen", "grouped_matmul",
-    "grouped_quant_matmul", "kv_cache_update", "moe_gating_top_k", "moe_token_permute", "moe_token_unpermute",
-    "paged_attention", "sliced_sparse_matmul", "sparse_matmul",
-}  # fmt: skip
-
-
-def test_what_has_none():
-    assert set(registry.names()) - set(COMPOSITIONS) == WITHOUT
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

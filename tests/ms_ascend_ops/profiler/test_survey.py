@@ -3,17 +3,12 @@ import pytest
 from ms_ascend_ops import registry
 from ms_ascend_ops.profiler.chip import load_chip
 from ms_ascend_ops.profiler.launches import Case
-from ms_ascend_ops.profiler.survey import PUBLISHED, SKIPPED, as_markdown, survey, survey_cases
+from ms_ascend_ops.profiler.survey import PUBLISHED, as_markdown, survey, survey_cases, surveyed
 
 
 def test_every_operator_in_every_dtype_forward_and_gradient():
     cases = survey_cases("ascend910b2")
-    kernels = {
-        signature.name
-        for name in registry.names()
-        if name not in SKIPPED
-        for signature in registry.op_spec(name).signatures
-    }
+    kernels = {signature.name for name in surveyed() for signature in registry.op_spec(name).signatures}
     assert {(case.kernel, case.dtype) for case in cases} == {
         (kernel, dtype) for kernel in kernels for dtype in ("float16", "bfloat16", "float32")
     }

@@ -1,0 +1,201 @@
+"""The program of test_mindspore.py, for `emulate`: what it asks of MindSpore's Ascend backend, in one process.
+
+Every operator runs in PyNative, where every kernel's results have to be those of the host library to the bit; then in
+one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import mindspore as ms
+import ml_dtypes
+import numpy as np
+from mindspore import Tensor, nn
+from ms_ascend_ops.samples.network import flat
+
+from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, aclnn, direct_npu, export_mindir, load
+from ms_ascend_ops.registry import Signature
+from tests.every_operator import Example, examples
+from tests.modes import graph_mode
+from tests.tensors import numpy
+
+DTYPES = ("float32", "float16", "bfloat16")
+UB_BYTES = 188160  # what kernels have of a 910B's
+
+
+class Watched(aclnn.Operator):
+    """An operator whose launches in PyNative are repeated by the host library: the same bits have to come out."""
+
+    launches = 0
+
+    def __init__(self, signature: Signature, soc: str):
+        super().__init__(signature, soc)
+        self.name = signature.name
+
+    def __call__(self, inputs, constants, outputs, allocate, stream):  # type: ignore[no-untyped-def]
+        attributes = {
+            spec.name: spec.choices[value] if spec.choices else value
+            for spec, value in zip(self.signature.attributes, constants, strict=True)
+        }
+        ms.runtime.synchronize()
+        given = [None if tensor is None else fetch(tensor) for tensor in inputs]
+        super().__call__(inputs, constants, outputs, allocate, stream)
+        ms.runtime.synchronize()
+        changed = [i for i, spec in enumerate(self.signature.inputs) if spec.name in self.signature.writes]
+        found = [fetch(tensor) for tensor in (*(inputs[i] for i in changed), *outputs)]
+        expected = [np.empty_like(array) for array in found[len(changed) :]]
+        if all(array.size for array in expected):
+            _C.launch(self.name, given, expected, attributes)
+        for one, other in zip(found, [*(given[i] for i in changed), *expected], strict=True):
+            assert one.tobytes() == other.tobytes(), f"{self.name}{attributes}: not the bits of the host library"
+        Watched.launches += 1
+
+
+def fetch(tensor: aclnn.DeviceTensor) -> Any:
+    """What is in device memory, in C order."""
+    acl = aclnn._open("libascendcl.so")
+    dtype = np.dtype(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else np.dtype(tensor.dtype)
+    reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
+    memory = np.empty(reach if all(tensor.shape) else 0, dtype)
+    if memory.size:
+        size = ctypes.c_size_t(memory.nbytes)
+        source, to_host = ctypes.c_void_p(tensor.address), 2
+        status = acl.aclrtMemcpy(memory.ctypes.data_as(ctypes.c_void_p), size, source, size, to_host)
+        assert status == 0, f"aclrtMemcpy: {status}"
+    strides = [step * dtype.itemsize for step in tensor.strides]
+    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(memory, tensor.shape, strides))
+
+
+def pynative(example: Example, dtype: str, folder: Path) -> list[Any]:
+    """What the example gives."""
+    before = Watched.launches
+    results = values(example.network()(*example.tensors(dtype)))
+    assert Watched.launches > before, "no kernel of the package was launched"
+    return results
+
+
+def jit(example: Example, dtype: str, folder: Path) -> list[Any]:
+    network = example.network()
+
+    @ms.jit(jit_level="O0")
+    def run(*tensors):  # type: ignore[no-untyped-def]
+        return network(*tensors)
+
+    return values(run(*example.tensors(dtype)))
+
+
+def graph(example: Example, dtype: str, folder: Path) -> list[Any]:
+    with graph_mode():
+        return values(example.network()(*example.tensors(dtype)))
+
+
+def dynamic(example: Example, dtype: str, folder: Path) -> list[Any]:
+    """With every size unknown to the graph."""
+    with graph_mode():
+        network = example.network()
+        network.set_inputs(*example.unknown(lambda rank: [None] * rank))
+        return values(network(*example.tensors(dtype)))
+
+
+def mindir(example: Example, dtype: str, folder: Path) -> list[Any]:
+    """Exported for this device, and loaded for it."""
+    path = export_mindir(example.network(), *example.tensors(dtype), path=folder / str(example))
+    return values(load(path)(*example.tensors(dtype)))
+
+
+Mode = Callable[[Example, str, Path], list[Any]]
+MODES: tuple[Mode, ...] = (jit, graph, dynamic, mindir)
+
+
+def values(results: Any) -> list[Any]:
+    return [numpy(result) for result in flat(results)]
+
+
+class Block(nn.Cell):  # type: ignore[misc]
+    """Layers of this library, between some of MindSpore's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.dense, self.up = RMSNorm(16), nn.Dense(16, 16), nn.Dense(16, 32)
+        self.second, self.swiglu, self.last = AddRMSNorm(16), SwiGLU(), LayerNorm([16])
+        self.groups = GroupNorm(4, 16)
+
+    def construct(self, x):  # type: ignore[no-untyped-def]
+        y, x = self.second(self.dense(self.first(x)), x)
+        y = self.last(x + self.swiglu(self.up(y)))
+        return self.groups(y.reshape(2, 16, 3, 2)).mean()
+
+
+def layers() -> str:
+    """A step of training: the loss and every gradient, in PyNative and in a graph."""
+    ms.set_seed(1)
+    block, x = Block(), Tensor(np.random.default_rng(0).normal(size=(2, 6, 16)).astype(np.float32))
+    step = ms.value_and_grad(block, None, block.trainable_params())
+    loss, gradients = step(x)
+    with graph_mode():
+        other_loss, others = ms.jit(step, jit_level="O0")(x)
+    assert np.isfinite(float(loss)), loss
+    for one, other in zip([loss, *gradients], [other_loss, *others], strict=True):
+        np.testing.assert_allclose(numpy(one), numpy(other), rtol=1e-5, atol=1e-7)
+    assert len(gradients) == 10, len(gradients)
+    return "ok"
+
+
+def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Names, and what to run.
+
+    In each dtype only if `thorough`, or else by turns: tests/device/test_package.py calls every kernel in all of them.
+    Graphs, which take half a second each, of all that have one if `thorough`, or else of the operators' first variants,
+    and one gradient in three.
+    """
+    turns, dtypes = cycle(MODES), cycle(DTYPES[1:])
+    seen: set[tuple[str, bool]] = set()
+    for number, example in enumerate(examples()):
+        is_first = (example.name, example.gradient) not in seen
+        seen.add((example.name, example.gradient))
+        known: dict[str, list[Any]] = {}
+        for dtype in DTYPES if thorough else (DTYPES[0], next(dtypes)) if is_first else DTYPES[:1]:
+            yield f"{example} pynative {dtype}", partial(alone, example, dtype, known, folder)
+        if thorough or (is_first and (not example.gradient or number % 3 == 0)):
+            mode = next(turns)
+            yield f"{example} {mode.__name__}", partial(compared, example, mode, known, folder)
+    yield "layers", layers
+
+
+def alone(example: Example, dtype: str, known: dict[str, list[Any]], folder: Path) -> str:
+    known[dtype] = pynative(example, dtype, folder)
+    return "ok"
+
+
+def compared(example: Example, mode: Mode, known: dict[str, list[Any]], folder: Path) -> str:
+    for one, other in zip(known[DTYPES[0]], mode(example, DTYPES[0], folder), strict=True):
+        np.testing.assert_array_equal(one, other)
+    return "ok"
+
+
+def main(file: Path, thorough: bool) -> None:
+    ms.set_device("Ascend")
+    _C.set_ub_bytes(UB_BYTES)
+    direct_npu.aclnn.Operator = Watched  # type: ignore[misc]
+    with file.open("w", encoding="utf-8") as out, TemporaryDirectory() as folder:
+        for name, check in checks(Path(folder), thorough):
+            try:
+                found = check()
+            except Exception:
+                found = traceback.format_exc()
+            out.write(json.dumps([name, found]) + "\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), "--thorough" in sys.argv)

@@ -1,0 +1,51 @@
+"""MindSpore's own Ascend backend on an emulated device: one process runs all of it (on_mindspore.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ms_ascend_ops import registry
+
+ROOT = Path(__file__).parents[2]
+EMULATE = [sys.executable, "-m", "ms_ascend_ops", "emulate"]
+
+
+def emulate(*arguments, folder, **variables):
+    """What a program printed on an emulated device; it has to end with 0."""
+    environment = os.environ | {"GLOG_v": "4", "PYTHONPATH": str(ROOT)} | variables
+    command = [*EMULATE, *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory, request):
+    """What the program found, by the name of the check."""
+    folder = tmp_path_factory.mktemp("mindspore")
+    file, thorough = folder / "found.json", request.config.getoption("--cases") == "all"
+    emulate("-m", "tests.device.on_mindspore", file, *["--thorough"] * thorough, folder=folder)
+    left = {path.name for path in folder.iterdir()} - {file.name}
+    assert not left & {"custom_kernel_meta", "kernel_meta"}, "MindSpore has compiled something"
+    return dict(json.loads(line) for line in file.read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_an_operator_runs(found, name):
+    """To the bits of the host library, forward and gradient; in graphs, of dynamic shapes and of files the same."""
+    results = {check: result for check, result in found.items() if check.split()[0].split("-")[0] == name}
+    modes = {check.split()[1] for check in results}
+    assert "pynative" in modes
+    assert len(modes) > 1
+    for check, result in results.items():
+        assert result == "ok", check
+
+
+def test_layers_train(found):
+    assert found["layers"] == "ok"

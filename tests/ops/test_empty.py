@@ -1,0 +1,119 @@
+"""Inputs without elements: a sum of nothing is 0, a mean of nothing NaN, a gradient of nothing zeros.
+
+Stock operators of a CPU leave what was in memory there, so memory is dirtied before each call.
+"""
+
+from dataclasses import replace
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+from ms_ascend_ops.samples.network import flat
+
+from tests.empty import MORE, first_variants, golden, leave_garbage, without
+from tests.modes import run
+from tests.tensors import numpy
+
+UNDRAWABLE = {
+    ("cross_entropy", (3, 0)),
+    ("paged_attention", (0, 5)),
+    ("quant_matmul", (5, 0)),
+    ("grouped_quant_matmul", (5, 0)),
+}
+CALLS = [(example, shape) for example in first_variants() for shape, refused in without(example) if not refused]
+REFUSALS = [
+    (example, shape)
+    for example in first_variants()
+    for shape, refused in without(example)
+    if refused and (example.name, shape[-2:]) not in UNDRAWABLE
+]
+
+
+NAMES = sorted({example.name for example, _ in CALLS})
+
+
+def thorough(*values):
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+class All(nn.Cell):
+    """Several networks as one graph: a graph takes longer than its operators."""
+
+    def __init__(self, networks, counts):
+        super().__init__()
+        self.networks = nn.CellList(networks)
+        ends = [int(end) for end in np.cumsum(list(counts))]
+        self.parts = tuple(zip([0, *ends[:-1]], ends, strict=True))
+
+    def construct(self, *tensors):
+        results = ()
+        for i in range(len(self.parts)):
+            results += (self.networks[i](*tensors[self.parts[i][0] : self.parts[i][1]]),)
+        return results
+
+
+class Gradients(nn.Cell):
+    """What a function returns, and the gradients of the sum of its first result."""
+
+    def __init__(self, call, count):
+        super().__init__()
+        self.function = call.function
+        self.gradient = None if call.gradients is None else ms.grad(self.total, tuple(range(count)))
+
+    def total(self, *tensors):
+        result = self.function(*tensors)
+        return (result[0] if isinstance(result, tuple) else result).sum()
+
+    def construct(self, *tensors):
+        return self.function(*tensors), () if self.gradient is None else self.gradient(*tensors)
+
+
+def assert_equal(name, got, wanted):
+    """`wanted` by position, else 0; None: any."""
+    for place, value in enumerate(flat(got)):
+        if wanted.get(place, 0.0) is not None:
+            right = np.broadcast_to(wanted.get(place, 0.0), value.shape)
+            np.testing.assert_allclose(numpy(value), right, 1e-4, 1e-5, err_msg=f"{name} {place}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("mode", "count"), [("pynative", None), ("jit", 1), thorough("jit", None)])
+def test_values(mode, count, name):
+    """A graph for no more than one shape each: it takes ten times as long as the calls."""
+    calls = [(example, shape) for example, shape in CALLS if example.name == name][:count]
+    tensors = [example.tensors(shape=shape) for example, shape in calls]
+    network = All([example.network() for example, _ in calls], [len(some) for some in tensors])
+    leave_garbage()
+    results = run(mode, network, [tensor for some in tensors for tensor in some])
+    for (example, shape), some, result in zip(calls, tensors, results, strict=True):
+        wanted = golden(example, some)
+        assert [value.shape for value in flat(result)] == [np.shape(value) for value in wanted], (example, shape)
+        assert_equal(f"{example} {shape}", result, dict(enumerate(wanted)))
+
+
+@pytest.mark.parametrize(("example", "shape"), REFUSALS, ids=str)
+def test_refusals(example, shape):
+    """By name, never by what MindSpore says from inside."""
+    forward = replace(example, gradient=False)
+    tensors = forward.tensors(shape=shape)
+    with pytest.raises((ValueError, RuntimeError), match=f"{example.name}: .*(must be|must have|must equal)"):
+        run("pynative", forward.network(), tensors)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group"),
+    [("pynative", 0), ("pynative", 1), ("pynative", 2), ("jit", 0), thorough("jit", 1), thorough("jit", 2)],
+)
+def test_more(mode, group):
+    """Optional inputs, inputs that broadcast, axes of any rank, and the gradients of all of them."""
+    calls = MORE[group::3]
+    tensors = [call.tensors() for call in calls]
+    networks = [Gradients(call, len(some)) for call, some in zip(calls, tensors, strict=True)]
+    leave_garbage()
+    results = run(mode, All(networks, map(len, tensors)), [tensor for some in tensors for tensor in some])
+    for call, some, (outputs, gradients) in zip(calls, tensors, results, strict=True):
+        assert_equal(call.name, outputs, call.results)
+        if call.gradients is not None:
+            assert [value.shape for value in flat(gradients)] == [value.shape for value in some], call.name
+            assert_equal(f"{call.name}, gradient", gradients, call.gradients)
