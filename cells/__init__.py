@@ -18,6 +18,9 @@ from ms_ascend_ops.cells.sliced_dense import SlicedDense
 from ms_ascend_ops.cells.sparse_dense import SparseDense
 from ms_ascend_ops.cells.swiglu import SwiGLU
 from ms_ascend_ops.cells.weight_quant_dense import WeightQuantDense
+from ms_ascend_ops.cells.whole_cells import keep_whole
+
+keep_whole()
 
 __all__ = [
     "GEGLU",

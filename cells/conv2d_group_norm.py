@@ -144,11 +144,14 @@ class Conv2dGroupNorm(nn.Cell):  # type: ignore[misc]
         weight, bias = c.weight, c.bias
         if weight.dtype != x.dtype:  # of mixed precision
             weight = weight.astype(x.dtype)
-        if bias is not None and bias.dtype != n.gamma.dtype:
-            bias = bias.astype(n.gamma.dtype)
+        gamma, beta = n.gamma, n.beta
+        if gamma.dtype != x.dtype:
+            gamma, beta = gamma.astype(ms.float32), beta.astype(ms.float32)
+        if bias is not None and bias.dtype != gamma.dtype:
+            bias = bias.astype(gamma.dtype)
         padding = c.padding if c.pad_mode == "pad" else c.pad_mode
         y, z, _, _ = conv2d_group_norm(
-            *(x, weight, n.gamma, n.beta, bias, shift, residual, n.num_groups, c.stride, padding, c.dilation, c.group),
+            *(x, weight, gamma, beta, bias, shift, residual, n.num_groups, c.stride, padding, c.dilation, c.group),
             *(n.epsilon, n.activation, c.data_format),
         )
         return (y, z) if self.with_z else y

@@ -54,7 +54,12 @@ class KVCache(nn.Cell):  # type: ignore[misc]
         self.key_cache = Parameter(initializer("zeros", shape, dtype), name="key_cache", requires_grad=False)
         self.value_cache = Parameter(initializer("zeros", shape, dtype), name="value_cache", requires_grad=False)
 
+    def _add_mixed_precision_flag_recursive(self, **flags: bool) -> None:
+        """Mixed precision around it leaves a cache as it is: its writes would go to a copy in another dtype."""
+
     def construct(self, key: Tensor, value: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+        if key.dtype != self.key_cache.dtype:  # of mixed precision
+            key, value = key.astype(self.key_cache.dtype), value.astype(self.value_cache.dtype)
         if self.contiguous:
             return kv_cache_append(key, value, self.key_cache, self.value_cache, where)
         return kv_cache_update(key, value, self.key_cache, self.value_cache, where)

@@ -226,9 +226,13 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
 
     def multiply(self, rows: Tensor, ends: Tensor) -> Tensor:
         """What the experts make of their rows, which are sorted by expert and end there."""
-        gate = grouped_matmul(rows, self.gate_weight, ends, True)
-        up = grouped_matmul(rows, self.up_weight, ends, True)
-        return grouped_matmul(silu_mul(gate, up), self.down_weight, ends, True)
+        gate_weight, up_weight, down_weight = self.gate_weight, self.up_weight, self.down_weight
+        if gate_weight.dtype != rows.dtype:  # of mixed precision
+            gate_weight, up_weight = gate_weight.astype(rows.dtype), up_weight.astype(rows.dtype)
+            down_weight = down_weight.astype(rows.dtype)
+        gate = grouped_matmul(rows, gate_weight, ends, True)
+        up = grouped_matmul(rows, up_weight, ends, True)
+        return grouped_matmul(silu_mul(gate, up), down_weight, ends, True)
 
     def extend_repr(self) -> str:
         experts, inner, hidden = self.gate_weight.shape

@@ -82,7 +82,10 @@ class SlicedDense(nn.Cell):  # type: ignore[misc]
         return cls(layer.to_csr(), Tensor(layer.bias) if layer.has_bias else None)
 
     def construct(self, x):  # type: ignore[no-untyped-def]
-        y = sliced_sparse_matmul(x, self.slice_ends, self.indices, self.weight, self.group_ends, self.pieces)
+        weight = self.weight
+        if weight.dtype != x.dtype:  # of mixed precision
+            weight = weight.astype(x.dtype)
+        y = sliced_sparse_matmul(x, self.slice_ends, self.indices, weight, self.group_ends, self.pieces)
         if self.out_channels % LANES:
             # In float, which MindSpore's slices need on a CPU.
             y = y.astype(ms.float32)[..., : self.out_channels].astype(y.dtype)

@@ -161,20 +161,23 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
 
     def construct(self, x):  # type: ignore[no-untyped-def]
         rows = x.reshape((-1, self.in_channels))
+        weight = self.weight
+        if weight.dtype != x.dtype:  # of mixed precision
+            weight = weight.astype(x.dtype)
         way = _name_of(self._ways, rows.shape[0])
         if way == "direct":
             y = self._product(
-                self.row_ends, self.indices, self.weight, _turned(rows), self.column_ends, self.rows, self.order
+                self.row_ends, self.indices, weight, _turned(rows), self.column_ends, self.rows, self.order
             )
             y = _turned(y)
         else:
             # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
-            values = reordered(self.weight, self.order)
+            values = reordered(weight, self.order)
             if way == "dense":
                 places = (columns * self.out_channels + self.rows).expand_dims(1)
-                weight = placed(values, places, self.in_channels * self.out_channels)
-                y = matmul(rows, weight.reshape((self.in_channels, self.out_channels)))
+                dense = placed(values, places, self.in_channels * self.out_channels)
+                y = matmul(rows, dense.reshape((self.in_channels, self.out_channels)))
             else:
                 y = _turned(self._blocks(self.rows, columns, values, _turned(rows)))
         if self.has_bias:

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import click
 
+from ms_ascend_ops.scratch import failed_graphs_apart
 from ms_ascend_ops.version import __version__
 
 # A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
@@ -48,8 +49,11 @@ class _Commands(click.Group):
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="ms_ascend_ops")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Fused operators for MindSpore on Ascend NPUs and CPUs."""
+    if context.invoked_subcommand != "run":  # a script of the user's
+        context.with_resource(failed_graphs_apart())
 
 
 if __name__ == "__main__":

@@ -28,16 +28,18 @@ from typing import Any, cast
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore._c_expression import MSContext, ms_ctx_param
+from mindspore._c_expression.amp import get_curr_amp_strategy
 
 from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
-from ms_ascend_ops.direct import casted, direct, recorded, recording, tracing, usable
+from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
+from ms_ascend_ops.mixed_precision import caster
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -104,6 +106,7 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
             self._direct = on_npu(signature, self.given, attributes, _soc)
             self._recorded_bprop = self._recorded_bprop or no_gradient(signature.name)
         self.checks = target == "CPU"  # whether a call checks the tensors
+        self._cast = caster(signature, self.given)
         # Without out_shape and out_dtype MindSpore takes the library's inference, which dynamic shapes need.
         if target == "CPU":
             path = library_path() if version is None else version.path
@@ -133,7 +136,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
         if self._direct is not None:
             result = None
             tensors = arguments if self._places is None else self._on_npu(arguments)
-            if self._places is not None or usable(bool(self._written)):
+            if (kind := casting() or get_curr_amp_strategy()) is not None:
+                tensors = self._cast(kind, tensors)
+                arguments = tensors if self._places is None else arguments
+            if usable():
                 if not recording():
                     result = self._direct(*tensors)
                 elif self._recorded_bprop is not None:
@@ -149,13 +155,12 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
 
     def _on_npu(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """The tensors of a call in PyNative on an NPU, where nothing else can call the operator."""
-        if tracing():
+        if not usable():
             raise RuntimeError(
                 f"{self._operator}: on an NPU a graph of capture_mode='trace' cannot hold it; take capture_mode='ast'"
             )
         assert self._places is not None
-        tensors = tuple(arguments[place] for place in self._places)
-        return tensors if self._written else casted(tensors)
+        return tuple(arguments[place] for place in self._places)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedPrimitive:
         return self  # never changed after construction

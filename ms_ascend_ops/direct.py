@@ -6,8 +6,8 @@ are there when the call returns. Where a gradient is recorded, MindSpore gets th
 functions written in Python.
 
 What the fast path cannot do goes MindSpore's way: a trace (`ms.jit` with capture_mode="trace") has to see the
-primitive, in a cell with `to_float` MindSpore casts what it passes to a primitive, and a primitive without bprop has to
-say so when it is differentiated.
+primitive, and a primitive without bprop has to say so when it is differentiated. In a cell with `to_float`, where
+MindSpore casts what it passes to a primitive, whoever calls has cast the tensors.
 """
 
 from __future__ import annotations
@@ -28,34 +28,20 @@ from mindspore.graph.api import _pynative_executor
 from ms_ascend_ops.library import native
 from ms_ascend_ops.registry import Signature, TensorSpec
 
-__all__ = ["casted", "direct", "recorded", "recording", "tracing", "usable"]
+__all__ = ["casting", "direct", "recorded", "recording", "usable"]
 
 # Whether the calls of this moment are to be differentiated.
 recording: Callable[[], bool] = _pynative_executor._executor.requires_grad
 
 
-def usable(writes: bool = False) -> bool:
-    """Whether calls may take the fast path now: nothing but the kernel has to see them.
-
-    `writes`: of a kernel that changes an input, which must not be a copy of another dtype.
-    """
-    return (writes or not _casting) and jit_context.jit_context() is None
+def usable() -> bool:
+    """Whether calls may take the fast path now: nothing but the kernel has to see them."""
+    return jit_context.jit_context() is None
 
 
-def tracing() -> bool:
-    """Whether calls are only written down, for a graph: `ms.jit` with capture_mode="trace"."""
-    return jit_context.jit_context() is not None
-
-
-def casted(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors as MindSpore would pass them to a primitive: in a cell with `to_float` in its dtype."""
-    dtype = _MIXED.get(_casting[-1].name) if _casting else None
-    if dtype is None:
-        return tensors
-    return tuple(tensor.astype(dtype) if tensor.dtype in _MIXED.values() else tensor for tensor in tensors)
-
-
-_MIXED = {"FP16": ms.float16, "FP32": ms.float32, "BF16": ms.bfloat16}
+def casting() -> Any:
+    """The kind of mixed precision of the cell that is being called; None without."""
+    return _casting[-1] if _casting else None
 
 
 def direct(

@@ -17,6 +17,7 @@ import numpy as np
 from mindspore import nn
 from ms_ascend_ops.export.engines.emit import NotPortableError, emit
 from ms_ascend_ops.export.engines.generated import load_source, subclass
+from ms_ascend_ops.export.engines.timing import slower
 from ms_ascend_ops.export.graphs.graph import Graph
 from ms_ascend_ops.export.graphs.layers import is_small, matrix_of, operator_of
 from ms_ascend_ops.export.graphs.observe import helpers
@@ -28,18 +29,9 @@ from ms_ascend_ops.export.matching.find import Found, Place, find
 from ms_ascend_ops.export.matching.patterns import Row
 
 __all__ = [
-    "TOLERANCES",
-    "Analysis",
-    "Subject",
-    "Swap",
-    "absent",
-    "analyse",
-    "conditions_of",
-    "drawn",
-    "error_of",
-    "of_one_sub_cell",
-    "smaller",
-]
+    "TOLERANCES", "Analysis", "Subject", "Swap", "absent", "analyse", "conditions_of", "drawn", "error_of",
+    "of_one_sub_cell", "smaller",
+]  # fmt: skip
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
@@ -235,7 +227,7 @@ def _version(
         seen = subject.stock(inputs)
     if isinstance(seen, str):
         return seen
-    found, left = find(seen.graph, subject.patterns, subject.level)
+    found, left = find(seen.graph, subject.patterns, subject.level, slower)
     own = [f for f in found if not of_one_sub_cell(f)]
     reasons = [(p.row.name, p.reason) for p in left if p.root.origin is None]
     if not own:

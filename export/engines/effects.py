@@ -12,7 +12,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Collection, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import mindspore as ms
@@ -54,17 +54,20 @@ _MISSING = object()
 
 
 class Effects:
-    """Asks of the statements of a source, in which a cell is called by the names in `owners`."""
+    """Asks of the statements of a source; `owners` are, by function, the objects that its arguments are."""
 
     def __init__(
-        self, cell: nn.Cell, names: Mapping[str, Any], functions: Mapping[str, ast.FunctionDef], owners: Collection[str]
+        self,
+        names: Mapping[str, Any],
+        functions: Mapping[str, ast.FunctionDef],
+        owners: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        self._cell, self._names, self._functions, self._owners = cell, names, functions, owners
+        self._names, self._functions, self._owners = names, functions, owners
         self._known: dict[Any, bool] = {}
 
     def pure(self, function: ast.FunctionDef, statement: ast.stmt) -> bool:
         """Whether a statement of a function of the source does nothing but assign names."""
-        return _Source(self, function, self._names, dict.fromkeys(self._owners, self._cell)).statement(statement)
+        return _Source(self, function, self._names, self._owners.get(function.name, {})).statement(statement)
 
     def calls_nothing_else(self, value: Any) -> bool:
         """Whether a call of a value, and what that calls, has no effect."""
@@ -81,7 +84,7 @@ class Effects:
         if name not in self._known:
             self._known[name] = True
             function = self._functions[name]
-            source = _Source(self, function, self._names, dict.fromkeys(self._owners, self._cell))
+            source = _Source(self, function, self._names, self._owners.get(name, {}))
             self._known[name] = source.whole()
         return self._known[name]
 
@@ -199,7 +202,7 @@ class _Source:
             return self._names.get(node.id, getattr(builtins, node.id, _MISSING))
         if isinstance(node, ast.Attribute):
             owner = self._value(node.value)
-            if owner is _MISSING or not isinstance(owner, (nn.Cell, ModuleType, type)):
+            if owner is _MISSING or isinstance(owner, Tensor):
                 return _MISSING
             return getattr(owner, node.attr, _MISSING)
         return _MISSING

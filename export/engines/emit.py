@@ -128,17 +128,27 @@ class _Writer:
         key = id(found)
         if key not in self._texts:
             for i in found.inputs:
-                if i.kind == CONSTANT:
+                if i.kind == CONSTANT and not i.name:
                     raise NotPortableError("a tensor that is no parameter goes into the operator")
             texts = moved_texts(found, [self.text(i) for i in found.inputs])
             arguments = found.fused.arguments(texts)
-            if any(found.inputs[i].kind != INPUT for i in found.fused.constant):
+            if any(not self._is_constant(found.inputs[i]) for i in found.fused.constant):
                 raise NotPortableError("a gradient may be needed that the operator does not give")
             keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
             arguments += [f"{name}={value!r}" for name, value in keywords.items()]
             self._texts[key] = self._assigned(f"fused.{found.fused.op}({', '.join(arguments)})")
         outputs = registry.signature(found.fused.op).outputs
         return self._texts[key] if len(outputs) == 1 else f"{self._texts[key]}[{index}]"
+
+    def _is_constant(self, node: Node) -> bool:
+        """Whether no parameter needs a gradient through a value; what comes from outside counts as such."""
+        if node.kind != PARAMETER:
+            return node.kind in (INPUT, CONSTANT)
+        *path, name = node.name.split(".")
+        owner = self.cell
+        for part in path:
+            owner = owner._cells[part]
+        return not owner._params[name].requires_grad
 
     def _write_call(self, node: Node) -> str:
         positional = node.attributes["positional"]
@@ -152,6 +162,8 @@ class _Writer:
         return self._assigned(f"{path}({', '.join(arguments)})")
 
     def _write_constant(self, node: Node) -> str:
+        if node.name:
+            return path_to(self.cell, node.name)
         if node.shape is not None:
             if unobserved(node) or node.value.size != 1 or node.dtype not in ("float32", "float16", "bfloat16"):
                 raise NotPortableError("it uses a tensor that is no parameter")
@@ -180,15 +192,15 @@ class _Writer:
         raise NotPortableError(f"it also executes {node.kind}, which is left to the rewrite engine")
 
 
-def path_to(cell: nn.Cell, path: str) -> str:
-    """How a sub-cell or a parameter is reached from a cell that is called `self`."""
-    text, owner = "self", cell
-    for name in path.split("."):
+def path_to(cell: nn.Cell, path: str, name: str = "self") -> str:
+    """How a sub-cell or a parameter is reached from a cell that is called `name`."""
+    text, owner = name, cell
+    for part in path.split("."):
         if isinstance(owner, nn.SequentialCell):
-            text += f".cell_list[{list(owner._cells).index(name)}]"
+            text += f".cell_list[{list(owner._cells).index(part)}]"
         elif isinstance(owner, nn.CellList):
-            text += f"[{list(owner._cells).index(name)}]"
+            text += f"[{list(owner._cells).index(part)}]"
         else:
-            text += f".{name}"
-        owner = owner._cells.get(name, owner)
+            text += f".{part}"
+        owner = owner._cells.get(part, owner)
     return text

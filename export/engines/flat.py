@@ -12,6 +12,7 @@ from typing import Any
 
 from mindspore import Tensor, nn
 from ms_ascend_ops.export.engines.generated import load_source
+from ms_ascend_ops.export.engines.inlining import inlined
 from ms_ascend_ops.export.engines.liveness import without_dead
 from ms_ascend_ops.export.engines.statements import simplified
 from ms_ascend_ops.export.graphs.observe import helpers
@@ -26,13 +27,17 @@ class Frame:
     function: str
     line: int
     variables: dict[str, Any]  # nodes by name
+    owner: str = ""  # what the cell is called there
 
 
 class Flat:
     """The flat source of a function, and of those that it calls, as a module that is loaded."""
 
-    def __init__(self, name: str, source: str, names: Mapping[str, Any]) -> None:
-        self.name, self.names = name, names
+    def __init__(
+        self, name: str, source: str, names: Mapping[str, Any], owners: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """`owners`: by function, the objects that its arguments are, such as the cell."""
+        self.name, self.names, self.owners = name, names, owners
         self.module = load_source(f"flat_{name}", source, names)
         file = self.module.__file__
         assert file is not None
@@ -78,7 +83,15 @@ class Flat:
         for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
             gone |= without_dead(function, lambda s, f=function: s.lineno not in replaced and removable(f, s))  # type: ignore[misc]
         body = [node for node in tree.body if node.lineno > self._first]
-        return Edited(Flat(self.name, ast.unparse(ast.Module(body, [])) + "\n", self.names), gone)
+        return Edited(Flat(self.name, ast.unparse(ast.Module(body, [])) + "\n", self.names, self.owners), gone)
+
+    def inlined(self) -> Flat | None:
+        """With the functions that it calls in their places; None if none can be."""
+        if (function := inlined(self.functions, self.name)) is None:
+            return None
+        others = [node for name, node in self.functions.items() if name != self.name]
+        source = "\n\n\n".join(map(ast.unparse, [function, *others])) + "\n"
+        return Flat(self.name, source, self.names, self.owners)
 
     def with_lines(self, replaced: Mapping[int, str]) -> Flat:
         """With other statements on some lines; all keep their numbers."""
@@ -86,13 +99,25 @@ class Flat:
         for line, text in replaced.items():
             old = lines[line - 1]
             lines[line - 1] = old[: len(old) - len(old.lstrip())] + text
-        return Flat(self.name, "\n".join(lines[self._first :]), self.names)
+        return Flat(self.name, "\n".join(lines[self._first :]), self.names, self.owners)
 
     def guarded(self, texts: list[str], names: Mapping[str, Any]) -> Flat:
         """With more lines in front of the first, and the names that they use."""
         first = self.first_line() - 1
         lines = [*self.lines[self._first : first], *texts, *self.lines[first:]]
-        return Flat(self.name, "\n".join(lines), {**self.names, **names})
+        return Flat(self.name, "\n".join(lines), {**self.names, **names}, self.owners)
+
+    def lines_of(self, function: str, end: int) -> range:
+        """The lines of a function that stand before one."""
+        return range(self.functions[function].lineno, end)
+
+    def always_assigned(self, name: str, line: int) -> bool:
+        """Whether a name has a value at a line on every path: an argument, or assigned outside of branches before."""
+        function = self.function_at(line)
+        if any(isinstance(n, ast.arg) and n.arg == name for n in ast.walk(function)):
+            return True
+        before = [n for n in range(function.lineno, line) if name in self.targets(n)]
+        return any(self.always_before(n, line) for n in before) or len(before) > 1
 
     def always_before(self, first: int, second: int) -> bool:
         """Whether the statement on the first line has been executed whenever that on the second is."""
@@ -134,12 +159,14 @@ def flatten(cell: nn.Cell, absent: Mapping[str, bool]) -> Flat:
     """The flat source of the construct of a cell; `absent` says of arguments whether they are None."""
     methods = {name: method for name, method in helpers(cell).items() if name not in cell.__dict__}
     construct = inspect.unwrap(type(cell).construct)
-    return Flat(construct.__name__, *simplified(construct, methods, absent=absent))
+    made = simplified(construct, methods, cell=cell, absent=absent)
+    return Flat(construct.__name__, made.source, made.names, made.owners)
 
 
 def flatten_function(function: FunctionType, absent: Mapping[str, bool], unread: Collection[int]) -> Flat:
     """The flat source of a function; of what it returns, the items in `unread` are None."""
-    return Flat(function.__name__, *simplified(function, absent=absent, unread=unread))
+    made = simplified(function, absent=absent, unread=unread)
+    return Flat(function.__name__, made.source, made.names, made.owners)
 
 
 def locator(flat: Flat) -> Any:
@@ -153,7 +180,8 @@ def locator(flat: Flat) -> Any:
                 variables = {
                     name: recorder.node(value) for name, value in frame.f_locals.items() if isinstance(value, Tensor)
                 }
-                frames.append(Frame(frame.f_code.co_name, frame.f_lineno, variables))
+                owner = next((name for name, value in frame.f_locals.items() if value is recorder.cell), "")
+                frames.append(Frame(frame.f_code.co_name, frame.f_lineno, variables, owner))
             frame = frame.f_back  # type: ignore[assignment]
         return tuple(reversed(frames))
 

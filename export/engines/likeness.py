@@ -76,6 +76,11 @@ def form_of(cell: nn.Cell) -> Any:
     return type(cell), tuple(own), tuple(n for n, p in cell._params.items() if p is not None), tuple(children)
 
 
+def _is_float32(cell: nn.Cell) -> bool:
+    """Whether a cell computes in float32 by itself: a cast to that does nothing."""
+    return all(p.dtype == ms.float32 for p in cell.get_parameters())
+
+
 def obstacle_of(cell: nn.Cell, layers: Collection[str] = ()) -> str:
     """Why a cell that computes a pattern must stay all the same. `layers`: sub-cells that are not called any more."""
     hooks = ("_forward_pre_hook", "_forward_hook", "_backward_pre_hook", "_backward_hook")
@@ -90,6 +95,6 @@ def obstacle_of(cell: nn.Cell, layers: Collection[str] = ()) -> str:
     flags = getattr(cell, "_func_graph_flags", None) or {}
     if "output_recompute" in flags:  # on a cell around it, it does no harm
         return "recompute is set on it"
-    if cell.mixed_precision_type or any(flags.get(name) for name in ("fp16", "bf16", "fp32")):
+    if any(flags.get(name) for name in ("fp16", "bf16")) or (flags.get("fp32") and not _is_float32(cell)):
         return "it casts its inputs (to_float or automatic mixed precision)"
     return ""

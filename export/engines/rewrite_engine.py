@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mindspore import nn
+from mindspore import Parameter, nn
 from ms_ascend_ops.export.engines.aliases import Writes, written_apart
 from ms_ascend_ops.export.engines.cell_engine import (
     TOLERANCES,
@@ -29,8 +29,10 @@ from ms_ascend_ops.export.engines.emit import NotPortableError, moved_texts, pat
 from ms_ascend_ops.export.engines.flat import Edited, Flat, Frame, flatten, locator
 from ms_ascend_ops.export.engines.generated import guard, stock_of, with_construct
 from ms_ascend_ops.export.engines.statements import NotSimpleError
-from ms_ascend_ops.export.graphs.graph import CALL, PARAMETER, Node
+from ms_ascend_ops.export.engines.timing import slower
+from ms_ascend_ops.export.graphs.graph import CALL, CONSTANT, PARAMETER, Node
 from ms_ascend_ops.export.graphs.layers import matrix_of, operator_of
+from ms_ascend_ops.export.graphs.probe import sub_cells
 from ms_ascend_ops.export.graphs.specs import OWNER
 from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
@@ -59,12 +61,33 @@ def rewrite(
     `make(stock, edited=, conditions=)` gives a class the edited source, with conditions under which it is taken; by
     default that is a construct. A text says why the cell cannot be looked at.
     """
+    first = _rewrite(subject, flat, calls, make)
+    if isinstance(first, str) or not (missing := _nameless(first)):
+        return first
+    inner = flat.inlined()  # a value of a function that is called has a name there
+    second = first if inner is None else _rewrite(subject, inner, calls, make)
+    return second if not isinstance(second, str) and second.swap is not None and _nameless(second) < missing else first
+
+
+def _nameless(analysis: Analysis) -> int:
+    """How many places stay as a value has no name."""
+    return sum(text == _NO_NAME for _, text in analysis.left)
+
+
+_NO_NAME = "a value that it needs has no name there"
+
+
+def _rewrite(
+    subject: Subject, flat: Flat, calls: Sequence[Mapping[str, Any]], make: Callable[..., type] | None
+) -> Analysis | str:
     stored = subject.stored
     inputs = drawn(calls[0], stored, stored)
     seen = subject.trace(subject.cell, inputs, construct=flat.function, locate=locator(flat))
     if isinstance(seen, str):
         return f"it does not run by itself ({seen})"
-    effects = Effects(subject.cell, flat.names, flat.functions, _owners(calls[0]))
+    owned = {name: subject.cell for name, value in calls[0].items() if value is OWNER}
+    owners = {name: {**known, **(owned if name == flat.name else {})} for name, known in flat.owners.items()}
+    effects = Effects(flat.names, flat.functions, owners)
     staying: dict[tuple[int, str], str] = {}
     while True:
         edits = _Edits(subject.cell, flat, seen, staying)
@@ -88,11 +111,6 @@ def rewrite(
     made = partial(make or _class, edited=edited.flat, conditions=conditions)
     result.swap = Swap(made, result.found, [], in_place=edits.writes.any)
     return result
-
-
-def _owners(call: Mapping[str, Any]) -> set[str]:
-    """What the cell is called in its source."""
-    return {"self", *(name for name, value in call.items() if value is OWNER)}
 
 
 def _none_of(result: Analysis, reason: str) -> Analysis:
@@ -189,19 +207,21 @@ class _Edits:
 
     def refusal(self, found: Found) -> str:
         """Why a place must stay, whatever else is edited: a smaller one in it may do."""
+        if reason := slower(found):
+            return reason
         if reason := self.staying.get((id(found.root), found.row.op)):
             return reason
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
         if of_one_sub_cell(found) or any(not chain for chain in chains):
             return ""
-        if any(_learned(found.inputs[i]) for i in found.fused.constant):
+        if any(self._learned(found.inputs[i]) for i in found.fused.constant):
             return "a gradient may be needed that the operator does not give"
         if self.writes.are_inside(found.inside) or any(self.writes.change(i, found.root) for i in found.inputs):
             return "a statement as `x += y` changes a value in place that is used as it was, too"
         depth = _common_depth(chains)
         first = min((self.seen.places[id(node)][depth] for node in found.outputs.values()), key=lambda f: f.line)
-        named = (self._name(i, first.variables) or self._keep(i, first, depth, {}) for i in found.inputs)
-        return "" if all(named) else "a value that it needs has no name there"
+        named = (self._name(i, first) or self._keep(i, first, depth, {}) for i in found.inputs)
+        return "" if all(named) else _NO_NAME
 
     def runs(self, found: Found, edited: Edited) -> str:
         """Why a part of a place still runs after the edit, though the operator computes it, if one does."""
@@ -229,9 +249,9 @@ class _Edits:
         arguments: list[str] = []
         kept: dict[int, str] = {}
         for i in found.inputs:
-            text = self._name(i, frames[0].variables) or self._keep(i, frames[0], depth, kept)
+            text = self._name(i, frames[0]) or self._keep(i, frames[0], depth, kept)
             if not text:
-                return "a value that it needs has no name there"
+                return _NO_NAME
             arguments.append(text)
         keywords = fused.attributes if fused.keywords is None else fused.keywords
         try:
@@ -248,7 +268,7 @@ class _Edits:
             for frame, name in zip(frames, names, strict=True):
                 lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
             lines[frames[0].line] = f"{result} = {call}; {lines[frames[0].line]}"
-        if any(self.lines.get(line, text) != text for line, text in lines.items()):
+        if any(not text.endswith(self.lines.get(line, text)) for line, text in lines.items()):
             return "its statement becomes something else in another call"
         self.lines.update(lines)
         self._inside |= {id(n) for n in found.inside}
@@ -267,11 +287,27 @@ class _Edits:
                 return True
         return False
 
-    def _name(self, node: Node, variables: dict[str, Node]) -> str | None:
-        """How a value is called in a function with these variables."""
-        if node.kind == PARAMETER:
-            return path_to(self.cell, node.name)
-        return next((name for name, value in variables.items() if value is node), None)
+    def _learned(self, node: Node) -> bool:
+        """Whether a value is computed from trained parameters, or in a sub-cell, which may have some."""
+        parameters = {path: p.requires_grad for path, p in _parameters(self.cell)}
+        seen: set[int] = set()
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node.kind == CALL or (node.kind == PARAMETER and parameters.get(node.name, True)):
+                return True
+            if id(node) not in seen:
+                seen.add(id(node))
+                stack.extend(node.inputs)
+        return False
+
+    def _name(self, node: Node, frame: Frame) -> str | None:
+        """How a value is called where a frame is."""
+        if node.kind == PARAMETER or (node.kind == CONSTANT and node.name):
+            return path_to(self.cell, node.name, frame.owner) if frame.owner else None
+        names = [name for name, value in frame.variables.items() if value is node]
+        # Rather one that has a value on every path than one that a branch has given it.
+        return min(names, key=lambda name: not self.flat.always_assigned(name, frame.line), default=None)
 
     def _target(self, line: int, node: Node) -> str:
         """The name that a statement gives to a value; none if it gives others to values that are needed."""
@@ -290,20 +326,27 @@ class _Edits:
             old = lines.get(line, self.flat.lines[line - 1].strip())
             lines[line] = old if f"; {kept} = " in old else f"{old}; {kept} = {name}"
             return kept
-        # An argument: in front of the statement that takes its name.
-        function = self.flat.function_at(frame.line)
+        # An argument, or a value of a branch: in front of the statement that takes its name.
         chains = (frames[depth : depth + 1] for frames in self.seen.places.values())
-        values = [f.variables for chain in chains for f in chain if f.function == frame.function]
-        for name in [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]:
-            takers = [n for n in range(function.lineno, frame.line) if name in self.flat.targets(n)]
-            if not takers or not any(variables.get(name) is node for variables in values):
-                continue
-            line = takers[0]
-            if self.flat.always_before(line, frame.line):
-                old = lines.get(line, self.flat.lines[line - 1].strip())
-                lines[line] = f"kept_{name} = {name}; {old}"
-                return f"kept_{name}"
+        places = [f for chain in chains for f in chain if f.function == frame.function]
+        for name in sorted({name for place in places for name, value in place.variables.items() if value is node}):
+            takers = [n for n in self.flat.lines_of(frame.function, frame.line) if name in self.flat.targets(n)]
+            takers = [n for n in takers if self.flat.always_before(n, frame.line)]
+            last = min((p.line for p in places if p.variables.get(name) is node), default=0)
+            for line in (n for n in takers if n >= last):
+                if self._has(places, name, node, line):
+                    old = lines.get(line, self.lines.get(line, self.flat.lines[line - 1].strip()))
+                    kept = f"kept_{name}_{line}"
+                    lines[line] = old if f"{kept} = " in old else f"{kept} = {name}; {old}"
+                    return kept
         return ""
+
+    def _has(self, places: Sequence[Frame], name: str, node: Node, line: int) -> bool:
+        """Whether a name has a value in front of a line: the first that is seen of the name there, or before."""
+        here = [p for p in places if p.line == line and name in p.variables]
+        before = [p for p in places if p.line < line and name in p.variables]
+        seen = here or sorted(before, key=lambda p: p.line)[-1:]
+        return bool(seen) and all(p.variables[name] is node for p in seen)
 
     def _named_before(self, node: Node, frame: Frame, depth: int) -> tuple[int, str] | None:
         """The line before, of the same call, whose statement gave a value a name that has another value since."""
@@ -342,18 +385,13 @@ _HEAVY = frozenset(
 )  # fmt: skip
 
 
-def _learned(node: Node) -> bool:
-    """Whether a value is computed from parameters, or in a sub-cell, which may have some."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node.kind in (PARAMETER, CALL):
-            return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(node.inputs)
-    return False
+def _parameters(cell: nn.Cell, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+    """The parameters of a cell, with the paths that lead to them."""
+    for name, parameter in cell._params.items():
+        if parameter is not None:
+            yield f"{prefix}{name}", parameter
+    for name, child in sub_cells(cell).items():
+        yield from _parameters(child, f"{prefix}{name}.")
 
 
 def _common_depth(chains: Sequence[Any]) -> int:

@@ -6,13 +6,16 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from types import FunctionType, ModuleType
 from typing import Any
 
+from mindspore import Tensor, nn
+from ms_ascend_ops.export.engines.lifting import lifted
 from ms_ascend_ops.export.graphs.observe import is_of_a_user
 
-__all__ = ["NotSimpleError", "parsed", "simplified"]
+__all__ = ["NotSimpleError", "Simplified", "parsed", "simplified"]
 
 
 class NotSimpleError(Exception):
@@ -41,38 +44,59 @@ def parsed(function: FunctionType) -> ast.FunctionDef:
     return tree
 
 
+@dataclass
+class Simplified:
+    """The source of a function and of those that it calls.
+
+    `names` are the other names of modules that it uses. `owners`: by function, the objects that its arguments are.
+    """
+
+    source: str
+    names: dict[str, Any]
+    owners: dict[str, dict[str, Any]]
+
+
 def simplified(
     function: FunctionType,
     methods: Mapping[str, FunctionType] | None = None,
     *,
+    cell: Any = None,
     absent: Mapping[str, bool] | None = None,
     unread: Iterable[int] = (),
-) -> tuple[str, dict[str, Any]]:
-    """The source of a function and of those that it calls, and the other names of modules that it uses.
+) -> Simplified:
+    """The source of a function and of those that it calls.
 
-    The first is `function`; those that it calls get names of their own. `methods` are those of the cell that it is a
-    method of, and become functions. `absent` says of arguments whether they are None: branches that ask for it are
-    decided. Of what the function returns, the items in `unread` become None.
+    The first is `function`; those that it calls get names of their own. `methods` are those of the `cell` that it is a
+    method of, and become functions; so do those of objects that the cell holds, and functions in its body. `absent`
+    says of arguments whether they are None: branches that ask for it are decided. Of what the function returns, the
+    items in `unread` become None.
     """
-    collected = _Collected(methods or {})
+    collected = _Collected(cell, methods or {})
     form = _Simple(absent or {}, frozenset(unread))
-    collected.add(function, function.__name__, methods is not None, form)
-    return "\n\n\n".join(map(ast.unparse, collected.functions)) + "\n", collected.names
+    tree = parsed(function)
+    objects = {tree.args.args[0].arg: cell} if methods is not None else {}
+    collected.add(tree, function, function.__name__, objects, form)
+    source = "\n\n\n".join(map(ast.unparse, collected.functions)) + "\n"
+    return Simplified(source, collected.names, collected.owners)
 
 
 class _Collected:
     """A function and those that it calls."""
 
-    def __init__(self, methods: Mapping[str, FunctionType]) -> None:
+    def __init__(self, cell: Any, methods: Mapping[str, FunctionType]) -> None:
         self.functions: list[ast.FunctionDef] = []
         self.names: dict[str, Any] = {}
-        self.methods = methods
-        self._known: dict[FunctionType, str] = {}
+        self.owners: dict[str, dict[str, Any]] = {}
+        self.cell, self.methods = cell, methods
+        self._known: dict[Any, str] = {}
+        self._count = count(1)
 
-    def add(self, function: FunctionType, name: str, bound: bool, form: _Simple) -> None:
-        """Take a function under a new name; `bound`: it is a method of the cell."""
-        tree = parsed(function)
+    def add(
+        self, tree: ast.FunctionDef, function: FunctionType, name: str, objects: dict[str, Any], form: _Simple
+    ) -> None:
+        """Take the source of a function under a new name; `objects`: the objects that its arguments are."""
         tree.name = name
+        inner = lifted(tree, lambda inner: f"simple_{inner}_{next(self._count)}")
         local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
         local |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         used = _used(tree, function, local)
@@ -83,22 +107,34 @@ class _Collected:
             raise NotSimpleError(f"{function.__name__} has other names in its module than those that call it")
         self.names.update(used)
         self.functions.append(tree)
-        _Calls(self, function, local, tree.args.args[0].arg if bound else "").visit(tree)
+        self.owners[name] = objects = {key: value for key, value in objects.items() if not _assigns(tree, key)}
+        for one in inner:
+            given = {a.arg for a in one.args.args}
+            self.add(
+                one, function, one.name, {k: v for k, v in objects.items() if k in given}, _Simple({}, frozenset())
+            )
+        _Calls(self, function, local, objects).visit(tree)
         tree.body = form.body(tree, {*local, *used, *(f.name for f in self.functions)})
         ast.fix_missing_locations(tree)
 
-    def name_of(self, function: FunctionType, bound: bool = False) -> str:
+    def name_of(self, function: FunctionType, objects: Mapping[str, Any] | None = None) -> str:
         """The name that a called function has here; none if it stays as it is."""
-        if function not in self._known:
-            name = f"simple_{function.__name__}_{len(self._known) + 1}"
-            before = list(self.functions), dict(self.names), dict(self._known)
-            self._known[function] = name
+        objects = dict(objects or {})
+        key = function, tuple((name, id(value)) for name, value in objects.items())
+        if key not in self._known:
+            name = f"simple_{function.__name__.strip('_')}_{next(self._count)}"
+            before = list(self.functions), dict(self.names), dict(self._known), dict(self.owners)
+            self._known[key] = name
             try:
-                self.add(function, name, bound, _Simple({}, frozenset()))
+                self.add(parsed(function), function, name, objects, _Simple({}, frozenset()))
             except NotSimpleError:
-                self.functions, self.names, self._known = before
-                self._known[function] = ""
-        return self._known[function]
+                self.functions, self.names, self._known, self.owners = before
+                self._known[key] = ""
+        return self._known[key]
+
+
+def _assigns(tree: ast.FunctionDef, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in ast.walk(tree))
 
 
 def _used(tree: ast.FunctionDef, function: FunctionType, local: set[str]) -> dict[str, Any]:
@@ -110,8 +146,10 @@ def _used(tree: ast.FunctionDef, function: FunctionType, local: set[str]) -> dic
 class _Calls(ast.NodeTransformer):
     """Puts the new names of functions in the place of what called them: `f`, `module.f`, and `self.f(...)`."""
 
-    def __init__(self, collected: _Collected, function: FunctionType, local: set[str], owner: str) -> None:
-        self.collected, self.names, self.local, self.owner = collected, function.__globals__, local, owner
+    def __init__(
+        self, collected: _Collected, function: FunctionType, local: set[str], objects: Mapping[str, Any]
+    ) -> None:
+        self.collected, self.names, self.local, self.objects = collected, function.__globals__, local, objects
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._renamed(node, self._value(node)) if isinstance(node.ctx, ast.Load) else node
@@ -124,17 +162,44 @@ class _Calls(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        callee = node.func
-        if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name) and callee.value.id == self.owner:
-            method = self.collected.methods.get(callee.attr)
-            if method is not None and (name := self.collected.name_of(method, bound=True)):
+        if (found := self._method(node.func)) is not None:
+            owner, function = found
+            if name := self.collected.name_of(function, self._bound(function, owner, node)):
                 node.func = ast.Name(name, ast.Load())
-                node.args.insert(0, ast.Name(self.owner, ast.Load()))
+                node.args.insert(0, owner)
                 node.args[1:] = [self.visit(argument) for argument in node.args[1:]]
                 node.keywords = [self.visit(keyword) for keyword in node.keywords]
                 return node
         self.generic_visit(node)
         return node
+
+    def _method(self, callee: ast.expr) -> tuple[ast.expr, FunctionType] | None:
+        """Of a call of a method of the cell, or of an object that it holds: the owner, and the function."""
+        if isinstance(callee, ast.Attribute) and (owner := self._object(callee.value)) is not None:
+            if owner is self.collected.cell:
+                method = self.collected.methods.get(callee.attr)
+            else:
+                method = _function_of(owner, callee.attr)
+            if method is not None:
+                return callee.value, method
+        called = self._object(callee)
+        function = None if called is None or called is self.collected.cell else _function_of(called, "__call__")
+        return None if function is None else (callee, function)
+
+    def _bound(self, function: FunctionType, owner: ast.expr, call: ast.Call) -> dict[str, Any]:
+        """The objects among the arguments of a call, by the names that the function has for them."""
+        names = list(inspect.signature(function).parameters)
+        given = dict(zip(names, [owner, *call.args], strict=False))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in names}
+        return {name: value for name, text in given.items() if (value := self._object(text)) is not None}
+
+    def _object(self, node: ast.expr) -> Any:
+        """The object that an expression is: an argument that is known, or an attribute of one; None of others."""
+        if isinstance(node, ast.Name):
+            return self.objects.get(node.id)
+        if isinstance(node, ast.Attribute) and (owner := self._object(node.value)) is not None:
+            return getattr(owner, node.attr, None)
+        return None
 
     def _renamed(self, node: ast.expr, value: Any) -> ast.expr:
         name = self.collected.name_of(value) if is_of_a_user(value) else ""
@@ -147,6 +212,13 @@ class _Calls(ast.NodeTransformer):
         if isinstance(node, ast.Attribute) and isinstance(owner := self._value(node.value), ModuleType):
             return getattr(owner, node.attr, None)
         return None
+
+
+def _function_of(owner: Any, name: str) -> FunctionType | None:
+    """A method of an object of a user's class that is no cell, as a function."""
+    if isinstance(owner, (nn.Cell, Tensor, type)) or not is_of_a_user(function := getattr(type(owner), name, None)):
+        return None
+    return None if name in getattr(owner, "__dict__", {}) else function  # type: ignore[no-any-return]
 
 
 class _Simple:

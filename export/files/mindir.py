@@ -20,6 +20,8 @@ from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.files.model import read_model, write_file
 from ms_ascend_ops.export.graphs.modes import evaluating
 
+from ms_ascend_ops.scratch import failed_graphs_apart
+
 __all__ = ["export_mindir"]
 
 
@@ -63,7 +65,7 @@ def export_mindir(
     syntax_level = ms.get_context("jit_syntax_level")
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder:
         try:
-            with evaluating(net):
+            with evaluating(net), failed_graphs_apart():
                 ms.export(net, *tensors, file_name=str(Path(folder, "model")), file_format="MINDIR")
         finally:
             ms.set_context(jit_syntax_level=syntax_level)  # ms.export leaves its own behind when it fails

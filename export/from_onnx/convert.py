@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
+import keyword
 import os
 import re
 import sys
@@ -32,9 +34,22 @@ import mindspore as ms
 from mindspore import nn, ops
 
 
-def _top_k(x, count, axis, largest):
-    values, indices = ops.topk(x, count, axis, largest)
-    return values, indices.astype(ms.int64)
+def _top_k(x, keys, count, axis):
+    """The places of the smallest keys. ops.sort keeps the order of equal ones, ops.topk does not."""
+    indices = ops.narrow(ops.sort(keys, axis)[1], axis, 0, count)
+    return ops.gather_elements(x, axis, indices), indices.astype(ms.int64)
+
+
+def _softplus(x):
+    """Also of large x, of which ops.mish makes inf and NaN."""
+    return ops.maximum(x, 0.0) + ops.log1p(ops.exp(-ops.abs(x)))
+
+
+def _probabilities(scores):
+    """A row of which nothing is seen has zeros. ops.softmax never gets one: it spoils the rows behind it."""
+    hidden = ops.amax(scores, -1, True) == float("-inf")
+    probabilities = ops.softmax(ops.where(hidden, ops.zeros_like(scores), scores), -1)
+    return ops.where(hidden, ops.zeros_like(scores), probabilities)
 
 
 def _quotient(x, y):
@@ -81,7 +96,12 @@ def convert_onnx(
     if not path.is_file():
         raise FileNotFoundError(f"convert_onnx: there is no file {path}")
     model, _ = read_model(path, "convert_onnx")
-    graph = known(model, shapes or {}, "convert_onnx")
+    try:
+        graph = known(model, shapes or {}, "convert_onnx")
+    except ValueError as error:
+        if str(error).startswith("convert_onnx:"):
+            raise
+        raise ValueError(f"convert_onnx: {path}: {error}") from error
     text, constants = _write(graph, path)
     with tempfile.TemporaryDirectory(prefix="ms_ascend_ops-") as folder:
         module = Path(folder, "network.py")
@@ -89,7 +109,15 @@ def convert_onnx(
         values = {name: _value(name, array) for name, array in constants.items()}
         inputs = [Tensor(shape=shape, dtype=_dtype(number)) for number, shape in graph.inputs.values()]
         with _imported(module) as network:
-            return export_mindir(network(values), *inputs, path=output)
+            try:
+                return export_mindir(network(values), *inputs, path=output)
+            except (RuntimeError, TypeError, ValueError) as error:
+                if "holds no whole graph" in str(error):
+                    raise ValueError(f"convert_onnx: {path}: nothing is computed from its inputs") from error
+                if str(error).startswith("export_mindir:"):
+                    raise
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise ValueError(f"convert_onnx: {path}: MindSpore does not compile it: {reason}") from error
 
 
 def input_names(source: str | os.PathLike[str]) -> list[str]:
@@ -131,16 +159,23 @@ def _imported(module: Path) -> Iterator[type[nn.Cell]]:
         del sys.modules[name]
 
 
+# Names that mean something in the module that is written.
+_RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *re.findall(r"\w+", _HEAD)}
+
+# Longer names are cut.
+_MOST_LETTERS = 64
+
+
 class _Names:
-    """Python names for those of ONNX, each once."""
+    """Python names that remind of those of ONNX, which may be any text; each once."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = {"self", "ms", "nn", "ops", "constants"}
+        self._taken: set[str] = set(_RESERVED)
 
     def new(self, name: str, prefix: str) -> str:
-        plain = prefix + re.sub(r"\W", "_", name, flags=re.ASCII)
-        if not plain.isidentifier():
-            plain = f"_{plain}"
+        plain = prefix + re.sub(r"\W", "_", name[:_MOST_LETTERS], flags=re.ASCII).lstrip("_")
+        if not plain or plain[0].isdigit():
+            plain = f"x_{plain}"
         found, count = plain, 0
         while found in self._taken:
             count += 1
@@ -174,7 +209,9 @@ def _write(graph: Graph, path: Path) -> tuple[str, dict[str, Array]]:
             refused.append(f"{node.domain + '.' if node.domain else ''}{node.op_type} ({node.name or kept[0]})")
         elif not refused:
             try:
-                expression = write(Node(graph, node, variables, keep))
+                line = Node(graph, node, variables, keep)
+                line.check_attributes()
+                expression = write(line)
             except ValueError as error:
                 raise ValueError(f"convert_onnx: {path}: {error}") from error
             targets = [names.new(output, "v_") for output in node.output]

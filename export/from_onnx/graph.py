@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,25 @@ Array = np.ndarray[Any, Any]
 
 # Constants of more elements are not computed when the model is converted: they would have to be in the file.
 _MOST_ELEMENTS = 1 << 24
+
+# Results of constants of more elements are not computed in the network either: some files would take all memory.
+_MOST_OF_A_RESULT = 1 << 28
+
+_MOST_OF_AN_INPUT = 1 << 31
+
+# What constants may take to compute in all, in elements of results; a product counts its factors, too.
+_MOST_WORK = 1 << 32
+
+# Of these ONNX's own reference takes long for an element, or as long as its smallest input is large.
+_SLOW = {
+    *("Attention", "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum"),
+    *("GRU", "GatherND", "Gemm", "GridSample", "LRN", "LSTM", "LpPool", "MatMul", "MatMulInteger", "MaxPool"),
+    *("MaxUnpool", "NonMaxSuppression", "QLinearConv", "QLinearMatMul", "RNN", "Resize", "ReverseSequence", "RoiAlign"),
+    *("STFT", "ScatterElements", "ScatterND", "TfIdfVectorizer", "Upsample"),
+}
+
+# Their results are no larger than their input has elements and axes; how large, only their values tell.
+_SMALLER = {"Compress", "NonZero", "Unique"}
 
 # Sizes of an output may follow from the values of a constant, such as a shape, but not from those of weights.
 _MOST_OF_SIZES = 1024
@@ -92,6 +112,8 @@ def _inputs(
         ):
             text = ", ".join(map(str, sizes))
             raise ValueError(f"{caller}: input {value.name} must be of shape ({text}), got {tuple(given)}")
+        if math.prod(given) > _MOST_OF_AN_INPUT:
+            raise ValueError(f"{caller}: input {value.name} must have at most 2**31 elements, got {tuple(given)}")
         if any(size < 1 for size in given):
             raise ValueError(f"{caller}: sizes of input {value.name} must be at least 1, got {tuple(given)}")
         found[value.name] = (tensor.elem_type, tuple(given))
@@ -106,8 +128,11 @@ class _Fold:
         self.opsets = list(model.opset_import)
         self.versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in self.opsets}
         self.ir_version = model.ir_version
+        self.work = 0
 
     def add(self, graph: GraphProto) -> None:
+        if graph.sparse_initializer:
+            raise ValueError(f"sparse tensors ({graph.sparse_initializer[0].values.name}) are not supported")
         for tensor in graph.initializer:
             self.graph.constants[tensor.name] = numpy_helper.to_array(tensor)
         for node in graph.node:
@@ -145,6 +170,8 @@ class _Fold:
             or any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute)
         ):
             return False
+        if not self._is_affordable(node):
+            return False
         names = [name for name in dict.fromkeys(node.input) if name]
         inputs = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(constants[name].dtype), None)
@@ -159,20 +186,47 @@ class _Fold:
             results = onnx.reference.ReferenceEvaluator(alone).run(None, {name: constants[name] for name in names})
         except Exception:
             return False
-        arrays = [np.asarray(result) for result in results]
-        if any(array.size > _MOST_ELEMENTS for array in arrays):
+        constants.update(zip(kept, (np.asarray(result) for result in results), strict=True))
+        return True
+
+    def _is_affordable(self, node: NodeProto) -> bool:
+        """Whether a node of constants is computed, by the sizes of its results."""
+        given = [self.graph.constants[name].size for name in node.input if name]
+        if node.op_type in _SMALLER:
+            elements = sum(given)
+        else:
+            types = self._inferred(node) or {}
+            tensors = [types[name].tensor_type if name in types else None for name in node.output if name]
+            sizes = [_elements(tensor) for tensor in tensors]
+            if None in sizes:
+                return False
+            elements = sum(size for size in sizes if size is not None)
+        if elements > _MOST_OF_A_RESULT:
+            raise ValueError(
+                f"{node.op_type} ({node.name or node.output[0]}): a result of {elements} elements is too large, at most"
+                f" {_MOST_OF_A_RESULT} are computed of constants"
+            )
+        work = 64 * elements * max(1, min(given, default=1)) if node.op_type in _SLOW else elements
+        if elements > _MOST_ELEMENTS or self.work + work > _MOST_WORK:
             return False
-        constants.update(zip(kept, arrays, strict=True))
+        self.work += work
         return True
 
     def _infer(self, node: NodeProto) -> None:
+        self.graph.types.update(self._inferred(node) or {})
+        if node.op_type == "GroupNormalization" and node.input[0] in self.graph.types:
+            # It is a formula in ONNX, whose sizes are not inferred.
+            self.graph.types[node.output[0]] = self.graph.types[node.input[0]]
+
+    def _inferred(self, node: NodeProto) -> dict[str, TypeProto] | None:
+        """The types of a node's outputs, or None."""
         domain = "" if node.domain == "ai.onnx" else node.domain
         if not onnx.defs.has(node.op_type, domain) or domain not in self.versions:
-            return
+            return None
         try:
             schema = onnx.defs.get_schema(node.op_type, self.versions[domain], domain)
         except onnx.defs.SchemaError:
-            return
+            return None
         types, data = {}, {}
         for name in filter(None, node.input):
             if name in self.graph.constants:
@@ -183,13 +237,17 @@ class _Fold:
             elif name in self.graph.types:
                 types[name] = self.graph.types[name]
             else:
-                return
+                return None
         try:
-            found = onnx.shape_inference.infer_node_outputs(
+            return onnx.shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self.opsets, ir_version=self.ir_version
             )
         except Exception:
-            return
-        self.graph.types.update(found)
-        if node.op_type == "GroupNormalization":  # a formula in ONNX, whose sizes it does not infer
-            self.graph.types[node.output[0]] = types[node.input[0]]
+            return None
+
+
+def _elements(tensor: TypeProto.Tensor | None) -> int | None:
+    """How many elements a tensor has, if its type says so."""
+    if tensor is None or not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
+        return None
+    return math.prod(dim.dim_value for dim in tensor.shape.dim)

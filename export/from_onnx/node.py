@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx.graph import Array, Graph
-from onnx import NodeProto, helper
+from onnx import NodeProto, defs, helper
 
-__all__ = ["DTYPES", "Node", "tuple_of"]
+__all__ = ["DTYPES", "Node", "text_of", "tuple_of"]
+
+# The newest version of ONNX's operators whose meaning is known here.
+NEWEST = 23
 
 # ONNX's numbers of dtypes, and what `mindspore` calls them.
 DTYPES = {
@@ -27,6 +31,12 @@ class Node:
         self.keep = keep
         self._variables = variables
         self._attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+    def check_attributes(self) -> None:
+        """Refuse attributes that came with versions that are not known here."""
+        known = defs.get_schema(self.node.op_type, min(self.opset, NEWEST), "").attributes
+        if unknown := sorted(set(self._attributes) - set(known)):
+            raise self.refuse(f"the attribute {unknown[0]} is not supported (up to opset {NEWEST} it has none)")
 
     @property
     def title(self) -> str:
@@ -98,6 +108,10 @@ class Node:
         value = self._attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
+    def number(self, name: str, default: float) -> str:
+        """An attribute that is a number, as Python text."""
+        return text_of(self.attribute(name, default))
+
     def axes(self, index: int) -> list[int] | None:
         """Axes from an attribute or, in newer opsets, from an input; at least 0."""
         given = self.attribute("axes")
@@ -105,12 +119,18 @@ class Node:
             given = self.integers(index)
         if given is None:
             return None
-        rank = len(self.shape(0))
-        return [int(axis) % rank for axis in given]
+        return [self._counted(axis, "axes") for axis in given]
 
     def axis(self, default: int) -> int:
         """The attribute axis, at least 0."""
-        return int(self.attribute("axis", default)) % max(1, len(self.shape(0)))
+        return self._counted(self.attribute("axis", default), "axis")
+
+    def _counted(self, axis: int, name: str) -> int:
+        """An axis from the front."""
+        rank = max(1, len(self.shape(0)))
+        if not -rank <= axis < rank:
+            raise self.refuse(f"{name} must be from {-rank} to {rank - 1} for an input of {rank} axes, got {axis}")
+        return int(axis) % rank
 
     def wants(self, **allowed: Any) -> None:
         """Refuse other values of attributes than these."""
@@ -123,6 +143,11 @@ class Node:
         """Refuse a node of whose outputs more are used."""
         if any(self.node.output[count:]):
             raise self.refuse(f"only {count} of its outputs can be had")
+
+
+def text_of(value: float) -> str:
+    """A number as Python text."""
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def tuple_of(values: Any) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx import windows
-from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, tuple_of
+from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, text_of, tuple_of
 
 __all__ = ["OPERATORS"]
 
 Writer = Callable[[Node], str]
+
+NO_SCORE = 'float("-inf")'
 
 
 def _call(text: str) -> Writer:
@@ -41,7 +43,27 @@ def _div(n: Node) -> str:
 
 
 def _mod(n: Node) -> str:
+    if "float" in n.dtype(0):
+        n.wants(fmod=(1,))
     return f"ops.{'fmod' if n.attribute('fmod', 0) else 'floor_mod'}({n[0]}, {n[1]})"
+
+
+def _pow(n: Node) -> str:
+    """Of the dtype of the base."""
+    base, exponent = n.dtype(0), n.dtype(1)
+    if base == exponent:
+        return f"ops.pow({n[0]}, {n[1]})"
+    if "int" in base and "int" not in exponent:
+        wide = "float64" if "64" in base + exponent else "float32"
+        return f"ops.trunc(ops.pow({n[0]}.astype(ms.{wide}), {n[1]}.astype(ms.{wide}))).astype(ms.{base})"
+    return f"ops.pow({n[0]}, {n[1]}.astype(ms.{base}))"
+
+
+def _dropout(n: Node) -> str:
+    n.only_output()
+    if n.has(2) and n.constant(2).item():
+        raise n.refuse("training_mode must be False")
+    return n[0]
 
 
 def _mean(n: Node) -> str:
@@ -66,16 +88,17 @@ def _clip(n: Node) -> str:
         if n.has(index):
             result = f"ops.{function}({result}, {n[index]})"
         elif bounds[index - 1] is not None:
-            result = f"ops.{function}({result}, {bounds[index - 1]!r})"
+            result = f"ops.{function}({result}, {text_of(bounds[index - 1])})"
     return result
 
 
 def _gelu(n: Node) -> str:
+    n.wants(approximate=("none", "tanh"))
     return f"ops.gelu({n[0]}, approximate={n.attribute('approximate', 'none')!r})"
 
 
 def _leaky_relu(n: Node) -> str:
-    return f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n.attribute('alpha', 0.01)!r})"
+    return f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n.number('alpha', 0.01)})"
 
 
 def _elu(n: Node) -> str:
@@ -83,12 +106,12 @@ def _elu(n: Node) -> str:
     if n.node.op_type == "Selu":
         alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
     grown = f"ops.exp(ops.minimum({n[0]}, 0.0)) - 1.0"
-    return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {alpha!r}) * {gamma!r}"
+    return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {text_of(alpha)}) * {text_of(gamma)}"
 
 
 def _hard_sigmoid(n: Node) -> str:
-    alpha, beta = n.attribute("alpha", 0.2), n.attribute("beta", 0.5)
-    return f"ops.minimum(ops.maximum({n[0]} * {alpha!r} + {beta!r}, 0.0), 1.0)"
+    alpha, beta = n.number("alpha", 0.2), n.number("beta", 0.5)
+    return f"ops.minimum(ops.maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
 
 
 def _softmax(n: Node) -> str:
@@ -108,11 +131,11 @@ def _gemm(n: Node) -> str:
     b = f"ops.transpose({n[1]}, (1, 0))" if n.attribute("transB", 0) else n[1]
     product = f"ops.matmul({a}, {b})"
     if (alpha := n.attribute("alpha", 1.0)) != 1.0:
-        product = f"{product} * {alpha!r}"
+        product = f"{product} * {text_of(alpha)}"
     if not n.has(2):
         return product
     beta = n.attribute("beta", 1.0)
-    return f"ops.add({product}, {n[2]}{'' if beta == 1.0 else f' * {beta!r}'})"
+    return f"ops.add({product}, {n[2]}{'' if beta == 1.0 else f' * {text_of(beta)}'})"
 
 
 def _attention(n: Node) -> str:
@@ -135,16 +158,15 @@ def _attention(n: Node) -> str:
     if q_heads != kv_heads:
         parts[1:] = [f"ops.repeat_interleave({part}, {q_heads // kv_heads}, 1)" for part in parts[1:]]
     scale = n.attribute("scale") or 1.0 / math.sqrt(size)
-    scores = f"ops.matmul({parts[0]}, ops.transpose({parts[1]}, (0, 1, 3, 2))) * {scale!r}"
-    if n.attribute("is_causal", 0):
-        hidden = np.where(np.tri(q_length, kv_length, dtype=bool), 0, -np.inf).astype(np.float32)
-        scores = f"ops.add({scores}, {n.keep(hidden)}.astype(ms.{n.dtype(0)}))"
+    scores = f"ops.matmul({parts[0]}, ops.transpose({parts[1]}, (0, 1, 3, 2))) * {text_of(scale)}"
     if n.has(3):
-        if n.dtype(3) == "bool_":
-            scores = f"ops.masked_fill({scores}, ops.logical_not({n[3]}), -1e30)"
-        else:
-            scores = f"ops.add({scores}, {n[3]})"
-    result = f"ops.matmul(ops.softmax({scores}, -1), {parts[2]})"
+        seen = f"ops.where({n[3]}, {scores}, {NO_SCORE})"
+        scores = seen if n.dtype(3) == "bool_" else f"ops.add({scores}, {n[3]})"
+    if n.attribute("is_causal", 0):
+        scores = f"ops.where({n.keep(np.tri(q_length, kv_length, dtype=bool))}, {scores}, {NO_SCORE})"
+    # Behind a mask a query may see no key.
+    probabilities = f"_probabilities({scores})" if n.has(3) else f"ops.softmax({scores}, -1)"
+    result = f"ops.matmul({probabilities}, {parts[2]})"
     if flat:
         result = f"ops.reshape(ops.transpose({result}, (0, 2, 1, 3)), {n.out_shape()})"
     return result
@@ -169,21 +191,20 @@ def _group_norm(n: Node) -> str:
     groups = n.shape(0)[1] if instance else n.attribute("num_groups")
     if not instance and n.opset < 21:
         raise n.refuse("before opset 21 it has a scale for each group, not for each channel")
-    epsilon = n.attribute("epsilon", 1e-5)
-    return f"ops.group_norm({n[0]}, {groups}, {n[1]}, {n[2]}, {epsilon!r})"
+    return f"ops.group_norm({n[0]}, {groups}, {n[1]}, {n[2]}, {n.number('epsilon', 1e-5)})"
 
 
 def _layer_norm(n: Node) -> str:
     n.only_output()
     shift = n[2] if n.has(2) else f"ops.zeros_like({n[1]})"
     axis = n.axis(-1)
-    return f"ops.LayerNorm({axis}, {axis}, {n.attribute('epsilon', 1e-5)!r})({n[0]}, {n[1]}, {shift})[0]"
+    return f"ops.LayerNorm({axis}, {axis}, {n.number('epsilon', 1e-5)})({n[0]}, {n[1]}, {shift})[0]"
 
 
 def _rms_norm(n: Node) -> str:
     axes = tuple(range(n.axis(-1), len(n.shape(0))))
     x = f"{n[0]}.astype(ms.float32)"
-    root = f"ops.rsqrt(ops.mean(ops.square({x}), {axes}, True) + {n.attribute('epsilon', 1e-5)!r})"
+    root = f"ops.rsqrt(ops.mean(ops.square({x}), {axes}, True) + {n.number('epsilon', 1e-5)})"
     return f"ops.mul(ops.mul({x}, {root}).astype(ms.{n.dtype(0)}), {n[1]})"
 
 
@@ -235,8 +256,14 @@ def _cumsum(n: Node) -> str:
 
 def _top_k(n: Node) -> str:
     count = n.integers(1)[0] if n.opset >= 10 else n.attribute("k")
-    largest = bool(n.attribute("largest", 1))
-    return f"_top_k({n[0]}, {count}, {n.axis(-1)}, {largest})"
+    keys, dtype = n[0], n.dtype(0)
+    if dtype.startswith("uint"):
+        if dtype not in ("uint8", "uint16", "uint32"):
+            raise n.refuse(f"its input must be of floats or of integers of up to 63 bits, got {dtype}")
+        keys = f"{keys}.astype(ms.int64)"
+    if n.attribute("largest", 1):
+        keys = f"-1 - {keys}" if "int" in dtype else f"-{keys}"
+    return f"_top_k({n[0]}, {keys}, {count}, {n.axis(-1)})"
 
 
 # ---- shapes
@@ -324,12 +351,21 @@ def _gather_elements(n: Node) -> str:
 
 def _gather_nd(n: Node) -> str:
     n.wants(batch_dims=(0,))
-    return f"ops.gather_nd({n[0]}, {n[1]})"
+    return f"ops.gather_nd({n[0]}, {_places(n)})"
 
 
 def _scatter_nd(n: Node) -> str:
     n.wants(reduction=("none",))
-    return f"ops.tensor_scatter_update({n[0]}, {n[1]}, {n[2]})"
+    return f"ops.tensor_scatter_update({n[0]}, {_places(n)}, {n[2]})"
+
+
+def _places(n: Node) -> str:
+    """Places in several axes, which may count from the end."""
+    sizes = np.array(n.shape(0)[: n.shape(1)[-1]], np.int64)
+    if n.is_constant(1):
+        given = n.constant(1)
+        return n.keep(np.where(given < 0, given + sizes, given))
+    return f"ops.where({n[1]} < 0, {n[1]} + {n.keep(sizes)}, {n[1]})"
 
 
 def _pad(n: Node) -> str:
@@ -393,7 +429,6 @@ OPERATORS: dict[str, Writer] = {
             "Floor": "floor",
             "IsNaN": "isnan",
             "Log": "log",
-            "Mish": "mish",
             "Neg": "neg",
             "Not": "logical_not",
             "Reciprocal": "reciprocal",
@@ -402,7 +437,6 @@ OPERATORS: dict[str, Writer] = {
             "Sigmoid": "sigmoid",
             "Sign": "sign",
             "Sin": "sin",
-            "Softplus": "softplus",
             "Sqrt": "sqrt",
             "Tanh": "tanh",
         }.items()
@@ -420,7 +454,6 @@ OPERATORS: dict[str, Writer] = {
             "MatMul": "matmul",
             "Mul": "mul",
             "Or": "logical_or",
-            "Pow": "pow",
             "Sub": "sub",
             "Xor": "logical_xor",
         }.items()
@@ -439,7 +472,7 @@ OPERATORS: dict[str, Writer] = {
     "CumSum": _cumsum,
     "DepthToSpace": _blocks,
     "Div": _div,
-    "Dropout": _call("{x}"),
+    "Dropout": _dropout,
     "Elu": _elu,
     "Expand": _expand,
     "Flatten": _reshape,
@@ -461,10 +494,12 @@ OPERATORS: dict[str, Writer] = {
     "Max": _folded("ops.maximum({x}, {y})"),
     "MaxPool": windows.max_pool,
     "Mean": _mean,
+    "Mish": _call("ops.mul({x}, ops.tanh(_softplus({x})))"),
     "Min": _folded("ops.minimum({x}, {y})"),
     "Mod": _mod,
     "PRelu": lambda n: f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n[1]})",
     "Pad": _pad,
+    "Pow": _pow,
     "RMSNormalization": _rms_norm,
     "ReduceL1": _reduce("ops.sum(ops.abs({x}), {axes}, {keep})"),
     "ReduceL2": _reduce("ops.sqrt(ops.sum(ops.square({x}), {axes}, {keep}))"),
@@ -480,6 +515,7 @@ OPERATORS: dict[str, Writer] = {
     "Selu": _elu,
     "Slice": _slice,
     "Softmax": _softmax,
+    "Softplus": _call("_softplus({x})"),
     "Softsign": lambda n: f"ops.div({n[0]}, 1.0 + ops.abs({n[0]}))",
     "SpaceToDepth": _blocks,
     "Split": _split,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx.graph import Array
-from ms_ascend_ops.export.from_onnx.node import Node
+from ms_ascend_ops.export.from_onnx.node import Node, text_of
 
 __all__ = ["average_pool", "conv", "conv_transpose", "max_pool", "padded", "resize"]
 
@@ -19,13 +19,7 @@ def padded(x: str, before: Sequence[int], after: Sequence[int], value: float) ->
     pairs = [size for pair in zip(reversed(before), reversed(after), strict=True) for size in pair]
     while pairs and pairs[-2:] == [0, 0]:
         pairs = pairs[:-2]
-    return f"ops.pad({x}, {tuple(map(int, pairs))}, value={_number(value)})" if pairs else x
-
-
-def _number(value: float) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
+    return f"ops.pad({x}, {tuple(map(int, pairs))}, value={text_of(value)})" if pairs else x
 
 
 @dataclass(frozen=True)
@@ -226,17 +220,17 @@ def _scales(n: Node, shape: Sequence[int], out: Sequence[int]) -> list[float]:
 
 
 def _places(n: Node, length: int, count: int, scale: float) -> Array:
-    """Where the pixels of the output lie in the input."""
-    index = np.arange(count, dtype=np.float64)
+    """Where the pixels of the output lie in the input, in float32: ONNX Runtime has the same ties."""
+    index, scale = np.arange(count, dtype=np.float32), np.float32(scale)
     mode = n.attribute("coordinate_transformation_mode", "half_pixel" if n.opset >= 11 else "asymmetric")
     if mode == "asymmetric":
         return index / scale
     if mode == "align_corners":
-        return index * (length - 1) / max(1, count - 1)
+        return index * np.float32(length - 1) / np.float32(max(1, count - 1))
     if mode == "half_pixel":
-        return (index + 0.5) / scale - 0.5
+        return (index + np.float32(0.5)) / scale - np.float32(0.5)
     if mode == "pytorch_half_pixel":
-        return (index + 0.5) / scale - 0.5 if count > 1 else np.zeros(1)
+        return (index + np.float32(0.5)) / scale - np.float32(0.5) if count > 1 else np.zeros(1)
     raise n.refuse(f"coordinate_transformation_mode {mode} is not supported")
 
 

@@ -25,6 +25,7 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
     def __init__(self, locate: Callable[[Recorder], Any] | None = None) -> None:
         super().__init__()
         self.locate = locate
+        self.cell: Any = None  # the copy that is watched
         self.places: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.calls: dict[int, tuple[Node, int | None]] = {}

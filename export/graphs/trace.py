@@ -174,12 +174,18 @@ def trace(
     """
     recorder = Recorder(locate)
     recorder.layers, recorder.dtype, recorder.whole, recorder.split = layers, dtype, whole, split
-    copy = _watched(cell, recorder, returns or {}, training)
+    copy = recorder.cell = _watched(cell, recorder, returns or {}, training)
     for name, function in (methods or {}).items():
         copy.__dict__[name] = _Method(copy, name, function, recorder)
     for path, parameter in _small_parameters(copy):
         shape, dtype = tuple(parameter.shape), dtype_name(parameter.dtype)
         recorder.add(parameter, Node(PARAMETER, (), path, shape, dtype))
+    for name, value in vars(cell).items():  # a mask, say; the parameters are elsewhere
+        if isinstance(value, Tensor) and not isinstance(value, Parameter) and value.size:
+            node = recorder.node(value)
+            if node.kind == CONSTANT:
+                node.name = name
+                recorder.add(value, node)
     for name, value in inputs.items():
         _enter(recorder, name, value)
     try:

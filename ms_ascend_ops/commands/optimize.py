@@ -41,8 +41,8 @@ def optimize(
 
     NETWORK is a MindIR, or a file `.onnx`, for which the extra [onnx] is needed. It is not changed, and no Python of it
     is needed. The table says what was replaced, and what was recognised but stays, with the reason. With --verify the
-    exit code is 2, and no file is left, if the outputs differ too much. An ONNX file is verified wherever ONNX Runtime
-    is installed.
+    exit code is 2, and no file is left, if the outputs differ too much, or NETWORK does not run on this machine. An
+    ONNX file is verified wherever ONNX Runtime is installed.
     """
     from ms_ascend_ops.commands.errors import need_extra, reported
     from ms_ascend_ops.export.reports.page import write_page

@@ -40,8 +40,6 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which ends this process
     trace = os.environ.get("MS_ASCEND_EMULATED_TRACE", "")
     clock = _clock(device, kernels) if trace else None
-    if not os.environ.get(_OPERATORS):
-        _load_products()
     engine = ctypes.CDLL(str(_LIBRARIES / "libms_ascend_device.so"))
     run, predict = _OPERATOR(_run_operator), _PREDICTOR(_predictor(clock)) if clock else _PREDICTOR()
     error = ctypes.create_string_buffer(2048)
@@ -56,13 +54,6 @@ def main(arguments: list[str]) -> int:
         clock.write(_trace_path(Path(trace), device))
     sys.stdout.flush()
     os._exit(0)  # streams may still be running
-
-
-def _load_products() -> None:
-    """Before the first kernel: its products are those of a program on a CPU, to the bit."""
-    from ms_ascend_ops import library
-
-    library.load_products()
 
 
 def _prepare(kernels: Path) -> None:

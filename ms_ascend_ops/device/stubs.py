@@ -29,7 +29,7 @@ _CLIENTS = {
             *("lib/plugin/libmindspore_*ascend*.so*", "lib/libmindspore_ge_backend*.so*", "lib/plugin/ascend/*.so*"),
             "lib/plugin/ascend/ms_kernels_symmetric_memory/**/*.so*",
         ),
-        ("lib/*.so*",),
+        ("lib/*.so*", "lib/plugin/ascend/custom_ascendc_*/op_api/lib/*.so"),  # also the packages that it brings
     ),
     "torch_npu": (("lib/*.so*",), ()),
 }

@@ -23,6 +23,18 @@ class RopeScaling:
     high_freq_factor: float = 4.0
     original_context: int = 8192
 
+    def check(self, source: str) -> None:
+        """Check that the numbers are possible.
+
+        Raises:
+            ValueError: they are not; the message begins with `source`.
+        """
+        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_context"):
+            if not 0 < getattr(self, name) < 1e30:
+                raise ValueError(f"{source}: {name} of rope_scaling must be > 0 and finite, got {getattr(self, name)}")
+        if self.low_freq_factor == self.high_freq_factor:
+            raise ValueError(f"{source}: low_freq_factor and high_freq_factor must differ, got {self.low_freq_factor}")
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -68,10 +80,12 @@ class ModelConfig:
         for token in (*self.end_tokens, *(() if self.begin_token is None else (self.begin_token,))):
             if not 0 <= token < self.vocabulary:
                 raise ValueError(f"{source}: tokens of begin and end must be >= 0 and < {self.vocabulary}, got {token}")
-        if not self.epsilon > 0:
-            raise ValueError(f"{source}: epsilon must be > 0, got {self.epsilon}")
-        if not self.rope_base > 0:
-            raise ValueError(f"{source}: rope_base must be > 0, got {self.rope_base}")
+        if not 0 < self.epsilon < 1e30:
+            raise ValueError(f"{source}: epsilon must be > 0 and finite, got {self.epsilon}")
+        if not 0 < self.rope_base < 1e30:
+            raise ValueError(f"{source}: rope_base must be > 0 and finite, got {self.rope_base}")
+        if self.rope_scaling is not None:
+            self.rope_scaling.check(source)
 
     @property
     def query_size(self) -> int:

@@ -16,7 +16,16 @@ _MOST_BYTES = 256 * 2**20  # of tokenizer.json; those of vocabularies of 256,000
 
 
 class TooManyTokensError(ValueError):
-    """A text has more tokens than there is room for."""
+    """A text has more tokens than there is room for.
+
+    Args:
+        count: how many, as a text: "300", or "more than 256".
+        most: the room.
+    """
+
+    def __init__(self, count: str, most: int):
+        super().__init__(f"a text must have at most {most} tokens, got {count}")
+        self.count = count
 
 
 class Tokenizer:
@@ -78,11 +87,11 @@ class Tokenizer:
         size = 4 * most + 256
         while size < len(text):  # where a text ends changes a few of the last tokens of it
             if len(self.encode(text[:size], begin=False)) > most + most // 4 + 64:
-                raise TooManyTokensError(f"the text has more than {most} tokens")
+                raise TooManyTokensError(f"more than {most}", most)
             size *= 2
         ids = self.encode(text, begin)
         if len(ids) > most:
-            raise TooManyTokensError(f"the text has {len(ids)} tokens, more than {most}")
+            raise TooManyTokensError(str(len(ids)), most)
         return ids
 
     def encode_chat(self, text: str, most: int | None = None) -> list[int]:

@@ -16,11 +16,9 @@ from onnx import GraphProto, NodeProto, helper, numpy_helper
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.reports.report import Entry
 from ms_ascend_ops.onnx.graphs import captured, shape_of
-from ms_ascend_ops.onnx.schemas import DOMAIN
+from ms_ascend_ops.onnx.schemas import DOMAIN, ORT_DOMAIN
 
-__all__ = ["ORT_DOMAIN", "replace_builtins"]
-
-ORT_DOMAIN = "com.microsoft"
+__all__ = ["replace_builtins"]
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
 _RANK_OF_HEADS = 4

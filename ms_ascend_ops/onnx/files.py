@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx.external_data_helper import load_external_data_for_tensor
 
-from ms_ascend_ops.onnx.builtins import ORT_DOMAIN
+from ms_ascend_ops.onnx.schemas import ORT_DOMAIN
 
-__all__ = ["DAMAGE", "ONNX_DOMAIN", "check_model", "damaged", "name_domain", "read_model", "write_model"]
+__all__ = [
+    "DAMAGE",
+    "ONNX_DOMAIN",
+    "check_model",
+    "constants_of",
+    "damaged",
+    "lacks_shape",
+    "name_domain",
+    "read_model",
+    "write_model",
+]
 
 ONNX_DOMAIN = "ai.onnx"
 
@@ -45,17 +58,40 @@ def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
     """
     try:
         model = onnx.load(path, load_external_data=False)
+        apart = [t for t in _tensors(model) if t.data_location == TensorProto.EXTERNAL]
         beside = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)
         _move_simplified(model, "", ORT_DOMAIN)
-        onnx.checker.check_model(str(path) if beside else model)
-        if beside:
-            onnx.load_external_data_for_model(model, str(path.absolute().parent))
+        for tensor in apart:  # relative to the model, and not outside of its folder: `onnx` sees to that
+            load_external_data_for_tensor(tensor, str(path.absolute().parent))
+        if model.ByteSize() <= _MOST_BYTES:
+            with _shapes_for_checker(model):
+                onnx.checker.check_model(model)
+        else:
+            onnx.checker.check_model(str(path))
+        if model.ir_version < _TENSORS_APART:  # there all tensors are inputs, and none may be given
+            _tensors_apart(model)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         _constants_as_initializers(model)
     except (DecodeError, OSError, *DAMAGE) as error:
         raise damaged(caller, path, error) from error
     return model, beside
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """All tensors of a file: of the graph, of graphs in nodes, in attributes, in functions."""
+    graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    while graphs:
+        graph = graphs.pop()
+        if isinstance(graph, GraphProto):
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        for attribute in (a for node in graph.node for a in node.attribute):
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            graphs += [attribute.g, *attribute.graphs]
 
 
 def _constants_as_initializers(model: ModelProto) -> None:
@@ -72,7 +108,6 @@ def _constants_as_initializers(model: ModelProto) -> None:
     if len(kept) < len(model.graph.node):
         del model.graph.node[:]
         model.graph.node.extend(kept)
-        model.ir_version = max(model.ir_version, _TENSORS_APART)
 
 
 def _constant(node: NodeProto) -> TensorProto | None:
@@ -105,7 +140,43 @@ def _move_simplified(model: ModelProto, source: str, target: str) -> None:
 def check_model(model: ModelProto) -> None:
     """Raise what ONNX's checker finds; it takes no models that are larger than a file can be."""
     if model.ByteSize() <= _MOST_BYTES:
-        onnx.checker.check_model(model, full_check=True)
+        with _shapes_for_checker(model) as all_known:
+            onnx.checker.check_model(model, full_check=all_known)
+
+
+@contextmanager
+def _shapes_for_checker(model: ModelProto) -> Iterator[bool]:
+    """Inputs and outputs without a shape have that of a scalar, which the checker wants and ONNX Runtime does not.
+
+    Whether there are none of them.
+    """
+    missing = [value for value in (*model.graph.input, *model.graph.output) if lacks_shape(value)]
+    for value in missing:
+        value.type.tensor_type.shape.SetInParent()
+    try:
+        yield not missing
+    finally:
+        for value in missing:
+            value.type.tensor_type.ClearField("shape")
+
+
+def lacks_shape(value: ValueInfoProto) -> bool:
+    """Whether a tensor may be of any rank."""
+    return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
+
+
+def constants_of(graph: GraphProto) -> dict[str, TensorProto]:
+    """The tensors of a graph by name, without those that are also inputs: another may be given in a run."""
+    inputs = {value.name for value in graph.input}
+    return {tensor.name: tensor for tensor in graph.initializer if tensor.name not in inputs}
+
+
+def _tensors_apart(model: ModelProto) -> None:
+    tensors = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in tensors]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.ir_version = _TENSORS_APART
 
 
 def write_model(model: ModelProto, target: Path, beside: bool) -> None:

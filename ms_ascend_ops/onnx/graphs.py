@@ -16,6 +16,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, numpy_helper
 from ms_ascend_ops import registry
 from ms_ascend_ops.export.graphs.graph import INPUT, PARAMETER, Graph, Node, constant
 from ms_ascend_ops.export.matching.rotary import repeats
+from ms_ascend_ops.onnx.files import constants_of
 from ms_ascend_ops.onnx.schemas import DOMAIN, attributes_of
 
 __all__ = ["Vector", "captured", "read", "shape_of"]
@@ -79,8 +80,8 @@ class _Reader:
         self.kept: list[Node] = []  # what graphs in nodes take
         self._known: dict[str, Node] = {}
         self._infos = {value.name: value for value in (*graph.input, *graph.value_info, *graph.output)}
-        self._initializers = {tensor.name: tensor for tensor in graph.initializer}
-        for tensor in graph.initializer:
+        self._initializers = constants_of(graph)
+        for tensor in self._initializers.values():
             self._known[tensor.name] = self._constant(tensor)
         for value in graph.input:
             if value.name not in self._known:

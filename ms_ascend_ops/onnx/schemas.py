@@ -21,9 +21,10 @@ from ms_ascend_ops.inference import UNKNOWN_RANK, infer_shapes, infer_types
 from ms_ascend_ops.registry import AttributeSpec, Signature, TensorSpec
 from ms_ascend_ops.sizes import known, output_shapes
 
-__all__ = ["DOMAIN", "DTYPES", "VERSION", "attributes_of", "register"]
+__all__ = ["DOMAIN", "DTYPES", "ORT_DOMAIN", "VERSION", "attributes_of", "register"]
 
 DOMAIN = "ms_ascend_ops"
+ORT_DOMAIN = "com.microsoft"  # ONNX Runtime's own operators
 
 # ONNX's numbers for the dtypes of the definitions.
 DTYPES = {name: getattr(TensorProto, "FLOAT" if name == "float32" else name.upper()) for name in registry.DTYPES}

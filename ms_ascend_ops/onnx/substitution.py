@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from itertools import count
@@ -19,8 +20,18 @@ from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
 from ms_ascend_ops.export.reports.report import Entry, Report
 from ms_ascend_ops.onnx.builtins import replace_builtins
-from ms_ascend_ops.onnx.files import DAMAGE, ONNX_DOMAIN, check_model, damaged, name_domain, read_model, write_model
-from ms_ascend_ops.onnx.graphs import Vector, captured, read
+from ms_ascend_ops.onnx.files import (
+    DAMAGE,
+    ONNX_DOMAIN,
+    check_model,
+    constants_of,
+    damaged,
+    lacks_shape,
+    name_domain,
+    read_model,
+    write_model,
+)
+from ms_ascend_ops.onnx.graphs import Vector, captured, read, shape_of
 from ms_ascend_ops.onnx.schemas import DOMAIN, VERSION
 
 __all__ = ["optimize"]
@@ -30,13 +41,16 @@ ENGINE = "onnx"
 # A number that takes the place of a score, or is added to it, hides the key from here on, whatever the scores are.
 _HIDDEN = -1e30
 
-# Operators whose results are no larger than what they are made of together.
+# Operators of which masks are made.
 _ELEMENTWISE = frozenset(
     {
         *("Add", "And", "Cast", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Mul", "Not"),
         *("Or", "Reshape", "Squeeze", "Sub", "Unsqueeze", "Where"),
     }
 )
+
+# A mask of more elements is not looked at.
+_MOST_OF_A_MASK = 1 << 26
 
 # What ONNX Runtime's own operators do faster: it packs weights once (docs/onnx.md, Speed).
 _SLOWER = frozenset({"matmul"})
@@ -96,7 +110,8 @@ def optimize(
     write_model(model, target, beside)
     from ms_ascend_ops.onnx import runtime  # noqa: PLC0415  (which may have no ONNX Runtime)
 
-    if verify or (verify is None and runtime.is_installed() and report.replaced):
+    has_shapes = all(not lacks_shape(value) for value in model.graph.input)  # else inputs cannot be drawn
+    if verify or (verify is None and runtime.is_installed() and report.replaced and has_shapes):
         runtime.verify(path, target, report)
     if (
         atc and not report.rolled_back
@@ -182,7 +197,7 @@ class _Substitution:
         self._graph = graph
         self._opset = opset
         self._position = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
-        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+        self._tensors = constants_of(graph)
         self._names = {*self._position, *self._tensors, *(value.name for value in graph.input)}
         self._names |= {name for node in graph.node for name in captured(node)}
         self._numbers = count()
@@ -273,14 +288,13 @@ class _Substitution:
 
     def _evaluated(self, name: str) -> np.ndarray[Any, Any] | None:
         """A value that follows from constants by element-wise operators, as exporters write masks of fixed sizes."""
-        given = {value.name for value in self._graph.input}  # a constant among them may be another in a run
         positions: set[int] = set()
         tensors: dict[str, onnx.TensorProto] = {}
         wanted = [name]
         while wanted:
             value = wanted.pop()
             position = self._position.get(value)
-            if value in self._tensors and value not in given:
+            if value in self._tensors:
                 tensors[value] = self._tensors[value]
             elif position is not None and self._is_elementwise(self._graph.node[position]):
                 if position not in positions:
@@ -292,6 +306,10 @@ class _Substitution:
         nodes = [self._graph.node[i] for i in sorted(positions)]
         made = helper.make_graph(nodes, "mask", [], [result], list(tensors.values()))
         model = helper.make_model(made, opset_imports=[helper.make_opsetid("", self._opset)])
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        sizes = [shape_of(value)[0] for value in (*inferred.value_info, *inferred.output)]
+        if any(size is None or not 0 <= math.prod(size) <= _MOST_OF_A_MASK for size in sizes):
+            return None
         evaluator: Any = ReferenceEvaluator(model)
         found = evaluator.run(None, {})[0] if nodes else numpy_helper.to_array(tensors[name])
         return found if isinstance(found, np.ndarray) else None

@@ -83,10 +83,13 @@ class Chip:
     hbm_gb_per_s: float
     hbm_efficiency: float
     l2_gb_per_s: float
+    vector_l2_gb_per_s: float  # where no cube core loads
     l2_bytes: int
     line_bytes: int
     sector_bytes: int
     flag_cycles: float
+    low_ratio: float  # published times of kernels like ours over predictions: most lie between
+    high_ratio: float
     cube: Cube
     soc: str = ""  # what CANN calls a chip of these ("Ascend910B2"), and the kind that packages are built for
     compute_unit: str = ""
@@ -110,6 +113,10 @@ class Chip:
     @property
     def l2_bytes_per_cycle(self) -> float:
         return self.l2_gb_per_s / self.clock_ghz
+
+    @property
+    def vector_l2_bytes_per_cycle(self) -> float:
+        return self.vector_l2_gb_per_s / self.clock_ghz
 
     def lanes_per_cycle(self, instruction: str, element_bytes: int) -> float:
         """Elements that an instruction handles in a cycle; `element_bytes` of its widest operand."""
@@ -143,10 +150,13 @@ _NUMBERS: dict[str, tuple[str, bool]] = {
     "hbm_gb_per_s": ("memory.hbm_gb_per_s", False),
     "hbm_efficiency": ("memory.hbm_efficiency", False),
     "l2_gb_per_s": ("memory.l2_gb_per_s", False),
+    "vector_l2_gb_per_s": ("memory.vector_l2_gb_per_s", False),
     "l2_bytes": ("memory.l2_bytes", False),
     "line_bytes": ("memory.line_bytes", False),
     "sector_bytes": ("memory.sector_bytes", False),
     "flag_cycles": ("sync.flag_cycles", True),
+    "low_ratio": ("published.low_ratio", False),
+    "high_ratio": ("published.high_ratio", False),
 }
 _MTE_NUMBERS: dict[str, bool] = {
     "setup_cycles": True,

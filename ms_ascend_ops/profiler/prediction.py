@@ -83,6 +83,8 @@ class Prediction:
     hotspots: list[Hotspot]
     tiling: dict[str, float] = field(default_factory=dict)
     cube: CubeUse | None = None
+    low_us: float = 0.0  # the range of times that the error of the model leaves (Chip.low_ratio, high_ratio)
+    high_us: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -153,6 +155,8 @@ def _summarize(trace: Trace, chip: Chip, runs: list[Run], hbm_bytes: float, hf32
         hotspots=_hotspots(trace, chip, runs, cycles, count),
         tiling=dict(trace.tiling),
         cube=_cube_use(trace, chip, runs, us, hf32) if trace.has_products else None,
+        low_us=us * chip.low_ratio,
+        high_us=us * chip.high_ratio,
     )
 
 

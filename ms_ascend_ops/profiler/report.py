@@ -30,6 +30,11 @@ def prediction(found: Profile) -> RenderableType:
     facts.add_column()
     facts.add_row("predicted time", f"{p.us:.1f} us: launch {chip.launch_us:.1f} us, kernel {p.kernel_us:.1f} us")
     facts.add_row(
+        "range",
+        f"{p.low_us:.1f} to {p.high_us:.1f} us: published times of CANN's kernels are mostly {chip.low_ratio:g} to "
+        f"{chip.high_ratio:g} of what the model says of ours",
+    )
+    facts.add_row(
         "HBM bound",
         f"{p.bound_us:.1f} us for {_bytes(p.minimal_bytes)} at {chip.hbm_gb_per_s:.0f} GB/s: {_percent(p.hbm_share)} "
         f"of it reached, {_percent(p.kernel_hbm_share)} without the launch",
@@ -107,6 +112,7 @@ def comparison(first: Prediction, others: Sequence[tuple[str, Prediction]], titl
         table.add_row(name, *[show(p) for p in everything])
 
     row("time, us", lambda p: f"{p.us:.1f}")
+    row("range, us", lambda p: f"{p.low_us:.1f} to {p.high_us:.1f}")
     row("times the first", lambda p: f"{p.us / first.us:.2f}")
     row("kernel, us", lambda p: f"{p.kernel_us:.1f}")
     row("of the HBM bound", lambda p: _percent(p.hbm_share))

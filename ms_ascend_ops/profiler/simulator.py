@@ -104,7 +104,7 @@ class _Simulator:
         self.chip = chip
         self.now = 0.0
         self.hbm = _Flows(chip.hbm_bytes_per_cycle)
-        self.l2 = _Flows(chip.l2_bytes_per_cycle)
+        self.l2 = _Flows(chip.l2_bytes_per_cycle if groups else chip.vector_l2_bytes_per_cycle)
         self.starts: list[tuple[float, int, int]] = []  # transfers to come
         self.at_barrier: list[tuple[int, int, float]] = []
         self.runs = [

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
@@ -164,9 +165,10 @@ def check_origin(headers: Mapping[str, str], settings: Settings, changes_models:
 
 def _is_own_name(host: str, names: Iterable[str]) -> bool:
     """Whether a Host header is an address, a name that no public DNS has, or one of the settings."""
-    name = host.lower()
-    name = name[: name.find("]") + 1] if name.startswith("[") else name.rpartition(":")[0] or name
-    name = name.removesuffix(".")
+    parts = re.fullmatch(r"(\[[^]]*\]|[^:]*)(:[0-9]*)?", host.lower())
+    if parts is None:
+        return False
+    name = parts[1].removesuffix(".")
     if name in names or ("." not in name and ":" not in name) or name.endswith(_PRIVATE):
         return True
     try:

@@ -219,8 +219,8 @@ def open_model(path: Path, options: ModelOptions) -> LanguageModel:
     )
 
 
-def prompt_tokens(model: LanguageModel, text: str) -> list[int]:
-    """The tokens of a text to continue.
+def prompt_tokens(name: str, model: LanguageModel, text: str) -> list[int]:
+    """The tokens of a text that a model of this name is to continue.
 
     Raises:
         BadRequest: it has more than the context; no more of it is worked on than that takes.
@@ -230,11 +230,13 @@ def prompt_tokens(model: LanguageModel, text: str) -> list[int]:
     try:
         return model.tokenizer.encode_at_most(model.executor.context, text)
     except TooManyTokensError as error:
-        raise BadRequest(f"the context is {model.executor.context} tokens: {error}", "prompt") from error
+        raise BadRequest(
+            f"the context of {name} is {model.executor.context} tokens: the prompt has {error.count}", "prompt"
+        ) from error
 
 
-def chat_tokens(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The tokens of a conversation.
+def chat_tokens(name: str, model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The tokens of a conversation with a model of this name.
 
     Raises:
         BadRequest: the model has no chat template, it refuses these messages, or there are too many tokens.
@@ -245,11 +247,13 @@ def chat_tokens(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> 
     most = model.executor.context
     characters = sum(len(message["content"]) for message in messages)
     if characters > most * max(model.tokenizer.longest, 64):
-        raise BadRequest(f"the context is {most} tokens: the messages have {characters} characters", "messages")
+        raise BadRequest(
+            f"the context of {name} is {most} tokens: the messages have {characters} characters", "messages"
+        )
     try:
         return model.chat_tokens(messages, most=most)
     except TooManyTokensError as error:
-        raise BadRequest(f"the context is {most} tokens: {error}", "messages") from error
+        raise BadRequest(f"the context of {name} is {most} tokens: the prompt has {error.count}", "messages") from error
     except TemplateError as error:
         raise BadRequest(error.reason, "messages") from error
     except ValueError as error:

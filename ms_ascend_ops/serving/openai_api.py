@@ -122,7 +122,7 @@ async def chat_completions(request: Request) -> Response:
     messages = await asyncio.to_thread(_messages, fields.get("messages"))
     version = _version_for(request, options.model)
     with version.used():
-        tokens = await asyncio.to_thread(chat_tokens, version.language_model, messages)
+        tokens = await asyncio.to_thread(chat_tokens, version.name, version.language_model, messages)
 
     def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
         message = {"role": "assistant", "content": text, "refusal": None}
@@ -375,9 +375,9 @@ def _prompts(version: Version, prompt: Any, choices: int, echo: bool) -> tuple[l
     vocabulary, context = model.config.vocabulary, model.executor.context
     for one in prompt:
         if isinstance(one, str):
-            tokens.append(prompt_tokens(model, _text(one, "prompt")))
+            tokens.append(prompt_tokens(version.name, model, _text(one, "prompt")))
         elif isinstance(one, list) and len(one) > context:
-            raise BadRequest(f"the context is {context} tokens: the prompt has {len(one)}", "prompt")
+            raise BadRequest(f"the context of {version.name} is {context} tokens: the prompt has {len(one)}", "prompt")
         elif isinstance(one, list) and all(type(token) is int for token in one):
             if not all(0 <= token < vocabulary for token in one):
                 raise BadRequest(f"tokens must be 0 to {vocabulary - 1}", "prompt")

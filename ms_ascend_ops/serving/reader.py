@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +28,8 @@ __all__ = ["Reader"]
 
 _MUCH_BYTES = 65536
 _MEMORY = 4 * 2**30  # bytes of the process
-_SECONDS = 30.0
+_SECONDS = 20  # of the processor, for a request
+_WALL = 120.0  # seconds in all, also if the machine is busy
 
 
 class Reader:
@@ -86,7 +88,7 @@ class Reader:
 
     def _exchange(self, name: str, argument: str | None, body: bytes) -> Any:
         process = self._started()
-        late = threading.Timer(_SECONDS, process.kill)
+        late = threading.Timer(_WALL, process.kill)
         late.start()
         try:
             assert process.stdin is not None
@@ -96,7 +98,7 @@ class Reader:
             answer = pickle.loads(_receive(process.stdout))
         except (OSError, EOFError) as error:
             process.kill()
-            raise Deadline(f"the body could not be read within {_SECONDS:g} s", True) from error
+            raise Deadline(f"the body could not be read within {_SECONDS} s", True) from error
         finally:
             late.cancel()
         if isinstance(answer, ServingError):
@@ -182,6 +184,7 @@ def main() -> None:
         while True:
             name, argument = pickle.loads(_receive(source))
             body = _receive(source)
+            signal.setitimer(signal.ITIMER_PROF, _SECONDS)  # which ends the process, wherever it is
             answer: Any
             try:
                 answer = pickle.dumps(_READ[name](body, argument), 5)
@@ -191,5 +194,6 @@ def main() -> None:
                 answer = pickle.dumps(TooLarge("the body takes too much memory to read: send tensors as bytes"))
             except Exception as error:
                 answer = pickle.dumps(BadRequest(f"the body cannot be read: {type(error).__name__}"))
+            signal.setitimer(signal.ITIMER_PROF, 0)
             del body
             _send(sink, answer)

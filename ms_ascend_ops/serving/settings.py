@@ -64,6 +64,7 @@ class ModelOptions:
             ("context", self.context is None or _is_int(self.context, 2), "an integer >= 2"),
             ("cache_tokens", self.cache_tokens is None or _is_int(self.cache_tokens, 1), "an integer >= 1"),
             ("batch", _is_int(self.batch, 1), "an integer >= 1"),
+            *((name, isinstance(getattr(self, name), str), "a text") for name in ("dtype", "weights", "engine")),
         )
         for name, kept, rule in rules:
             if not kept:

@@ -205,14 +205,19 @@ def _sparse_product(values: str, side: int) -> Callable[[Call], Gradients]:
     return compose
 
 
+def _rows(tensor: Tensor) -> Tensor:
+    """As one matrix, also of rows without elements."""
+    return tensor.flatten(0, -2) if tensor.dim() > 1 else tensor.unsqueeze(0)
+
+
 def _gated_products(gated_grad: str) -> Callable[[Call], Gradients]:
     """Of act(x gate_weight^T) * (x up_weight^T): both products again, which would take twice the output's memory."""
 
     def compose(call: Call) -> Gradients:
         matmul, x = _kernel("matmul"), call["x"]
-        rows = x.reshape(-1, x.shape[-1])
+        rows = _rows(x)
         gate, up = (matmul(rows, call[name], None, False, True) for name in ("gate_weight", "up_weight"))
-        dy = call.douts["y"].reshape(-1, call.douts["y"].shape[-1])
+        dy = _rows(call.douts["y"])
         dgate, dup = _kernel(gated_grad)(dy, gate, up, *call.attributes.values())
         found = {}
         if call.needs("x"):
@@ -335,10 +340,10 @@ def _matmul(call: Call) -> Gradients:
         rows = x.transpose(-1, -2) if transpose_x else x
         left, right = (dz, rows) if transpose_weight else (rows, dz)
         if weight.dim() == 2:
-            left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+            left, right = _rows(left), _rows(right)
         found["weight"] = matmul(left, right, None, True)
     if bias is not None and call.needs("bias"):
-        found["bias"] = dz.float().reshape(-1, dz.shape[-1]).sum(0).to(bias.dtype)
+        found["bias"] = _rows(dz.float()).sum(0).to(bias.dtype)
     return found
 
 

@@ -14,6 +14,7 @@ from torch import fx
 
 from ms_ascend_ops.export.graphs.graph import INPUT, Graph, Node, constant
 from ms_ascend_ops.sizes import known
+from ms_ascend_ops.torch import functions
 
 __all__ = ["changes_inputs", "place", "read"]
 
@@ -199,7 +200,7 @@ def _rms_norm(reader: _Reader, source: fx.Node) -> Node | None:
     if found["weight"] is None or len(found["normalized_shape"]) != 1:
         return None
     x = reader.value(found["input"])
-    epsilon = torch.finfo(getattr(torch, x.dtype)).eps if found["eps"] is None else found["eps"]
+    epsilon = functions.DEFAULT_EPSILON if found["eps"] is None else found["eps"]
     return _first(reader, "RmsNorm", x, reader.value(found["weight"]), constant(epsilon))
 
 

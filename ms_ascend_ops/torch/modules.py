@@ -22,7 +22,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
 
     Args:
         normalized_shape: size of the last axis, as an int or a shape of one int.
-        eps: added to the mean square, inside the root; > 0. None: the epsilon of the dtype of x.
+        eps: added to the mean square, inside the root; > 0. None: that of float32 in every dtype, as PyTorch has it.
         elementwise_affine: whether there is a weight.
         device: of the weight.
         dtype: of the weight.
@@ -60,7 +60,7 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         self.scheme = signature.attribute("scheme").check(layer, scheme)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.rms_norm(x, self._gamma(x), self._epsilon(x), self.scheme)[0]  # type: ignore[no-any-return]
+        return functions.rms_norm(x, self._gamma(x), self._epsilon(), self.scheme)[0]  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, scheme='{self.scheme}'"
@@ -71,8 +71,8 @@ class RMSNorm(nn.RMSNorm):  # type: ignore[misc]
         ones = x.new_ones if self.scheme == "llama" else x.new_zeros
         return ones(self.normalized_shape)  # type: ignore[no-any-return]
 
-    def _epsilon(self, x: Tensor) -> float:
-        return torch.finfo(x.dtype).eps if self.eps is None else self.eps  # type: ignore[no-any-return]
+    def _epsilon(self) -> float:
+        return functions.DEFAULT_EPSILON if self.eps is None else self.eps  # type: ignore[no-any-return]
 
 
 class AddRMSNorm(RMSNorm):
@@ -90,7 +90,7 @@ class AddRMSNorm(RMSNorm):
     """
 
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        y, _, total = functions.add_rms_norm(x, residual, self._gamma(x), self._epsilon(x), self.scheme)
+        y, _, total = functions.add_rms_norm(x, residual, self._gamma(x), self._epsilon(), self.scheme)
         return y, total
 
 
@@ -126,6 +126,7 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
         dtype: as there.
         activation: of the result, "none", "silu" or "relu".
         data_format: "NCHW", or "NHWC": channels are the last axis.
+        bias: as there.
 
     Inputs:
         x: Tensor[float16 | bfloat16 | float32], shape (n, c, ...) or (n, ..., c).
@@ -146,8 +147,10 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
         dtype: Any = None,
         activation: str = "none",
         data_format: str = "NCHW",
+        *,
+        bias: bool = True,
     ):
-        super().__init__(num_groups, num_channels, eps, affine, device, dtype)
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype, bias=bias)
         signature = registry.signature("group_norm")
         self.activation = signature.attribute("activation").check("GroupNorm", activation)
         self.data_format = signature.attribute("data_format").check("GroupNorm", data_format)
@@ -155,7 +158,9 @@ class GroupNorm(nn.GroupNorm):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias
         if weight is None:
-            weight, bias = x.new_ones(self.num_channels), x.new_zeros(self.num_channels)
+            weight = x.new_ones(self.num_channels)
+        if bias is None:
+            bias = torch.zeros_like(weight)
         attributes = self.num_groups, self.eps, self.activation, self.data_format
         return functions.group_norm(x, weight, bias, *attributes)[0]
 

@@ -247,15 +247,15 @@ def test_an_executor_that_is_used_again(device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
 def test_an_operator_whose_package_cann_built(device: Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MindSpore's AllFinite: its aclnn functions are those of its wheel."""
+    """MindSpore's AllFinite, which says where something is not finite: its aclnn functions are those of its wheel."""
     package = Path(mindspore.__file__).parent / "lib/plugin/ascend/custom_ascendc_910b"
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
     library("libnnopbase.so")
     functions = ctypes.CDLL(str(package / "op_api/lib/libcust_opapi.so"))
-    for last, expected in ((1, True), (np.inf, False), (np.nan, False)):
+    for last, flag, expected in ((1, 0, 0), (np.inf, 0, 1), (np.nan, 0, 1), (1, 1, 1)):
         x = np.ones((5, 40), numpy_type(dtype))
         x[-1, -1] = last
-        gradient, result = device.put(x, dtype), device.put(poisoned((1,), "int8"), "int8")
+        gradient, result = device.put(x, dtype), device.put(np.full(1, flag, np.int8), "int8")
         bits = aclnn._function("aclCreateTensor")(
             *((ctypes.c_int64 * 1)(1), 1, 12, None, 0, 2, (ctypes.c_int64 * 1)(1), 1, result.address)
         )
@@ -265,5 +265,5 @@ def test_an_operator_whose_package_cann_built(device: Device, dtype: str, monkey
         workspace = device.allocate(size.value) if size.value else None
         assert functions.aclnnAllFinite(c_void_p(workspace), size, executor, device.handle) == 0
         device.wait()
-        assert device.get(result, np.zeros(1, np.int8))[0] == int(expected)
+        assert device.get(result, np.zeros(1, np.int8))[0] == expected
     device.release()

@@ -18,6 +18,10 @@ def positive(*shape):
 X, Y = array(2, 3, 4), array(2, 3, 4)
 IMAGE = array(2, 4, 7, 9)
 BOOL = X > 0
+LARGE = np.array([-1000, -90, -20, 20, 44, 60, 1000], np.float32)
+HIDDEN = np.array([[True, False, True, True, False], [False] * 5, [True] * 5])
+PLACES = np.array([[-1, 0], [0, -3]])
+EQUAL = RNG.integers(0, 5, (40, 3)).astype(np.float32)
 
 
 @dataclass
@@ -42,7 +46,7 @@ CASES = {
     "Floor": [case(X)],
     "IsNaN": [case(np.array([1, np.nan], np.float32))],
     "Log": [case(positive(3, 4))],
-    "Mish": [case(X)],
+    "Mish": [case(X), case(LARGE)],
     "Neg": [case(X)],
     "Not": [case(BOOL)],
     "Reciprocal": [case(positive(3))],
@@ -51,7 +55,7 @@ CASES = {
     "Sigmoid": [case(X)],
     "Sign": [case(X)],
     "Sin": [case(X)],
-    "Softplus": [case(X)],
+    "Softplus": [case(X), case(LARGE)],
     "Sqrt": [case(positive(3))],
     "Tanh": [case(X)],
     "Add": [case(X, array(4)), case(X, Y)],
@@ -64,7 +68,13 @@ CASES = {
     "MatMul": [case(X, array(4, 5)), case(array(2, 1, 3, 4), array(5, 4, 6)), case(array(4), array(4, 5))],
     "Mul": [case(X, array(3, 1))],
     "Or": [case(BOOL, BOOL)],
-    "Pow": [case(positive(3), array(3)), case(X, np.array(2.0, np.float32), fixed=[1])],
+    "Pow": [
+        case(positive(3), array(3)),
+        case(X, np.array(2.0, np.float32), fixed=[1]),
+        case(np.array([2, 3, -2], np.int32), np.array([0.5, 2, 3], np.float32)),
+        case(np.array([7, 3]), np.array([2, 3], np.int32)),
+        case(positive(3), np.array([1, -2, 3])),
+    ],
     "Sub": [case(X, Y)],
     "Xor": [case(BOOL, BOOL)],
     "ArgMax": [case(X, axis=1), case(X, axis=-1, keepdims=0)],
@@ -73,6 +83,10 @@ CASES = {
         case(array(2, 4, 5, 8), array(2, 2, 6, 8), array(2, 2, 6, 8)),
         case(array(2, 4, 5, 8), array(2, 4, 5, 8), array(2, 4, 5, 8), is_causal=1, scale=0.3),
         case(array(2, 5, 12), array(2, 5, 12), array(2, 5, 12), array(5, 5), q_num_heads=3, kv_num_heads=3),
+        case(array(1, 2, 3, 4), array(1, 2, 5, 4), array(1, 2, 5, 4), HIDDEN),
+        case(
+            array(1, 2, 3, 4), array(1, 2, 5, 4), array(1, 2, 5, 4), np.where(HIDDEN, 0.5, -np.inf).astype(np.float32)
+        ),
     ],
     "AveragePool": [
         case(IMAGE, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
@@ -123,7 +137,11 @@ CASES = {
         case(X, np.array(1), fixed=[1]),
     ],
     "GatherElements": [case(X, np.array([[[0, -1, 1, 2]]] * 2), axis=1)],
-    "GatherND": [case(X, np.array([[0, 1], [1, 2]]))],
+    "GatherND": [
+        case(X, np.array([[0, 1], [1, 2]])),
+        case(X, np.array([[-1, 1], [1, -2]])),
+        case(X, PLACES, fixed=[1]),
+    ],
     "Gelu": [case(X), case(X, approximate="tanh")],
     "Gemm": [
         case(array(3, 4), array(4, 5), array(5), fixed=[1, 2]),
@@ -190,7 +208,11 @@ CASES = {
         ),
         case(IMAGE, None, None, np.array([2, 4, 10, 3]), fixed=[3], coordinate_transformation_mode="half_pixel"),
     ],
-    "ScatterND": [case(X, np.array([[0, 1], [1, 2]]), array(2, 4))],
+    "ScatterND": [
+        case(X, np.array([[0, 1], [1, 2]]), array(2, 4)),
+        case(X, np.array([[-1, 1], [0, -2]]), array(2, 4)),
+        case(X, PLACES, array(2, 4), fixed=[1]),
+    ],
     "Selu": [case(X)],
     "Slice": [
         case(X, np.array([1]), np.array([2**31 - 1]), np.array([-1]), fixed=[1, 2, 3]),
@@ -203,7 +225,13 @@ CASES = {
     "Squeeze": [case(array(1, 3, 1), np.array([0]), fixed=[1])],
     "Sum": [case(X, Y, X)],
     "Tile": [case(X, np.array([2, 1, 3]), fixed=[1])],
-    "TopK": [case(X, np.array([2]), fixed=[1]), case(X, np.array([1]), fixed=[1], axis=1, largest=0)],
+    "TopK": [
+        case(X, np.array([2]), fixed=[1]),
+        case(X, np.array([1]), fixed=[1], axis=1, largest=0),
+        case(EQUAL, np.array([20]), fixed=[1], axis=0),
+        case(EQUAL.astype(np.int32), np.array([20]), fixed=[1], axis=0, largest=0),
+        case(EQUAL.astype(np.int64) - 2, np.array([20]), fixed=[1], axis=0),
+    ],
     "Transpose": [case(X), case(X, perm=[1, 0, 2])],
     "Trilu": [case(X), case(BOOL, np.array(1), fixed=[1], upper=0)],
     "Unsqueeze": [case(X, np.array([0, -1]), fixed=[1])],

@@ -185,8 +185,9 @@ def test_a_graph_that_is_none_of_a_language_model(llama, tmp_path):
         ("context", 95, r"the angles of its graph must have the shape \(95, 8\)"),
         ("context", 64, "of another context"),
         ("context", 1000, "does not fit 256"),
-        ("format", 2, "its format is 2, not 1"),
-        ("begin_token", 999, "begin_token must be >= 0 and < 264, got 999"),
+        ("format", 1, "its format is 1, not 2: write it again by llm convert"),
+        ("text", {"named": {}, "around_chats": True, "anchor": 999}, "anchor must be >= 0 and < 264, got 999"),
+        ("text", {"named": {"bos_token": 1}, "around_chats": True, "anchor": None}, "named must be a map of texts"),
     ],
 )
 def test_what_does_not_fit_the_graph(llama, tmp_path, key, value, message):
@@ -224,7 +225,7 @@ def test_damaged_tokenizer(llama, tmp_path):
 
 def test_changed_after_it_was_made(llama, tmp_path):
     data = bytearray(llama[0].read_bytes())
-    data[data.index(b'"begin_token"') + 3] ^= 1
+    data[data.index(b'"around_chats"') + 3] ^= 1
     (tmp_path / "x.msbundle").write_bytes(data)
     with pytest.raises(ValueError, match=r"was changed after the bundle was made|cut short or changed"):
         open_bundle(tmp_path / "x.msbundle")

@@ -1,5 +1,6 @@
 """The layers: those of PyTorch with other kernels, and those that `kernelize` takes."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -22,8 +23,29 @@ PAIRS = [
     (lambda: fused.LayerNorm(5, elementwise_affine=False), lambda: nn.LayerNorm(5, elementwise_affine=False), (3, 5)),
     (lambda: fused.GroupNorm(2, 6), lambda: nn.GroupNorm(2, 6), (2, 6, 3, 4)),
     (lambda: fused.GroupNorm(3, 6, affine=False), lambda: nn.GroupNorm(3, 6, affine=False), (2, 6, 5)),
+    (lambda: fused.GroupNorm(2, 6, bias=False), lambda: nn.GroupNorm(2, 6, bias=False), (2, 6, 4)),
     (lambda: fused.GELU("tanh"), lambda: nn.GELU("tanh"), (3, 7)),
 ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("affine", [True, False])
+def test_an_eps_of_none_is_pytorchs(dtype, affine):
+    """Where the mean square is about as small as it."""
+    x = (3e-4 * torch.randn(5, 64, generator=torch.Generator().manual_seed(0))).to(dtype)
+    ours, theirs = (layer(64, elementwise_affine=affine, dtype=dtype) for layer in (fused.RMSNorm, nn.RMSNorm))
+    torch.testing.assert_close(ours(x), theirs(x))
+    y, total = fused.AddRMSNorm(64, elementwise_affine=affine, dtype=dtype)(x, torch.zeros_like(x))
+    torch.testing.assert_close(y, theirs(x))
+    assert torch.equal(total, x)
+
+
+@pytest.mark.parametrize("layer", [fused.RMSNorm, fused.LayerNorm, fused.GroupNorm, fused.GELU])
+def test_defaults_are_those_of_the_class_that_is_replaced(layer):
+    theirs = inspect.signature(layer.__mro__[1].__init__).parameters
+    ours = inspect.signature(layer.__init__).parameters
+    assert layer.__mro__[1].__module__.startswith("torch.nn")
+    assert {name: ours[name].default for name in theirs} == {name: theirs[name].default for name in theirs}
 
 
 @pytest.mark.parametrize(("ours", "theirs", "shape"), PAIRS)

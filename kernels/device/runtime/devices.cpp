@@ -270,12 +270,14 @@ aclError Devices::Control(uint32_t number, ControlRequest request, bool waits)
         return Fail(RT_NO_DEVICE, "device " + std::to_string(number) + " is not set up; call aclrtSetDevice");
     }
     request.number = waits ? ++device.lastRequest : 0;
-    if (send(device.socket, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) {
-        waits = true;
+    if (Ended(number)) {
+        return FailAsEnded(number);
     }
-    if (!waits) {
+    const bool sent = send(device.socket, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request);
+    if (sent && !waits) {
         return SUCCESS;
     }
+    request.number = sent ? request.number : ++device.lastRequest;  // the process is ending: nobody answers
     if (!slot.answered.Wait(request.number, [this, number] { return Ended(number) ? 0 : PATIENCE; })) {
         return FailAsEnded(number);
     }

@@ -17,6 +17,26 @@
 namespace ms_ascend_ops {
 namespace device {
 
+// What the files of DeviceMemory share.
+constexpr uint64_t PAGE = 4096;
+
+inline uint64_t RoundUp(uint64_t value, uint64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+inline std::string Bytes(uint64_t bytes)
+{
+    return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+template <typename Map>
+auto FindBelow(Map& map, uint64_t address)
+{
+    auto next = map.upper_bound(address);
+    return next == map.begin() ? map.end() : std::prev(next);
+}
+
 // Extents of a range of numbers that are in use. Freed ones come again as late as possible.
 class Extents {
 public:

@@ -167,12 +167,15 @@ aclError FindStream(void* handle, Stream** stream)
 
 aclError DestroyStream(Stream* stream)
 {
+    stream->capture.store(nullptr);
+    const bool isNew = SlotOf(stream).error.load() != 0 || !HasCompleted(stream);
     aclError error = Synchronize(stream);
+    // What was told before is no reason to keep the stream.
+    error = isNew && !TheDevices().Ended(stream->Device()) ? error : static_cast<aclError>(SUCCESS);
     CommandHeader command{sizeof(command), CommandKind::STOP, 0, 0};
     if (!TheDevices().Ended(stream->Device())) {
-        stream->capture.store(nullptr);
         SlotOf(stream).aborted.store(0);
-        error = SubmitAlways(stream, &command, sizeof(command), nullptr, 0);
+        SubmitAlways(stream, &command, sizeof(command), nullptr, 0);
         SlotOf(stream).completed.Wait(command.task,
                                       [stream] { return TheDevices().Ended(stream->Device()) ? 0 : PATIENCE; });
     }

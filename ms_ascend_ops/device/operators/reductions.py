@@ -64,9 +64,12 @@ def amin(self: Array, dims: Sequence[int], keepdim: bool) -> Array:
     return np.amin(self, _axes(dims, self), keepdims=keepdim)
 
 
-def all_finite(gradient: Array) -> Array:
-    """Of the package that MindSpore's wheel brings."""
-    return np.isfinite(gradient).all().reshape(1)
+def all_finite(gradient: Array, is_finite: Array) -> Array:
+    """Of the package that MindSpore's wheel brings: despite its name it sets the flag where something is not finite.
+
+    MindSpore clears it before, and calls the operator for one tensor after the other.
+    """
+    return is_finite | (not np.isfinite(gradient).all())
 
 
 def all_true(self: Array, dims: Sequence[int], keepdim: bool) -> Array:

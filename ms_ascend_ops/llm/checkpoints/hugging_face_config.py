@@ -33,7 +33,7 @@ _CHANGES = re.compile(
     "scal|multiplier|softcap|logit_cap|alibi|qk_|_norm|norm_|clip|clamp|residual|rope|rotary|window|sliding|expert|moe|"
     "bias|sink|interleave|gate|position_embedding|activation|mup_|depth_|tuning|chunk_size"
 )
-_NEUTRAL = (None, 0, 1.0, "", "none", "default", "rope", "silu", [], {})
+_NEUTRAL: tuple[Any, ...] = (None, 0, 1.0, "", "none", "default", "rope", "silu", [], {})
 _ROPE_KEYS = (
     "rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
     "original_max_position_embeddings", "partial_rotary_factor",

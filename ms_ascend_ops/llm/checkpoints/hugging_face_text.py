@@ -29,10 +29,13 @@ _MOST_TEMPLATE_BYTES = 2**20
 def read_tokenizer(path: Path, model_type: str) -> Tokenizer:
     """The tokenizer of a directory.
 
+    Which tokens a text begins and ends with is what tokenizer.json says: so transformers has it, whatever
+    `add_bos_token` is.
+
     Raises:
         ValueError: a file is missing or cannot be read.
     """
-    from tokenizers import AddedToken, processors  # noqa: PLC0415 - an extra
+    from tokenizers import AddedToken  # noqa: PLC0415 - an extra
 
     from ms_ascend_ops.llm.tokenizer import Tokenizer, read_tokenizer_json  # noqa: PLC0415
 
@@ -47,17 +50,6 @@ def read_tokenizer(path: Path, model_type: str) -> Tokenizer:
             special.append(entry["content"])
     known = [token for token in dict.fromkeys(special) if backend.token_to_id(token) is not None]
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in known])
-    if "add_bos_token" in config or "add_eos_token" in config:
-        begin = named.get("bos_token") if config.get("add_bos_token") else None
-        end = named.get("eos_token") if config.get("add_eos_token") else None
-        around = [(name, token) for name, token in (("begin", begin), ("end", end)) if token]
-        numbers = {name: backend.token_to_id(token) for name, token in around}
-        if None in numbers.values():
-            raise ValueError(f"{path / 'tokenizer_config.json'}: a text gets a token that is not in the vocabulary")
-        backend.post_processor = processors.TemplateProcessing(
-            single=[*(["begin:0"] if begin else []), "$A:0", *(["end:0"] if end else [])],
-            special_tokens=[{"id": name, "ids": [numbers[name]], "tokens": [token]} for name, token in around],
-        )
     if config.get("split_special_tokens") is True:
         backend.encode_special_tokens = True
     return Tokenizer(backend, named)
@@ -91,9 +83,9 @@ def _named_tokens(path: Path, config: Mapping[str, Any], model_type: str, byte_l
     named: dict[str, Any] = {}
     if not (kind == "LlamaTokenizer" and byte_level):
         named |= _OF_CLASSES.get(kind, {})
+    named |= {name: config[name] for name in _NAMES if name in config}
     if "added_tokens_decoder" not in config:  # of older versions
         named |= {name: token for name, token in _optional(path / "special_tokens_map.json").items() if name in _NAMES}
-    named |= {name: config[name] for name in _NAMES if name in config}
     texts = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
     return {name: token for name, token in texts.items() if isinstance(token, str) and token}
 

@@ -99,7 +99,7 @@ EFFECTS = [
 def test_effects(text):
     function = ast.parse(f"def construct(self, x):\n a = {text}\n return x").body[0]
     names = {"ms": ms, "ops": ops, "mint": mint, "doubled": doubled, "counted": counted}
-    effects = Effects(Owner(), names, {"construct": function}, {"self"})
+    effects = Effects(names, {"construct": function}, {"construct": {"self": Owner()}})
     assert effects.pure(function, function.body[0]) is (text in PURE)
 
 
@@ -107,4 +107,4 @@ def test_a_hook_is_an_effect():
     function = ast.parse("def construct(self, x):\n a = self.drop(x)\n return x").body[0]
     owner = Owner()
     owner.drop.register_forward_hook(lambda *_: None)
-    assert not Effects(owner, {}, {"construct": function}, {"self"}).pure(function, function.body[0])
+    assert not Effects({}, {"construct": function}, {"construct": {"self": owner}}).pure(function, function.body[0])

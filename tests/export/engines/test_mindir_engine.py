@@ -420,6 +420,21 @@ def test_command(x, tmp_path):
     assert "http" not in text.replace("http://www.w3.org", "")  # needs no network
 
 
+class ForAnNPU(nn.Cell):
+    def construct(self, x):
+        return ops.swiglu(x) + 1
+
+
+def test_verifying_what_does_not_run_here(x, tmp_path):
+    """One line says why; what could not be verified is not left."""
+    stock = export_mindir(ForAnNPU(), x, path=tmp_path / "model.mindir")
+    result = CliRunner().invoke(main, ["optimize", str(stock), "--verify"])
+    assert result.exit_code == 2
+    assert "cannot be verified here, as the file itself does not run: Swiglu has no kernel" in result.output
+    assert "C++" not in result.output
+    assert not (tmp_path / "model.fused.mindir").exists()
+
+
 def test_the_source_is_never_overwritten(tmp_path):
     content = b"\xff" * 40
     (tmp_path / "in.mindir").write_bytes(content)

@@ -8,6 +8,10 @@ from ms_ascend_ops.export.engines.statements import NotSimpleError, simplified
 CALLS = []
 
 
+def flat_of(name, made):
+    return Flat(name, made.source, made.names, made.owners)
+
+
 def noted(value):
     CALLS.append(value)
     return value
@@ -47,7 +51,7 @@ def test_what_is_computed_and_in_which_order(flag):
     CALLS.clear()
     expected = many(3, 4, 5, flag=flag, a=1, b=2)
     order = list(CALLS)
-    flat = Flat("many", *simplified(many))
+    flat = flat_of("many", simplified(many))
     CALLS.clear()
     assert flat.function(3, 4, 5, flag=flag, a=1, b=2) == expected
     assert order == CALLS
@@ -61,7 +65,7 @@ def test_results_that_nobody_reads():
     def pair(x):
         return x + 1, x * 2
 
-    flat = Flat("pair", *simplified(pair, unread=[1]))
+    flat = flat_of("pair", simplified(pair, unread=[1]))
     assert flat.function(3) == (4, None)
     assert "* 2" not in "\n".join(flat.lines)
 

@@ -1,0 +1,75 @@
+"""Calls within a cell that mixed precision is put around: the dtypes that an operator computes in then.
+
+MindSpore would cast all floats that a primitive takes. Our operators take some in float32 whatever the others are (the
+scales of quantised weights), and some that they write (a cache): a row of the definition's types says which go
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor
+from mindspore._c_expression import MixedPrecisionType
+
+from ms_ascend_ops.registry import Signature, TensorSpec
+
+__all__ = ["caster"]
+
+_FLOATS = ("float16", "bfloat16", "float32")
+_DTYPES: Mapping[Any, str] = {
+    MixedPrecisionType.FP16: "float16",
+    MixedPrecisionType.BF16: "bfloat16",
+    MixedPrecisionType.FP32: "float32",
+}
+
+
+def caster(signature: Signature, given: Sequence[TensorSpec]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+    """A function of the kind of mixed precision and the tensors of a call, which gives the tensors to compute with.
+
+    With another kind than a dtype (`amp` at level "auto") it casts only what does not go together.
+    """
+    chosen: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
+
+    def cast(kind: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            return tensors
+        dtypes = tuple(str(tensor.dtype).lower() for tensor in tensors)
+        wanted = _DTYPES.get(kind, "")
+        key = wanted, dtypes
+        if key not in chosen:
+            chosen[key] = _row(signature, given, dtypes, wanted)
+        row = chosen[key]
+        if row is None:
+            return tensors
+        return tuple(
+            tensor if old == new else tensor.astype(getattr(ms, new))
+            for tensor, old, new in zip(tensors, dtypes, row, strict=True)
+        )
+
+    return cast
+
+
+def _row(
+    signature: Signature, given: Sequence[TensorSpec], dtypes: Sequence[str], wanted: str
+) -> tuple[str, ...] | None:
+    """The dtypes of the inputs: x in `wanted` if that is one, where casts of floats lead there; None if none do."""
+    best: tuple[tuple[Any, ...], tuple[str, ...]] | None = None
+    widest = next((dtype for dtype in reversed(_FLOATS) if dtype in dtypes), "")
+    for types in signature.types or ({},):
+        row = tuple(types.get(spec.dtype, spec.dtype) for spec in given)
+        if any(
+            old != new and (spec.name in signature.writes or old not in _FLOATS or new not in _FLOATS)
+            for spec, old, new in zip(given, dtypes, row, strict=True)
+        ):
+            continue
+        # The first one is x: what it is in counts most. Then all floats are cast that can be, as MindSpore does.
+        first = next((new for new in row if new in _FLOATS), "")
+        casts = sum(old != new for old, new in zip(dtypes, row, strict=True))
+        others = sum(new in _FLOATS and new != wanted for new in row)
+        cost = (first != wanted, others, casts) if wanted else (casts > 0, first != widest, casts)
+        if best is None or cost < best[0]:
+            best = cost, row
+    return None if best is None else best[1]
