@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from mindspore._c_expression import np_dtypes

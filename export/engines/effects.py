@@ -166,8 +166,9 @@ class _Source:
     def _allowed(self, node: ast.AST, arguments: Collection[str]) -> bool:
         if isinstance(node, ast.stmt):
             # `x += y` of an argument may change what the caller has.
-            changed = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-            return isinstance(node, _PURE) and not (changed and node.target.id in arguments)  # type: ignore[attr-defined]
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id in arguments:
+                return False
+            return isinstance(node, _PURE)
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             return isinstance(node.ctx, ast.Load)
         if isinstance(node, ast.Call):

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import mindspore as ms
 from mindspore import Tensor, nn
@@ -18,6 +18,8 @@ from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, meas
 from ms_ascend_ops.export.reports.report import Difference, Report
 
 __all__ = ["Proof"]
+
+_T = TypeVar("_T")
 
 
 class _Changed(Protocol):
@@ -53,9 +55,10 @@ class Proof:
         self._limit = self._before.tolerance if tolerance is None else tolerance
 
     def _measure(self, gradients: bool) -> Measured:
-        return self._from_state(lambda: measure(self._net, self._calls, gradients))
+        made: Measured = self._from_state(lambda: measure(self._net, self._calls, gradients))
+        return made
 
-    def _from_state(self, run: Callable[[], Any]) -> Any:
+    def _from_state(self, run: Callable[[], _T]) -> _T:
         self._state.restore()
         try:
             return run()

@@ -209,8 +209,8 @@ class _Edits:
         """Why a place must stay, whatever else is edited: a smaller one in it may do."""
         if reason := slower(found):
             return reason
-        if reason := self.staying.get((id(found.root), found.row.op)):
-            return reason
+        if staying := self.staying.get((id(found.root), found.row.op)):
+            return staying
         chains = [self.seen.places.get(id(n), ()) for n in found.inside if n.kind != "MakeTuple"]
         if of_one_sub_cell(found) or any(not chain for chain in chains):
             return ""

@@ -211,6 +211,8 @@ def _write(graph: Graph, path: Path) -> tuple[str, dict[str, Array]]:
             try:
                 line = Node(graph, node, variables, keep)
                 line.check_attributes()
+                if any(0 in (graph.shape(output) or ()) for output in kept):
+                    raise line.refuse("its result has no elements, of which MindSpore makes no network")
                 expression = write(line)
             except ValueError as error:
                 raise ValueError(f"convert_onnx: {path}: {error}") from error

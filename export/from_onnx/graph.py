@@ -250,4 +250,4 @@ def _elements(tensor: TypeProto.Tensor | None) -> int | None:
     """How many elements a tensor has, if its type says so."""
     if tensor is None or not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
         return None
-    return math.prod(dim.dim_value for dim in tensor.shape.dim)
+    return math.prod(int(dim.dim_value) for dim in tensor.shape.dim)

@@ -221,16 +221,16 @@ def _scales(n: Node, shape: Sequence[int], out: Sequence[int]) -> list[float]:
 
 def _places(n: Node, length: int, count: int, scale: float) -> Array:
     """Where the pixels of the output lie in the input, in float32: ONNX Runtime has the same ties."""
-    index, scale = np.arange(count, dtype=np.float32), np.float32(scale)
+    index, step = np.arange(count, dtype=np.float32), np.float32(scale)
     mode = n.attribute("coordinate_transformation_mode", "half_pixel" if n.opset >= 11 else "asymmetric")
     if mode == "asymmetric":
-        return index / scale
+        return index / step
     if mode == "align_corners":
         return index * np.float32(length - 1) / np.float32(max(1, count - 1))
     if mode == "half_pixel":
-        return (index + np.float32(0.5)) / scale - np.float32(0.5)
+        return (index + np.float32(0.5)) / step - np.float32(0.5)
     if mode == "pytorch_half_pixel":
-        return (index + np.float32(0.5)) / scale - np.float32(0.5) if count > 1 else np.zeros(1)
+        return (index + np.float32(0.5)) / step - np.float32(0.5) if count > 1 else np.zeros(1)
     raise n.refuse(f"coordinate_transformation_mode {mode} is not supported")
 
 

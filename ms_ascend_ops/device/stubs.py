@@ -145,7 +145,8 @@ def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 def _symbols(path: Path) -> _Symbols:
     """The dynamic symbols of a library."""
-    defined, undefined = set(), set()
+    defined: set[bytes] = set()
+    undefined: set[bytes] = set()
     data = _read(path)
     sections = _sections(data)
     for kind, _, offset, size, link in sections:

@@ -188,6 +188,7 @@ CASES = {
     "ReduceSumSquare": [case(X, np.array([1]), fixed=[1], keepdims=0)],
     "Reshape": [case(X, np.array([0, -1]), fixed=[1])],
     "Resize": [
+        case(array(1, 1, 8, 8), None, np.array([1, 1, 0.6, 0.7], np.float32), fixed=[2]),  # a tie in float32
         case(
             IMAGE,
             None,

@@ -164,6 +164,15 @@ def external(location, where):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+def test_results_without_elements(tmp_path):
+    """They end the process when MindSpore runs such a network."""
+    constants = {"two": np.array([2]), "one": np.array([1])}
+    nodes = [helper.make_node("Slice", ["x", "two", "one", "one"], ["y"], "empty")]
+    path = saved(tmp_path, nodes, {"x": X}, [("y", (2, 0))], constants)
+    with pytest.raises(ValueError, match=r"Slice \(empty\): its result has no elements"):
+        convert_onnx(path, tmp_path / "out")
+
+
 @pytest.mark.parametrize("where", ["initializer", "constant", "branch", "constant of a branch"])
 def test_tensors_beside_the_file_lie_in_its_folder(where, tmp_path, monkeypatch):
     """Not in the current one, and not outside."""

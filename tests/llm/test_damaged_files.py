@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+from ms_ascend_ops.llm import checkpoint_text
+from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
 from ms_ascend_ops.llm.network import load_network
@@ -16,6 +18,20 @@ ROPE = {
     "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _each_template_once(monkeypatch):
+    """A template takes a process, and most files have the same one."""
+    made = {}
+
+    def template(text, source, named):
+        key = text, tuple(sorted(named.items()))
+        if key not in made:
+            made[key] = ChatTemplate(text, source, named)
+        return made[key]
+
+    monkeypatch.setattr(checkpoint_text, "ChatTemplate", template)
 
 
 def loads_or_says_why(path, weights=False):

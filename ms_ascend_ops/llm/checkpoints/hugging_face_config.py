@@ -81,6 +81,8 @@ def read_config(
     if window > 0 and _has_window(path, data, kind, layers):
         context = min(context, window)
     prefix = "model.layers.0."
+    if any(f"{prefix}mlp.{name}.bias" in shapes for name in ("gate_proj", "up_proj", "down_proj")):
+        raise ValueError(f"{path}: biases in the feed-forward layer are not supported")
     return ModelConfig(
         architecture=_ARCHITECTURES[kind],
         layers=layers,
