@@ -87,7 +87,9 @@ def test_other_groups_have_no_part(dtype):
     (alone,), _ = multiply([x[30:170], weight[1:2], [140]], dtype)
     x[:30], x[170:], weight[0], weight[2] = np.nan, np.inf, np.inf, np.nan
     (y,), _ = multiply([x, weight, [30, 170, 179]], dtype)
-    np.testing.assert_array_equal(y[30:170], alone)
+    # With AVX2 the order in which oneDNN adds up, and so the last bit, can depend on where its operands lie in memory.
+    bound = 1e-5 if dtype == "float32" else 0
+    np.testing.assert_allclose(y[30:170], alone, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize("ends", [[3, 2, 5], [-1, 2, 5], [2, 6, 5], [1, 2, 4], [5, 5, 6]])
