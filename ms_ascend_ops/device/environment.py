@@ -26,7 +26,7 @@ PREFIX = "MS_ASCEND_EMULATED_"  # of the variables with the settings of a device
 
 # Variables of CANN that name folders, besides those that are set here: of another CANN none may stay.
 _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
-_UNITS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
