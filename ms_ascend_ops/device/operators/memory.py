@@ -6,6 +6,8 @@ is written.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
@@ -63,13 +65,8 @@ class _Watchers:
 watchers = _Watchers()
 
 
-class _Memory:
-    """What NumPy asks for where it makes an array of memory that is there."""
-
-    __slots__ = ("__array_interface__",)
-
-    def __init__(self, interface: dict[str, Any]):
-        self.__array_interface__ = interface
+# All memory of this process but its first byte: NumPy would allocate memory for an array that begins at 0.
+_MEMORY: Any = (ctypes.c_char * sys.maxsize).from_address(1)
 
 
 @dataclass(slots=True)
@@ -190,9 +187,7 @@ def _known(code: int) -> tuple[str, np.dtype[Any]]:
 def array_at(stored: np.dtype[Any], address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     if 0 in shape:
         return np.empty(shape, stored)
-    return np.asarray(
-        _Memory({"version": 3, "typestr": stored.str, "shape": shape, "strides": strides, "data": (address, False)})
-    )
+    return np.ndarray(shape, stored, _MEMORY, address - 1, strides)
 
 
 def _bfloat16_bits(values: Array) -> Array:
