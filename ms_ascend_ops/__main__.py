@@ -52,7 +52,7 @@ class _Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Fused operators for MindSpore on Ascend NPUs and CPUs."""
-    if context.invoked_subcommand != "run":  # a script of the user's
+    if context.invoked_subcommand not in ("emulate", "run"):  # programs of the user's
         context.with_resource(failed_graphs_apart())
 
 

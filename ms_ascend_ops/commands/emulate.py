@@ -71,6 +71,8 @@ def emulate(
         raise click.UsageError("a SCRIPT, -m MODULE or -c CODE is missing")
     if ctx.obj is None and script is not None and not Path(script).exists():
         raise click.UsageError(f"there is no {script}")
+    if trace is not None and not trace.resolve().parent.is_dir():
+        raise click.UsageError(f"--trace {trace}: there is no folder {trace.resolve().parent}")
     build = "checked" if check else "fast" if trace is None else "traced"
     with reported():
         settings = Settings(
@@ -105,7 +107,8 @@ def _kernels(build: str) -> Path:
         return LIBRARY
     from ms_ascend_ops.profiler.record import build as build_observed
 
-    return build_observed(lambda line: click.echo(f"ms_ascend_ops: {line}", err=True), build)
+    option = "--check" if build == "checked" else "--trace"
+    return build_observed(lambda line: click.echo(f"ms_ascend_ops: {line}", err=True), build, purpose=option)
 
 
 def _python_options() -> list[str]:

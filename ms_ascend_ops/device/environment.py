@@ -16,17 +16,17 @@ from ms_ascend_ops.device.stubs import make_stubs
 from ms_ascend_ops.library import LIBRARY
 from ms_ascend_ops.profiler.chip import Chip, load_chip
 
-__all__ = ["HOME", "MAX_DEVICES", "DeviceError", "Settings", "environment", "other_cann", "parse_bytes"]
+__all__ = ["HOME", "DeviceError", "Settings", "environment", "other_cann", "parse_bytes"]
 
 HOME = LIBRARY.parent / "cann"
 VENDOR = HOME / "opp/vendors/ms_ascend_ops"
 
-MAX_DEVICES = 16
+MIN_MEMORY_BYTES = 1 << 20  # kernels/device/runtime/settings.cpp refuses less
 PREFIX = "MS_ASCEND_EMULATED_"  # of the variables with the settings of a device
 
 # Variables of CANN that name folders, besides those that are set here: of another CANN none may stay.
 _FOLDERS = ("ASCEND_TOOLKIT_HOME", "ASCEND_AICPU_PATH", "TOOLCHAIN_HOME")
-_UNITS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
@@ -49,11 +49,13 @@ class Settings:
         """The bytes of one device's memory.
 
         Raises:
-            DeviceError: this machine has not as much.
+            DeviceError: this machine has not as much, or it is too little for a device.
         """
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self.memory_bytes is None:
             return min(load_chip(self.chip).hbm_bytes, machine // 2 // self.devices >> 20 << 20)
+        if self.memory_bytes < MIN_MEMORY_BYTES:
+            raise DeviceError(f"a device has at least 1 MiB of memory, {self.memory_bytes} bytes are asked for")
         if self.memory_bytes * self.devices > machine:
             raise DeviceError(
                 f"{self.devices} x {_gib(self.memory_bytes)} of device memory are asked for, "
@@ -116,7 +118,7 @@ def parse_bytes(text: str) -> int:
         ValueError: it is no size, or 0.
     """
     match = _BYTES.fullmatch(text.strip())
-    size = int(float(match[1]) * 2 ** _UNITS[match[2].lower()]) if match and match[2] else int(text) if match else 0
+    size = int(float(match[1]) * 2 ** _UNITS[match[2].lower()]) if match else 0
     if size <= 0:
         raise ValueError(f"a size must be like 8GiB, 512MiB or a number of bytes, got {text!r}")
     return size
@@ -174,4 +176,4 @@ def _below(path: str, folders: list[str]) -> bool:
 
 
 def _gib(size: int) -> str:
-    return f"{size / 2**30:.4g} GiB"
+    return f"{size / 2**30:.2f}".rstrip("0").rstrip(".") + " GiB" if size >= 2**30 else f"{size / 2**20:g} MiB"

@@ -151,21 +151,28 @@ def need_sources() -> None:
         _sources_or_raise()
 
 
-def _sources_or_raise() -> Path:
+def _sources_or_raise(observer: str = "traced", purpose: str = "a profile") -> Path:
     root = source_tree()
     if root is None:
+        other = f", or set {_VARIABLE} to a traced libms_ascend_ops.so" if observer == "traced" else ""
         raise RecordError(
-            "a profile needs the traced build of the kernels, which is made from their sources; this is an installed "
-            f"package without them. Clone the repository at version {__version__}, run `pip install -e '.[profile]'` "
-            f"there and profile from that environment, or set {_VARIABLE} to a traced libms_ascend_ops.so."
+            f"{purpose} needs the {observer} build of the kernels, which is made from their sources; this is an "
+            f"installed package without them. Clone the repository at version {__version__}, run "
+            f"`pip install -e '.[profile]'` there and work from that environment{other}."
         )
     return root
 
 
-def build(tell: Callable[[str], None], observer: str = "traced", target: str = "ms_ascend_ops") -> Path:
+def build(
+    tell: Callable[[str], None],
+    observer: str = "traced",
+    target: str = "ms_ascend_ops",
+    purpose: str = "a profile",
+) -> Path:
     """The traced library, built if need be; `tell` gets lines of text while that goes on.
 
-    `observer` names another observed build ("checked"), `target` another library of CMakeLists.txt.
+    `observer` names another observed build ("checked"), `target` another library of CMakeLists.txt; `purpose` is what
+    messages say that it is needed for.
 
     Raises:
         RecordError: there are no sources here, or the build fails.
@@ -175,7 +182,7 @@ def build(tell: Callable[[str], None], observer: str = "traced", target: str = "
         if not Path(given).is_file():
             raise RecordError(f"{_VARIABLE} names {given}, which is no file")
         return Path(given)
-    root = _sources_or_raise()
+    root = _sources_or_raise(observer, purpose)
     folder = root / "build" / ("check" if observer == "checked" else observer)  # build.sh check has the same
     if os.environ.get(_SOME_OPERATORS):
         folder = folder.with_name(f"{folder.name}-some")
@@ -213,7 +220,7 @@ def _build(root: Path, folder: Path, tell: Callable[[str], None], observer: str,
         try:
             running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         except FileNotFoundError as error:
-            raise RecordError("building the traced library needs CMake: pip install 'cmake>=3.19'") from error
+            raise RecordError(f"building the {observer} library needs CMake: pip install 'cmake>=3.19'") from error
         with running:
             assert running.stdout is not None
             for line in running.stdout:

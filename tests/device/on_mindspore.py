@@ -151,6 +151,28 @@ def layers() -> str:
     return "ok"
 
 
+def not_emulated() -> str:
+    """What compiles for an NPU ends in one message that says what to use instead."""
+    for options, function in (
+        ({"jit_level": "O1"}, "rtDevBinaryRegister"),
+        ({"backend": "GE"}, "ge::Session::Session"),
+    ):
+
+        @ms.jit(**options)
+        def run(x):  # type: ignore[no-untyped-def]
+            return ms.ops.relu(x + x) * 2
+
+        try:
+            run(Tensor(np.ones(8, np.float32)))
+        except RuntimeError as error:
+            text = str(error)
+        else:
+            raise AssertionError(f"{options}: there is a result")
+        assert f"emulated device: it does not have {function}" in text, text
+        assert 'use PyNative, or ms.jit(jit_level="O0")' in text, text
+    return "ok"
+
+
 def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     """Names, and what to run.
 
@@ -170,6 +192,7 @@ def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str
             mode = next(turns)
             yield f"{example} {mode.__name__}", partial(compared, example, mode, known, folder)
     yield "layers", layers
+    yield "not emulated", not_emulated
 
 
 def alone(example: Example, dtype: str, known: dict[str, list[Any]], folder: Path) -> str:

@@ -49,3 +49,7 @@ def test_an_operator_runs(found, name):
 
 def test_layers_train(found):
     assert found["layers"] == "ok"
+
+
+def test_what_is_not_emulated_is_told(found):
+    assert found["not emulated"] == "ok"

@@ -55,6 +55,7 @@ class _Operator:
     row: Row
     computation: Callable[..., Any]
     wants_outputs: bool  # as the keyword `outputs`: their shapes and dtypes
+    unread: frozenset[int]  # the arguments whose names begin with `_`: what is in their memory makes no difference
 
 
 def run(data: bytes) -> str | None:
@@ -98,8 +99,9 @@ def _operators() -> Mapping[str, _Operator]:
     if absent := sorted({row.computation for row in rows().values()} - functions.keys()):
         raise ValueError(f"nothing computes {', '.join(absent)}")
     return {
-        name: _Operator(row, functions[row.computation], _wants_outputs(functions[row.computation]))
+        name: _Operator(row, function, _wants_outputs(function), _unread(function))
         for name, row in rows().items()
+        for function in [functions[row.computation]]
     }
 
 
@@ -107,9 +109,19 @@ def _wants_outputs(function: Callable[..., Any]) -> bool:
     return inspect.isfunction(function) and "outputs" in inspect.signature(function).parameters
 
 
+def _unread(function: Callable[..., Any]) -> frozenset[int]:
+    if not inspect.isfunction(function):
+        return frozenset()
+    return frozenset(i for i, name in enumerate(inspect.signature(function).parameters) if name.startswith("_"))
+
+
 def _run(operator: _Operator, values: list[Any]) -> None:
     given = list(zip(operator.row.parameters, values, strict=False))
-    inputs = [_input(parameter, value) for parameter, value in given if parameter.is_input]
+    read = [pair for pair in given if pair[0].is_input]
+    inputs = [
+        None if place in operator.unread and isinstance(value, Tensor) else _input(parameter, value)
+        for place, (parameter, value) in enumerate(read)
+    ]
     outputs = [value for parameter, value in given if parameter.is_output]
     keywords = {"outputs": outputs} if operator.wants_outputs else {}
     results = _as_tuple(operator.computation(*inputs, **keywords))
@@ -129,7 +141,10 @@ def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
     outputs = dict(
         zip([one.name for one in places if one.mark == ">"], [pair[0] for pair in tensors[count:]], strict=False)
     )
-    given = [None if tensor is None else tensor.read(constant) for tensor, constant in tensors[:count]]
+    given = [
+        None if tensor is None or place in operator.unread else tensor.read(constant)
+        for place, (tensor, constant) in enumerate(tensors[:count])
+    ]
     if [parameter.kind for parameter in inputs] == ["tensors"]:
         given = [given]
     known = {parameter.name for parameter in parameters}

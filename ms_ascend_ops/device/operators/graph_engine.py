@@ -182,7 +182,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "fill_of": lambda _dims, value: value.reshape(()),
     "gather_nd_of": indexing.gather_nd,
     "l2_loss": lambda x: np.square(x).sum() / 2,
-    "ones_like": lambda x: np.ones((), np.int8),
+    "ones_like": lambda _x: np.ones((), np.int8),
     "reciprocal_grad": lambda y, dy: -dy * y * y,
     "reduce_all_of": _reduced(reductions.all_true),
     "reduce_any_of": _reduced(reductions.any_true),
@@ -195,5 +195,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "rsqrt_grad": lambda y, dy: -0.5 * dy * y * y * y,
     "square_sum_all": lambda x1, x2: (np.square(x1).sum(), np.square(x2).sum()),
     "sqrt_grad": lambda y, dy: 0.5 * dy / y,
-    "zeros_like": lambda x: np.zeros((), np.int8),
+    "zeros_like": lambda _x: np.zeros((), np.int8),
 }

@@ -15,24 +15,24 @@ def _generator(seed: Any, offset: Any) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
-def uniform(self: Array, low: float, high: float, seed: Any, offset: Any) -> Array:
-    return _generator(seed, offset).random(self.shape, np.float32) * (high - low) + low
+def uniform(_self: Array, low: float, high: float, seed: Any, offset: Any, *, outputs: list[Tensor]) -> Array:
+    return _generator(seed, offset).random(outputs[0].shape, np.float32) * (high - low) + low
 
 
-def normal(self: Array, mean: float, std: float, seed: Any, offset: Any) -> Array:
-    return mean + std * _generator(seed, offset).standard_normal(self.shape, np.float32)
+def normal(_self: Array, mean: float, std: float, seed: Any, offset: Any, *, outputs: list[Tensor]) -> Array:
+    return normal_of(mean, std, seed, offset, outputs=outputs)
 
 
 def normal_of(mean: Any, std: Any, seed: int, offset: int, *, outputs: list[Tensor]) -> Array:
     return mean + std * _generator(seed, offset).standard_normal(outputs[0].shape, np.float32)
 
 
-def integers(self: Array, low: int, high: int, seed: Any, offset: Any) -> Array:
-    return _generator(seed, offset).integers(low, high, self.shape)
+def integers(_self: Array, low: int, high: int, seed: Any, offset: Any, *, outputs: list[Tensor]) -> Array:
+    return _generator(seed, offset).integers(low, high, outputs[0].shape)
 
 
-def bernoulli(self: Array, probability: Any, seed: Any, offset: Any) -> Array:
-    return _generator(seed, offset).random(self.shape, np.float32) < probability
+def bernoulli(_self: Array, probability: Any, seed: Any, offset: Any, *, outputs: list[Tensor]) -> Array:
+    return _generator(seed, offset).random(outputs[0].shape, np.float32) < probability
 
 
 def randperm(n: int, seed: int, offset: int) -> Array:
