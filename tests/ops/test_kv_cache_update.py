@@ -62,7 +62,8 @@ def test_append_refuses_it_too():
     cache = Tensor(np.zeros((1, 2, 4, 1, 2), np.float32))[:, 0]
     strided = Tensor(np.zeros((1, 4, 1, 4), np.float32))[..., ::2]
     new, position = Tensor(np.ones((1, 3, 1, 2), np.float32)), Tensor(np.array([1], np.int32))
-    with pytest.raises(ValueError, match="value_cache is written in place and must be contiguous"):
+    with pytest.raises(ValueError, match="_cache is written in place and must be contiguous"):
         ops.kv_cache_append(new, new, cache, strided, position)
+    assert not cache.asnumpy().any()
     ops.kv_cache_append(new, new, cache, Tensor(np.zeros((1, 4, 1, 2), np.float32)), position)
     assert cache.asnumpy().sum() == 6

@@ -92,7 +92,7 @@ def test_numbers_of_heads_that_are_left_out(heads, counts):
 @pytest.mark.parametrize(
     ("qkv", "cos", "arguments", "message"),
     [
-        ((2, 5, 3, 7), (5, 3), (), "qkv.shape[-1] must be even (its elements are turned in pairs), got (2, 5, 3, 7)"),
+        ((2, 5, 3, 7), (5, 3), (), "qkv.shape[-1] must be even (its elements are rotated in pairs), got (2, 5, 3, 7)"),
         (
             (2, 5, 4, 8),
             (5, 4),
@@ -106,7 +106,7 @@ def test_numbers_of_heads_that_are_left_out(heads, counts):
             (2, 5, 3, 8),
             (5, 3),
             (),
-            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are turned, got (5, 3)",
+            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are rotated, got (5, 3)",
         ),
         ((2, 5, 3, 8), (5, 4), (1, 1, "half", "BNSD", 10), "rotary_dim must be at most qkv.shape[-1] (8), got 10"),
         ((2, 5, 3, 8), (5, 4), (1, 1, "half", "BNSD", 3), "rotary_dim must be even and at least 0, got 3"),

@@ -97,14 +97,14 @@ def test_gradient_of_learned_tables(mode, types, tables_of):
 @pytest.mark.parametrize(
     ("x", "cos", "arguments", "message"),
     [
-        ((2, 5, 3, 7), (5, 3), (), "x.shape[-1] must be even (its elements are turned in pairs), got (2, 5, 3, 7)"),
+        ((2, 5, 3, 7), (5, 3), (), "x.shape[-1] must be even (its elements are rotated in pairs), got (2, 5, 3, 7)"),
         ((2, 5, 3, 8), (4, 4), (), "cos.shape[-2] must equal x.shape[1] (5), got (4, 4)"),
         ((2, 5, 3, 8), (3, 5, 4), (), "cos.shape[:-2] must broadcast to x.shape[:-3] (2,), got (3, 5, 4)"),
         (
             (2, 5, 3, 8),
             (5, 3),
             (),
-            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are turned, got (5, 3)",
+            "cos.shape[-1] must be 8 or 4 where 8 elements of a head are rotated, got (5, 3)",
         ),
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 10), "rotary_dim must be at most x.shape[-1] (8), got 10"),
         ((2, 5, 3, 8), (5, 4), ("half", "BSND", 3), "rotary_dim must be even and at least 0, got 3"),

@@ -35,7 +35,7 @@ def test_product(mode, dtype):
 
 def test_it_has_no_gradient():
     x, *rest = tensors("float32")
-    with pytest.raises(RuntimeError, match=r"sliced_sparse_matmul: it has no gradient.*ops\.sparse_matmul has one"):
+    with pytest.raises(RuntimeError, match=r"sliced_sparse_matmul: it has no gradient.*sparse_matmul has one"):
         ms.grad(lambda x: ops.sliced_sparse_matmul(x, *rest).sum())(x)
 
 

@@ -89,10 +89,9 @@ def _macro(tensor: TensorSpec) -> str:
 def _absent(signature: Signature) -> str:
     """C++ for the macros that CANN does not define when an optional input is absent: its dtype is the main one."""
     main = signature.variables[0]
-    assert all({**row, variable: row[main]} in signature.types for row in signature.types for variable in row)
-    guarded = sorted(
-        {_dtype(signature, variable) for variable in signature.variables}
-        & {_macro(tensor) for tensor in signature.inputs if tensor.optional}
-    )
+    optional = {_macro(tensor) for tensor in signature.inputs if tensor.optional}
+    variables = [variable for variable in signature.variables if _dtype(signature, variable) in optional]
+    assert all({**row, variable: row[main]} in signature.types for row in signature.types for variable in variables)
+    guarded = sorted(_dtype(signature, variable) for variable in variables)
     lines = [f"#ifndef {macro}\n#define {macro} {_dtype(signature, main)}\n#endif\n" for macro in guarded]
     return "\n// CANN defines none for an input that is absent.\n" + "".join(lines) if lines else ""

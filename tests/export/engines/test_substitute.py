@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Normal
-from ms_ascend_ops.export.engines import cell_engine, substitute
+from ms_ascend_ops.export.engines import cell_engine, proof, substitute
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure
 
@@ -592,7 +592,7 @@ def test_the_run_that_is_watched_is_the_one_to_compare_with(monkeypatch, mode):
         runs.append(args)
         return measure(*args)
 
-    monkeypatch.setattr(substitute, "measure", counted)
+    monkeypatch.setattr(proof, "measure", counted)
     x = tensor(draw(np.random.default_rng(0), (2, HIDDEN)), "float32")
     with graph_mode() if mode == "graph" else nullcontext():
         report = optimize(Holder(nn.LayerNorm((HIDDEN,))), verify=[x])

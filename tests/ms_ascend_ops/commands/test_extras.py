@@ -27,6 +27,7 @@ ARGUMENTS = {
     "certify": ["rms_norm"],
     "debug": ["compare", "network.mindir", "network.mindir", "--inputs", "2x8", "--page", "compared.html"],
     "doctor": [],
+    "emulate": ["--print-environment"],
     "explain": ["rms_norm", "--shape", "4,64"],
     "infer": ["network.mindir", "--shape", "2,8"],
     "llm": ["generate", "network.mindir", "--prompt", "Hello"],
