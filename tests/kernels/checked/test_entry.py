@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,12 @@ pytestmark = pytest.mark.skipif(
     "MS_ASCEND_OPS_WRONG_KERNELS" not in os.environ, reason="needs the checked build: bash build.sh check"
 )
 VIOLATION_STATUS = 99
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*wrong):
     command = [sys.executable, "-m", "tests.kernels.checked.entry", str(library_path()), *wrong]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def test_an_entry():
