@@ -177,11 +177,15 @@ def _plain(x: Expr, m: Match, arguments: dict[str, Object], activation: str, exa
 
 
 def _is_filled(expr: Expr, value: float) -> bool:
-    """Whether a scale or a shift is None, or a constant that has this value everywhere."""
+    """Whether a scale or a shift is None, or has this value everywhere, as far as it is known."""
+    if expr.op == "filled":
+        return bool(expr.attributes["value"] == value)
     if expr.op != "constant":
         return False
     values = expr.attributes["value"]
-    return values is None or (isinstance(values, np.ndarray) and values.size > 0 and bool((values == value).all()))
+    if values is None:
+        return expr.shape is None  # of a tensor that is not known
+    return isinstance(values, np.ndarray) and values.size > 0 and bool((values == value).all())
 
 
 def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
