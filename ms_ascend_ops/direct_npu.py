@@ -44,9 +44,8 @@ def on_npu(
 
     def call(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
         stream = int(ms.runtime.current_stream().stream_ptr())
-        for tensor in tensors:
-            if tensor.device == "CPU":
-                tensor.view(tensor.shape)  # MindSpore moves it to the device
+        # A view is on the device: MindSpore moves its tensor there, or, where an MsDispatchMode watches, a copy of it.
+        tensors = tuple(tensor.view(tensor.shape) if tensor.device == "CPU" else tensor for tensor in tensors)
         forms = results(tensors)
         made = [ms.mint.empty(shape, dtype=getattr(ms, dtype)) for shape, dtype, _ in forms]
         # The address of the last new tensor is there when MindSpore has put all operators into the stream that came
