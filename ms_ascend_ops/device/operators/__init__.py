@@ -138,9 +138,10 @@ def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
     parameters = operator.row.parameters
     places = [parameter for parameter in parameters if parameter.kind in {"tensor", "tensors"}]
     inputs = [parameter for parameter in places if parameter.is_input]
-    outputs = dict(
-        zip([one.name for one in places if one.mark == ">"], [pair[0] for pair in tensors[count:]], strict=False)
-    )
+    written: list[Any] = [pair[0] for pair in tensors[count:]]
+    if [parameter.kind for parameter in places if parameter.mark == ">"] == ["tensors"]:
+        written = [written]
+    outputs = dict(zip([one.name for one in places if one.mark == ">"], written, strict=False))
     given = [
         None if tensor is None or place in operator.unread else tensor.read(constant)
         for place, (tensor, constant) in enumerate(tensors[:count])

@@ -1,0 +1,505 @@
+"""Operators by their names of the graph engine: inputs, attributes, and what comes out, by a formula in float64.
+
+A row that an aclnn function shares its computation with is here for the order of its inputs, and for its attributes.
+"""
+
+import math
+
+import numpy as np
+
+from tests.device.operator_cases import gradients
+
+SHAPE = (3, 4)
+_erf = np.vectorize(math.erf)
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _softplus(x):
+    return np.log1p(np.exp(x))
+
+
+def _any(draw, *shape):
+    return draw(*shape)
+
+
+def _positive(draw, *shape):
+    return abs(draw(*shape)) + np.float32(0.1)
+
+
+def _inside(draw, *shape):
+    return np.tanh(draw(*shape)) * np.float32(0.9)
+
+
+def _above_one(draw, *shape):
+    return abs(draw(*shape)) + np.float32(1.1)
+
+
+def _ints(draw, *shape):
+    return np.rint(draw(*shape) * 5).astype(np.int32)
+
+
+def _bools(draw, *shape):
+    return draw(*shape) > 0
+
+
+def _numbers(*values, dtype=np.int64):
+    return np.array(values, dtype)
+
+
+def _exact(array):
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def of(function, *draws, shape=SHAPE, **attributes):
+    """Element-wise, or any function of tensors of one shape: `draws` makes them."""
+
+    def made(draw):
+        inputs = [one(draw, *shape) for one in draws or (_any,)]
+        return inputs, attributes, [function(*map(_exact, inputs))]
+
+    return made
+
+
+def slope(function, *draws, order="x dy", number=1, **attributes):
+    """A gradient: `order` says where dy, x and y = f(x) are among the inputs."""
+
+    def made(draw):
+        x, dy = (draws or (_any,))[0](draw, *SHAPE), draw(*SHAPE)
+        (dx,) = gradients(function, [_exact(x)], dy)
+        given = {"x": x, "dy": dy, "y": function(_exact(x)).astype(np.float32)}
+        return [given[one] for one in order.split()], attributes, [dx]
+
+    return made
+
+
+def fixed(inputs, *goldens, **attributes):
+    """Inputs that are not random; arrays, or functions of `draw`."""
+
+    def made(draw):
+        arrays = [one(draw) if callable(one) else one for one in inputs]
+        found = [golden(*map(_exact, arrays)) if callable(golden) else golden for golden in goldens]
+        return arrays, attributes, found
+
+    return made
+
+
+def tensor(*shape, draws=_any):
+    return lambda draw: draws(draw, *shape)
+
+
+def scalar(value):
+    return np.array(value, np.float32)
+
+
+def step(function, *inputs, changed, outputs=(), **attributes):
+    """A step of an optimizer: `function` gives new values of the inputs `changed`; `outputs`, which of these come out."""
+
+    def made(draw):
+        arrays = [one(draw) if callable(one) else one for one in inputs]
+        new = dict(zip(changed, function(*map(_exact, arrays)), strict=True))
+        return arrays, attributes, [new[place] for place in outputs], new
+
+    return made
+
+
+X, P = tensor(*SHAPE), tensor(*SHAPE, draws=_positive)
+_PLACES = np.array([[1, 0], [0, 2], [1, 3]], np.int32)
+_NLL = np.array([1, 0, 3], np.int32)
+
+
+def _scattered(x, at, updates, add):
+    out = x.copy()
+    for place, value in zip(at, updates, strict=True):
+        out[tuple(place)] = value + (out[tuple(place)] if add else 0)
+    return out
+
+
+def _element_scattered(data, indices, updates):
+    out = data.copy()
+    for row, column in np.ndindex(*indices.shape):
+        out[row, indices[row, column]] = updates[row, column]
+    return out
+
+
+def _logs(x):
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def _cross_entropy(x, y):
+    return -(y * np.log(x) + (1 - y) * np.log(1 - x))
+
+
+def _probable(draw, *shape):
+    return _sigmoid(draw(*shape)).astype(np.float32)
+
+
+def _adam(var, m, v, p1, p2, lr, b1, b2, eps, grad):
+    m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
+    return var - lr * np.sqrt(1 - p2) / (1 - p1) * m / (np.sqrt(v) + eps), m, v
+
+
+def _amsgrad(var, m, v, most, p1, p2, lr, b1, b2, eps, grad):
+    m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
+    most = np.maximum(most, v)
+    return var - lr * np.sqrt(1 - p2) / (1 - p1) * m / (np.sqrt(most) + eps), m, v, most
+
+
+def _rms_prop(var, ms, mom, lr, grad, rho=0.9, momentum=0.5, eps=1e-3):
+    ms = rho * ms + (1 - rho) * grad**2
+    mom = momentum * mom + lr * grad / np.sqrt(ms + eps)
+    return var - mom, ms, mom
+
+
+def _centred(var, mg, ms, mom, lr, rho, momentum, eps, grad):
+    mg, ms = rho * mg + (1 - rho) * grad, rho * ms + (1 - rho) * grad**2
+    mom = momentum * mom + lr * grad / np.sqrt(ms - mg**2 + eps)
+    return var - mom, mg, ms, mom
+
+
+def _ftrl(var, accum, linear, grad, lr, l1, l2, power):
+    new = accum + grad**2
+    linear = linear + grad - (new**-power - accum**-power) / lr * var
+    outside = np.where(linear > l1, l1 - linear, np.where(linear < -l1, -l1 - linear, 0))
+    return outside / (new**-power / lr + 2 * l2), new, linear
+
+
+def _sgd(var, grad, lr, accum, momentum, stat):
+    accum = momentum * accum + grad
+    return var - lr * accum, accum, stat
+
+
+def _decayed(grad, v, m, var, lr, b1, r1, b2, r2, decay, eps):
+    m, v = b1 * m + r1 * grad, b2 * v + r2 * grad**2
+    return v, m, var - lr * (m / (np.sqrt(v) + eps) + decay * var)
+
+
+def _lamb(grad, v, m, var, b1, r1, b2, r2, eps, steps, use, decay):
+    m, v = b1 * m + r1 * grad, b2 * v + r2 * grad**2
+    return v, m, m / (1 - b1**steps) / (np.sqrt(v / (1 - b2**steps)) + eps) + use * decay * var
+
+
+_UNARY = {
+    "Abs": (np.abs, _any), "Acos": (np.arccos, _inside), "Acosh": (np.arccosh, _above_one),
+    "Asin": (np.arcsin, _inside), "Asinh": (np.arcsinh, _any), "Atan": (np.arctan, _any),
+    "Atanh": (np.arctanh, _inside), "Ceil": (np.ceil, _any), "Cos": (np.cos, _any), "Cosh": (np.cosh, _any),
+    "Erf": (_erf, _any), "Erfc": (lambda x: 1 - _erf(x), _any), "Expm1": (lambda x: np.exp(x) - 1, _any),
+    "Floor": (np.floor, _any), "Identity": (np.copy, _any), "TensorMove": (np.copy, _any),
+    "Log1p": (lambda x: np.log(1 + x), _positive), "LogicalNot": (lambda x: ~x, _bools), "Neg": (lambda x: 0 - x, _any),
+    "OnesLike": (lambda x: x * 0 + 1, _any), "ZerosLike": (lambda x: x * 0, _any),
+    "Reciprocal": (lambda x: x**-1, _positive), "Relu": (lambda x: x * (x > 0), _any),
+    "Relu6": (lambda x: np.minimum(x * (x > 0), 6), _any), "Rint": (np.round, _any), "Round": (np.round, _any),
+    "Rsqrt": (lambda x: x**-0.5, _positive), "Sigmoid": (_sigmoid, _any), "Sign": (np.sign, _any),
+    "Sin": (np.sin, _any), "Sinh": (np.sinh, _any), "Sqrt": (lambda x: x**0.5, _positive),
+    "Square": (lambda x: x * x, _any), "Tan": (np.tan, _inside), "Tanh": (np.tanh, _any), "Trunc": (np.trunc, _any),
+    "HardSwish": (lambda x: x * np.clip(x + 3, 0, 6) / 6, _any), "L2Loss": (lambda x: (x**2).sum() / 2, _any),
+    "Gelu": (lambda x: x * _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)), _any),
+    "FlattenV2": (lambda x: x.reshape(-1), _any), "Cast": (lambda x: np.trunc(x).astype(np.int32), _any),
+}  # fmt: skip
+
+_BINARY = {
+    "Add": (lambda a, b: a + b, _any), "Sub": (lambda a, b: a - b, _any), "Mul": (lambda a, b: a * b, _any),
+    "RealDiv": (lambda a, b: a / b, _positive), "Atan2": (np.arctan2, _any),
+    "FloorDiv": (lambda a, b: np.floor(a / b), _positive), "FloorMod": (lambda a, b: a - b * np.floor(a / b), _positive),
+    "Mod": (lambda a, b: a - b * np.trunc(a / b), _positive), "Pow": (lambda a, b: np.exp(b * np.log(a)), _positive),
+    "Equal": (lambda a, b: a == b, _ints), "NotEqual": (lambda a, b: a != b, _ints),
+    "Greater": (lambda a, b: a > b, _any), "GreaterEqual": (lambda a, b: a >= b, _ints),
+    "Less": (lambda a, b: a < b, _any), "LessEqual": (lambda a, b: a <= b, _ints),
+    "LogicalAnd": (lambda a, b: a & b, _bools), "LogicalOr": (lambda a, b: a | b, _bools),
+    "Maximum": (lambda a, b: np.where(a > b, a, b), _any), "Minimum": (lambda a, b: np.where(a < b, a, b), _any),
+    "SquaredDifference": (lambda a, b: (a - b) ** 2, _any),
+}  # fmt: skip
+
+_REDUCED = {
+    "ReduceAll": (lambda x, axis: np.all(x, axis, keepdims=True), _bools),
+    "ReduceAny": (lambda x, axis: np.any(x, axis, keepdims=True), _bools),
+    "ReduceMax": (lambda x, axis: np.max(x, axis, keepdims=True), _any),
+    "ReduceMean": (lambda x, axis: np.sum(x, axis, keepdims=True) / x.shape[axis], _any),
+    "ReduceMin": (lambda x, axis: np.min(x, axis, keepdims=True), _any),
+    "ReduceProd": (lambda x, axis: np.prod(x, axis, keepdims=True), _any),
+}
+
+# What a gradient is of, where its x is drawn, and its inputs.
+_SLOPES = {
+    "AcosGrad": (np.arccos, _inside, "y dy"), "AcoshGrad": (np.arccosh, _above_one, "y dy"),
+    "AsinGrad": (np.arcsin, _inside, "y dy"), "AtanGrad": (np.arctan, _any, "x dy"),
+    "EluGrad": (lambda x: np.where(x > 0, x, np.expm1(x)), _any, "dy y"),
+    "GeluGrad": (_UNARY["Gelu"][0], _any, "dy x y"), "HardSwishGrad": (_UNARY["HardSwish"][0], _any, "dy x"),
+    "InvGrad": (lambda x: 1 / x, _above_one, "y dy"), "ReluGrad": (lambda x: np.maximum(x, 0), _any, "dy x"),
+    "Relu6Grad": (lambda x: np.clip(x, 0, 6), _any, "dy x"),
+}  # fmt: skip
+
+CASES = {
+    **{name: of(function, draws) for name, (function, draws) in _UNARY.items()},
+    **{name: of(function, draws, draws) for name, (function, draws) in _BINARY.items()},
+    **{name: slope(function, draws, order=order) for name, (function, draws, order) in _SLOPES.items()},
+    **{
+        name: fixed([tensor(*SHAPE, draws=draws), _numbers(1)], lambda x, axis, f=f: f(x, 1), keep_dims=1)
+        for name, (f, draws) in _REDUCED.items()
+    },
+    "AccumulateNV2": of(lambda *xs: sum(xs), _any, _any, _any),
+    "Addcdiv": fixed([X, X, P, scalar(0.5)], lambda x, a, b, _: x + 0.5 * a / b),
+    "Addcmul": fixed([X, X, X, scalar(0.5)], lambda x, a, b, _: x + 0.5 * a * b),
+    "ArgMaxV2": fixed([X, _numbers(1)], lambda x, _: np.argsort(x, 1)[:, -1].astype(np.int32)),
+    "ArgMaxWithValue": fixed(
+        [X], lambda x: np.argsort(x, 1)[:, -1:].astype(np.int32), lambda x: np.sort(x, 1)[:, -1:], dimension=1, keep_dims=1
+    ),
+    "ArgMinWithValue": fixed(
+        [X], lambda x: np.argsort(x, 1)[:, 0].astype(np.int32), lambda x: np.sort(x, 1)[:, 0], dimension=1, keep_dims=0
+    ),
+    "AvgPoolGrad": fixed(
+        [_numbers(1, 1, 4, 4), tensor(1, 1, 2, 2)],
+        lambda _, dy: np.kron(dy, np.full((2, 2), 0.25)),
+        ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2], padding="VALID",
+    ),
+    "BNInfer": fixed(
+        [tensor(2, 3, 4), tensor(3), tensor(3), tensor(3), tensor(3, draws=_positive)],
+        lambda x, s, o, m, v: (x - m[:, None]) * (s / np.sqrt(v + 1e-3))[:, None] + o[:, None],
+        epsilon=1e-3,
+    ),
+    "BNInferGrad": fixed(
+        [tensor(2, 3, 4), tensor(3), tensor(3, draws=_positive)],
+        lambda dy, s, v: dy * (s / np.sqrt(v + 1e-3))[:, None],
+        epsilon=1e-3,
+    ),
+    "BatchMatMul": fixed(
+        [tensor(2, 3, 4), tensor(2, 5, 4)], lambda a, b: np.einsum("bij,bkj->bik", a, b), adj_x1=0, adj_x2=1
+    ),
+    "MatMulV2": fixed(
+        [tensor(4, 3), tensor(4, 5), tensor(5)],
+        lambda a, b, bias: np.einsum("ji,jk->ik", a, b) + bias,
+        transpose_x1=1, transpose_x2=0,
+    ),
+    "BinaryCrossEntropy": fixed(
+        [tensor(*SHAPE, draws=_probable)] * 2 + [P],
+        lambda x, y, w: np.array((w * _cross_entropy(x, y)).mean()),
+        reduction="mean",
+    ),
+    "BinaryCrossEntropyGrad": fixed(
+        [tensor(*SHAPE, draws=_probable)] * 2 + [X, P],
+        lambda x, y, dy, w: dy * w * (x - y) / (x * (1 - x)),
+        reduction="none",
+    ),
+    "BroadcastTo": fixed([tensor(3, 1), _numbers(2, 3, 4)], lambda x, _: x + np.zeros((2, 3, 4))),
+    "ClipByValue": fixed([X, scalar(-0.5), scalar(0.5)], lambda x, low, high: np.minimum(np.maximum(x, -0.5), 0.5)),
+    "Cumprod": fixed(
+        [tensor(3), _numbers(0)], lambda x, _: np.array([x[1] * x[2], x[2], 1]), exclusive=1, reverse=1
+    ),
+    "Cumsum": fixed([tensor(3), _numbers(0)], lambda x, _: np.array([x[1] + x[2], x[2], 0]), exclusive=1, reverse=1),
+    "DropOutDoMask": fixed(
+        [tensor(8), np.array([0b00001111], np.uint8), scalar(0.5)], lambda x, *_: np.where(np.arange(8) < 4, x * 2, 0)
+    ),
+    "Elu": of(lambda x: np.where(x > 0, x, 0.5 * np.expm1(x)), alpha=0.5),
+    "Erfinv": of(lambda x: np.array([_inverse_erf(one) for one in x.flat]).reshape(x.shape), _inside),
+    "Exp": of(lambda x: 2.0 ** (3 * x + 1), base=2.0, scale=3.0, shift=1.0),
+    "Log": of(lambda x: np.log2(3 * x + 1), _positive, base=2.0, scale=3.0, shift=1.0),
+    "Eye": fixed([], np.array([[1.0, 0, 0], [0, 1, 0]]), num_rows=2, num_columns=3),
+    "Fill": fixed([_numbers(2, 3), scalar(7)], np.full((2, 3), 7.0)),
+    "FillV2": fixed([_numbers(2, 3)], np.full((2, 3), 7.0), value=7.0),
+    "GatherD": fixed(
+        [X, _numbers(1), np.array([[3, 0], [1, 1], [2, 3]])],
+        lambda x, _, at: np.array([[x[i, j] for j in row] for i, row in enumerate(at)]),
+    ),
+    "GatherElements": fixed(
+        [X, np.array([[2, 0, 1, 1]])], lambda x, at: np.array([[x[i, j] for j, i in enumerate(at[0])]]), dim=0
+    ),
+    "GatherNd": fixed([X, _PLACES], lambda x, at: np.array([x[i, j] for i, j in at])),
+    "GatherV2": fixed([X, _numbers(3, 1), _numbers(1)], lambda x, at, _: np.stack([x[:, 3], x[:, 1]], 1), batch_dims=0),
+    "HardSigmoid": of(lambda x: np.minimum(np.maximum(0.25 * x + 0.5, 0), 1), alpha=0.25, beta=0.5),
+    "KLDiv": fixed(
+        [X, P], lambda x, y: np.array((y * (np.log(y) - x)).sum() / 3), reduction="batchmean"
+    ),
+    "KlDivLossGrad": fixed([X, X, P], lambda dy, x, y: -dy * y, reduction="none", log_target=0),
+    "L2Normalize": of(lambda x: x / np.sqrt((x**2).sum(1, keepdims=True)), axis=[1], eps=1e-6),
+    "LeakyRelu": of(lambda x: np.where(x > 0, x, 0.25 * x), negative_slope=0.25),
+    "LeakyReluGrad": of(lambda dy, x: np.where(x > 0, dy, 0.25 * dy), _any, _any, negative_slope=0.25),
+    "LinSpace": fixed([scalar(1), scalar(3), _numbers(5)], np.array([1, 1.5, 2, 2.5, 3])),
+    "LpNorm": of(lambda x: (abs(x) ** 3).sum(1) ** (1 / 3), p=3, axes=[1], keepdim=0, epsilon=1e-12),
+    "MaskedFill": fixed([X, tensor(*SHAPE, draws=_bools), scalar(7)], lambda x, mask, _: x * ~mask + 7 * mask),
+    "MatrixBandPart": fixed(
+        [tensor(3, 3), _numbers(1), _numbers(0)], lambda x, *_: x * np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]])
+    ),
+    "MaximumGrad": fixed(
+        [X, X, tensor(4)], lambda dy, a, b: dy * (a > b), lambda dy, a, b: (dy * (a <= b)).sum(0), grad_x=1, grad_y=1
+    ),
+    "MinimumGrad": fixed(
+        [X, X, tensor(4)], lambda dy, a, b: dy * (a < b), lambda dy, a, b: (dy * (a >= b)).sum(0), grad_x=1, grad_y=1
+    ),
+    "NLLLoss": fixed(
+        [tensor(3, 4), _NLL, tensor(4, draws=_positive)],
+        lambda x, at, w: np.array(-(w[at] * x[range(3), at]).sum() / w[at].sum()),
+        lambda x, at, w: np.array(w[at].sum()),
+        reduction="mean", ignore_index=-100,
+    ),
+    "NLLLossGrad": fixed(
+        [tensor(3, 4), scalar(2), _NLL, np.array([1, 2, 3, 4], np.float32), scalar(7)],
+        lambda *_: -2 * np.array([[0, 2, 0, 0], [1, 0, 0, 0], [0, 0, 0, 4]]) / 7,
+        reduction="mean", ignore_index=-100,
+    ),
+    "OneHot": fixed(
+        [_numbers(2, 0, dtype=np.int32), _numbers(3), scalar(5), scalar(1)], np.array([[1.0, 1, 5], [5, 1, 1]]), axis=-1
+    ),
+    "Pack": of(lambda *xs: np.array(xs).swapaxes(0, 1), _any, _any, axis=1, N=2),
+    "PadV3": fixed(
+        [tensor(2, 2), _numbers(1, 0, 0, 2), scalar(7)],
+        lambda x, *_: np.array([[7] * 4, [*x[0], 7, 7], [*x[1], 7, 7]]),
+        mode="constant", paddings_contiguous=1,
+    ),
+    "PadV3Grad": fixed(
+        [tensor(5), _numbers(1, 1)], lambda dy, _: np.array([dy[1], dy[0] + dy[2] + dy[4], dy[3]]), mode="reflect"
+    ),
+    "Range": fixed([scalar(1), scalar(9), scalar(2)], np.array([1.0, 3, 5, 7])),
+    "Reshape": fixed([X, _numbers(2, 6)], lambda x, _: x.reshape(2, 6)),
+    "ResizeBilinearV2": fixed(
+        [tensor(1, 1, 2, 2), _numbers(3, 3)],
+        lambda x, _: np.array([[1, 0], [0.5, 0.5], [0, 1]]) @ x @ np.array([[1, 0.5, 0], [0, 0.5, 1]]),
+        align_corners=1, half_pixel_centers=0,
+    ),
+    "ResizeBilinearV2Grad": fixed(
+        [tensor(1, 1, 3, 3), tensor(1, 1, 2, 2)],
+        lambda dy, _: np.array([[1, 0.5, 0], [0, 0.5, 1]]) @ dy @ np.array([[1, 0], [0.5, 0.5], [0, 1]]),
+        align_corners=1, half_pixel_centers=0,
+    ),
+    "ResizeNearestNeighborV2": fixed(
+        [tensor(1, 1, 2, 2), _numbers(4, 4)], lambda x, _: np.kron(x, np.ones((2, 2))), align_corners=0, half_pixel_centers=0
+    ),
+    "ResizeNearestNeighborV2Grad": fixed(
+        [tensor(1, 1, 4, 4), _numbers(2, 2)],
+        lambda dy, _: dy.reshape(1, 1, 2, 2, 2, 2).sum((3, 5)),
+        align_corners=0, half_pixel_centers=0,
+    ),
+    "ReverseV2": fixed([X, _numbers(1)], lambda x, _: x[:, ::-1]),
+    "ScatterElements": fixed(
+        [X, np.array([[3, 0], [1, 2], [2, 3]]), tensor(3, 2)], _element_scattered, axis=1, reduction="none"
+    ),
+    "ScatterNd": fixed(
+        [_PLACES, tensor(3), _numbers(2, 4)], lambda at, x, _: _scattered(np.zeros((2, 4)), at, x, True)
+    ),
+    "TensorScatterAdd": fixed([X, _PLACES, tensor(3)], lambda x, at, u: _scattered(x, at, u, True)),
+    "TensorScatterUpdate": fixed([X, _PLACES, tensor(3)], lambda x, at, u: _scattered(x, at, u, False)),
+    "Select": fixed([tensor(*SHAPE, draws=_bools), X, X], lambda c, a, b: a * c + b * ~c),
+    "SelectV2": fixed([tensor(*SHAPE, draws=_bools), X, X], lambda c, a, b: a * c + b * ~c),
+    "SigmoidCrossEntropyWithLogits": of(lambda x, y: _softplus(x) - x * y, _any, _probable),
+    "SigmoidCrossEntropyWithLogitsGrad": of(lambda x, y, dy: dy * (_sigmoid(x) - y), _any, _probable, _any),
+    "SigmoidCrossEntropyWithLogitsV2": of(
+        lambda x, y, w, p: w * (p * y * _softplus(-x) + (1 - y) * _softplus(x)),
+        _any, _probable, _positive, _positive, reduction="none",
+    ),
+    "SmoothL1Loss": of(
+        lambda x, y: np.where(abs(x - y) < 0.5, (x - y) ** 2, abs(x - y) - 0.25), _any, _any, sigma=0.5
+    ),
+    "SmoothL1LossGrad": of(
+        lambda x, y, dy: dy * np.clip((x - y) / 0.5, -1, 1), _any, _any, _any, sigma=0.5
+    ),
+    "SoftmaxCrossEntropyWithLogits": fixed(
+        [X, P], lambda x, y: -(y * _logs(x)).sum(1), lambda x, y: np.exp(_logs(x)) - y
+    ),
+    "SoftmaxV2": of(lambda x: np.exp(x) / np.exp(x).sum(0), axes=[0]),
+    "SoftplusV2": of(lambda x: _softplus(2 * x) / 2, beta=2.0, threshold=20.0),
+    "SoftplusV2Grad": of(lambda dy, x: dy * _sigmoid(2 * x), _any, _any, beta=2.0, threshold=20.0),
+    "Sort": fixed(
+        [X], lambda x: -np.sort(-x, 1), lambda x: np.argsort(-x, 1).astype(np.int32), axis=-1, descending=1
+    ),
+    "SplitD": fixed([X], lambda x: x[:, :2], lambda x: x[:, 2:], split_dim=1, num_split=2),
+    "SplitVD": fixed([X], lambda x: x[:, :1], lambda x: x[:, 1:], split_dim=1, size_splits=[1, 3], num_split=2),
+    "SquareSumAll": fixed([X, X], lambda a, _: np.array((a * a).sum()), lambda _, b: np.array((b * b).sum())),
+    "Tile": fixed([X, _numbers(2, 1)], lambda x, _: np.concatenate([x, x])),
+    "TopK": fixed(
+        [X, _numbers(2, dtype=np.int32)],
+        lambda x, _: np.sort(x, 1)[:, :2],
+        lambda x, _: np.argsort(x, 1)[:, :2].astype(np.int32),
+        largest=0, dim=1, sorted=1,
+    ),
+    "Transpose": fixed([tensor(2, 3, 4), _numbers(2, 0, 1)], lambda x, _: np.einsum("abc->cab", x)),
+    "Unpack": fixed([tensor(3, 2)], lambda x: x[:, 0], lambda x: x[:, 1], axis=1, num=2),
+    "UnsortedSegmentSum": fixed(
+        [tensor(4, 2), _numbers(1, 0, 1, -1, dtype=np.int32), _numbers(3)],
+        lambda x, *_: np.array([x[1], x[0] + x[2], [0, 0]]),
+    ),
+    # What changes inputs.
+    "Assign": step(lambda _, value: [value], X, X, changed=[0], outputs=[0]),
+    "AssignAdd": step(lambda x, value: [x + value], X, X, changed=[0], outputs=[0]),
+    "AssignSub": step(lambda x, value: [x - value], X, X, changed=[0], outputs=[0]),
+    "ScatterNdAdd": step(lambda *given: [_scattered(*given, True)], X, _PLACES, tensor(3), changed=[0], outputs=[0]),
+    "ScatterNdUpdate": step(lambda *given: [_scattered(*given, False)], X, _PLACES, tensor(3), changed=[0], outputs=[0]),
+    "ApplyGradientDescent": step(lambda var, lr, d: [var - lr * d], X, scalar(0.1), X, changed=[0], outputs=[0]),
+    "ApplyAdagrad": step(
+        lambda var, a, lr, g: [var - lr * g / np.sqrt(a + g**2), a + g**2],
+        X, P, scalar(0.1), X, changed=[0, 1], outputs=[0], update_slots=1,
+    ),
+    "ApplyAdagradD": step(
+        lambda var, a, lr, g: [var - lr * g / np.sqrt(a), a],
+        X, P, scalar(0.1), X, changed=[0, 1], outputs=[0, 1], update_slots=0,
+    ),
+    "ApplyAdagradV2": step(
+        lambda var, a, lr, e, g: [var - lr * g / (np.sqrt(a + g**2) + e), a + g**2],
+        X, P, scalar(0.1), scalar(1e-3), X, changed=[0, 1], outputs=[0], update_slots=1,
+    ),
+    "ApplyAdam": step(
+        _adam, X, X, P, *map(scalar, (0.9, 0.99, 0.1, 0.9, 0.99, 1e-3)), X,
+        changed=[0, 1, 2], outputs=[0], use_nesterov=0,
+    ),
+    "ApplyAdamD": step(
+        _adam, X, X, P, *map(scalar, (0.9, 0.99, 0.1, 0.9, 0.99, 1e-3)), X,
+        changed=[0, 1, 2], outputs=[0, 1, 2], use_nesterov=0,
+    ),
+    "ApplyAdamWithAmsgrad": step(
+        _amsgrad, X, X, P, P, *map(scalar, (0.9, 0.99, 0.1, 0.9, 0.99, 1e-3)), X, changed=[0, 1, 2, 3], outputs=[0]
+    ),
+    "ApplyRMSProp": step(
+        lambda var, ms, mom, lr, _rho, _momentum, _eps, grad: _rms_prop(var, ms, mom, lr, grad),
+        X, P, X, *map(scalar, (0.1, 0.9, 0.5, 1e-3)), X, changed=[0, 1, 2], outputs=[0],
+    ),
+    "ApplyRMSPropD": step(
+        _rms_prop, X, P, X, scalar(0.1), X, changed=[0, 1, 2], outputs=[0, 1, 2], rho=0.9, momentum=0.5, epsilon=1e-3
+    ),
+    "ApplyCenteredRMSProp": step(
+        _centred, X, lambda draw: draw(*SHAPE) * np.float32(0.1), P, X, *map(scalar, (0.1, 0.9, 0.5, 1.0)), X,
+        changed=[0, 1, 2, 3], outputs=[0],
+    ),
+    "ApplyFtrl": step(
+        _ftrl, X, P, X, X, *map(scalar, (0.1, 0.2, 0.3, -0.5)), changed=[0, 1, 2], outputs=[0]
+    ),
+    "SGD": step(
+        _sgd, X, X, scalar(0.1), X, scalar(0.9), tensor(*SHAPE, draws=lambda draw, *shape: np.zeros(shape, np.float32)),
+        changed=[0, 3, 5], outputs=[0], dampening=0.0, weight_decay=0.0, nesterov=0,
+    ),
+    "AdamApplyOneWithDecayAssign": step(
+        _decayed,
+        X, P, X, X, *map(scalar, (0.1, 0.9, 0.1, 0.99, 0.01, 0.05, 1e-3)), changed=[1, 2, 3], outputs=[1, 2, 3],
+    ),
+    "LambApplyWeightAssign": step(
+        lambda a, b, lr, d, var: [var - lr * a / b * d], scalar(3), scalar(2), scalar(0.1), X, X, changed=[4], outputs=[4]
+    ),
+}  # fmt: skip
+
+
+def _inverse_erf(y):
+    """By bisection."""
+    low, high = -6.0, 6.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erf(middle) < y else (low, middle)
+    return low
+
+
+def _normalized_gradient(draw):
+    x, dy = draw(*SHAPE), draw(*SHAPE)
+
+    def forward(x):
+        return x / np.sqrt((x**2).sum(1, keepdims=True))
+
+    (dx,) = gradients(forward, [_exact(x)], dy)
+    return [x, forward(_exact(x)).astype(np.float32), dy], {"dim": [1], "eps": 1e-6}, [dx]
+
+
+def _lamb_step(draw):
+    numbers = [scalar(value) for value in (0.9, 0.1, 0.99, 0.01, 1e-3, 3, 1, 0.05)]
+    inputs = [draw(*SHAPE), _positive(draw, *SHAPE), draw(*SHAPE), draw(*SHAPE), *numbers]
+    v, m, out = _lamb(*map(_exact, inputs))
+    return inputs, {}, [out, v, m], {1: v, 2: m}
+
+
+CASES |= {"L2NormalizeGrad": _normalized_gradient, "LambApplyOptimizerAssign": _lamb_step}
