@@ -6,8 +6,7 @@ import pytest
 from ms_ascend_ops.device.aclnn_table import rows
 from ms_ascend_ops.device.operators import run
 from tests.device.calls import Memory, call, execute_by_name
-from tests.device.operator_cases import gradients
-from tests.device.operator_cases.by_name import CASES
+from tests.device.operator_cases import by_name, gradients, in_place_by_name
 
 
 @pytest.fixture
@@ -26,6 +25,7 @@ def _close(found, golden):
     np.testing.assert_allclose(found, golden, rtol=2e-5, atol=2e-5)
 
 
+CASES = by_name.CASES | in_place_by_name.CASES
 # Those with a test of their own, in this file, or of a network that calls them (package_cases.py).
 OWN_TESTS = {
     *("AddN", "AllFinite", "ApplyMomentum", "AsinhGrad", "AvgPool", "BNTrainingReduce"),
