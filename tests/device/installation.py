@@ -16,6 +16,8 @@ from ms_ascend_ops.version import __version__
 __all__ = ["ROOT", "copy", "header", "run_cases"]
 
 ROOT = Path(__file__).parents[2]
+# A thread that MindSpore's Ascend backend has begun for graphs may fault while a process ends that imported much.
+_PYTEST = "import os, sys, pytest; status = pytest.main(sys.argv[1:]); sys.stdout.flush(); os._exit(status)"
 _LIBRARIES = ("op_impl/ai_core/tbe/op_tiling/**/*.so", "op_proto/**/*.so")
 
 
@@ -54,7 +56,7 @@ def header(cann_type: str) -> str:
 def run_cases(file: Path, environment: Mapping[str, str]) -> None:
     """Run a file of tests in a process with an emulated device, whose environment this is."""
     python_path = f"{ROOT}:{ROOT / 'kernels'}:{environment.get('PYTHONPATH', '')}"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
+    command = [sys.executable, "-c", _PYTEST, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
     variables = os.environ | environment | {"PYTHONPATH": python_path}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
