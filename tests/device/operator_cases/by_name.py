@@ -50,7 +50,7 @@ def _numbers(*values, dtype=np.int64):
 
 
 def exact(array):
-    return array.astype(np.float64) if array.dtype == np.float32 else array
+    return array if array is None or array.dtype != np.float32 else array.astype(np.float64)
 
 
 def of(function, *draws, shape=SHAPE, **attributes):
@@ -384,4 +384,49 @@ def _normalized_gradient(draw):
     return [x, forward(exact(x)).astype(np.float32), dy], {"dim": [1], "eps": 1e-6}, [dx]
 
 
-CASES |= {"L2NormalizeGrad": _normalized_gradient}
+def _segmented(combine):
+    def golden(x, segments, _):
+        parts = [[row for row, segment in zip(x, segments, strict=True) if segment == one] for one in range(2)]
+        return np.array([combine(part, 0) for part in parts])
+
+    return fixed([tensor(4, 2), _numbers(1, 0, 1, -1, dtype=np.int32), _numbers(2)], golden)
+
+
+def _blocks(x):
+    """Of 2 x 2 pixels, channels in front."""
+    return np.concatenate([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 1)
+
+
+def _unblocked(x):
+    out, deep = np.zeros((len(x), x.shape[1] // 4, 2 * x.shape[2], 2 * x.shape[3])), x.shape[1] // 4
+    for place, (i, j) in enumerate(np.ndindex(2, 2)):
+        out[:, :, i::2, j::2] = x[:, place * deep : (place + 1) * deep]
+    return out
+
+
+CASES |= {
+    "CustAdaptiveAvgPool2D": fixed([tensor(1, 2, 4, 4)], lambda x: x.reshape(1, 2, 2, 2, 2, 2).mean((3, 5))),
+    "DepthToSpace": fixed([tensor(2, 8, 2, 3)], _unblocked, block_size=2, mode="DCR", data_format="NCHW"),
+    "SpaceToDepth": fixed([tensor(2, 2, 4, 6), None], lambda x, _: _blocks(x), block_size=2, data_format="NCHW"),
+    "Diag": fixed([tensor(3)], lambda x: x * np.eye(3)),
+    "DiagPart": fixed([tensor(3, 3)], lambda x: np.array([x[i, i] for i in range(3)])),
+    "FillDiagonal": fixed([tensor(3, 3)], lambda x: np.where(np.eye(3) == 1, 7, x), fill_value=7.0, wrap=0),
+    "Inv": of(lambda x: x**-1, positive),
+    "IsNan": fixed([np.array([1, np.nan, np.inf], np.float32)], np.array([False, True, False])),
+    "LpNormV2": of(lambda x: (abs(x) ** 3).sum(1) ** (1 / 3), p=3.0, axes=[1], keepdim=0, epsilon=1e-12),
+    "MatrixInverse": fixed(
+        [lambda draw: draw(3, 3) * np.float32(0.1) + np.eye(3, dtype=np.float32)],
+        lambda x: np.linalg.solve(x, np.eye(3)),
+        adjoint=0,
+    ),
+    "Mish": of(lambda x: x * np.tanh(_softplus(x))),
+    "Pad": fixed([tensor(1, 2), _numbers(0, 1, 2, 0)], lambda x, _: np.array([[0, 0, *x[0]], [0, 0, 0, 0]])),
+    "Selu": of(lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))),
+    "Softplus": of(_softplus),
+    "SplitV": fixed([X, _numbers(1, 3), _numbers(1)], lambda x, *_: x[:, :1], lambda x, *_: x[:, 1:], num_split=2),
+    "TensorScatterSub": fixed([X, PLACES, tensor(3)], lambda x, at, u: scattered(x, at, -u, True)),
+    "UnsortedSegmentMax": _segmented(np.max),
+    "UnsortedSegmentMin": _segmented(np.min),
+    "UnsortedSegmentProd": _segmented(np.prod),
+    "L2NormalizeGrad": _normalized_gradient,
+}

@@ -126,4 +126,21 @@ def _lamb_step(draw):
     return inputs, {}, [out, v, m], {1: v, 2: m}
 
 
-CASES |= {"LambApplyOptimizerAssign": _lamb_step}
+def _rows(change):
+    """Rows of a tensor, none of them twice."""
+
+    def new(x, at, updates):
+        out = x.copy()
+        for place, row in zip(at, updates, strict=True):
+            out[place] = change(out[place], row)
+        return [out]
+
+    return step(new, X, np.array([2, 0], np.int32), tensor(2, 4), changed=[0], outputs=[0])
+
+
+CASES |= {
+    "LambApplyOptimizerAssign": _lamb_step,
+    "ScatterAdd": _rows(lambda old, row: old + row),
+    "ScatterSub": _rows(lambda old, row: old - row),
+    "ScatterUpdate": _rows(lambda _, row: row),
+}
