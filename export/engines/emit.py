@@ -20,8 +20,8 @@ from ms_ascend_ops.export.matching.find import Found
 __all__ = ["NotPortableError", "emit", "moved_texts", "path_to"]
 
 _OPERATORS = {
-    **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
-    **dict.fromkeys(("Sub", "Subs", "SubExt"), "-"),
+    **dict.fromkeys(("Add", "Adds", "AddExt", "AddScalar"), "+"),
+    **dict.fromkeys(("Sub", "Subs", "SubExt", "SubScalar"), "-"),
     **dict.fromkeys(("Mul", "Muls"), "*"),
     **dict.fromkeys(("Div", "Divs", "RealDiv"), "/"),
 }

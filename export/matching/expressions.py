@@ -313,8 +313,8 @@ def _call(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 _PRIMITIVES: dict[str, _Build] = {
-    **dict.fromkeys(("Add", "Adds", "AddExt"), _binary("add")),
-    **dict.fromkeys(("Sub", "Subs", "SubExt"), _binary("sub")),
+    **dict.fromkeys(("Add", "Adds", "AddExt", "AddScalar"), _binary("add")),
+    **dict.fromkeys(("Sub", "Subs", "SubExt", "SubScalar"), _binary("sub")),
     **dict.fromkeys(("Mul", "Muls"), _binary("mul")),
     **dict.fromkeys(("Div", "Divs", "RealDiv"), _binary("div")),
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
