@@ -189,6 +189,8 @@ def _build(*, behind: bool, shared: bool, axes: int = 4) -> Callable[[Match], Fu
             if isinstance(outcome, Fused):
                 return outcome
             reason = reason or outcome
+            if len(place.shape(place.product)) > 4:
+                reason = reason or Skip("its scores have more than four axes")
         return reason
 
     return build

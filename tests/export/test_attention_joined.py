@@ -207,3 +207,14 @@ def test_scores_times_a_tensor_are_left_with_the_reason():
     net, inputs = Weighted(), tensors([*HEADS, draw(S, T)])
     report = optimize(net, verify=inputs)
     assert ("attention", "its scores are multiplied by a tensor") in [(e.pattern, e.text) for e in report.skipped]
+
+
+class FiveAxes(nn.Cell):
+    def construct(self, q, k, v):
+        q, k, v = (x.reshape(1, 1, *x.shape) for x in (q, k, v))
+        return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(3, 4)) * SCALE, -1), v)
+
+
+def test_five_axes_are_left_with_the_reason():
+    report = optimize(FiveAxes(), verify=tensors(HEADS))
+    assert ("attention", "its scores have more than four axes") in [(e.pattern, e.text) for e in report.skipped]
