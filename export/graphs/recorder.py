@@ -14,9 +14,9 @@ from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, 
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
 
-from ms_ascend_ops.custom import device_target
+from ms_ascend_ops.custom import FusedPrimitive, device_target
 
-__all__ = ["Recorder", "indexing_recorded", "values_of"]
+__all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
 
 class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
@@ -218,6 +218,28 @@ def indexing_recorded(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         Tensor.__getitem__ = original
+
+
+@contextmanager
+def operators_recorded(recorder: Recorder) -> Iterator[None]:
+    """Also record operators of this package, which MindSpore does not see: a network has them under `cpu_builtins`."""
+    kind: Any = FusedPrimitive
+    original = kind.__call__
+
+    def call(self: FusedPrimitive, *arguments: Any) -> Any:
+        if recorder.is_paused():
+            return original(self, *arguments)
+        with recorder.paused():
+            inputs = tuple(recorder.node(a) for a in arguments if isinstance(a, Tensor))
+            result = original(self, *arguments)
+            recorder.record(Node("Custom", inputs, attributes=dict(self.attrs) | self.attributes), result)
+        return result
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = original
 
 
 def values_of(value: Any) -> Any:
