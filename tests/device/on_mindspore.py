@@ -21,6 +21,7 @@ from typing import Any
 import mindspore as ms
 import ml_dtypes
 import numpy as np
+import pytest
 from mindspore import Tensor, nn, ops
 from ms_ascend_ops.samples.network import flat
 
@@ -32,10 +33,12 @@ from ms_ascend_ops import (
     LayerNorm,
     RMSNorm,
     SwiGLU,
+    aclnn,
     direct_npu,
     export_mindir,
     load,
     optimize,
+    registry,
 )
 from ms_ascend_ops.registry import Signature
 from tests.device import stock_operators
@@ -47,6 +50,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 UB_BYTES = 188160  # what kernels have of a 910B's
 CORES = 48
 FUNCTION = direct_npu._function
+FLOAT32 = direct_npu._TYPES["float32"]
 
 
 class Watched:
@@ -178,6 +182,38 @@ def not_emulated() -> str:
     return "ok"
 
 
+def refused() -> str:
+    """What CANN refuses is told where the program waits, and the device goes on."""
+    x, known = Tensor(np.ones(3, np.float32)), dict(aclnn.VALUES)
+    aclnn.VALUES["float32"] = ("a dtype that CANN does not have", 999)
+    direct_npu._cann.cache_clear()
+    try:
+        function = unwatched("gelu")
+    finally:
+        aclnn.VALUES.update(known)
+        direct_npu._cann.cache_clear()
+    with pytest.raises(RuntimeError, match="gelu: aclnnMsAscendOpsGeluGetWorkspaceSize returned 161002: "):
+        function((x,), [(FLOAT32, (3,))])[0].asnumpy()
+    assert (x + x).asnumpy().tolist() == [2, 2, 2]
+    return "ok"
+
+
+def in_order() -> str:
+    """A call comes behind those of MindSpore's own operators that change its input in place."""
+    x, swiglu, results = Tensor(np.zeros((4, 8), np.float32)), unwatched("swiglu"), []
+    for _ in range(50):
+        x.add_(1.0)
+        results += swiglu((x,), [(FLOAT32, (4, 4))])
+    for count, result in enumerate(results, 1):
+        np.testing.assert_allclose(result.asnumpy(), count * count / (1 + np.exp(-count)), rtol=1e-5)
+    return "ok"
+
+
+def unwatched(name: str) -> Callable[..., list[Tensor]]:
+    signature = registry.signature(name)
+    return FUNCTION(signature, signature.inputs, signature.check_attributes({}), "ascend910b")
+
+
 def unknown_operator() -> str:
     """One that the device has not: it is named, with what to use instead. MindSpore says less; the text is printed."""
     try:
@@ -235,6 +271,8 @@ def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str
             mode = next(turns)
             yield f"{example} {mode.__name__}", partial(compared, example, mode, known, folder)
     yield "layers", layers
+    yield "refused", refused
+    yield "in order", in_order
     yield "not emulated", not_emulated
     yield "unknown operator", unknown_operator
     yield "substitution", substitution

@@ -66,8 +66,9 @@ def test_operators_of_mindspore_give_what_they_give_on_a_cpu(found):
     assert not wrong, "\n".join(wrong)
 
 
-def test_layers_train(found):
-    assert found["layers"] == "ok"
+@pytest.mark.parametrize("name", ["layers", "refused", "in order"])
+def test_a_step_of_training_an_error_and_the_order_of_calls(found, name):
+    assert found[name] == "ok"
 
 
 def test_what_is_not_emulated_is_told(found):
