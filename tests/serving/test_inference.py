@@ -122,9 +122,9 @@ def test_many_at_once(served, rng):
 
 
 WRONG = {
-    "no JSON": (b"{", "is no JSON"),
+    "no JSON": (b"{", "is not JSON"),
     "no object": (b"[]", "must be an object"),
-    "deep": (b'{"inputs":' + b"[" * 100_000, "is no JSON"),
+    "deep": (b'{"inputs":' + b"[" * 100_000, "is not JSON"),
     "no inputs": ({}, "inputs must be a list"),
     "a missing one": ({"inputs": []}, "the input x is missing"),
     "another name": ({"inputs": [{"name": "z", "datatype": "FP32", "shape": [1], "data": [1]}]}, "has no input 'z'"),
