@@ -163,8 +163,8 @@ def _file() -> Any:
     )
     made: dict[str, Any] = {}
     for name, fields in _MESSAGES.items():
-        outer, _, own = name.rpartition(".")
-        made[name] = (made[outer].nested_type if outer else file.message_type).add(name=own)
+        outer, _, short = name.rpartition(".")
+        made[name] = (made[outer].nested_type if outer else file.message_type).add(name=short)
         if name in _ONE_OF:
             made[name].oneof_decl.add(name=_ONE_OF[name])
         for number, text in enumerate(fields, 1):
