@@ -359,7 +359,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         attributes = self._attributes(values)
 
         def of_library(path: Path | None) -> Callable[..., Any]:
-            return self._make_kernel(absent, attributes, path and open_library(path))
+            return self._make_kernel(absent, attributes, None if path is None else open_library(path))
 
         make = Makers(
             kernel=of_library,
