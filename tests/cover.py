@@ -3,6 +3,7 @@
 A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
 attribute does not depend on all shapes, nor on all other attributes at once. `--cases` of pytest says how many:
 
+- `few`: every third point. For sanitizers, which look at the host layer, not at kernels.
 - `paths`: every point once, with values in turn. For builds in which only the machine code differs.
 - `pairs`, the default: also every value of a parameter on two points, and with every value of each other parameter.
 - `all`: every combination on every point (`bash build.sh test --thorough`).
@@ -15,7 +16,8 @@ from itertools import product
 
 import pytest
 
-LEVELS = ("paths", "pairs", "all")
+LEVELS = ("few", "paths", "pairs", "all")
+ONE_OF_POINTS = 3
 DEFAULT = "pairs"
 COMPILED = ("graph", "jit")  # of tests/modes.py
 POINTS_OF_A_VALUE = 2
@@ -31,6 +33,8 @@ def cover(names, points, also=(), **parameters):
 
 def rows(points, parameters, level=DEFAULT):
     """(point, values of the parameters) of each case."""
+    if level == "few":
+        return rows(points[::ONE_OF_POINTS], parameters, "paths")
     if level == "all":
         return list(product(points, product(*parameters)))
     # A value is told from an equal one of another parameter by its place.
@@ -70,7 +74,8 @@ def cases(mark, level):
     """The rows of values of a test with this mark, and their names."""
     names, points, also, parameters = mark.args
     found = rows(points, parameters.values(), level)
-    found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
+    if level != "few":
+        found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
     found = [[*(point if "," in names else [point]), *values] for point, values in found]
     return found, ["-".join(map(text, values)) for values in found]
 

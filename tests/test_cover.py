@@ -35,6 +35,10 @@ def test_paths_are_points(count):
         assert {row[place] for _, row in found} == set(values)
 
 
+def test_few_are_some_of_the_paths():
+    assert [point for point, _ in rows(range(13), PARAMETERS, "few")] == [0, 3, 6, 9, 12]
+
+
 def test_all_is_the_product():
     assert rows("xy", PARAMETERS, "all") == list(product("xy", product(*PARAMETERS)))
 

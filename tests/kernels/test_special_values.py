@@ -75,6 +75,7 @@ PADDED = (("conv2d", "weight"), ("conv2d_group_norm", "weight"))
 PICKS = ("moe_gating_top_k", "bias")
 
 
+@pytest.mark.values
 @every_operator()
 def test_nan_reaches_what_depends_on_it_and_nothing_else(example):
     before = {dtype: results(example, dtype) for dtype in FLOATS}
@@ -94,6 +95,7 @@ def test_nan_reaches_what_depends_on_it_and_nothing_else(example):
                 assert np.array_equal(value[~place], old[~place]), (name, dtype)
 
 
+@pytest.mark.values
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 @every_operator(False)
 def test_infinities(example, value):
@@ -124,6 +126,7 @@ def assert_infinities(example, dtype, value):
             np.testing.assert_allclose(mine[same], old[same], rtol=rounding, err_msg=f"{name} {dtype}")
 
 
+@pytest.mark.values
 @every_operator(False)
 def test_zeros(example):
     """A result that is zero has the sign that float64 gives it."""
@@ -135,6 +138,7 @@ def test_zeros(example):
             assert not mine[exact == 0].any(), (name, dtype, zero)
 
 
+@pytest.mark.values
 @every_operator(False)
 def test_subnormal_numbers(example):
     """They are not taken for zeros."""
