@@ -54,6 +54,10 @@ Variables:
 EOF
 }
 
+# Python keeps what it has compiled, whatever the machine's default is: MindSpore takes four seconds of each process, pytest
+# ten of each worker.
+unset PYTHONDONTWRITEBYTECODE
+
 use_environment() {
     local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     if [ -z "$environment" ]; then

@@ -122,7 +122,6 @@ def run(tree, *command):
     environment = {
         **os.environ,
         "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'kernels'}",  # the modules of the copy, not those that are installed
-        "PYTHONDONTWRITEBYTECODE": "1",
         "CMAKE_BUILD_TYPE": "None",  # without optimisation: quick to build
         "MS_ASCEND_OPS_OPERATORS": "my_op|my_gate",  # the others are compiled and tested elsewhere
         # An operator changes nothing there.
