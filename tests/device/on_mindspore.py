@@ -6,11 +6,10 @@ one of the other modes, in turn, which have to give what PyNative gave. FILE get
 
 from __future__ import annotations
 
-import ctypes
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from mindspore import Tensor, nn
 from ms_ascend_ops.samples.network import flat
 
-from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, aclnn, direct_npu, export_mindir, load
+from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, direct_npu, export_mindir, load
 from ms_ascend_ops.registry import Signature
 from tests.every_operator import Example, examples
 from tests.modes import graph_mode
@@ -31,49 +30,40 @@ from tests.tensors import numpy
 
 DTYPES = ("float32", "float16", "bfloat16")
 UB_BYTES = 188160  # what kernels have of a 910B's
+CORES = 48
+FUNCTION = direct_npu._function
 
 
-class Watched(aclnn.Operator):
+class Watched:
     """An operator whose launches in PyNative are repeated by the host library: the same bits have to come out."""
 
     launches = 0
 
-    def __init__(self, signature: Signature, soc: str):
-        super().__init__(signature, soc)
-        self.name = signature.name
+    def __init__(self, signature: Signature, given: Any, attributes: Mapping[str, Any], soc: str):
+        self.function = FUNCTION(signature, given, attributes, soc)
+        self.signature = signature
+        self.places = [given.index(spec) if spec in given else None for spec in signature.inputs]
+        self.attributes = {spec.name: attributes[spec.name] for spec in signature.attributes}
 
-    def __call__(self, inputs, constants, outputs, allocate, stream):  # type: ignore[no-untyped-def]
-        attributes = {
-            spec.name: spec.choices[value] if spec.choices else value
-            for spec, value in zip(self.signature.attributes, constants, strict=True)
-        }
-        ms.runtime.synchronize()
-        given = [None if tensor is None else fetch(tensor) for tensor in inputs]
-        super().__call__(inputs, constants, outputs, allocate, stream)
-        ms.runtime.synchronize()
+    def __call__(self, tensors: tuple[Tensor, ...], forms: direct_npu.Forms) -> list[Tensor]:
+        name = self.signature.name
+        given = [None if place is None else held(tensors[place]) for place in self.places]
+        results = self.function(tensors, forms)
         changed = [i for i, spec in enumerate(self.signature.inputs) if spec.name in self.signature.writes]
-        found = [fetch(tensor) for tensor in (*(inputs[i] for i in changed), *outputs)]
+        found = [held(tensors[self.places[i]]) for i in changed] + [held(result) for result in results]
         expected = [np.empty_like(array) for array in found[len(changed) :]]
         if all(array.size for array in expected):
-            _C.launch(self.name, given, expected, attributes)
+            _C.launch(name, given, expected, self.attributes)
         for one, other in zip(found, [*(given[i] for i in changed), *expected], strict=True):
-            assert one.tobytes() == other.tobytes(), f"{self.name}{attributes}: not the bits of the host library"
+            assert one.tobytes() == other.tobytes(), f"{name}{self.attributes}: not the bits of the host library"
         Watched.launches += 1
+        return results
 
 
-def fetch(tensor: aclnn.DeviceTensor) -> Any:
-    """What is in device memory, in C order."""
-    acl = aclnn._open("libascendcl.so")
-    dtype = np.dtype(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else np.dtype(tensor.dtype)
-    reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
-    memory = np.empty(reach if all(tensor.shape) else 0, dtype)
-    if memory.size:
-        size = ctypes.c_size_t(memory.nbytes)
-        source, to_host = ctypes.c_void_p(tensor.address), 2
-        status = acl.aclrtMemcpy(memory.ctypes.data_as(ctypes.c_void_p), size, source, size, to_host)
-        assert status == 0, f"aclrtMemcpy: {status}"
-    strides = [step * dtype.itemsize for step in tensor.strides]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(memory, tensor.shape, strides))
+def held(tensor: Tensor) -> Any:
+    """What is in the tensor, in its own dtype."""
+    array = np.array(tensor.asnumpy())
+    return array.view(ml_dtypes.bfloat16) if tensor.dtype == ms.bfloat16 else array
 
 
 def pynative(example: Example, dtype: str, folder: Path) -> list[Any]:
@@ -209,7 +199,8 @@ def compared(example: Example, mode: Mode, known: dict[str, list[Any]], folder: 
 def main(file: Path, thorough: bool) -> None:
     ms.set_device("Ascend")
     _C.set_ub_bytes(UB_BYTES)
-    direct_npu.aclnn.Operator = Watched  # type: ignore[misc]
+    _C.set_thread_num(CORES)
+    direct_npu._function = Watched  # type: ignore[assignment]
     with file.open("w", encoding="utf-8") as out, TemporaryDirectory() as folder:
         for name, check in checks(Path(folder), thorough):
             try:

@@ -190,13 +190,13 @@ class Raw:
         self.size, self.executor = c_uint64(), c_void_p()
 
     def prepare(self, tensors: list[Any], constants: tuple[Any, ...], count: int) -> int:
-        status = self.operator._prepare(
+        status = self.operator.prepare(
             *tensors[:count], *constants, *tensors[count:], byref(self.size), byref(self.executor)
         )
         return int(status)
 
     def launch(self, workspace: int | None, size: int) -> int:
-        return int(self.operator._launch(workspace, size, self.executor, self.device.handle))
+        return int(self.operator.launch(workspace, size, self.executor, self.device.handle))
 
 
 def library(name: str) -> ctypes.CDLL:
@@ -256,7 +256,7 @@ def test_an_operator_whose_package_cann_built(device: Device, dtype: str, monkey
         x = np.ones((5, 40), numpy_type(dtype))
         x[-1, -1] = last
         gradient, result = device.put(x, dtype), device.put(np.full(1, flag, np.int8), "int8")
-        bits = aclnn._function("aclCreateTensor")(
+        bits = aclnn.function("aclCreateTensor")(
             *((ctypes.c_int64 * 1)(1), 1, 12, None, 0, 2, (ctypes.c_int64 * 1)(1), 1, result.address)
         )
         size, executor = c_uint64(), c_void_p()

@@ -158,7 +158,7 @@ class FakeCann:
 
 def forget():
     """What was found of another toolkit."""
-    for function in (aclnn._open, aclnn._function, ascend._versions):
+    for function in (aclnn._open, aclnn.function, ascend._versions):
         function.cache_clear()
 
 
