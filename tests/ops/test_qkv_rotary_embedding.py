@@ -121,7 +121,7 @@ def test_bad_arguments(qkv, cos, arguments, message):
         run("pynative", ops.qkv_rotary_embedding, tensors, 1, *arguments)
 
 
-def test_tables_of_two_shapes(mode):
+def test_tables_of_two_shapes():
     """The kernel walks through both tables alike."""
     qkv, cos, sin = (Tensor(np.ones(shape, np.float32)) for shape in ((2, 5, 3, 8), (2, 5, 4), (1, 5, 4)))
     with pytest.raises(ValueError, match=re.escape("sin.shape must be cos.shape ((2, 5, 4)), got (1, 5, 4)")):
