@@ -1,12 +1,14 @@
 """The program of test_mindspore.py, for `emulate`: what it asks of MindSpore's Ascend backend, in one process.
 
 Every operator runs in PyNative, where every kernel's results have to be those of the host library to the bit; then in
-one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each.
+one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each. What
+MindSpore's own operators give goes into a pickle beside it.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +26,7 @@ from ms_ascend_ops.samples.network import flat
 
 from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, direct_npu, export_mindir, load
 from ms_ascend_ops.registry import Signature
+from tests.device import stock_operators
 from tests.every_operator import Example, examples
 from tests.modes import graph_mode
 from tests.tensors import numpy
@@ -209,6 +212,7 @@ def main(file: Path, thorough: bool) -> None:
                 found = traceback.format_exc()
             out.write(json.dumps([name, found]) + "\n")
             out.flush()
+    file.with_suffix(".pickle").write_bytes(pickle.dumps(dict(stock_operators.results())))
 
 
 if __name__ == "__main__":

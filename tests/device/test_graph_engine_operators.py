@@ -63,6 +63,15 @@ def test_lists_of_tensors(draw):
     _close(_run("ConcatD", parts, (6, 3), concat_dim=0, N=3), np.concatenate(parts))
 
 
+def test_parts_of_different_sizes(draw):
+    x, first, second = draw(2, 6), np.empty((2, 1), np.float32), np.empty((2, 5), np.float32)
+    execute_by_name("SplitV", [x, np.array([1, 5]), np.array(1)], [first, second], num_split=2)
+    _close(np.concatenate((first, second), 1), x)
+    parts = [np.empty(6, np.float32) for _ in range(2)]
+    execute_by_name("Unpack", [x], parts, axis=0, num=2)
+    _close(np.stack(parts), x)
+
+
 def test_layer_norm(draw):
     x, gamma, beta, dy = draw(3, 5), draw(5), draw(5), draw(3, 5)
 
