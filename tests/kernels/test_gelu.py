@@ -3,7 +3,6 @@ import pytest
 
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
-from tests.cann_bench import cases, draw_range
 from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -127,11 +126,3 @@ def test_a_tile_is_as_large_as_its_form_leaves_room_for(kernel, form, dtype, scr
     line = 512 // (4 if dtype == "float32" else 2)
     assert tiling["scratch"] == scratch
     assert tiling["tileLength"] * element_bytes < ub_bytes < (tiling["tileLength"] + line + 1) * element_bytes
-
-
-@pytest.mark.parametrize("case", cases("Gelu"), ids=lambda case: f"case{case['case_id']}")
-def test_cann_bench(case):
-    x = draw_range(np.random.default_rng(case["case_id"]), case["input_shape"][0], case["value_range"])
-    form = case["attrs"]["approximate"]
-    (y,), (rounded,) = launch("gelu", [x], case["dtype"], approximate=form)
-    assert_accurate(y, reference.forward(rounded, form), case["dtype"][0])

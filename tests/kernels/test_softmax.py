@@ -3,7 +3,6 @@ import pytest
 
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
-from tests.cann_bench import cases, draw_range
 from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -89,11 +88,3 @@ def test_threads_do_not_change_the_result(axis):
     finally:
         native().set_thread_num(before)
     assert all(np.array_equal(results[0], other) for other in results[1:])
-
-
-@pytest.mark.parametrize("case", cases("Softmax"), ids=lambda case: f"case{case['case_id']}")
-def test_cann_bench(case):
-    rng = np.random.default_rng(case["case_id"])
-    (shape,), (dtype,), axis = case["input_shape"], case["dtype"], case["attrs"]["dim"]
-    (y,), (rounded,) = launch("softmax", [draw_range(rng, shape, case["value_range"])], [dtype], axis=axis)
-    assert_accurate(y, reference.forward(rounded, axis), dtype)
