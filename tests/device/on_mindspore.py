@@ -21,10 +21,25 @@ from typing import Any
 import mindspore as ms
 import ml_dtypes
 import numpy as np
-from mindspore import Tensor, nn
+import pytest
+from mindspore import Tensor, nn, ops
 from ms_ascend_ops.samples.network import flat
 
-from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, direct_npu, export_mindir, load
+from examples import llama
+from ms_ascend_ops import (
+    _C,
+    AddRMSNorm,
+    GroupNorm,
+    LayerNorm,
+    RMSNorm,
+    SwiGLU,
+    aclnn,
+    direct_npu,
+    export_mindir,
+    load,
+    optimize,
+    registry,
+)
 from ms_ascend_ops.registry import Signature
 from tests.device import stock_operators
 from tests.every_operator import Example, examples
@@ -35,6 +50,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 UB_BYTES = 188160  # what kernels have of a 910B's
 CORES = 48
 FUNCTION = direct_npu._function
+FLOAT32 = direct_npu._TYPES["float32"]
 
 
 class Watched:
@@ -161,9 +177,79 @@ def not_emulated() -> str:
             text = str(error)
         else:
             raise AssertionError(f"{options}: there is a result")
-        assert f"emulated device: it does not have {function}" in text, text
+        assert f"emulated device: it does not have {function} (called by libmindspore_" in text, text
         assert 'use PyNative, or ms.jit(jit_level="O0")' in text, text
     return "ok"
+
+
+def refused() -> str:
+    """What CANN refuses is told where the program waits, and the device goes on."""
+    x, known = Tensor(np.ones(3, np.float32)), dict(aclnn.VALUES)
+    aclnn.VALUES["float32"] = ("a dtype that CANN does not have", 999)
+    direct_npu._cann.cache_clear()
+    try:
+        function = unwatched("gelu")
+    finally:
+        aclnn.VALUES.update(known)
+        direct_npu._cann.cache_clear()
+    with pytest.raises(RuntimeError, match="gelu: aclnnMsAscendOpsGeluGetWorkspaceSize returned 161002: "):
+        function((x,), [(FLOAT32, (3,))])[0].asnumpy()
+    assert (x + x).asnumpy().tolist() == [2, 2, 2]
+    return "ok"
+
+
+def in_order() -> str:
+    """A call comes behind those of MindSpore's own operators that change its input in place."""
+    x, swiglu, results = Tensor(np.zeros((4, 8), np.float32)), unwatched("swiglu"), []
+    for _ in range(50):
+        x.add_(1.0)
+        results += swiglu((x,), [(FLOAT32, (4, 4))])
+    for count, result in enumerate(results, 1):
+        np.testing.assert_allclose(result.asnumpy(), count * count / (1 + np.exp(-count)), rtol=1e-5)
+    return "ok"
+
+
+def unwatched(name: str) -> Callable[..., list[Tensor]]:
+    signature = registry.signature(name)
+    return FUNCTION(signature, signature.inputs, signature.check_attributes({}), "ascend910b")
+
+
+def unknown_operator() -> str:
+    """One that the device has not: it is named, with what to use instead. MindSpore says less; the text is printed."""
+    try:
+        ms.ops.lgamma(Tensor(np.ones(3, np.float32))).asnumpy()
+    except RuntimeError:
+        return "ok"
+    raise AssertionError("there is a result")
+
+
+def substitution() -> str:
+    """`optimize` finds what it finds on a CPU, where MindSpore has other primitives for `x + 1`, `x += y`, `x**2`."""
+    ms.set_seed(1)
+    norm = llama.LlamaRMSNorm(16)
+    network = nn.SequentialCell(norm, nn.Dense(16, 16), Summed())
+    x = Tensor(np.random.default_rng(0).normal(size=(2, 3, 16)).astype(np.float32))
+    step = ms.value_and_grad(lambda x: network(x).square().mean(), 0, network.trainable_params())
+    before = values(step(x))
+    report = optimize(network, level="O2")
+    assert sorted(entry.pattern for entry in report.replaced) == ["RMSNorm", "RMSNorm"], report
+    for one, other in zip(before, values(step(x)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    return "ok"
+
+
+class Summed(nn.Cell):  # type: ignore[misc]
+    """A sum in place in front of a norm, as decoders have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = ms.Parameter(np.linspace(0.5, 2, 16, dtype=np.float32), name="weight")
+        self.dense = nn.Dense(16, 16)
+
+    def construct(self, x):  # type: ignore[no-untyped-def]
+        y = self.dense(x)
+        y += x
+        return self.weight * (y * ops.rsqrt((y**2).mean(-1, keep_dims=True) + 1e-6)) + y
 
 
 def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -185,7 +271,11 @@ def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str
             mode = next(turns)
             yield f"{example} {mode.__name__}", partial(compared, example, mode, known, folder)
     yield "layers", layers
+    yield "refused", refused
+    yield "in order", in_order
     yield "not emulated", not_emulated
+    yield "unknown operator", unknown_operator
+    yield "substitution", substitution
 
 
 def alone(example: Example, dtype: str, known: dict[str, list[Any]], folder: Path) -> str:
