@@ -29,11 +29,11 @@ def without(example: Example):
 
 
 def _breaks_rules(example: Example, shape):
-    with np.errstate(divide="ignore"):
-        case = replace(example, gradient=False).case(shape=shape)
-    shapes, signature = [array.shape for array in case.inputs], registry.signature(example.name)
-    attributes = signature.check_attributes(case.attributes)
+    signature, case = registry.signature(example.name), replace(example, gradient=False).case(shape=shape)
     try:
+        with np.errstate(divide="ignore"):
+            shapes = [array.shape for array in case.inputs]  # of no classes there is no label to draw
+        attributes = signature.check_attributes(case.attributes)
         infer_shapes(signature, shapes, attributes)
         CHECKS.get(example.name, lambda *_: None)(shapes, attributes)
     except ValueError:
