@@ -183,7 +183,6 @@ def _words_of_layer(name: str, spec: registry.OpSpec) -> dict[str, object]:
         "imports": "\n".join(imports),
         "described": "\n".join(described),
         "methods": "\n".join(methods),
-        "count": len(inputs),
         "repr": f"{layer}({', '.join(f'{a.name}={a.default!r}' for a in attributes)})",
     }
 
