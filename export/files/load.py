@@ -60,7 +60,7 @@ class MindIRNetwork:
     def __call__(self, *values: Tensor | np.ndarray[Any, Any]) -> Any:
         if len(values) != len(self.inputs):
             known = "; ".join(map(str, self.inputs))
-            raise TypeError(f"MindIRNetwork: it takes {len(self.inputs)} inputs ({known}), got {len(values)}")
+            raise TypeError(f"the network takes {len(self.inputs)} inputs ({known}), got {len(values)}")
         return self._cell(*(_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)))
 
 

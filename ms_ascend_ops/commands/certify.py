@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -55,8 +54,6 @@ def certify(
             "certify needs the source tree, with references and kernels: run it from an editable install"
         )
     need_extra("certify")
-    os.environ.setdefault("GLOG_v", "4")  # MindSpore: what stock operators cannot is said in the certificate
-
     from ms_ascend_ops import registry
     from ms_ascend_ops.certificate.certificate import certify as examine
     from ms_ascend_ops.certificate.finding import RULES

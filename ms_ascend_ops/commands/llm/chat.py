@@ -14,13 +14,16 @@ from ms_ascend_ops.commands.llm.options import MODEL, model_options, opened, sam
 __all__ = ["chat"]
 
 
+_HELP = "/clear begins a new conversation, /quit or Control-D ends it, Control-C ends an answer"
+
+
 @click.command()
 @click.argument("model", type=MODEL)
 @click.option("--system", help="What the model is told first.")
 @sampling_options
 @model_options
 def chat(model: Path, system: str | None, max_tokens: int, stops: tuple[str, ...], **options: Any) -> None:
-    """Talk to MODEL. Control-C ends an answer, Control-D the conversation; /clear begins a new one.
+    """Talk to MODEL. Control-C ends an answer, Control-D or /quit the conversation; /clear begins a new one.
 
     Of what was said before, keys and values stay in the cache: only what is new is calculated.
     """
@@ -32,7 +35,12 @@ def chat(model: Path, system: str | None, max_tokens: int, stops: tuple[str, ...
             raise ValueError(f"{model}: the model has no chat template; try `llm generate`")
         told = [] if system is None else [{"role": "system", "content": system}]
         messages: list[dict[str, str]] = list(told)
-        while (question := _question()) is not None:
+        if sys.stdin.isatty():
+            click.echo(f"{model.name}: {_HELP}")
+        while (question := _question()) is not None and question not in ("/quit", "/exit"):
+            if question in ("/help", "/?"):
+                click.echo(_HELP)
+                continue
             if question == "/clear":
                 messages = list(told)
                 continue
