@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from ms_ascend_ops.entry import begin, run
+
+if __name__ == "__main__":
+    begin()  # before the imports
+
 import click
 
 from ms_ascend_ops.commands.group import LazyGroup
@@ -45,7 +50,4 @@ def main(context: click.Context) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m ms_ascend_ops")
-    except KeyboardInterrupt:  # before a command, or behind it
-        raise SystemExit(130) from None
+    run(name="python -m ms_ascend_ops")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from ms_ascend_ops.entry import run
+
 __all__ = ["arguments_of", "ms_infer", "ms_optimize"]
 
 _LEVEL = {"--fusion-level": "--level"}
@@ -25,9 +27,7 @@ def ms_infer() -> None:
 
 
 def _run(command: str, aliases: Mapping[str, str]) -> None:
-    from ms_ascend_ops.__main__ import main
-
-    main([command, *arguments_of(sys.argv[1:], aliases)], prog_name="ms-ascend-ops")
+    run([command, *arguments_of(sys.argv[1:], aliases)])
 
 
 def arguments_of(given: Sequence[str], aliases: Mapping[str, str]) -> list[str]:
