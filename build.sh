@@ -153,7 +153,7 @@ stage() {
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
     cp -rp pyproject.toml ms_ascend_ops tests "$stage"
     cp -rp benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
-    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
+    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_*.so
     cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
 }
@@ -385,7 +385,7 @@ clients_mindformers() {
 }
 
 clean() {
-    rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_C.*.so ./*.egg-info
+    rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_*.so ./*.egg-info
     rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
     find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 }

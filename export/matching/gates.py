@@ -13,6 +13,7 @@ __all__ = [
     "ACTIVATED",
     "GELU_OF_PRODUCT",
     "SILU_MUL",
+    "any_gelu",
     "build_geglu",
     "build_gelu",
     "build_gelu_mul",
@@ -61,6 +62,11 @@ def gelu(x: Pattern) -> Pattern:
     )
 
 
+def any_gelu(x: Pattern) -> Pattern:
+    """GELU, or the operator that is there in its place already, as under `cpu_builtins`."""
+    return OneOf(gelu(x), Op("fused:gelu", x, name="builtin"))
+
+
 def _approximate(m: Match) -> str:
     if "builtin" in m:
         return str(m["builtin"].attributes["approximate"])
@@ -91,7 +97,7 @@ def gelu_activation(m: Match) -> str:
 
 _PRODUCT = Any("z")
 ACTIVATED = OneOf(Op("relu", _PRODUCT), silu(_PRODUCT))
-GELU_OF_PRODUCT = OneOf(gelu(_PRODUCT), Op("fused:gelu", _PRODUCT, name="builtin"))
+GELU_OF_PRODUCT = any_gelu(_PRODUCT)
 
 
 def gated(activation: Callable[[Pattern], Pattern]) -> Pattern:

@@ -33,7 +33,7 @@ from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, nam
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, permutation
 from ms_ascend_ops.export.graphs.slices import index_of, is_whole
 from ms_ascend_ops.export.passes.products import FLOATS, fold_transposes, group_heads, scale_first
-from ms_ascend_ops.export.passes.views import functionalize
+from ms_ascend_ops.export.passes.views import functionalize, write_apart
 from ms_ascend_ops.export.reports.report import REMOVED, Entry
 
 __all__ = ["fold_products", "simplify", "tidy"]
@@ -245,6 +245,7 @@ def _share_sizes(graph: MindIRGraph) -> list[Entry]:
 
 _CHANGES = (
     _drop_unused,
+    write_apart,
     functionalize,
     _leave_out,
     _fold_slices,

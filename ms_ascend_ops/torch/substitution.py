@@ -204,6 +204,8 @@ def _replace(graph: fx.Graph, found: Found, order: Mapping[fx.Node, int], now: d
             moved = graph.node_copy(via.origin, lambda node: now.get(node, node))
             moved.replace_input_with(moved.all_input_nodes[0], tensors[place])
             tensors[place] = moved
+        width = (fused.inputs[0].shape or (1,))[-1]
+        tensors += [graph.call_function(torch.full, ((width,), value)) for value in fused.filled]
         call = graph.call_function(target, (*tensors, *attributes.values()))
         call.meta["nn_module_stack"] = first.meta.get("nn_module_stack")
         results = {

@@ -151,7 +151,7 @@ FUNCTIONS = {
     "acltdtReceiveTensor": "dataset_sink_mode=False",
     "HcclAllReduce": "communication between devices",
     "aclnnNobodyHasThis": "docs/emulated_device.md lists those that it has",
-    "rtModelExecute": "launches kernels that were compiled for an NPU",
+    "rtModelExecute": "takes code that was compiled for an NPU",
 }
 
 
