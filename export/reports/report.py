@@ -59,14 +59,15 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     room = _WIDTH - sum(width + 2 for width in widths)
     lines = []
     for row in rows:
-        first = "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), ""])
         if room >= _LEAST:
-            indent = " " * (_WIDTH - room)
+            first = "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), ""])
+            text, indent = row[-1], " " * (_WIDTH - room)
         else:  # long names stand alone
-            lines.append(first.rstrip())
-            first = indent = "    "
-        lines += textwrap.wrap(row[-1], _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
-    lines.insert(1 if room >= _LEAST else 2, "-" * max(map(len, lines)))
+            lines.append(row[0])
+            text, first = "  ".join(row[1:]), "    "
+            indent = first
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    lines.insert(1 if room >= _LEAST else 2, "-" * min(_WIDTH, max(map(len, lines))))
     return lines
 
 

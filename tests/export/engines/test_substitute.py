@@ -500,7 +500,7 @@ def test_a_table_fits_a_terminal():
     assert max(map(len, lines)) <= 80
     assert " ".join(str(report).split()).endswith(f"replaced ({report.entries[0].text.strip()} )")
     report = Report(entries=[Entry("a.very.long.name." * 5, "SwiGLU", "cell", True, REMOVED)])
-    assert str(report).splitlines()[-1] == f"    {REMOVED}"
+    assert str(report).splitlines()[-1] == f"    SwiGLU  cell  {REMOVED}"
 
 
 @pytest.mark.parametrize("mode", MODES)
