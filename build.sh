@@ -265,6 +265,9 @@ stop_progress() {
 ended() {
     local code=$?
     stop_progress
+    if [ "$command" = types ]; then
+        return
+    fi
     if [ "$code" != 0 ] && [ "$code" != 130 ] && [ "$SECONDS" -ge 10 ]; then
         echo "build.sh: $command failed after $SECONDS s" >&2
     elif [ "$code" = 0 ] && [ "$SECONDS" -ge 10 ]; then

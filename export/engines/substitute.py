@@ -99,11 +99,12 @@ def optimize(
         state = State(net)
         # Where the mode is PyNative, the run that is watched is the one that is compared with.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
-        observed = _observed(net, calls) if once else observed
-        complete = len(observed.outputs) == len(calls)
-        before = measured(tuple(observed.outputs), observed.primitives) if complete else None
-        proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
-        observed = observed if once else _observed(net, calls)
+        with _inputs_named(calls):
+            observed = observe_calls(net, calls) if once else observed
+            complete = len(observed.outputs) == len(calls)
+            before = measured(tuple(observed.outputs), observed.primitives) if complete else None
+            proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
+            observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
         state.restore()
         state.forget_unchanged()
@@ -164,13 +165,15 @@ def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
     return list(verify) if all(isinstance(call, (list, tuple)) for call in verify) else [verify]
 
 
-def _observed(net: nn.Cell, calls: list[Sequence[Tensor]]) -> Observed:
-    """Run the calls. MindSpore names an operator within the network where an input is wrong: say which there are."""
+@contextmanager
+def _inputs_named(calls: list[Sequence[Tensor]]) -> Iterator[None]:
+    """MindSpore names an operator within the network where an input is wrong: say which inputs there are."""
     try:
-        return observe_calls(net, calls)
+        yield
     except (RuntimeError, TypeError, ValueError) as error:
         given = "; or ".join(", ".join(map(_kind, call)) for call in calls)
-        raise type(error)(f"optimize: the network fails on verify, {given}: {error}") from error
+        kind = next(one for one in (RuntimeError, TypeError, ValueError) if isinstance(error, one))
+        raise kind(f"optimize: the network fails on verify, {given}: {error}") from error
 
 
 def _kind(value: Any) -> str:
