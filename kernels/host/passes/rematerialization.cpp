@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/operation.h"
 #include "simd/vector_unit.h"
 
