@@ -54,6 +54,10 @@ Variables:
 EOF
 }
 
+# Python keeps what it has compiled, whatever the machine's default is: MindSpore takes four seconds of each process, pytest
+# ten of each worker.
+unset PYTHONDONTWRITEBYTECODE
+
 use_environment() {
     local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     if [ -z "$environment" ]; then
@@ -113,16 +117,26 @@ is_portable() {
     [ "${MS_ASCEND_OPS_PORTABLE:-0}" != 0 ]
 }
 
+# An object of the build that `test` made, if it is there and newer than what it is made of.
+object_of_test() {
+    local object
+    object="$PWD/build/cmake-$(python -c 'import sys; print(sys.implementation.cache_tag)')/CMakeFiles/$1.dir/$2.o"
+    if [ -f "$object" ] && [ -z "$(find "$2" kernels/host kernels/interface -type f -newer "$object")" ]; then
+        echo "$object"
+    fi
+}
+
 # Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
 compile() {
     install_build_requirements
-    local name option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
+    local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
     if [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
         unity=2
     fi
     for name in "$@"; do
         option="${SPECIAL[$name]?there are check, portable and sanitize}"
         portable=OFF
+        module=()
         if [ "$name" = portable ] || is_portable; then
             portable=ON
         fi
@@ -130,6 +144,11 @@ compile() {
             # It knows nothing of kernels.
             module=("MS_ASCEND_OPS_PYTHON_MODULE=$PWD/ms_ascend_ops/$(python -c \
                 'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')")
+            object=$(object_of_test vector_unit_native kernels/host/simd/vector_unit.cpp)
+            module+=(${object:+"MS_ASCEND_OPS_VECTOR_UNIT_OBJECT=$object"})
+        elif [ "$name" = sanitize ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
+            object=$(object_of_test host_calls tests/kernels/host/host_calls.cpp)
+            module=(${object:+"MS_ASCEND_OPS_HOST_CALLS_OBJECT=$object"})
         fi
         mkdir -p "build/$name"
         (
@@ -210,9 +229,9 @@ sanitize() {
     export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
     if is_portable; then
-        with_vector_units "${tests[@]}" -- -m "not slow" "$@"
+        with_vector_units "${tests[@]}" -- -m "not slow and not values" "$@"
     else
-        run_pytest "${tests[@]}" -m "not slow" "$@"
+        run_pytest "${tests[@]}" -m "not slow and not values" "$@"
     fi
 }
 
@@ -321,7 +340,7 @@ check() {
     fi
     rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
-    run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" --capture=sys "$@"
+    run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow and not values" --capture=sys "$@"
     echo "Notes (performance): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
