@@ -71,6 +71,22 @@ use_environment() {
     check_version python
 }
 
+# What a build needs of the machine: without it the first error would come minutes later.
+check_machine() {
+    if ! command -v "${CXX:-g++}" > /dev/null; then
+        echo "build.sh: a C++ compiler is needed, and there is no ${CXX:-g++}. Install it with: apt-get install g++ (Debian," \
+            "Ubuntu), or dnf install gcc-c++ (openEuler, Fedora)" >&2
+        exit 1
+    fi
+    local free
+    free="$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')"
+    if [ "$free" -lt "$LEAST_GIB" ]; then
+        echo "build.sh: $LEAST_GIB GiB of disk space are needed in $PWD (MindSpore has 1.5, a build 1), $free are free" >&2
+        exit 1
+    fi
+}
+LEAST_GIB=3
+
 check_version() {
     "$1" - <<'EOF'
 import sys
@@ -150,7 +166,7 @@ stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     compile "$name"
     python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
-        "click>=8.1" "llvmlite>=0.45,<0.51"
+        "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
     rm -rf "$stage"
     mkdir -p "$stage"
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
@@ -234,16 +250,47 @@ test_npu() {
     fi
 }
 
-# Runs a command whose output nobody needs unless it fails.
+# Runs a command whose output nobody needs unless it fails; says every 20 seconds how far it is.
 logged() {
-    local log="$PWD/build/$1.log"
+    local log="$PWD/build/$1.log" failed=0
     shift
     mkdir -p build
-    if ! "$@" > "$log" 2>&1; then
+    : > "$log"
+    while sleep 20; do
+        echo "  $SECONDS s: $(tail -n 1 "$log" | cut -c1-68)"
+    done &
+    progress=$!
+    "$@" > "$log" 2>&1 || failed=1
+    stop_progress
+    if [ "$failed" = 1 ]; then
         tail -n 25 "$log" >&2
         echo "build.sh: this failed: $*" >&2
         echo "build.sh: all that it said is in $log" >&2
         return 1
+    fi
+}
+
+progress=
+stop_progress() {
+    if [ -n "$progress" ]; then
+        pkill -P "$progress" 2> /dev/null || true  # the sleep
+        kill "$progress" 2> /dev/null || true
+        wait "$progress" 2> /dev/null || true
+        progress=
+    fi
+}
+
+# The end of everything: an interruption has one line and its code, and what took long says how long.
+ended() {
+    local code=$?
+    stop_progress
+    if [ "$command" = types ]; then
+        return
+    fi
+    if [ "$code" != 0 ] && [ "$code" != 130 ] && [ "$SECONDS" -ge 10 ]; then
+        echo "build.sh: $command failed after $SECONDS s" >&2
+    elif [ "$code" = 0 ] && [ "$SECONDS" -ge 10 ]; then
+        echo "build.sh: $command took $SECONDS s"
     fi
 }
 
@@ -377,6 +424,11 @@ for argument in "$@"; do
         *) arguments+=("$argument") ;;
     esac
 done
+trap ended EXIT
+trap 'echo "build.sh: interrupted" >&2; exit 130' INT
+case "$command" in
+    bench | check | clients | compile | demo | host | portable | sanitize | test) check_machine ;;
+esac
 case "$command" in
     bench | check | clients | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
@@ -384,5 +436,6 @@ case "$command" in
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
-    *) usage >&2; exit 2 ;;
+    "") usage >&2; exit 2 ;;
+    *) echo "build.sh: there is no command '$command'; bash build.sh --help lists them" >&2; exit 2 ;;
 esac

@@ -483,6 +483,9 @@ def _reg_info(signature: registry.Signature) -> dict[str, Any]:
     return result
 
 
+_WRITTEN: dict[str, int] = {}  # sources of functions that are written here, numbered
+
+
 def _bprop_of_node(
     bprop: Callable[..., Any],
     signature: registry.Signature,
@@ -507,7 +510,9 @@ def _bprop_of_node(
         f"        return ({', '.join([*gradients, *['0'] * constants])},)\n"
         "    return bprop\n"
     )
-    name = f"<bprop of {signature.name}({', '.join(passed)})>"
+    # MindSpore logs an error at each call for a name that is no path. So it is this file, each time by another path.
+    folder, _, file = __file__.rpartition("/")
+    name = folder + "/." * (1 + _WRITTEN.setdefault(source, len(_WRITTEN))) + f"/{file}"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, name, "exec"), scope)

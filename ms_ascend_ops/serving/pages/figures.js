@@ -56,7 +56,7 @@ function figuresOf(rows) {
   const memory = sum(rows, "process_resident_memory_bytes");
   return [
     ["Requests", total],
-    ["Not answered well", failed],
+    ["Errors", failed],
     ["Waiting", sum(rows, `${PREFIX}queue_length`)],
     ["Running sequences", sum(rows, `${PREFIX}running_sequences`)],
     ["Latency, half", seconds(quantile(rows, `${PREFIX}request_seconds`, 0.5, isWork))],
