@@ -144,7 +144,7 @@ def _tensor(array: Array, spec: InputSpec) -> Any:
             array.dtype.kind in "iub" and wanted.kind in "iub" and np.array_equal(array, array.astype(wanted))
         ) or array.dtype.kind == wanted.kind == "f":
             array = array.astype(wanted)
-    return Tensor(np.ascontiguousarray(array))
+    return Tensor(np.asarray(array, order="C"))
 
 
 def _flat(result: Any) -> list[Any]:
