@@ -59,6 +59,25 @@ def test_a_missing_number(tmp_path):
         load_chip(str(path))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cores: &a [*a]\n", "it is no YAML: aliases are not supported"),
+        ("cores: " + "[" * 3000, "it is no YAML"),
+        ("cores: 2001-99-99\n", "it is no YAML: month must be in"),
+        ("cores: {value: 1" + "0" * 400 + ", source: one}\n", "it is no YAML: an integer|cores must be a number below"),
+        ("cores: {value: .inf, source: one}\n", "cores must be a number below 1e[+]18, got inf"),
+        ("cores: {value: true, source: one}\n", "cores must be a number below"),
+        ("cores: {value: 1" + "0" * 100 + ", source: one}\n", "cores must be a number below"),
+    ],
+)
+def test_files_of_strangers(tmp_path, text, message):
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"extends: ascend910b2\n{text}")
+    with pytest.raises(ChipError, match=rf"odd\.yaml: ({message})"):
+        load_chip(str(path))
+
+
 def test_a_missing_file():
     with pytest.raises(ChipError, match=r"there is no chip description nowhere\.yaml"):
         load_chip("nowhere.yaml")
