@@ -187,6 +187,17 @@ def test_more_than_there_is_memory(open_server, options):
     assert open_server.get("/v2/models/tiny/ready").status_code == 200
 
 
+def test_many_times_the_same_version(open_server, caplog):
+    start = time.monotonic()
+    answer = open_server.post(LOAD, {"parameters": {"config": json.dumps({"versions": [1] * 100000})}})
+    assert answer.status_code == 200
+    assert time.monotonic() - start < 30
+    answer = open_server.post(LOAD, {"parameters": {"config": '{"dtype": "float7"}'}})
+    assert answer.status_code == 400
+    assert "dtype must be one of" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 def test_no_paths_in_errors(tmp_path):
     """Where a model lies is nothing for clients: neither what its template says, nor why it cannot be loaded."""
     secret = tmp_path / "a private folder"
