@@ -17,6 +17,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import platform
 import statistics
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
     with console.status("two operators by MindSpore's Ascend backend, on an emulated device"):
         results["device"] = on_device(arguments.output, packed.config.hidden)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=2))
-    plot(results["milliseconds"], arguments.output / "speed.png")
+    plot(results["milliseconds"], arguments.output / "speed.png", f"{arguments.model.name} on {processor()}")
     console.print(table(results, arguments.tokens))
     console.print(
         "MindSpore's Ascend backend on an emulated device, with the CANN package of this library: rms_norm and swiglu "
@@ -295,14 +296,21 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def plot(milliseconds: dict[str, dict[str, float]], path: Path) -> None:
-    figure = Figure(figsize=(8, 3.5), layout="constrained")
+def processor() -> str:
+    """What the CPU calls itself."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(named, platform.machine())}, {ms_ascend_ops.get_num_threads()} threads"
+
+
+def plot(milliseconds: dict[str, dict[str, float]], path: Path, title: str) -> None:
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    figure.suptitle(title, fontsize=10)
     titles = "the question", "a token behind it"
-    for axes, title, (_, values) in zip(figure.subplots(1, 2), titles, milliseconds.items(), strict=True):
+    for axes, name, (_, values) in zip(figure.subplots(1, 2), titles, milliseconds.items(), strict=True):
         bars = axes.barh(list(values), list(values.values()), color=["0.7", "C0", "C0", "C2"])
         axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.set(title=title, xlabel="milliseconds, less is better")
-        axes.margins(x=0.15)
+        axes.set(title=name, xlabel="milliseconds, less is better", xlim=(0, 1.25 * max(values.values())))
         axes.invert_yaxis()
     figure.savefig(path, dpi=120)
 
@@ -310,7 +318,8 @@ def plot(milliseconds: dict[str, dict[str, float]], path: Path) -> None:
 def table(results: dict[str, Any], count: int) -> Table:
     """All results in one table."""
     made = Table(title="On this CPU (no figure of an NPU)", title_justify="left")
-    for name, justify in (("", "left"), ("question", "right"), ("a token", "right"), ("", "left")):
+    columns = ("", "left"), ("question", "right"), ("a token", "right"), ("beside stock MindSpore", "left")
+    for name, justify in columns:
         made.add_column(name, justify=justify)  # type: ignore[arg-type]
     prompt, token = results["milliseconds"]["prompt"], results["milliseconds"]["token"]
     same = {
@@ -322,7 +331,10 @@ def table(results: dict[str, Any], count: int) -> Table:
     bundle = results["bundle"]
     # Where sums of a prompt are rounded otherwise, of two tokens that are as good as equally likely the other may come.
     text = "the same answer" if bundle["same_text"] else "an answer of its own"
-    made.add_row("model.msbundle", f"{bundle['mebibytes']:.0f} MiB", "", f"{text}, in another process")
+    made.caption = (
+        f"model.msbundle ({bundle['mebibytes']:.0f} MiB, its embedding as floats): {text}, in another process"
+    )
+    made.caption_justify = "left"
     return made
 
 

@@ -99,11 +99,12 @@ def optimize(
         state = State(net)
         # Where the mode is PyNative, the run that is watched is the one that is compared with.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
-        observed = observe_calls(net, calls) if once else observed
-        complete = len(observed.outputs) == len(calls)
-        before = measured(tuple(observed.outputs), observed.primitives) if complete else None
-        proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
-        observed = observed if once else observe_calls(net, calls)
+        with _inputs_named(calls):
+            observed = observe_calls(net, calls) if once else observed
+            complete = len(observed.outputs) == len(calls)
+            before = measured(tuple(observed.outputs), observed.primitives) if complete else None
+            proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
+            observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
         state.restore()
         state.forget_unchanged()
@@ -162,6 +163,17 @@ def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
     if not verify:
         raise ValueError("optimize: verify must be a list of the inputs of net, got an empty one")
     return list(verify) if all(isinstance(call, (list, tuple)) for call in verify) else [verify]
+
+
+@contextmanager
+def _inputs_named(calls: list[Sequence[Tensor]]) -> Iterator[None]:
+    """MindSpore names an operator within the network where an input is wrong: say which inputs there are."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError) as error:
+        given = "; or ".join(", ".join(map(_kind, call)) for call in calls)
+        kind = next(one for one in (RuntimeError, TypeError, ValueError) if isinstance(error, one))
+        raise kind(f"optimize: the network fails on verify, {given}: {error}") from error
 
 
 def _kind(value: Any) -> str:

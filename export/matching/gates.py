@@ -73,12 +73,16 @@ def _approximate(m: Match) -> str:
     return "tanh" if "tanh" in m else "none"
 
 
+def _note(approximate: str) -> str:
+    return "erf" if approximate == "none" else approximate
+
+
 def build_gelu(m: Match) -> Fused | Skip | None:
     """`gelu`."""
     approximate = _approximate(m)
     if approximate not in ("none", "tanh"):
         return None
-    return Fused("gelu", (m["x"],), {0: m.root}, {"approximate": approximate}, "builtin" in m, approximate)
+    return Fused("gelu", (m["x"],), {0: m.root}, {"approximate": approximate}, "builtin" in m, _note(approximate))
 
 
 def simple_activation(m: Match) -> str:
@@ -147,8 +151,9 @@ def build_gelu_mul(m: Match) -> Fused | Skip | None:
     """`gelu_mul`, of gate and up in two tensors."""
     if not same_shape(m["gate"], m["up"]) or _approximate(m) not in ("none", "tanh"):
         return None
-    note = _approximate(m)
-    return Fused("gelu_mul", (m["gate"], m["up"]), {0: m.root}, {"approximate": note}, False, note)
+    approximate = _approximate(m)
+    inputs = m["gate"], m["up"]
+    return Fused("gelu_mul", inputs, {0: m.root}, {"approximate": approximate}, False, _note(approximate))
 
 
 def build_geglu(m: Match) -> Fused | Skip | None:

@@ -20,6 +20,7 @@ from ms_ascend_ops.serving.errors import BadRequest, Busy, Deadline, Forbidden, 
 from ms_ascend_ops.serving.metrics import Metrics
 from ms_ascend_ops.serving.service import Service
 from ms_ascend_ops.serving.settings import Settings
+from ms_ascend_ops.serving.web import open_paths
 
 __all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "object_of", "service_of"]
 
@@ -45,7 +46,7 @@ async def object_of(request: Request) -> dict[str, Any]:
     """The object of a body; one without a body has none.
 
     Raises:
-        BadRequest: it is no JSON, or no object.
+        BadRequest: it is not JSON, or no object.
     """
     return await service_of(request).reader.object(await request.body() or b"{}")
 
@@ -226,7 +227,7 @@ class Gate:
             metrics.answered("http", route, status, time.monotonic() - start)
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        if _path(scope) in _OPEN:
+        if _path(scope) in _OPEN or (scope["method"] in ("GET", "HEAD") and _path(scope) in open_paths()):
             return
         self._keys.check(headers.get("authorization", ""), changes_models=False)
         check_origin(headers, self._settings)

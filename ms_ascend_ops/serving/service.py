@@ -41,6 +41,7 @@ class Version:
         self.options = options
         self.metrics = metrics
         self.loaded_at = int(time.time())
+        self.compiling = asyncio.Semaphore(2)  # of grammars, at once
         self._users = 0
         self._retired = False
         label = f"{name}:{number}"
@@ -128,10 +129,15 @@ class Version:
         job = Job(inputs, time.monotonic() + seconds if of_client else None)
         future = self._worker.submit(job)
         self.metrics.requested()
+        start, kind = time.monotonic(), "fail"
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+            outputs = await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+            kind = "success"
+            return outputs
         except asyncio.TimeoutError as error:
             raise Deadline(f"there was no answer within {seconds:g} s", of_client) from error
+        finally:
+            self.metrics.statistics.add(kind, time.monotonic() - start)
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
         """Have a language model work on requests.

@@ -95,7 +95,7 @@ def test_large_requests_are_right(open_server, rng):
     texts = [open_server.post(COMPLETIONS, one).json()["choices"][0]["text"] for one in (padded, short)]
     assert texts[0] == texts[1]
     broken = open_server.run(open_server.client.post(INFER, content=b'{"inputs": [' + b" " * 70000))
-    assert (broken.status_code, "the body is no JSON" in broken.text) == (400, True)
+    assert (broken.status_code, "the body is not JSON" in broken.text) == (400, True)
 
 
 def test_the_reader_is_ended(open_server):

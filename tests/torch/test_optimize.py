@@ -300,6 +300,31 @@ def test_mindspore_is_not_imported():
     assert done.stdout.strip() == "False"
 
 
+class _Doubled(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x):
+        return functional.silu(x[..., : self.size]) * x[..., self.size :]
+
+
+def test_models_of_a_class_do_not_count_against_each_other(monkeypatch):
+    """Dynamo keeps what it compiled with the code, which they share."""
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+    for size in range(4, 8):
+        model, x = _Doubled(size), torch.randn(2, 2 * size)
+        assert counts(optimize(model, (x,))) == {"SwiGLU": 1}
+        compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        with torch.no_grad():
+            model.eval()(x)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
+    monkeypatch.setattr(torch._dynamo.config, "accumulated_recompile_limit", 4)
+    report = optimize(_Doubled(9), (torch.randn(2, 18),))
+    assert not report.replaced
+    assert "compiles code no more than 4 times in a process" in str(report)
+
+
 class Norms(nn.Module):
     """Layers with PyTorch's defaults."""
 
