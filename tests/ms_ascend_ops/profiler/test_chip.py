@@ -39,7 +39,7 @@ def test_a_file_of_ones_own(tmp_path):
         ({"cores": 24}, r"mine\.yaml: cores must be \{value, source\}, got 24"),
         ({"cores": {"value": 0, "source": "x"}}, r"cores must be more than 0, got 0"),
         ({"cores": {"value": 1.5, "source": "x"}}, r"cores must be a whole number, got 1\.5"),
-        ({"cores": {"value": "many", "source": "x"}}, r"cores must be a number, got 'many'"),
+        ({"cores": {"value": "many", "source": "x"}}, r"cores must be a number below 1e[+]18, got 'many'"),
         ({"cores": {"value": 24, "source": ""}}, r"cores must name its source"),
         ({"memory": {"hbm_efficiency": {"value": 1.2, "source": "x"}}}, r"memory\.hbm_efficiency must be at most 1"),
         ({"mte2": {"seutp_cycles": {"value": 1, "source": "x"}}}, r"mte2\.seutp_cycles is not a number that the model"),
