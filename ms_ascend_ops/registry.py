@@ -362,7 +362,7 @@ def load(path: Path) -> OpSpec:
             "autocast" in data,
             _survey(forward, data["survey"]) if "survey" in data else None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
 

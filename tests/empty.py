@@ -144,6 +144,27 @@ def _unpermute(n, h):
     return More(f"moe_token_unpermute {n} {h}", call, ((n, 2, h), (n, 2)))
 
 
+def _pattern(function, values, dense):
+    """Values of a matrix that has no rows, or of no columns: there is nothing that their pattern could say."""
+
+    ends = np.full(0 if dense[1] else 2, values[0], np.int32)
+
+    def call(values, dense):
+        return function(Tensor(ends), Tensor(np.zeros(values.shape[:1], np.int32)), values, dense)
+
+    return More(f"{function.__name__} {values} {dense}", call, (values, dense))
+
+
+def _sequences(heads, queries):
+    """Keys of no sequence, and nobody who looks at them."""
+
+    def call(query, key, value):
+        none = Tensor(np.zeros((0,), np.int32))
+        return ops.flash_attention_varlen(query, key, value, none, none)
+
+    return More(f"flash_attention_varlen {heads} {queries}", call, ((queries, heads, 8), (2, 1, 8), (2, 1, 8)))
+
+
 SIGMOID = 1 / (1 + np.exp(-1.0))
 
 MORE = [
@@ -162,6 +183,16 @@ MORE = [
     _qkv((0, 8, 4, 10), (8, 5)),
     _qkv((2, 0, 4, 10), (0, 5)),
     _qkv((2, 3, 4, 0), (3, 0)),
+    _qkv((0, 3, 4, 0), (3, 0)),
+    _qkv((0, 0, 4, 10), (0, 5)),
+    *(
+        _pattern(function, values, dense)
+        for function, values in ((ops.sparse_matmul, (2,)), (ops.block_sparse_matmul, (2, 16, 16)))
+        for dense in ((64, 3), (0, 0))
+    ),
+    _pattern(ops.sparse_matmul, (0,), (0, 0)),
+    _sequences(2, 0),
+    _sequences(0, 2),
     _masked((4, 0, 16), (1, 16)),
     _masked((2, 0, 4, 16), (4, 16)),
     _masked((0, 3, 4, 16), (1, 3, 1, 16)),

@@ -54,6 +54,21 @@ def _minimum(x, y):
     return ops.where(x <= y, x, ops.where(x > y, y, x + y))
 
 
+def _amax(x, axes, keep):
+    """NaN where one is: ops.amax passes it over."""
+    unknown = ops.any(ops.ne(x, x), axes, keep)
+    return ops.where(unknown, ops.full_like(unknown, float("nan"), dtype=x.dtype), ops.amax(x, axes, keep))
+
+
+def _amin(x, axes, keep):
+    return -_amax(-x, axes, keep)
+
+
+def _divided(x, y):
+    """Of floats: ops.div takes -0.0 for 0, and NaN or inf by it for -inf."""
+    return ops.where(y == 0, x * ops.reciprocal(y), ops.div(x, y))
+
+
 def _softmax(x, axis):
     """Also of rows of -inf, behind which ops.softmax spoils others."""
     grown = ops.exp(x - ops.amax(x, axis, True))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx import windows
+from ms_ascend_ops.export.from_onnx.graph import Graph
 from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, text_of, tuple_of
 from ms_ascend_ops.export.from_onnx.softmax import softmax
 
@@ -40,7 +41,26 @@ def _folded(text: str) -> Writer:
 def _div(n: Node) -> str:
     if "int" in n.dtype(0):
         return f"_quotient({n[0]}, {n[1]})"
-    return f"ops.div({n[0]}, {n[1]})"
+    function = "ops.div" if _is_never_zero(n.graph, n.names[1]) else "_divided"
+    return f"{function}({n[0]}, {n[1]})"
+
+
+# By what follows these, networks divide: patterns know ops.div, and none of these is -0.0 but by underflow.
+_DIVISORS = {"Exp", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "Sigmoid", "Softmax", "Softplus", "Sqrt"}
+
+
+def _is_never_zero(graph: Graph, name: str) -> bool:
+    """Whether a divisor is a constant without zeros, what such a constant was added to, or a sum or root of a norm."""
+    if name in graph.constants:
+        return bool(np.all(graph.constants[name]))
+    node = next((node for node in graph.nodes if name in node.output), None)
+    if node is None:
+        return False
+    if node.op_type in ("Add", "Clip", "Max"):
+        return any(other in graph.constants and np.all(graph.constants[other]) for other in node.input if other)
+    if node.op_type in ("Cast", "Expand", "Identity", "Reshape", "Transpose", "Unsqueeze"):
+        return _is_never_zero(graph, node.input[0])
+    return node.op_type in _DIVISORS
 
 
 def _mod(n: Node) -> str:
@@ -234,6 +254,19 @@ def _reduce(text: str) -> Writer:
             return n[0]
         result = text.format(x=n[0], axes=tuple(axes), keep=bool(n.attribute("keepdims", 1)))
         return _of_dtype(n, result)
+
+    return write
+
+
+def _largest(function: str) -> Writer:
+    """`amax` or `amin`. Of floats NaN where one is, but where a softmax subtracts it, which spreads NaN itself."""
+
+    def write(n: Node) -> str:
+        readers = [node for node in n.graph.nodes if n.node.output[0] in node.input]
+        within = readers and n.node.output[0] not in n.graph.outputs
+        within = within and all(node.op_type == "Sub" and node.input[0] == n.names[0] for node in readers)
+        prefix = "ops." if within or "float" not in n.dtype(0) else "_"
+        return _reduce(f"{prefix}{function}({{x}}, {{axes}}, {{keep}})")(n)
 
     return write
 
@@ -519,9 +552,9 @@ OPERATORS: dict[str, Writer] = {
     "RMSNormalization": _rms_norm,
     "ReduceL1": _reduce("ops.sum(ops.abs({x}), {axes}, {keep})"),
     "ReduceL2": _reduce("ops.sqrt(ops.sum(ops.square({x}), {axes}, {keep}))"),
-    "ReduceMax": _reduce("ops.amax({x}, {axes}, {keep})"),
+    "ReduceMax": _largest("amax"),
     "ReduceMean": _reduce("ops.mean({x}, {axes}, {keep})"),
-    "ReduceMin": _reduce("ops.amin({x}, {axes}, {keep})"),
+    "ReduceMin": _largest("amin"),
     "ReduceProd": _product,
     "ReduceSum": _reduce("ops.sum({x}, {axes}, {keep})"),
     "ReduceSumSquare": _reduce("ops.sum(ops.square({x}), {axes}, {keep})"),

@@ -152,7 +152,7 @@ def read_dump(path: Path, title: str = "") -> Record:
         folder = file.parent / "dump_tensor_data"
         given = Path(content.get("dump_data_dir") or folder)
         layers = list(_layers(data, folder if folder.is_dir() else given))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"read_dump: {file} is no dump of msprobe ({type(error).__name__}: {error})") from error
     return Record(title or str(path), layers)
 

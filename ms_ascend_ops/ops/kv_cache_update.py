@@ -32,6 +32,8 @@ def kv_cache_update(
 
     The caches must be contiguous. A graph needs them whole: MindSpore copies a view that is passed to a graph, or that
     a graph makes of a Parameter (`self.caches[layer]`, a reshape), and what is written to the copy would be lost.
+    Both are refused, but for a view that a branch or a loop of a graph (or MindIR) makes where a value decides whether
+    it runs: make views of caches outside, or give every layer a cache of its own.
 
     Args:
         key: Tensor[float16 | bfloat16 | float32], shape (tokens, heads, d), or any number of dims instead of tokens.

@@ -159,7 +159,7 @@ def check_origin(headers: Mapping[str, str], settings: Settings, changes_models:
     host, origin = headers.get("host", ""), headers.get("origin")
     if (changes_models or origin is not None) and not _is_own_name(host, settings.hosts):
         raise Forbidden(f"{host[:128]!r} is no name of this server; serve --host-name NAME makes it one")
-    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    is_foreign = origin is not None and origin.lower().partition("://")[1:] != ("://", host.lower())
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise Forbidden("web pages of other origins may not use this server without a key")
 

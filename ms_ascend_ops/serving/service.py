@@ -67,7 +67,9 @@ class Version:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            _log.exception("version %d of %s cannot be loaded", self.number, self.name)
+            # What is wrong with a file says its message; where else, the place in the program.
+            unknown = not isinstance(error, ValueError)
+            _log.error("version %d of %s cannot be loaded: %s", self.number, self.name, error, exc_info=unknown)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             for path in {self.source.path, self.source.path.resolve()}:  # with blanks in them, perhaps
                 reason = reason.replace(f"{path.parent}/", "")
@@ -386,7 +388,7 @@ class Service:
             numbers = [max(found)]
         else:
             numbers = list(found) if options.versions == "all" else [int(number) for number in options.versions]
-        return options, {number: self._repository.source(name, number) for number in numbers}
+        return options, {number: self._repository.source(name, number) for number in dict.fromkeys(numbers)}
 
     def _retire(self, version: Version) -> None:
         version.retire()

@@ -22,6 +22,7 @@ LARGE = np.array([-1000, -90, -20, 20, 44, 60, 1000], np.float32)
 HIDDEN = np.array([[True, False, True, True, False], [False] * 5, [True] * 5])
 PLACES = np.array([[-1, 0], [0, -3]])
 WITH_NAN = np.array([np.nan, -2, np.inf, 0.25, 5], np.float32)
+WITH_ZEROS = np.array([1, -2, 0, -0.0, np.inf, -np.inf, np.nan])
 UNSEEN = np.where(np.eye(5, 6, dtype=bool) | (np.arange(5) == 2)[:, None], -np.inf, array(5, 6)).astype(np.float32)
 EQUAL = RNG.integers(0, 5, (40, 3)).astype(np.float32)
 
@@ -131,6 +132,8 @@ CASES = {
     "Div": [
         case(X, positive(3, 4)),
         case(np.array([7, -7, 6, -6]), np.array([2, 2, -4, 3])),
+        *(case(WITH_ZEROS.astype(dtype), np.array(by, dtype)) for dtype in ("f2", "f4", "f8") for by in (-0.0, 0.0)),
+        case(array(2), np.array([-0.0, 2], np.float32), fixed=[1]),
         case(np.array([10**12 + 7, -(10**12) - 7, 2**40 + 1]), np.array([7, 7, -3])),
     ],
     "Dropout": [case(X)],

@@ -11,6 +11,7 @@ import pytest
 from mindspore import nn
 from ms_ascend_ops.samples.network import flat
 
+from ms_ascend_ops import ops
 from tests.empty import MORE, first_variants, golden, leave_garbage, without
 from tests.modes import run
 from tests.tensors import numpy
@@ -105,6 +106,18 @@ def test_refusals(example, shape):
     tensors = forward.tensors(shape=shape)
     with pytest.raises((ValueError, RuntimeError), match=f"{example.name}: .*(must be|must have|must equal)"):
         run("pynative", forward.network(), tensors)
+
+
+@pytest.mark.parametrize(
+    ("function", "ranks", "integers"),
+    [(ops.flash_attention, 4, 0), (ops.flash_attention_varlen, 3, 2), (ops.paged_attention, 4, 2)],
+)
+def test_heads_without_elements_have_no_scale(function, ranks, integers):
+    x = ms.Tensor(np.ones((2, 2, 2, 0)[-ranks:], np.float32))
+    with pytest.raises(ValueError, match=f"{function.__name__}: .*must be at least 1"):
+        function(
+            x, x, x, *[ms.Tensor(np.ones((2,) if ranks == 3 else (2, 2)[: 2 - i], np.int32)) for i in range(integers)]
+        )
 
 
 @pytest.mark.parametrize(
