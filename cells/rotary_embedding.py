@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mindspore import Tensor, nn
 from mindspore import ops as stock
+from ms_ascend_ops.cells.in_float32 import InFloat32
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.ops.rotary_embedding import rotary_embedding
@@ -38,6 +39,10 @@ def rotary_frequencies(dim: int, base: float, scaling: Mapping[str, Any] | None 
         kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
         frequencies = frequencies * (kept + (1 - kept) / float(scaling["factor"]))
     return frequencies
+
+
+def _rows_of(table: Tensor, positions: Tensor) -> Tensor:
+    return stock.gather(table, positions, 0)
 
 
 class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
@@ -118,12 +123,13 @@ class RotaryEmbedding(nn.Cell):  # type: ignore[misc]
         angles = np.arange(max_position, dtype=np.float64)[:, None] * rotary_frequencies(turned, base, scaling)
         self.cos = Tensor(np.cos(angles).astype(np.float32))
         self.sin = Tensor(np.sin(angles).astype(np.float32))
+        self.rows_of = InFloat32(_rows_of)
 
     def construct(self, q: Tensor, k: Tensor | None = None, positions: Tensor | None = None) -> Any:
         if positions is None:
             cos, sin = self.cos[: q.shape[self.seq_axis]], self.sin[: q.shape[self.seq_axis]]
         else:
-            cos, sin = stock.gather(self.cos, positions, 0), stock.gather(self.sin, positions, 0)
+            cos, sin = self.rows_of(self.cos, positions), self.rows_of(self.sin, positions)
         q = rotary_embedding(q, cos, sin, self.mode, self.layout, self.rotary_dim)
         if k is None:
             return q

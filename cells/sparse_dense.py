@@ -9,6 +9,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn, ops
 from ms_ascend_ops.cells.exchange import exchange
+from ms_ascend_ops.cells.in_float32 import InFloat32
 
 from ms_ascend_ops.custom import device_target, kernel
 from ms_ascend_ops.gradients import needs_gradient
@@ -32,11 +33,12 @@ class _Product(nn.Cell):  # type: ignore[misc]
         return sparse_matmul(row_ends, indices, values, dense)
 
     def bprop(self, row_ends, indices, values, dense, column_ends, rows, order, out, dout):  # type: ignore[no-untyped-def]
-        dvalues = self.gradient(dout, row_ends, indices, dense) if needs_gradient(values) else ops.zeros_like(values)
+        kind = dout.dtype  # with mixed precision another one than that of the inputs
+        dvalues, ddense = ops.zeros_like(values), ops.zeros_like(dense)
+        if needs_gradient(values):
+            dvalues = self.gradient(dout, row_ends, indices, dense.astype(kind)).astype(values.dtype)
         if needs_gradient(dense):
-            ddense = self.product(column_ends, rows, reordered(values, order), dout)
-        else:
-            ddense = ops.zeros_like(dense)
+            ddense = self.product(column_ends, rows, reordered(values, order).astype(kind), dout).astype(dense.dtype)
         pattern = [ops.zeros_like(tensor) for tensor in (row_ends, indices, column_ends, rows, order)]
         return pattern[0], pattern[1], dvalues, ddense, pattern[2], pattern[3], pattern[4]
 
@@ -90,6 +92,8 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         ):  # fmt: skip
             setattr(self, name, Parameter(Tensor(np.ascontiguousarray(array)), name=name, requires_grad=False))
         self._product = _Product()
+        self._turned, self._add = InFloat32(_turned), InFloat32(_add)
+        self._reordered, self._placed = InFloat32(reordered), InFloat32(placed)
         self._ways = _ways(matrix, way)
         if any(chosen.name == "blocks" for _, chosen in self._ways):
             self._blocks = _Blocks(matrix)
@@ -167,21 +171,21 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         way = _name_of(self._ways, rows.shape[0])
         if way == "direct":
             y = self._product(
-                self.row_ends, self.indices, weight, _turned(rows), self.column_ends, self.rows, self.order
+                self.row_ends, self.indices, weight, self._turned(rows), self.column_ends, self.rows, self.order
             )
-            y = _turned(y)
+            y = self._turned(y)
         else:
             # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
-            values = reordered(weight, self.order)
+            values = self._reordered(weight, self.order)
             if way == "dense":
                 places = (columns * self.out_channels + self.rows).expand_dims(1)
-                dense = placed(values, places, self.in_channels * self.out_channels)
+                dense = self._placed(values, places, self.in_channels * self.out_channels)
                 y = matmul(rows, dense.reshape((self.in_channels, self.out_channels)))
             else:
-                y = _turned(self._blocks(self.rows, columns, values, _turned(rows)))
+                y = self._turned(self._blocks(self.rows, columns, values, self._turned(rows)))
         if self.has_bias:
-            y = y + self.bias
+            y = self._add(y, self.bias)
         return y.reshape((*x.shape[:-1], self.out_channels))
 
 
@@ -198,23 +202,23 @@ class _Blocks(nn.Cell):  # type: ignore[misc]
         numbers = np.full((pattern.indptr.shape[0] - 1) * self.across, self.count, np.int32)
         numbers[rows * self.across + pattern.indices.asnumpy()] = np.arange(self.count)
         self.numbers = Tensor(numbers)  # of each block, also of those without a value: `count`
+        self._placed, self._first_rows, self._more_rows = (
+            InFloat32(function) for function in (placed, _first_rows, _more_rows)
+        )
 
     def construct(self, rows, columns, values, dense):  # type: ignore[no-untyped-def]
         down, right = rows // BLOCK_SIDE, columns // BLOCK_SIDE
         number = ops.gather(self.numbers, down * self.across + right, 0)
         within = (rows - down * BLOCK_SIDE) * BLOCK_SIDE + columns - right * BLOCK_SIDE
         # One more block takes the values that have none; with them, no column is one, and the kernel stops.
-        blocks = placed(values, (number * BLOCK_AREA + within).expand_dims(1), (self.count + 1) * BLOCK_AREA)
-        blocks = blocks.astype(ms.float32)[: self.count * BLOCK_AREA].astype(values.dtype)
-        blocks = blocks.reshape((self.count, BLOCK_SIDE, BLOCK_SIDE))
+        blocks = self._placed(values, (number * BLOCK_AREA + within).expand_dims(1), (self.count + 1) * BLOCK_AREA)
+        blocks = self._first_rows(blocks, self.count * BLOCK_AREA).reshape((self.count, BLOCK_SIDE, BLOCK_SIDE))
         missing = number.max() // self.count
         indices = self.indices - missing * (self.across + 1)
         more = -self.shape[1] % BLOCK_SIDE
         if more:
-            zeros = ops.zeros((more, dense.shape[1]), ms.float32)
-            dense = ops.cat((dense.astype(ms.float32), zeros)).astype(values.dtype)
-        y = block_sparse_matmul(self.row_ends, indices, blocks, dense)
-        return y.astype(ms.float32)[: self.shape[0]].astype(values.dtype)
+            dense = self._more_rows(dense, more)
+        return self._first_rows(block_sparse_matmul(self.row_ends, indices, blocks, dense), self.shape[0])
 
 
 _MOST = 2**62  # rows of x: no limit
@@ -241,6 +245,20 @@ def _name_of(ways: tuple[tuple[int, Way], ...], rows: int) -> str:
 def _turned(x: Tensor) -> Tensor:
     """Transposed, in float, which MindSpore's operator for a CPU needs."""
     return x.astype(ms.float32).swapaxes(0, 1).astype(x.dtype)
+
+
+def _add(x: Tensor, bias: Tensor) -> Tensor:
+    """In float, as the gradient of the bias is a sum, which MindSpore's CPU does not have of bfloat16."""
+    return (x.astype(ms.float32) + bias.astype(ms.float32)).astype(x.dtype)
+
+
+def _first_rows(x: Tensor, rows: int) -> Tensor:
+    return x.astype(ms.float32)[:rows].astype(x.dtype)
+
+
+def _more_rows(x: Tensor, rows: int) -> Tensor:
+    """With rows of zeros behind it."""
+    return ops.cat((x.astype(ms.float32), ops.zeros((rows, x.shape[1]), ms.float32))).astype(x.dtype)
 
 
 def _suits(weight: Tensor, density: float | None) -> bool:

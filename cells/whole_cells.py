@@ -16,6 +16,7 @@ import mindspore as ms
 from mindspore import mint, nn, ops
 from mindspore.rewrite.common import namespace
 from mindspore.train import amp
+from ms_ascend_ops.cells.exchange import named_as_before
 
 __all__ = ["keep_whole"]
 
@@ -118,7 +119,9 @@ def keep_whole() -> None:
     def rewrite(network: nn.Cell, dtype: ms.dtype, *, white_list: Any = None, black_list: Any = None) -> nn.Cell:
         if not any(_is_whole(cell) for _, cell in network.cells_and_names()):
             return original(network, dtype, white_list=white_list, black_list=black_list)  # type: ignore[no-any-return]
-        return _O1(original, dtype, white_list, black_list).network(network)
+        # MindSpore renames the parameters of each cell that it rewrites, as if that were the whole network.
+        lowering = _O1(original, dtype, white_list, black_list)
+        return named_as_before(lambda: lowering.network(network), list(network.get_parameters()))
 
     amp._auto_mixed_precision_rewrite = rewrite
     put_around = amp._auto_black_list

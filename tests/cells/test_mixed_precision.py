@@ -6,6 +6,7 @@ import pytest
 from mindspore import amp, nn, ops
 
 from ms_ascend_ops import cells, optimize
+from ms_ascend_ops.sparse import LAYER_WAYS
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
@@ -92,6 +93,35 @@ def test_graphs(name):
     close(numpy(first(run("graph", amp.auto_mixed_precision(layer, "O2", ms.float16), inputs))), expected)
 
 
+@pytest.mark.parametrize("make", [
+    *(lambda way=way: cells.SparseDense(SPARSE, bias(), way=way) for way in LAYER_WAYS),
+    lambda: cells.MoEFeedForward(16, 32, 4, 4),
+], ids=[*LAYER_WAYS, "experts"])  # fmt: skip
+def test_bfloat16(make):
+    layer, inputs = make(), [tensor(draw(np.random.default_rng(0), (5, 16)), "float32")]
+    weights = layer.trainable_params()
+
+    def results(net):
+        loss = ms.value_and_grad(lambda x: first(net(x)).square().sum(), None, weights)
+        return numpy(first(net(*inputs))), *(numpy(gradient) for gradient in loss(*inputs)[1])
+
+    expected = results(layer)
+    net = amp.auto_mixed_precision(nn.SequentialCell(nn.Identity(), layer), "O2", ms.bfloat16)
+    assert first(net(*inputs)).dtype == ms.float32
+    for new, old in zip(results(net), expected, strict=True):
+        np.testing.assert_allclose(new, old, atol=4e-2 * np.abs(old).max())
+
+
+def test_rotary_positions_in_bfloat16():
+    layer = cells.RotaryEmbedding(8, 4096)
+    q = tensor(draw(np.random.default_rng(0), (1, 3, 5, 8)), "float32")
+    positions = ms.Tensor(np.array([4000, 17, 4095]), ms.int32)
+    expected = numpy(layer(q, None, positions))
+    y = layer.to_float(ms.bfloat16)(q, None, positions)
+    assert y.dtype == ms.bfloat16
+    np.testing.assert_allclose(numpy(y), expected, atol=2e-2 * np.abs(expected).max())
+
+
 def test_a_cache_keeps_its_dtype():
     cache = cells.KVCache(2, 4, 2, 8)
     dtype = cache.key_cache.dtype
@@ -126,13 +156,17 @@ class Block(nn.Cell):
         return x.reshape(x.shape[0], x.shape[1], 2, -1).swapaxes(1, 2)
 
 
-@pytest.mark.parametrize(("mode", "level"), [*(("pynative", level) for level in LEVELS), ("graph", "O2")])
+@pytest.mark.parametrize(
+    ("mode", "level"), [*(("pynative", level) for level in LEVELS), ("graph", "O1"), ("graph", "O2")]
+)
 def test_after_optimize(level, mode):
     inputs = [tensor(draw(np.random.default_rng(0), (2, 5, HIDDEN)), "float32")]
     net = nn.SequentialCell(Block(), Block())
     expected = numpy(net(*inputs))
     assert len(optimize(net, verify=inputs, level="O3").replaced) > 8
+    names = [parameter.name for parameter in net.get_parameters()]
     net = amp.auto_mixed_precision(net, level, ms.float16)
+    assert [parameter.name for parameter in net.get_parameters()] == names
     y = run(mode, net, inputs)
     assert y.dtype == ms.float32
     close(numpy(y), expected)
