@@ -54,6 +54,10 @@ Variables:
 EOF
 }
 
+# Python keeps what it has compiled, whatever the machine's default is: MindSpore takes four seconds of each process, pytest
+# ten of each worker.
+unset PYTHONDONTWRITEBYTECODE
+
 use_environment() {
     local environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     if [ -z "$environment" ]; then
@@ -66,6 +70,22 @@ use_environment() {
     export PATH="$environment/bin:$PATH"
     check_version python
 }
+
+# What a build needs of the machine: without it the first error would come minutes later.
+check_machine() {
+    if ! command -v "${CXX:-g++}" > /dev/null; then
+        echo "build.sh: a C++ compiler is needed, and there is no ${CXX:-g++}. Install it with: apt-get install g++ (Debian," \
+            "Ubuntu), or dnf install gcc-c++ (openEuler, Fedora)" >&2
+        exit 1
+    fi
+    local free
+    free="$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')"
+    if [ "$free" -lt "$LEAST_GIB" ]; then
+        echo "build.sh: $LEAST_GIB GiB of disk space are needed in $PWD (MindSpore has 1.5, a build 1), $free are free" >&2
+        exit 1
+    fi
+}
+LEAST_GIB=3
 
 check_version() {
     "$1" - <<'EOF'
@@ -97,16 +117,26 @@ is_portable() {
     [ "${MS_ASCEND_OPS_PORTABLE:-0}" != 0 ]
 }
 
+# An object of the build that `test` made, if it is there and newer than what it is made of.
+object_of_test() {
+    local object
+    object="$PWD/build/cmake-$(python -c 'import sys; print(sys.implementation.cache_tag)')/CMakeFiles/$1.dir/$2.o"
+    if [ -f "$object" ] && [ -z "$(find "$2" kernels/host kernels/interface -type f -newer "$object")" ]; then
+        echo "$object"
+    fi
+}
+
 # Brings special builds up to date, in build/<name>; one process at a time, as ms_ascend_ops/profiler/record.py does.
 compile() {
     install_build_requirements
-    local name option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
+    local name object option portable module=() unity="${MS_ASCEND_OPS_UNITY:-8}"
     if [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
         unity=2
     fi
     for name in "$@"; do
         option="${SPECIAL[$name]?there are check, portable and sanitize}"
         portable=OFF
+        module=()
         if [ "$name" = portable ] || is_portable; then
             portable=ON
         fi
@@ -114,6 +144,11 @@ compile() {
             # It knows nothing of kernels.
             module=("MS_ASCEND_OPS_PYTHON_MODULE=$PWD/ms_ascend_ops/$(python -c \
                 'import sysconfig; print("_C" + sysconfig.get_config_var("EXT_SUFFIX"))')")
+            object=$(object_of_test vector_unit_native kernels/host/simd/vector_unit.cpp)
+            module+=(${object:+"MS_ASCEND_OPS_VECTOR_UNIT_OBJECT=$object"})
+        elif [ "$name" = sanitize ] && [ "${MS_ASCEND_OPS_TEST_BUILD:-0}" != 0 ]; then
+            object=$(object_of_test host_calls tests/kernels/host/host_calls.cpp)
+            module=(${object:+"MS_ASCEND_OPS_HOST_CALLS_OBJECT=$object"})
         fi
         mkdir -p "build/$name"
         (
@@ -131,13 +166,13 @@ stage() {
     local name="$1" stage="$PWD/build/$1/stage"
     compile "$name"
     python -m pip install --quiet --no-compile "mindspore>=2.10,<2.11" "numpy<2" ml_dtypes pytest pytest-xdist hypothesis \
-        "click>=8.1" "llvmlite>=0.45,<0.51"
+        "click>=8.1" "llvmlite>=0.45,<0.51" "matplotlib>=3.7" "rich>=13"
     rm -rf "$stage"
     mkdir -p "$stage"
     # With the times of files: what Python, and pytest of tests, has compiled is taken along.
     cp -rp pyproject.toml ms_ascend_ops tests "$stage"
     cp -rp benchmarks cells export samples "$stage/ms_ascend_ops"  # as an installation has them
-    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_C.*.so
+    rm -rf "$stage"/ms_ascend_ops/lib "$stage"/ms_ascend_ops/_*.so
     cmake --install "build/$name" --prefix "$stage/ms_ascend_ops"
     cd "$stage"
 }
@@ -194,9 +229,9 @@ sanitize() {
     export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
     if is_portable; then
-        with_vector_units "${tests[@]}" -- -m "not slow" "$@"
+        with_vector_units "${tests[@]}" -- -m "not slow and not values" "$@"
     else
-        run_pytest "${tests[@]}" -m "not slow" "$@"
+        run_pytest "${tests[@]}" -m "not slow and not values" "$@"
     fi
 }
 
@@ -215,16 +250,47 @@ test_npu() {
     fi
 }
 
-# Runs a command whose output nobody needs unless it fails.
+# Runs a command whose output nobody needs unless it fails; says every 20 seconds how far it is.
 logged() {
-    local log="$PWD/build/$1.log"
+    local log="$PWD/build/$1.log" failed=0
     shift
     mkdir -p build
-    if ! "$@" > "$log" 2>&1; then
+    : > "$log"
+    while sleep 20; do
+        echo "  $SECONDS s: $(tail -n 1 "$log" | cut -c1-68)"
+    done &
+    progress=$!
+    "$@" > "$log" 2>&1 || failed=1
+    stop_progress
+    if [ "$failed" = 1 ]; then
         tail -n 25 "$log" >&2
         echo "build.sh: this failed: $*" >&2
         echo "build.sh: all that it said is in $log" >&2
         return 1
+    fi
+}
+
+progress=
+stop_progress() {
+    if [ -n "$progress" ]; then
+        pkill -P "$progress" 2> /dev/null || true  # the sleep
+        kill "$progress" 2> /dev/null || true
+        wait "$progress" 2> /dev/null || true
+        progress=
+    fi
+}
+
+# The end of everything: an interruption has one line and its code, and what took long says how long.
+ended() {
+    local code=$?
+    stop_progress
+    if [ "$command" = types ]; then
+        return
+    fi
+    if [ "$code" != 0 ] && [ "$code" != 130 ] && [ "$SECONDS" -ge 10 ]; then
+        echo "build.sh: $command failed after $SECONDS s" >&2
+    elif [ "$code" = 0 ] && [ "$SECONDS" -ge 10 ]; then
+        echo "build.sh: $command took $SECONDS s"
     fi
 }
 
@@ -274,7 +340,7 @@ check() {
     fi
     rm -f "$MS_ASCEND_OPS_CHECK_NOTES"
     # What the checked library says goes to stderr before it ends the process: let it through.
-    run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow" --capture=sys "$@"
+    run_pytest tests/kernels/test_*.py tests/kernels/checked -m "not slow and not values" --capture=sys "$@"
     echo "Notes (performance): $MS_ASCEND_OPS_CHECK_NOTES"
 }
 
@@ -341,7 +407,7 @@ clients_mindformers() {
 }
 
 clean() {
-    rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_C.*.so ./*.egg-info
+    rm -rf build dist ms_ascend_ops/lib ms_ascend_ops/_*.so ./*.egg-info
     rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
     find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 }
@@ -358,6 +424,11 @@ for argument in "$@"; do
         *) arguments+=("$argument") ;;
     esac
 done
+trap ended EXIT
+trap 'echo "build.sh: interrupted" >&2; exit 130' INT
+case "$command" in
+    bench | check | clients | compile | demo | host | portable | sanitize | test) check_machine ;;
+esac
 case "$command" in
     bench | check | clients | compile | demo | host | portable | sanitize | types) use_environment; "$command" "${arguments[@]}" ;;
     ascend | check-cann) use_environment; cann_project "$command" "${arguments[@]}" ;;
@@ -365,5 +436,6 @@ case "$command" in
     test) use_environment; run_tests "${arguments[@]}" ;;
     clean) clean ;;
     --help | -h) usage ;;
-    *) usage >&2; exit 2 ;;
+    "") usage >&2; exit 2 ;;
+    *) echo "build.sh: there is no command '$command'; bash build.sh --help lists them" >&2; exit 2 ;;
 esac

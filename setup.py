@@ -1,5 +1,6 @@
 """Builds the kernel library and the Python module with CMake. Everything else stands in pyproject.toml."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -41,9 +42,19 @@ class CMakeBuild(build_ext):
             "MS_ASCEND_OPS_TEST_BUILD": "ON" if TEST_BUILD else "OFF",
             "MS_ASCEND_OPS_UNITY": os.environ.get("MS_ASCEND_OPS_UNITY") or ("2" if TEST_BUILD else "8"),
         }
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with (BUILD / "lock").open("w") as lock:  # of this tree: a second build waits
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"another build of {SOURCE} is going on: waiting for its end", flush=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self.build_with(options, Path(self.get_ext_fullpath(ext.name)).parent)
+
+    def build_with(self, options: dict, target: Path) -> None:
         cmake("-S", SOURCE, "-B", BUILD, *[f"-D{name}={value}" for name, value in options.items()])
         cmake("--build", BUILD, "--parallel", self.parallel or os.cpu_count() or 1)
-        cmake("--install", BUILD, "--prefix", Path(self.get_ext_fullpath(ext.name)).parent)
+        cmake("--install", BUILD, "--prefix", target)
 
     def copy_extensions_to_source(self) -> None:
         # An editable install: setuptools would copy the module, but not the library beside it.

@@ -17,11 +17,14 @@ from matplotlib import pyplot
 
 __all__ = ["bars", "peak_flops", "roofline"]
 
+_CHARACTERS = 60  # of the labels below a panel: more would overlap
+
 
 def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
     """Bars of the bandwidth as a share of memcpy's: a panel for each operator and dtype, a group for each shape."""
     grouped = panels(outcomes)
-    names = [name for name in outcomes[0].results if name not in COPIES]
+    measured = {name for outcome in outcomes for name, result in outcome.results.items() if result.seconds}
+    names = [name for name in outcomes[0].results if name in measured and name not in COPIES]
     columns = min(2, len(grouped))
     rows = -(-len(grouped) // columns)
     size = (6.5 * columns, 2.6 * rows + 0.8)
@@ -36,12 +39,14 @@ def bars(outcomes: list[Outcome], where: dict[str, Any], path: Path) -> None:
                 heights.append(100 * copy.median / result.median if copy and result.seconds else 0.0)
             places = [index + (position - (len(names) - 1) / 2) * 0.8 / len(names) for index in range(len(group))]
             axis.bar(places, heights, 0.8 / len(names), label=PROVIDERS[name].label)
-        axis.set_xticks(range(len(group)), [o.case.size for o in group])
-        axis.set(title=title, ylabel="% of memcpy")
+        sizes = [str(o.case.size) for o in group]
+        slanted = sum(map(len, sizes)) > _CHARACTERS
+        axis.set_xticks(range(len(group)), sizes, rotation=20 if slanted else 0, ha="right" if slanted else "center")
+        axis.set(title=title, ylabel="% of memcpy's speed")
         axis.axhline(100, color="0.5", linewidth=0.8)
         axis.grid(axis="y", alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(names), 4))
     figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
@@ -61,8 +66,9 @@ def peak_flops(size: int = 1024, seconds: float = 0.3) -> float:
 def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: float) -> None:
     """Where every case of ours stands under the roof that memory and arithmetic make.
 
-    A roof's slope is the fastest memcpy of the run, its ridge the `peak`. Cases in cache may be above the slope. A
-    point is our direct call; a thin line leads to the fastest of the others.
+    A roof's slope is the memcpy of the largest case, its ridge the `peak`; a dashed one is the fastest memcpy of any
+    case, which runs in cache. A point is our direct call; a thin line leads to the fastest of the others. Cases without
+    a number of operations have no place here: they are named below.
 
     Raises:
         ValueError: no case has both a time of ours and a number of operations.
@@ -78,12 +84,16 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     # The largest case: a copy of a small one runs in cache.
     largest = max((size, copy.median) for size, copy in copies if copy is not None)
     bandwidth = largest[0] / largest[1]
+    cached = max(size / copy.median for size, copy in copies if copy is not None)
     figure, axis = pyplot.subplots(figsize=(9, 6), layout="constrained")
     flops = [outcome.case.flops or 0.0 for outcome, _ in drawn]  # of those that say so
     intensities = [count / outcome.case.bytes for count, (outcome, _) in zip(flops, drawn, strict=True)]
     x = np.geomspace(min(intensities) / 3, max(*intensities, peak / bandwidth) * 3, 200)
     axis.loglog(x, np.minimum(x * bandwidth, peak) / 1e9, color="black", linewidth=1.2)
     axis.annotate(f"memcpy {bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), va="bottom")
+    if cached > 1.2 * bandwidth:
+        axis.loglog(x, np.minimum(x * cached, peak) / 1e9, color="black", linewidth=0.8, linestyle="--")
+        axis.annotate(f"in cache {cached / 1e9:.1f} GB/s", (x[0], x[0] * cached / 1e9), va="bottom")
     axis.annotate(f"matmul {peak / 1e9:.0f} GFLOP/s", (x[-1], peak / 1e9), ha="right", va="bottom")
     titles = list(panels([outcome for outcome, _ in drawn]))
     colors = pyplot.get_cmap("tab20")
@@ -103,6 +113,8 @@ def roofline(outcomes: list[Outcome], where: dict[str, Any], path: Path, peak: f
     )
     axis.grid(which="both", alpha=0.2)
     axis.legend(fontsize=7, ncols=2)
-    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.", fontsize=9)
+    without = sorted({outcome.case.panel for outcome in outcomes} - set(titles))
+    missing = f"\nNot drawn, without a number of operations or a time: {', '.join(without)}" if without else ""
+    figure.supxlabel(f"{where['cpu']}, {where['threads']} threads. No figure of an NPU.{missing}", fontsize=9)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

@@ -12,6 +12,7 @@ from ms_ascend_ops.cells.expert_blocks import is_block, read_block
 from ms_ascend_ops.cells.parameters import Init, make_parameter, one_size
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.checks.moe_gating_top_k import check as check_gating
 from ms_ascend_ops.ops.grouped_matmul import grouped_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.moe_gating_top_k import moe_gating_top_k
@@ -24,6 +25,8 @@ __all__ = ["MoEFeedForward"]
 
 class MoEFeedForward(nn.Cell):  # type: ignore[misc]
     r"""A feed-forward layer of experts with SwiGLU, of which every token takes the best k.
+
+    A call returns two tensors, (y, logits), unless `return_logits=False`.
 
     .. math::
         y = \sum_{j \in topk} weights_j \cdot (\mathrm{silu}(x \, gate_j^T) \cdot (x \, up_j^T)) \, down_j^T
@@ -39,7 +42,7 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         has_bias: the scores by which experts are picked have a bias (DeepSeek-V3's `e_score_correction_bias`), a
             parameter that no gradient changes.
         shared_experts: a cell that all tokens pass, too, and whose result is added (DeepSeek-V3's), or None.
-        return_logits: the logits of the router are a second output.
+        return_logits: the logits of the router are a second output; False: y alone is returned.
         router_weight_init, gate_weight_init, up_weight_init, down_weight_init: initial values, or Parameters.
         dtype: of the parameters, but for the bias, which is float32.
         router_dtype: of the router's parameter, and of its product. None: dtype.
@@ -109,6 +112,10 @@ class MoEFeedForward(nn.Cell):  # type: ignore[misc]
         }
         signature = registry.signature("moe_gating_top_k")
         self.gating = tuple(signature.attribute(key).check(name, value) for key, value in values.items())
+        try:
+            check_gating([(1, experts)], dict(zip(values, self.gating, strict=True)))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
         self.num_experts = experts
         self.hidden_size = hidden
         self.shared_experts = shared_experts

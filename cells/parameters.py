@@ -20,7 +20,8 @@ Init: TypeAlias = str | Number | Initializer | Tensor | Parameter
 
 def eps_or_epsilon(init: Callable[..., None]) -> Callable[..., None]:
     """Let an `__init__` with the argument `epsilon` also take it as `eps`, PyTorch's name."""
-    position = list(inspect.signature(init).parameters).index("epsilon")  # self is 0
+    signature = inspect.signature(init)
+    position = list(signature.parameters).index("epsilon")  # self is 0
 
     @wraps(init)
     def renamed(self: Any, *arguments: Any, **named: Any) -> None:
@@ -28,6 +29,10 @@ def eps_or_epsilon(init: Callable[..., None]) -> Callable[..., None]:
             if "epsilon" in named or len(arguments) >= position:
                 raise TypeError(f"{type(self).__name__}: eps is another name of epsilon, got both")
             named["epsilon"] = named.pop("eps")
+        try:
+            signature.bind(self, *arguments, **named)
+        except TypeError as error:  # Python would name the class that `init` stands in
+            raise TypeError(f"{type(self).__name__}: {error}") from None
         init(self, *arguments, **named)
 
     return renamed

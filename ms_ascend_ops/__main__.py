@@ -1,15 +1,18 @@
-"""The command line: `python -m ms_ascend_ops --help`."""
+"""The command line: `ms-ascend-ops --help`, or `python -m ms_ascend_ops --help`."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from ms_ascend_ops.entry import begin, run
+
+if __name__ == "__main__":
+    begin()  # before the imports
 
 import click
 
+from ms_ascend_ops.commands.group import LazyGroup
 from ms_ascend_ops.scratch import failed_graphs_apart
 from ms_ascend_ops.version import __version__
 
-# A subcommand is imported when it runs: most of them need MindSpore, `--help` does not.
 COMMANDS = {
     "bench": "Measure the operators on this CPU against memcpy, stock MindSpore and PyTorch.",
     "bench-networks": "Measure whole networks on this CPU: stock operators, fused ones, and the ceiling.",
@@ -31,23 +34,13 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"ms_ascend_ops.commands.{name}"), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
-
-
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.command(
+    cls=LazyGroup,
+    package="ms_ascend_ops.commands",
+    table=COMMANDS,
+    root=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(__version__, prog_name="ms_ascend_ops")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -57,4 +50,4 @@ def main(context: click.Context) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m ms_ascend_ops")
+    run(name="python -m ms_ascend_ops")

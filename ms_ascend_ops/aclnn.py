@@ -21,7 +21,7 @@ from typing import Any
 from ms_ascend_ops import ascend
 from ms_ascend_ops.registry import Signature
 
-__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "DeviceTensor", "Operator"]
+__all__ = ["FUNCTIONS", "HEADERS", "VALUES", "DeviceTensor", "Operator", "function"]
 
 HEADERS = ("acl/acl_base.h", "acl/acl_rt.h", "aclnn/acl_meta.h")
 
@@ -98,15 +98,15 @@ class Operator:
         self._outputs = [tensor.name for tensor in signature.cann_outputs if tensor.name not in changed]
         library = _open(str(file))
         try:
-            self._prepare, self._launch = library[f"{name}GetWorkspaceSize"], library[name]
+            self.prepare, self.launch = library[f"{name}GetWorkspaceSize"], library[name]
         except AttributeError as error:
             raise RuntimeError(f"{signature.name}: {file} has no {name}; build the package again") from error
         pointers: list[Any] = [ctypes.c_void_p] * len(signature.inputs)
         attributes = [_ATTRIBUTES[attribute.type] for attribute in signature.attributes]
         results: list[Any] = [ctypes.c_void_p] * len(self._outputs)
         sizes: list[Any] = [ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)]
-        self._prepare.argtypes = [*pointers, *attributes, *results, *sizes]
-        self._launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
+        self.prepare.argtypes = [*pointers, *attributes, *results, *sizes]
+        self.launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
 
     def __call__(
         self,
@@ -133,19 +133,19 @@ class Operator:
         try:
             bytes_needed, executor = ctypes.c_uint64(), ctypes.c_void_p()
             given, results = tensors[: len(inputs)], tensors[len(inputs) :]
-            status = self._prepare(*given, *constants, *results, ctypes.byref(bytes_needed), ctypes.byref(executor))
+            status = self.prepare(*given, *constants, *results, ctypes.byref(bytes_needed), ctypes.byref(executor))
             self._check("GetWorkspaceSize", status)
             size = bytes_needed.value
             workspace = allocate(size) if size else None
-            self._check("", self._launch(workspace, size, executor, stream()))
+            self._check("", self.launch(workspace, size, executor, stream()))
         finally:
             for tensor in tensors:
                 if tensor is not None:
-                    _function("aclDestroyTensor")(tensor)
+                    function("aclDestroyTensor")(tensor)
 
     def _check(self, part: str, status: int) -> None:
         if status != 0:
-            reason = (_function("aclGetRecentErrMsg")() or b"").decode(errors="replace").strip()
+            reason = (function("aclGetRecentErrMsg")() or b"").decode(errors="replace").strip()
             raise RuntimeError(
                 f"{self.signature.name}: aclnn{self.signature.cann_type}{part} returned {status}"
                 f"{f': {reason}' if reason else ''}"
@@ -157,7 +157,7 @@ def _create(tensor: DeviceTensor) -> int:
     # As much of the memory as the tensor reaches.
     reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
     dims = ctypes.c_int64 * rank
-    made = _function("aclCreateTensor")(
+    made = function("aclCreateTensor")(
         *(dims(*sizes), rank, VALUES[tensor.dtype][1]),
         *(dims(*strides), 0, VALUES["ND"][1]),
         *((ctypes.c_int64 * 1)(reach), 1, tensor.address),
@@ -168,12 +168,17 @@ def _create(tensor: DeviceTensor) -> int:
 
 
 @cache
-def _function(name: str) -> Any:
+def function(name: str) -> Any:
+    """One of `FUNCTIONS`.
+
+    Raises:
+        RuntimeError: CANN's library does not load.
+    """
     library, result, parameters = FUNCTIONS[name]
-    function = _open(library)[name]
-    function.restype = _TYPES[result]
-    function.argtypes = [_TYPES[parameter] for parameter in parameters]
-    return function
+    found = _open(library)[name]
+    found.restype = _TYPES[result]
+    found.argtypes = [_TYPES[parameter] for parameter in parameters]
+    return found
 
 
 @cache

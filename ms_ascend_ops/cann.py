@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import mindspore as ms
-
 __all__ = ["cann_home", "cann_version", "chip_name", "driver_version"]
 
 _DRIVER = Path("/usr/local/Ascend/driver")
@@ -38,6 +36,8 @@ def driver_version() -> str | None:
 
 def chip_name() -> str:
     """What operators run on with the present `device_target`: "cpu", or the name of the chip, e.g. "ascend910b"."""
+
+    import mindspore as ms  # noqa: PLC0415 - the rest works without
 
     if ms.get_context("device_target") != "Ascend":
         return str(ms.get_context("device_target")).lower()

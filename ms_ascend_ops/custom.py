@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import linecache
 import logging
-import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import mindspore as ms
@@ -34,12 +34,11 @@ from ms_ascend_ops import ascend, registry
 from ms_ascend_ops.checks import CHECKS, ShapeCheck
 from ms_ascend_ops.direct import casting, direct, recorded, recording, usable
 from ms_ascend_ops.direct_npu import no_gradient, on_npu
-from ms_ascend_ops.dispatch.implementations import Form, Implementation
-from ms_ascend_ops.dispatch.route import Route
-from ms_ascend_ops.dispatch.table import ACTIVE
+from ms_ascend_ops.graph_writes import describe_view, note
 from ms_ascend_ops.inference import MaybeShape, infer_shapes, infer_types
 from ms_ascend_ops.library import LibraryVersion, check_built, library_path, open_library
 from ms_ascend_ops.mixed_precision import caster
+from ms_ascend_ops.routing import ROUTERS, Makers, Routed
 
 __all__ = ["VERSION", "FusedPrimitive", "Selector", "SuperKernelPrimitive", "by_python", "kernel"]
 
@@ -146,10 +145,10 @@ class FusedPrimitive(ops.Custom):  # type: ignore[misc]
                     result = recorded(self._operator, self._direct, self._recorded_bprop, tensors)
             if result is not None:
                 return result
-            if self._check_tensors is not None:
-                self._check_tensors(*arguments)
-        for place, name in self._written:
-            _refuse_view(self._operator, name, arguments[place])
+        if self._check_tensors is not None:
+            self._check_tensors(*arguments)
+        if self._written:
+            _refuse_views(self._operator, [(name, arguments[place]) for place, name in self._written])
         with _PYNATIVE_CALL:
             return super().__call__(*arguments)
 
@@ -275,7 +274,7 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
     def __call__(self, *arguments: Any) -> Callable[..., Any]:
         attributes = arguments[self._count :]
         absent = self._absent(arguments, _is_none) if self._optional else ()
-        if ACTIVE and self._operator in ACTIVE:
+        if ROUTERS and self._operator in ROUTERS:
             return self._primitive(absent, attributes, self._routes)
         primitive = self._primitive(absent, attributes)
         if not getattr(primitive, "checks", False):
@@ -289,15 +288,15 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             if not isinstance(tensor["dtype"], ms.dtype.TensorType) and spec.name not in absent:
                 raise self._not_a_tensor(spec.name, str(tensor["dtype"]))
         values = tuple(attribute["value"] for attribute in attributes)
-        routed = self._operator in ACTIVE
+        routed = self._operator in ROUTERS
         primitive = self._primitive(absent, values, self._routes if routed else None)
         given = [None if s.name in absent else t for s, t in zip(self.signature.inputs, tensors, strict=True)]
         dtypes = [None if tensor is None else str(tensor["dtype"].element_type()) for tensor in given]
         shapes = [None if tensor is None else tuple(tensor["shape"]) for tensor in given]
         self._check(shapes, dtypes, values)
+        note(self.signature, tensors)
         if routed:
-            form = Form(tuple(shapes), tuple(dtype and dtype.lower() for dtype in dtypes))
-            primitive = cast(Route, primitive).in_graph(form)
+            primitive = cast(Routed, primitive).in_graph(shapes, [dtype and dtype.lower() for dtype in dtypes])
         return {"dtype": None, "shape": None, "value": primitive}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Selector:
@@ -355,20 +354,21 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             FusedPrimitive(self.signature, attributes | presence, bprop, self._rule, check_tensors, version),
         )
 
-    def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Route:
-        """What asks the table of dispatch who answers a call."""
+    def _make_route(self, target: str, preferred: str, absent: tuple[str, ...], *values: Any) -> Routed:
+        """What asks a router who answers a call."""
         attributes = self._attributes(values)
 
-        def load(one: Implementation) -> Callable[..., Any]:
-            if one.library is not None:
-                return self._make_kernel(absent, attributes, open_library(one.library))
-            if one.function is not None:
-                return _Applied(one.function, tuple(attributes.values()))
-            return _twin(self._operator, attributes) if one.version == "cann" else self._make_kernel(absent, attributes)
+        def of_library(path: Path | None) -> Callable[..., Any]:
+            return self._make_kernel(absent, attributes, None if path is None else open_library(path))
 
+        make = Makers(
+            kernel=of_library,
+            cann=lambda: _twin(self._operator, attributes),
+            applied=lambda function: _Applied(function, tuple(attributes.values())),
+        )
         check = partial(self._check_tensors, tuple(attributes.values()), self.signature.inputs)
         first = "cann" if preferred == "cann" else ""
-        return Route(ACTIVE[self._operator], load, check, target, attributes, first)
+        return ROUTERS[self._operator].route(make, check, target, attributes, first)
 
     def _check_tensors(self, attributes: tuple[Any, ...], given: tuple[registry.TensorSpec, ...], *some: Any) -> None:
         by_name = {spec.name: tensor for spec, tensor in zip(given, some, strict=True)}
@@ -393,15 +393,12 @@ class Selector(ops.PrimitiveWithInfer):  # type: ignore[misc]
             self._rule(shapes, values)
 
 
-def _refuse_view(operator: str, name: str, tensor: Tensor) -> None:
+def _refuse_views(operator: str, written: list[tuple[str, Tensor]]) -> None:
     """MindSpore passes a copy of a view to a kernel, and what is written to that is lost."""
-    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    if strides != whole or tensor.storage_offset() != 0:
-        raise ValueError(
-            f"{operator}: {name} is written in place and must be contiguous, got strides {strides}"
-            f" from element {tensor.storage_offset()} on for shape {shape}"
-        )
+    # A contiguous part of another tensor is a copy only where MindSpore makes the call: it is not named first.
+    for name, tensor in sorted(written, key=lambda pair: pair[1].is_contiguous()):
+        if view := describe_view(tensor):
+            raise ValueError(f"{operator}: {name} is written in place and must be contiguous, got {view}")
 
 
 class _ByPython(ops.PrimitiveWithInfer):  # type: ignore[misc]
@@ -486,6 +483,9 @@ def _reg_info(signature: registry.Signature) -> dict[str, Any]:
     return result
 
 
+_WRITTEN: dict[str, int] = {}  # sources of functions that are written here, numbered
+
+
 def _bprop_of_node(
     bprop: Callable[..., Any],
     signature: registry.Signature,
@@ -510,7 +510,9 @@ def _bprop_of_node(
         f"        return ({', '.join([*gradients, *['0'] * constants])},)\n"
         "    return bprop\n"
     )
-    name = f"<bprop of {signature.name}({', '.join(passed)})>"
+    # MindSpore logs an error at each call for a name that is no path. So it is this file, each time by another path.
+    folder, _, file = __file__.rpartition("/")
+    name = folder + "/." * (1 + _WRITTEN.setdefault(source, len(_WRITTEN))) + f"/{file}"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, name, "exec"), scope)

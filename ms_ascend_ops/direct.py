@@ -12,6 +12,7 @@ MindSpore casts what it passes to a primitive, whoever calls has cast the tensor
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -49,12 +50,14 @@ def direct(
     attributes: Mapping[str, Any],
     check: Callable[..., None] | None,
     library: Any = None,
-) -> Callable[..., Any]:
-    """The kernel as a function of the given tensors, which checks them.
+) -> Callable[..., Any] | None:
+    """The kernel as a function of the given tensors, which checks them; None: there is no fast path.
 
-    It returns None where only MindSpore can call the kernel. `library`: the module of another version. `check` gets the
-    shapes and the attributes once for each combination of shapes and dtypes, and raises.
+    The function returns None where only MindSpore can call the kernel. `library`: the module of another version.
+    `check` gets the shapes and the attributes once for each combination of shapes and dtypes, and raises.
     """
+    if _casting is None:
+        return None
     names = [tensor.name for tensor in signature.inputs]
     absent = set(names) - {tensor.name for tensor in given}
     make = native().tensor_function
@@ -113,12 +116,15 @@ def _framework() -> Any:
     return native().Framework(Tensor, TensorPy_.from_numpy, _dtypes(), "_data_ptr")
 
 
-def _overhear_casts() -> list[Any]:
-    """The dtypes that the cells being called are to compute in, the innermost last.
-
-    MindSpore keeps them and has no question for them, so they are taken down as its cells announce them.
-    """
-    announce = _pynative_executor.set_mixed_precision_type
+def _overhear_casts() -> list[Any] | None:
+    """The dtypes that the cells being called are to compute in, the innermost last; None: they cannot be told."""
+    # A cell with `to_float` hands its dtype to this private method, MindSpore keeps it in C++ and tells nobody, and the
+    # fast path, which goes past MindSpore, must cast as MindSpore would. So the method is replaced by one that takes
+    # the dtype down and hands it on. Where a MindSpore has no such method there is no fast path: see `direct`.
+    announce = getattr(_pynative_executor, "set_mixed_precision_type", None)
+    if announce is None:
+        _log.warning("this MindSpore does not say what to_float asks for: operators are called by MindSpore, slower")
+        return None
     dtypes: list[Any] = []
 
     def set_mixed_precision_type(mixed_precision_type: Any, is_push: bool = True) -> Any:
@@ -132,4 +138,5 @@ def _overhear_casts() -> list[Any]:
     return dtypes
 
 
+_log = logging.getLogger("ms_ascend_ops")
 _casting = _overhear_casts()

@@ -265,14 +265,14 @@ def _commands(part: str) -> Check:
     found, remedies = [], []
     for command in sorted(extras.EXTRA_OF):
         if packages := extras.missing(command):
-            found.append(f"{command} does not run without {', '.join(packages)}")
+            found.append(f"{command:<20} needs {', '.join(packages)}")
             remedies.append(extras.advice(command))
     if extras.source_tree() is None:
-        found.append("profile does not run without the sources of the kernels")
+        found.append(f"{'profile':<20} needs the sources of the kernels")
         remedies.append("pip install -e '.[profile]' in a clone of the repository, for profile")
     if not found:
         return Check(part, "ok", "all of them can run")
-    return Check(part, "absent", "; ".join(found), "; ".join(dict.fromkeys(remedies)))
+    return Check(part, "absent", "\n".join(found), "\n".join(dict.fromkeys(remedies)))
 
 
 def _environment(part: str) -> Check:

@@ -21,6 +21,7 @@ EXTRA_OF = {
     "optimize model.onnx": "onnx",  # of a MindIR it needs none
     "profile": "profile",
     "serve": "serve",
+    "serve response_format": "structured",  # and forced calls of tools
 }
 
 # The packages of an extra; pyproject.toml has their versions.
@@ -32,6 +33,7 @@ PACKAGES = {
     "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
     "serve": ("fastapi", "grpcio", "httptools", "prometheus_client", "uvicorn"),
+    "structured": ("llguidance",),
 }
 
 _MODULES = {"grpcio": "grpc"}  # the others are imported under their own names

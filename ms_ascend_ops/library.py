@@ -33,7 +33,7 @@ __all__ = [
 
 LIBRARY = Path(__file__).resolve().parent / "lib" / "libms_ascend_ops.so"
 
-_MAX_THREADS = 256  # MAX_THREADS of kernels/host/runtime/launch.cpp, which takes no more
+_MAX_THREADS = 256  # MAX_THREADS of kernels/host/runtime/thread_pool.h, which takes no more
 _REMEDY = "Build it with `pip install .` (or `bash build.sh host`) in the source tree of ms_ascend_ops."
 
 

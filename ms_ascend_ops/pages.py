@@ -14,6 +14,7 @@ from typing import Any
 __all__ = ["Bar", "Curve", "bars", "curve", "render"]
 
 _WIDTH, _LABEL, _ROW = 420.0, 150.0, 20.0
+_CHARACTER = 7.0  # width of a character of a label
 _DECADE = 10.0
 
 
@@ -54,6 +55,9 @@ def bars(title: str, given: Sequence[Bar], line: float | None = None, logarithmi
     least = min((value for value in values if value > 0), default=1.0)
     largest = max(values, default=1.0) or 1.0
     floor = least / _DECADE**0.3
+    # Labels end at the bars: as wide as the longest needs, the bars stay as long.
+    label = max(_LABEL, 8 + _CHARACTER * max((len(bar.label) for bar in given), default=0))
+    width = _WIDTH - _LABEL + label
 
     def length(value: float) -> float:
         if not math.isfinite(value):
@@ -68,13 +72,13 @@ def bars(title: str, given: Sequence[Bar], line: float | None = None, logarithmi
         {"y": _ROW * i, "length": round(length(bar.value), 1), "label": bar.label, "text": bar.text, "kind": bar.kind}
         for i, bar in enumerate(given)
     ]
-    place = None if line is None else round(_LABEL + length(line), 1)
+    place = None if line is None else round(label + length(line), 1)
     return {
         "title": title,
         "rows": rows,
         "line": place,
-        "width": _WIDTH,
-        "label": _LABEL,
+        "width": width,
+        "label": label,
         "height": _ROW * len(rows) + 6,
     }
 

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from ms_ascend_ops.shapes import ShapeRule, Token
+from ms_ascend_ops.suggestions import suggestion
 
 __all__ = [
     "ACLNN_TYPES",
@@ -361,7 +362,7 @@ def load(path: Path) -> OpSpec:
             "autocast" in data,
             _survey(forward, data["survey"]) if "survey" in data else None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error if not isinstance(error, KeyError) else f'{error} is missing'}") from error
 
 
@@ -379,7 +380,8 @@ def op_spec(name: str) -> OpSpec:
         ValueError: there is no such operator.
     """
     if name not in names():
-        raise ValueError(f"there is no operator '{name}'; the operators are {', '.join(names())}")
+        near = suggestion(name, names()) or f"; the operators are {', '.join(names())}"
+        raise ValueError(f"there is no operator '{name}'{near}")
     return load(_DEFINITIONS / f"{name}.yaml")
 
 

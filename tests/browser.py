@@ -19,8 +19,8 @@ CLIPPED = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
 
 
 @contextmanager
-def opened(path, size):
-    """The page, and what its console and its requests said."""
+def _browser():
+    """Chromium, and a list of what its pages say that they should not."""
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = next(filter(None, map(shutil.which, NAMES)), None)
     if chromium is None:
@@ -28,17 +28,37 @@ def opened(path, size):
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         try:
-            context = browser.new_context(viewport=size, offline=True)
-            page, heard = context.new_page(), []
-            page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-            page.on("console", lambda message: heard.append(f"console: {message.text}"))
-            page.on("request", lambda request: heard.append(f"request: {request.url}"))
-            page.goto(path.as_uri(), wait_until="load")
-            heard.remove(f"request: {path.as_uri()}")
-            yield page, heard
-            assert heard == [], "a page asks for nothing and has nothing to complain of"
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def opened(path, size):
+    """The page, and what its console and its requests said."""
+    with _browser() as browser:
+        context = browser.new_context(viewport=size, offline=True)
+        page, heard = context.new_page(), []
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        page.on("console", lambda message: heard.append(f"console: {message.text}"))
+        page.on("request", lambda request: heard.append(f"request: {request.url}"))
+        page.goto(path.as_uri(), wait_until="load")
+        heard.remove(f"request: {path.as_uri()}")
+        yield page, heard
+        assert heard == [], "a page asks for nothing and has nothing to complain of"
+
+
+@contextmanager
+def served_page(url, size, scheme):
+    """A page of a server, in the colours "light" or "dark". It asks this server only, and no script of it fails."""
+    with _browser() as browser:
+        page, heard = browser.new_context(viewport=size, color_scheme=scheme).new_page(), []
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        origin = url[: url.index("/", 8)]
+        page.on("request", lambda request: request.url.startswith(f"{origin}/") or heard.append(request.url))
+        page.goto(url, wait_until="load")
+        yield page
+        assert heard == []
 
 
 def check_in_browser(path, tables, plots, search):

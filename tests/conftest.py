@@ -54,12 +54,12 @@ def pytest_collection_modifyitems(config, items):
         if (
             item in needless
             or (level != "all" and item.get_closest_marker("thorough"))
-            or (level == "paths" and seed(item) > 0)
+            or (level in ("few", "paths") and seed(item) > 0)
         ):
             left.append(item)
             continue
         test = item.path, getattr(item, "originalname", item.name)
-        sampled = item.path.parent == KERNELS and not (level == "paths" and item.get_closest_marker("cover"))
+        sampled = item.path.parent == KERNELS and not (level in ("few", "paths") and item.get_closest_marker("cover"))
         (left if sampled and cases[test] % step else kept).append(item)
         cases[test] += 1
     if left:

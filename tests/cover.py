@@ -1,10 +1,11 @@
-"""Which cases a test of a kernel has: every point, and every combination of types and attributes, not their product.
+"""Which cases a test of a kernel has: every point, and every pair of types and attributes, not their product.
 
 A point is what takes a path through the kernel: a shape, or a shape with what belongs to it. How a kernel treats an
-attribute does not depend on all shapes, so each combination meets two of them. `--cases` of pytest says how many:
+attribute does not depend on all shapes, nor on all other attributes at once. `--cases` of pytest says how many:
 
+- `few`: every third point. For sanitizers, which look at the host layer, not at kernels.
 - `paths`: every point once, with values in turn. For builds in which only the machine code differs.
-- `pairs`, the default: also every combination of the parameters, on two points.
+- `pairs`, the default: also every value of a parameter on two points, and with every value of each other parameter.
 - `all`: every combination on every point (`bash build.sh test --thorough`).
 """
 
@@ -15,10 +16,11 @@ from itertools import product
 
 import pytest
 
-LEVELS = ("paths", "pairs", "all")
+LEVELS = ("few", "paths", "pairs", "all")
+ONE_OF_POINTS = 3
 DEFAULT = "pairs"
 COMPILED = ("graph", "jit")  # of tests/modes.py
-POINTS_OF_A_COMBINATION = 2
+POINTS_OF_A_VALUE = 2
 
 
 def cover(names, points, also=(), **parameters):
@@ -31,24 +33,31 @@ def cover(names, points, also=(), **parameters):
 
 def rows(points, parameters, level=DEFAULT):
     """(point, values of the parameters) of each case."""
+    if level == "few":
+        return rows(points[::ONE_OF_POINTS], parameters, "paths")
     if level == "all":
         return list(product(points, product(*parameters)))
     # A value is told from an equal one of another parameter by its place.
     combinations = [tuple(enumerate(values)) for values in product(*parameters)]
-    wanted = 0 if level == "paths" else min(POINTS_OF_A_COMBINATION, len(points))
-    chosen, met, found = Counter(), Counter(), []
-    while len(found) < len(points) or any(chosen[combination] < wanted for combination in combinations):
+    wanted = dict.fromkeys((value for combination in combinations for value in combination), POINTS_OF_A_VALUE)
+    wanted |= dict.fromkeys((pair for combination in combinations for pair in combinations_of(combination, 2)), 1)
+    if level == "paths" or len(points) < POINTS_OF_A_VALUE:
+        wanted = dict.fromkeys(wanted, int(level != "paths"))
+    chosen, met, covered, found = Counter(), Counter(), Counter(), []
+    while len(found) < len(points) or any(covered[thing] < times for thing, times in wanted.items()):
         at = len(found) % len(points)
 
         def come(combination, at=at):
-            """How often: it at this point, it at all; its values at this point; its values at all, and two together."""
-            pairs = sum(chosen[pair] for pair in combinations_of(combination, 2))
+            """Whether it was here; what it has that is still missing; how often its pairs and values came."""
+            pairs = [*combinations_of(combination, 2)]
+            missing = sum(covered[thing] < wanted[thing] and not met[at, thing] for thing in (*pairs, *combination))
             values = sum(met[at, value] for value in combination), sum(chosen[value] for value in combination)
-            return met[at, combination], chosen[combination], *values, pairs
+            return met[at, combination], -missing, *values, sum(chosen[pair] for pair in pairs)
 
         combination = min(combinations, key=come)
         found.append((points[at], tuple(value for _, value in combination)))
         for thing in {combination, *combination, *combinations_of(combination, 2)}:
+            covered[thing] += not met[at, thing]
             chosen[thing] += 1
             met[at, thing] += 1
     return found
@@ -65,7 +74,8 @@ def cases(mark, level):
     """The rows of values of a test with this mark, and their names."""
     names, points, also, parameters = mark.args
     found = rows(points, parameters.values(), level)
-    found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
+    if level != "few":
+        found += [(point, tuple(values)) for point, *values in also if (point, tuple(values)) not in found]
     found = [[*(point if "," in names else [point]), *values] for point, values in found]
     return found, ["-".join(map(text, values)) for values in found]
 

@@ -6,32 +6,39 @@ import numpy as np
 from mindspore import Tensor
 
 from ms_ascend_ops import ops, registry
+from ms_ascend_ops.checks import CHECKS
+from ms_ascend_ops.inference import infer_shapes
 from tests.every_operator import Example, examples
 
-# Which sizes of its sample an operator refuses to be 0 (`positive` in the definition).
+# Which sizes of its sample an operator refuses to be 0, where its rules alone do not say so.
 REFUSED = {
-    **dict.fromkeys(
-        ("add_layer_norm", "add_rms_norm", "cross_entropy", "dynamic_quant", "layer_norm", "rms_norm"), (1,)
-    ),
-    **dict.fromkeys(("conv2d", "conv2d_group_norm"), (1, 2, 3)),
     "flash_attention": (2, 5),
     "flash_attention_varlen": (1, 3, 4),
-    "group_norm": (1, 2, 3),
-    **dict.fromkeys(("grouped_matmul", "moe_token_permute", "moe_token_unpermute"), (1,)),
-    "grouped_quant_matmul": (1, 3),
     "kv_cache_update": (2,),  # without slots there is none to write to
     "paged_attention": (3, 4, 5, 6),
-    "qkv_rotary_embedding": (2,),
-    "quant_matmul": (2,),
-    **dict.fromkeys(("weight_quant_matmul", "weight_quant_swiglu"), (2, 3)),
 }
 
 
 def without(example: Example):
-    """Shapes of its sample in which one size is 0, and whether that is refused."""
+    """Shapes of its sample in which one size is 0, and whether that is refused (`positive` in the definition)."""
     base = example.operator.small_shapes[0]
-    refused = REFUSED.get(example.name, ())
-    return [((*base[:i], 0, *base[i + 1 :]), i in refused) for i in range(len(base))]
+    shapes = [(*base[:i], 0, *base[i + 1 :]) for i in range(len(base))]
+    if example.name in REFUSED:
+        return [(shape, i in REFUSED[example.name]) for i, shape in enumerate(shapes)]
+    return [(shape, _breaks_rules(example, shape)) for shape in shapes]
+
+
+def _breaks_rules(example: Example, shape):
+    signature, case = registry.signature(example.name), replace(example, gradient=False).case(shape=shape)
+    try:
+        with np.errstate(divide="ignore"):
+            shapes = [array.shape for array in case.inputs]  # of no classes there is no label to draw
+        attributes = signature.check_attributes(case.attributes)
+        infer_shapes(signature, shapes, attributes)
+        CHECKS.get(example.name, lambda *_: None)(shapes, attributes)
+    except ValueError:
+        return True
+    return False
 
 
 def first_variants():
@@ -137,6 +144,27 @@ def _unpermute(n, h):
     return More(f"moe_token_unpermute {n} {h}", call, ((n, 2, h), (n, 2)))
 
 
+def _pattern(function, values, dense):
+    """Values of a matrix that has no rows, or of no columns: there is nothing that their pattern could say."""
+
+    ends = np.full(0 if dense[1] else 2, values[0], np.int32)
+
+    def call(values, dense):
+        return function(Tensor(ends), Tensor(np.zeros(values.shape[:1], np.int32)), values, dense)
+
+    return More(f"{function.__name__} {values} {dense}", call, (values, dense))
+
+
+def _sequences(heads, queries):
+    """Keys of no sequence, and nobody who looks at them."""
+
+    def call(query, key, value):
+        none = Tensor(np.zeros((0,), np.int32))
+        return ops.flash_attention_varlen(query, key, value, none, none)
+
+    return More(f"flash_attention_varlen {heads} {queries}", call, ((queries, heads, 8), (2, 1, 8), (2, 1, 8)))
+
+
 SIGMOID = 1 / (1 + np.exp(-1.0))
 
 MORE = [
@@ -155,6 +183,16 @@ MORE = [
     _qkv((0, 8, 4, 10), (8, 5)),
     _qkv((2, 0, 4, 10), (0, 5)),
     _qkv((2, 3, 4, 0), (3, 0)),
+    _qkv((0, 3, 4, 0), (3, 0)),
+    _qkv((0, 0, 4, 10), (0, 5)),
+    *(
+        _pattern(function, values, dense)
+        for function, values in ((ops.sparse_matmul, (2,)), (ops.block_sparse_matmul, (2, 16, 16)))
+        for dense in ((64, 3), (0, 0))
+    ),
+    _pattern(ops.sparse_matmul, (0,), (0, 0)),
+    _sequences(2, 0),
+    _sequences(0, 2),
     _masked((4, 0, 16), (1, 16)),
     _masked((2, 0, 4, 16), (4, 16)),
     _masked((0, 3, 4, 16), (1, 3, 1, 16)),

@@ -1,26 +1,30 @@
 """The scheme of cases (tests/cover.py) covers what it says."""
 
-from itertools import product
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import pytest
 
-from tests.cover import POINTS_OF_A_COMBINATION, needless_graphs, rows
+from tests.cover import POINTS_OF_A_VALUE, needless_graphs, rows
 
 PARAMETERS = (("a", "b", "c"), (False, True), (0, 1))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6, 13, 24])
 @pytest.mark.parametrize("parameters", [PARAMETERS[:1], PARAMETERS[:2], PARAMETERS], ids=len)
-def test_every_point_and_every_combination_on_two_points(count, parameters):
+def test_every_point_every_value_on_two_points_and_every_pair(count, parameters):
     points = range(count)
     found = rows(points, parameters)
     assert {point for point, _ in found} == set(points)
-    for combination in product(*parameters):
-        met = {point for point, values in found if values == combination}
-        assert len(met) >= min(POINTS_OF_A_COMBINATION, count)
+    for place, values in enumerate(parameters):
+        for value in values:
+            met = {point for point, chosen in found if chosen[place] == value}
+            assert len(met) >= min(POINTS_OF_A_VALUE, count)
+    for (i, first), (j, second) in combinations(enumerate(parameters), 2):
+        assert {(chosen[i], chosen[j]) for _, chosen in found} == set(product(first, second))
     assert len(set(found)) == len(found)
-    assert len(found) <= max(count, POINTS_OF_A_COMBINATION * len(list(product(*parameters)))) + count
+    widest = [1, *sorted(map(len, parameters))]
+    assert len(found) <= max(count, POINTS_OF_A_VALUE * widest[-1], widest[-1] * widest[-2] + POINTS_OF_A_VALUE)
 
 
 @pytest.mark.parametrize("count", [3, 13])
@@ -29,6 +33,10 @@ def test_paths_are_points(count):
     assert [point for point, _ in found] == list(range(count))
     for place, values in enumerate(PARAMETERS):
         assert {row[place] for _, row in found} == set(values)
+
+
+def test_few_are_some_of_the_paths():
+    assert [point for point, _ in rows(range(13), PARAMETERS, "few")] == [0, 3, 6, 9, 12]
 
 
 def test_all_is_the_product():

@@ -28,7 +28,8 @@ extern "C" __attribute__((visibility("default"))) int RowScale(const char* versi
                                                                uint64_t rows, uint32_t cols)
 {
     RowScaleTilingData tiling{};
-    const ms_ascend_ops::LaunchConfig config = RowScaleTiling(rows, cols, AscendC::host::HostPlatform(), tiling);
+    const ms_ascend_ops::LaunchConfig config =
+        RowScaleTiling(rows, cols, AscendC::host::TheExecutor().Platform(), tiling);
     const uint64_t bytes = rows * cols * sizeof(float);
     using AscendC::host::Dtype;
     AscendC::host::DescribeLaunch("row_scale",

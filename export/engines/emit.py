@@ -17,13 +17,11 @@ from ms_ascend_ops.export.graphs.trace import Trace, unobserved
 from ms_ascend_ops.export.matching.expressions import Expressions
 from ms_ascend_ops.export.matching.find import Found
 
-from ms_ascend_ops import registry
-
 __all__ = ["NotPortableError", "emit", "moved_texts", "path_to"]
 
 _OPERATORS = {
-    **dict.fromkeys(("Add", "Adds", "AddExt"), "+"),
-    **dict.fromkeys(("Sub", "Subs", "SubExt"), "-"),
+    **dict.fromkeys(("Add", "Adds", "AddExt", "AddScalar"), "+"),
+    **dict.fromkeys(("Sub", "Subs", "SubExt", "SubScalar"), "-"),
     **dict.fromkeys(("Mul", "Muls"), "*"),
     **dict.fromkeys(("Div", "Divs", "RealDiv"), "/"),
 }
@@ -131,14 +129,10 @@ class _Writer:
                 if i.kind == CONSTANT and not i.name:
                     raise NotPortableError("a tensor that is no parameter goes into the operator")
             texts = moved_texts(found, [self.text(i) for i in found.inputs])
-            arguments = found.fused.arguments(texts)
             if any(not self._is_constant(found.inputs[i]) for i in found.fused.constant):
                 raise NotPortableError("a gradient may be needed that the operator does not give")
-            keywords = found.fused.attributes if found.fused.keywords is None else found.fused.keywords
-            arguments += [f"{name}={value!r}" for name, value in keywords.items()]
-            self._texts[key] = self._assigned(f"fused.{found.fused.op}({', '.join(arguments)})")
-        outputs = registry.signature(found.fused.op).outputs
-        return self._texts[key] if len(outputs) == 1 else f"{self._texts[key]}[{index}]"
+            self._texts[key] = self._assigned(found.fused.call(texts))
+        return found.fused.result(self._texts[key], index)
 
     def _is_constant(self, node: Node) -> bool:
         """Whether no parameter needs a gradient through a value; what comes from outside counts as such."""

@@ -15,7 +15,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from mindspore.train.mind_ir_pb2 import ModelProto
-from ms_ascend_ops.export.engines.timing import slower
+from ms_ascend_ops.export.engines.timing import GRAPH, running, slower
 from ms_ascend_ops.export.files.load import InputSpec, load
 from ms_ascend_ops.export.files.model import MOST_BYTES, parameter_files, read_model, write_file
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of
@@ -103,7 +103,8 @@ def optimize_mindir(
 
 def _substitute(model: ModelProto, graph: MindIRGraph, patterns: Sequence[Row], report: Report) -> None:
     """Put fused operators into one graph."""
-    found, left = find(graph.graph, patterns, report.level, slower)
+    with running(GRAPH):
+        found, left = find(graph.graph, patterns, report.level, slower)
     first = any(row.op in _FIRST for row in patterns)
     joins = report.level == "O3" and not first
     wanted = {row.op for row in patterns}

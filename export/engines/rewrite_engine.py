@@ -37,8 +37,6 @@ from ms_ascend_ops.export.graphs.specs import OWNER
 from ms_ascend_ops.export.graphs.trace import Trace
 from ms_ascend_ops.export.matching.find import Found, find
 
-from ms_ascend_ops import registry
-
 __all__ = ["flat_source", "rewrite"]
 
 
@@ -253,20 +251,17 @@ class _Edits:
             if not text:
                 return _NO_NAME
             arguments.append(text)
-        keywords = fused.attributes if fused.keywords is None else fused.keywords
         try:
-            arguments = fused.arguments(moved_texts(found, arguments))
+            call = fused.call(moved_texts(found, arguments))
         except NotPortableError as error:
             return str(error)
-        arguments += [f"{name}={value!r}" for name, value in keywords.items()]
-        call = f"fused.{fused.op}({', '.join(arguments)})"
         lines = kept
-        if len(registry.signature(fused.op).outputs) == 1:
-            lines[frames[0].line] = f"{names[0]} = {call}"
+        if not fused.has_several:
+            lines[frames[0].line] = f"{names[0]} = {fused.result(call, 0)}"
         else:
             result = f"fused_{frames[0].line}"
             for frame, name in zip(frames, names, strict=True):
-                lines[frame.line] = f"{name} = {result}[{outputs[frame][0]}]"
+                lines[frame.line] = f"{name} = {fused.result(result, outputs[frame][0])}"
             lines[frames[0].line] = f"{result} = {call}; {lines[frames[0].line]}"
         if any(not text.endswith(self.lines.get(line, text)) for line, text in lines.items()):
             return "its statement becomes something else in another call"

@@ -18,6 +18,7 @@ from ms_ascend_ops.export.engines.experts import Experts, is_block
 from ms_ascend_ops.export.engines.generated import is_generated, with_method
 from ms_ascend_ops.export.engines.likeness import form_of, likeness_of, obstacle_of
 from ms_ascend_ops.export.engines.proof import Proof
+from ms_ascend_ops.export.engines.timing import GRAPH, PYNATIVE, running
 from ms_ascend_ops.export.graphs.bypass import bypassing, name_without
 from ms_ascend_ops.export.graphs.graph import CALL, Node
 from ms_ascend_ops.export.graphs.layers import activation_of, operator_of
@@ -66,7 +67,8 @@ def optimize(
             operator gives no gradient for an input as a mask, it is only made sure that no parameter loses its own.
         graph: compare the outputs in graph mode, too, which compiles the network once, and again where they differ. By
             default this is done in PyNative mode where a statement as `x += y` is in a source that was changed: graphs
-            execute it in place, PyNative does not.
+            execute it in place, PyNative does not. Convolutions (O3) that are only faster in PyNative stay unless this
+            is False: the network may be compiled, or exported, later.
         tolerance: largest allowed difference as a share of the largest magnitude. By default 1e-4 for float32, 2e-2 for
             float16 and 1e-1 for bfloat16.
         level: O0 nothing; O1 exact replacements; O2 those too that round in other places in half precision; O3 one
@@ -99,24 +101,28 @@ def optimize(
         state = State(net)
         # Where the mode is PyNative, the run that is watched is the one that is compared with.
         once = not gradients and ms.get_context("mode") == ms.PYNATIVE_MODE
-        observed = observe_calls(net, calls) if once else observed
-        complete = len(observed.outputs) == len(calls)
-        before = measured(tuple(observed.outputs), observed.primitives) if complete else None
-        proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
-        observed = observed if once else observe_calls(net, calls)
+        with _inputs_named(calls):
+            observed = observe_calls(net, calls) if once else observed
+            complete = len(observed.outputs) == len(calls)
+            before = measured(tuple(observed.outputs), observed.primitives) if complete else None
+            proof = Proof(net, calls, state, before, gradients=gradients, graph=graph, tolerance=tolerance)
+            observed = observed if once else observe_calls(net, calls)
         observed.outputs.clear()
         state.restore()
         state.forget_unchanged()
         observed.state = state
 
     experts = patterns is PATTERNS and "cell" in engines
+    modes = (
+        (GRAPH,) if ms.get_context("mode") == ms.GRAPH_MODE else (PYNATIVE,) if graph is False else (PYNATIVE, GRAPH)
+    )
 
     def attempt(rows: Sequence[Row], drop: bool) -> tuple[Report, set[str]]:
         report = Report(level=level)
         walk = _Walk(rows, level, observed, engines, report, drop, Experts(net) if experts else None)
         with quiet():
             if level != "O0":
-                with pynative():
+                with pynative(), running(*modes):
                     walk.start(net)
                 if observed.state is not None:
                     observed.state.restore()
@@ -162,6 +168,17 @@ def _calls(verify: Sequence[Any] | None) -> list[Sequence[Tensor]] | None:
     if not verify:
         raise ValueError("optimize: verify must be a list of the inputs of net, got an empty one")
     return list(verify) if all(isinstance(call, (list, tuple)) for call in verify) else [verify]
+
+
+@contextmanager
+def _inputs_named(calls: list[Sequence[Tensor]]) -> Iterator[None]:
+    """MindSpore names an operator within the network where an input is wrong: say which inputs there are."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError) as error:
+        given = "; or ".join(", ".join(map(_kind, call)) for call in calls)
+        kind = next(one for one in (RuntimeError, TypeError, ValueError) if isinstance(error, one))
+        raise kind(f"optimize: the network fails on verify, {given}: {error}") from error
 
 
 def _kind(value: Any) -> str:

@@ -60,7 +60,7 @@ class MindIRNetwork:
     def __call__(self, *values: Tensor | np.ndarray[Any, Any]) -> Any:
         if len(values) != len(self.inputs):
             known = "; ".join(map(str, self.inputs))
-            raise TypeError(f"MindIRNetwork: it takes {len(self.inputs)} inputs ({known}), got {len(values)}")
+            raise TypeError(f"the network takes {len(self.inputs)} inputs ({known}), got {len(values)}")
         return self._cell(*(_checked_input(value, spec) for value, spec in zip(values, self.inputs, strict=True)))
 
 
@@ -152,12 +152,12 @@ def _collect(held: Any, nested: Any, tensors: list[Any]) -> bool:
 def _checked_input(value: Tensor | np.ndarray[Any, Any], spec: InputSpec) -> Tensor:
     tensor = Tensor(value) if isinstance(value, np.ndarray) else value
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"MindIRNetwork: {spec.name} must be a Tensor or a NumPy array, got {type(value).__name__}")
+        raise TypeError(f"the network: {spec.name} must be a Tensor or a NumPy array, got {type(value).__name__}")
     if tensor.dtype != spec.dtype:
-        raise TypeError(f"MindIRNetwork: input must be {spec}, got {str(tensor.dtype).lower()}")
+        raise TypeError(f"the network: input must be {spec}, got {str(tensor.dtype).lower()}")
     sizes = list(zip(spec.shape, tensor.shape, strict=False))
     if len(tensor.shape) != len(spec.shape) or any(size not in (-1, got) for size, got in sizes):
-        raise ValueError(f"MindIRNetwork: input must be {spec}, got {tuple(tensor.shape)}")
+        raise ValueError(f"the network: input must be {spec}, got {tuple(tensor.shape)}")
     return tensor
 
 

@@ -45,6 +45,46 @@ def _softplus(x):
     return ops.maximum(x, 0.0) + ops.log1p(ops.exp(-ops.abs(x)))
 
 
+def _maximum(x, y):
+    """NaN where one is: ops.maximum takes the other."""
+    return ops.where(x >= y, x, ops.where(x < y, y, x + y))
+
+
+def _minimum(x, y):
+    return ops.where(x <= y, x, ops.where(x > y, y, x + y))
+
+
+def _amax(x, axes, keep):
+    """NaN where one is: ops.amax passes it over."""
+    unknown = ops.any(ops.ne(x, x), axes, keep)
+    return ops.where(unknown, ops.full_like(unknown, float("nan"), dtype=x.dtype), ops.amax(x, axes, keep))
+
+
+def _amin(x, axes, keep):
+    return -_amax(-x, axes, keep)
+
+
+def _divided(x, y):
+    """Of floats: ops.div takes -0.0 for 0, and NaN or inf by it for -inf."""
+    return ops.where(y == 0, x * ops.reciprocal(y), ops.div(x, y))
+
+
+def _softmax(x, axis):
+    """Also of rows of -inf, behind which ops.softmax spoils others."""
+    grown = ops.exp(x - ops.amax(x, axis, True))
+    return ops.div(grown, ops.sum(grown, axis, True))
+
+
+def _log_softmax(x, axis):
+    below = x - ops.amax(x, axis, True)
+    return below - ops.log(ops.sum(ops.exp(below), axis, True))
+
+
+def _before(x, axis):
+    """What is in front of each place, 0 in front of the first."""
+    return ops.cat((ops.zeros_like(ops.narrow(x, axis, 0, 1)), ops.narrow(x, axis, 0, x.shape[axis] - 1)), axis)
+
+
 def _probabilities(scores):
     """A row of which nothing is seen has zeros. ops.softmax never gets one: it spoils the rows behind it."""
     hidden = ops.amax(scores, -1, True) == float("-inf")

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 from ms_ascend_ops.export.from_onnx import windows
+from ms_ascend_ops.export.from_onnx.graph import Graph
 from ms_ascend_ops.export.from_onnx.node import DTYPES, Node, text_of, tuple_of
+from ms_ascend_ops.export.from_onnx.softmax import softmax
 
 __all__ = ["OPERATORS"]
 
@@ -39,7 +41,26 @@ def _folded(text: str) -> Writer:
 def _div(n: Node) -> str:
     if "int" in n.dtype(0):
         return f"_quotient({n[0]}, {n[1]})"
-    return f"ops.div({n[0]}, {n[1]})"
+    function = "ops.div" if _is_never_zero(n.graph, n.names[1]) else "_divided"
+    return f"{function}({n[0]}, {n[1]})"
+
+
+# By what follows these, networks divide: patterns know ops.div, and none of these is -0.0 but by underflow.
+_DIVISORS = {"Exp", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "Sigmoid", "Softmax", "Softplus", "Sqrt"}
+
+
+def _is_never_zero(graph: Graph, name: str) -> bool:
+    """Whether a divisor is a constant without zeros, what such a constant was added to, or a sum or root of a norm."""
+    if name in graph.constants:
+        return bool(np.all(graph.constants[name]))
+    node = next((node for node in graph.nodes if name in node.output), None)
+    if node is None:
+        return False
+    if node.op_type in ("Add", "Clip", "Max"):
+        return any(other in graph.constants and np.all(graph.constants[other]) for other in node.input if other)
+    if node.op_type in ("Cast", "Expand", "Identity", "Reshape", "Transpose", "Unsqueeze"):
+        return _is_never_zero(graph, node.input[0])
+    return node.op_type in _DIVISORS
 
 
 def _mod(n: Node) -> str:
@@ -85,11 +106,29 @@ def _clip(n: Node) -> str:
     bounds = [n.attribute("min"), n.attribute("max")]
     result = n[0]
     for index, function in ((1, "maximum"), (2, "minimum")):
-        if n.has(index):
-            result = f"ops.{function}({result}, {n[index]})"
-        elif bounds[index - 1] is not None:
-            result = f"ops.{function}({result}, {text_of(bounds[index - 1])})"
+        bound = n[index] if n.has(index) else None
+        if bound is None and bounds[index - 1] is not None:
+            bound = text_of(bounds[index - 1])
+        if bound is not None:
+            result = f"{_name(n, function)}({result}, {bound})"
     return result
+
+
+# MindSpore's own take the other number where one is NaN.
+_EXTREMES = {"maximum": "_maximum", "minimum": "_minimum"}
+
+
+def _name(n: Node, function: str) -> str:
+    return _EXTREMES[function] if "float" in n.dtype(0) else f"ops.{function}"
+
+
+def _extreme(function: str) -> Writer:
+    """Of any number of inputs."""
+
+    def write(n: Node) -> str:
+        return _folded(f"{_name(n, function)}({{x}}, {{y}})")(n)
+
+    return write
 
 
 def _gelu(n: Node) -> str:
@@ -105,22 +144,13 @@ def _elu(n: Node) -> str:
     alpha, gamma = n.attribute("alpha", 1.0), 1.0
     if n.node.op_type == "Selu":
         alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
-    grown = f"ops.exp(ops.minimum({n[0]}, 0.0)) - 1.0"
+    grown = f"ops.exp(_minimum({n[0]}, 0.0)) - 1.0"
     return f"ops.where({n[0]} > 0, {n[0]}, ({grown}) * {text_of(alpha)}) * {text_of(gamma)}"
 
 
 def _hard_sigmoid(n: Node) -> str:
     alpha, beta = n.number("alpha", 0.2), n.number("beta", 0.5)
-    return f"ops.minimum(ops.maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
-
-
-def _softmax(n: Node) -> str:
-    function = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[n.node.op_type]
-    if n.opset >= 13:
-        return f"ops.{function}({n[0]}, {n.axis(-1)})"
-    shape, axis = n.shape(0), n.axis(1)  # over all axes from this one on
-    flat = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    return f"ops.reshape(ops.{function}(ops.reshape({n[0]}, {flat}), 1), {shape})"
+    return f"_minimum(_maximum({n[0]} * {alpha} + {beta}, 0.0), 1.0)"
 
 
 # ---- products
@@ -222,9 +252,28 @@ def _reduce(text: str) -> Writer:
             axes = list(range(rank))
         if rank == 0:
             return n[0]
-        return text.format(x=n[0], axes=tuple(axes), keep=bool(n.attribute("keepdims", 1)))
+        result = text.format(x=n[0], axes=tuple(axes), keep=bool(n.attribute("keepdims", 1)))
+        return _of_dtype(n, result)
 
     return write
+
+
+def _largest(function: str) -> Writer:
+    """`amax` or `amin`. Of floats NaN where one is, but where a softmax subtracts it, which spreads NaN itself."""
+
+    def write(n: Node) -> str:
+        readers = [node for node in n.graph.nodes if n.node.output[0] in node.input]
+        within = readers and n.node.output[0] not in n.graph.outputs
+        within = within and all(node.op_type == "Sub" and node.input[0] == n.names[0] for node in readers)
+        prefix = "ops." if within or "float" not in n.dtype(0) else "_"
+        return _reduce(f"{prefix}{function}({{x}}, {{axes}}, {{keep}})")(n)
+
+    return write
+
+
+def _of_dtype(n: Node, result: str) -> str:
+    """Sums of integers have their dtype; MindSpore's are of int64, and roots of float32."""
+    return f"{result}.astype(ms.{n.dtype(0)})" if "int" in n.dtype(0) else result
 
 
 def _product(n: Node) -> str:
@@ -232,7 +281,7 @@ def _product(n: Node) -> str:
     result = n[0]
     for axis in sorted(axes, reverse=True):  # so that the others stay where they are
         result = f"ops.prod({result}, {axis}, {keep})"
-    return result
+    return _of_dtype(n, result)
 
 
 def _arg(n: Node) -> str:
@@ -248,9 +297,9 @@ def _cumsum(n: Node) -> str:
     x = n[0]
     if n.attribute("reverse", 0):
         x = f"ops.flip({x}, ({axis},))"
-    result = f"ops.cumsum({x}, {axis})"
     if n.attribute("exclusive", 0):
-        result = f"ops.sub({result}, {x})"
+        x = f"_before({x}, {axis})" if n.shape(0)[axis] > 1 else f"ops.zeros_like({x})"
+    result = f"ops.cumsum({x}, {axis})"
     return f"ops.flip({result}, ({axis},))" if n.attribute("reverse", 0) else result
 
 
@@ -485,17 +534,17 @@ OPERATORS: dict[str, Writer] = {
     "GlobalMaxPool": lambda n: f"ops.amax({n[0]}, {tuple(range(2, len(n.shape(0))))}, True)",
     "GroupNormalization": _group_norm,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": lambda n: f"{n[0]} * ops.minimum(ops.maximum({n[0]} * {1 / 6!r} + 0.5, 0.0), 1.0)",
+    "HardSwish": lambda n: f"{n[0]} * _minimum(_maximum({n[0]} * {1 / 6!r} + 0.5, 0.0), 1.0)",
     "Identity": _call("{x}"),
     "InstanceNormalization": _group_norm,
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
-    "LogSoftmax": _softmax,
-    "Max": _folded("ops.maximum({x}, {y})"),
+    "LogSoftmax": softmax,
+    "Max": _extreme("maximum"),
     "MaxPool": windows.max_pool,
     "Mean": _mean,
     "Mish": _call("ops.mul({x}, ops.tanh(_softplus({x})))"),
-    "Min": _folded("ops.minimum({x}, {y})"),
+    "Min": _extreme("minimum"),
     "Mod": _mod,
     "PRelu": lambda n: f"ops.where({n[0]} > 0, {n[0]}, {n[0]} * {n[1]})",
     "Pad": _pad,
@@ -503,9 +552,9 @@ OPERATORS: dict[str, Writer] = {
     "RMSNormalization": _rms_norm,
     "ReduceL1": _reduce("ops.sum(ops.abs({x}), {axes}, {keep})"),
     "ReduceL2": _reduce("ops.sqrt(ops.sum(ops.square({x}), {axes}, {keep}))"),
-    "ReduceMax": _reduce("ops.amax({x}, {axes}, {keep})"),
+    "ReduceMax": _largest("amax"),
     "ReduceMean": _reduce("ops.mean({x}, {axes}, {keep})"),
-    "ReduceMin": _reduce("ops.amin({x}, {axes}, {keep})"),
+    "ReduceMin": _largest("amin"),
     "ReduceProd": _product,
     "ReduceSum": _reduce("ops.sum({x}, {axes}, {keep})"),
     "ReduceSumSquare": _reduce("ops.sum(ops.square({x}), {axes}, {keep})"),
@@ -514,7 +563,7 @@ OPERATORS: dict[str, Writer] = {
     "ScatterND": _scatter_nd,
     "Selu": _elu,
     "Slice": _slice,
-    "Softmax": _softmax,
+    "Softmax": softmax,
     "Softplus": _call("_softplus({x})"),
     "Softsign": lambda n: f"ops.div({n[0]}, 1.0 + ops.abs({n[0]}))",
     "SpaceToDepth": _blocks,

@@ -184,6 +184,8 @@ def resize(n: Node) -> str:
     if mode not in ("nearest", "linear"):
         raise n.refuse(f"mode must be nearest or linear, got {mode}")
     n.wants(antialias=(0,), keep_aspect_ratio_policy=("stretch",), exclude_outside=(0,))
+    if mode == "linear" and "float" not in n.dtype(0):
+        raise n.refuse(f"its input must be of floats for mode linear, got {n.dtype(0)}")
     shape, out = n.shape(0), n.out_shape()
     scales = _scales(n, shape, out)
     result = n[0]
@@ -226,6 +228,10 @@ def _places(n: Node, length: int, count: int, scale: float) -> Array:
     if mode == "asymmetric":
         return index / step
     if mode == "align_corners":
+        if abs(scale * length - count) > 1e-3:
+            raise n.refuse(
+                f"align_corners must have sizes or scales that fit: ONNX and ONNX Runtime differ for {scale}"
+            )
         return index * np.float32(length - 1) / np.float32(max(1, count - 1))
     if mode == "half_pixel":
         return (index + np.float32(0.5)) / step - np.float32(0.5)

@@ -241,6 +241,14 @@ class MindIRGraph:
         """Whether the output of a node may be written at all, before it is read or behind that."""
         return self._file.writes.at_all(name_of(node))
 
+    def writers_of(self, node: Node) -> frozenset[str] | None:
+        """The nodes, by name, that may write the memory in which a node's output lies; None: unknown."""
+        return self._file.writes.writers(name_of(node))
+
+    def is_new(self, node: Node) -> bool:
+        """Whether the output of a node lies in memory of its own."""
+        return self._file.writes.is_own(name_of(node))
+
     def unused(self, name: str) -> str:
         """A name that no value of the file has, from now on taken."""
         while name in self._file.names:
@@ -266,6 +274,23 @@ class MindIRGraph:
         else:
             tensor = made.attribute.add(name="value", type=AttributeProto.TENSORS).tensors.add()
             tensor.data_type, tensor.name, tensor.raw_data = TensorProto.FLOAT, name, np.float32(value).tobytes()
+        return made
+
+    def _vector(self, value: float, size: int) -> NodeProto:
+        """A constant vector of one number."""
+        made = self.constant(float(value))
+        tensor = made.attribute[0].tensors[0]
+        tensor.dims.append(size)
+        tensor.raw_data = np.full(size, value, np.float32).tobytes()
+        return made
+
+    def numbers(self, values: Iterable[int]) -> NodeProto:
+        """A constant tuple of numbers."""
+        name = self.unused(f"{self.proto.name}:numbers")
+        made = NodeProto(op_type="Constant", name=name, output=[name])
+        value = made.attribute.add(name="value", type=AttributeProto.TUPLE)
+        for number in values:
+            value.values.add(type=AttributeProto.INT64).ints.append(number)
         return made
 
     def place_of(self, found: Found | Place) -> str:
@@ -343,17 +368,39 @@ class MindIRGraph:
             moved.input[0] = inputs[place]
             inputs[place] = moved.name = moved.output[0] = self.unused(f"{via.origin.name}_moved")
             made.append(moved)
-        for place, mask in fused.masks.items():
-            inputs[place], nodes = self._mask(found.inputs[place], mask, found.root.origin)
-            made += nodes
         like = found.root.origin
-        return [*made, *self.operator(fused.op, fused.attributes, inputs, described, found.outputs, like, number)]
+        for place in fused.lifts():
+            axis, value = self.constant(0), fused.inputs[place]
+            lifted = self._node("ExpandDims", [inputs[place], axis.name], (1, *(value.shape or ())), like, value.dtype)
+            inputs[place] = lifted.name
+            made += [axis, lifted]
+        for place, mask in fused.masks.items():
+            inputs[place], nodes = self._mask(found.inputs[place], mask, like)
+            made += nodes
+        for filler in fused.filled:
+            made.append(self._vector(filler, (fused.inputs[0].shape or (1,))[-1]))
+            inputs.append(made[-1].name)
+        made += self.operator(fused.op, fused.attributes, inputs, described, found.outputs, like, number)
+        return [*made, *self._lowered(made[-1])] if fused.lifted else made
+
+    def _lowered(self, item: NodeProto) -> list[NodeProto]:
+        """Nodes that give the first output of an operator its name without the axis of one element in front."""
+        axis, described, name = self.numbers([0]), item.attribute[0].tensors[0], item.output[0]
+        lowered = self._node("Squeeze", [f"{name}_lifted", axis.name], described.dims, item)
+        lowered.attribute[0].CopyFrom(item.attribute[0])
+        described.dims[:] = [1, *described.dims]
+        item.output[0] = item.name = lowered.input[0] = self.unused(lowered.input[0])
+        lowered.output[0] = lowered.name = name
+        return [axis, lowered]
 
     def _mask(self, value: Node, mask: Mask, like: NodeProto) -> tuple[str, list[NodeProto]]:
         """The name of the mask that a value becomes, and the nodes that make it where they are not there yet."""
         key, made = (name_of(value), mask), []
         if key not in self._masks:
             name, shape = name_of(value), value.shape or ()
+            if mask.negative:
+                made.append(self._node("Neg", [name], shape, like, value.dtype))
+                name = made[-1].name
             if mask.hidden is not None:
                 numbers = [self.constant(number) for number in ((-np.inf, 0.0) if mask.hidden else (0.0, -np.inf))]
                 made += [*numbers, self._node("Select", [name, *(n.name for n in numbers)], shape, like)]

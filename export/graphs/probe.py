@@ -23,25 +23,18 @@ __all__ = [
     "Observation",
     "detached",
     "dtype_name",
-    "inputs_of",
     "observe",
     "read",
     "rebound",
-    "relative_error",
-    "round_to",
     "run",
     "settle",
     "sub_cells",
     "tensor",
-    "ulp_error",
 ]
 
 Array = np.ndarray[Any, Any]
 
 _DTYPES = {"float16": ms.float16, "bfloat16": ms.bfloat16, "float32": ms.float32}
-
-# Bits of the significand, the hidden one included, and the exponent of the smallest normal number.
-_FORMATS = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126)}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -49,27 +42,9 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).lower().rsplit(".", 1)[-1]
 
 
-def round_to(values: Array, dtype: str) -> Array:
-    """Round float64 values to the nearest number of a format (ties to even), returned as float64."""
-    step = _ulp(values, dtype)
-    return np.asarray(np.round(values / step) * step)
-
-
-def _ulp(values: Array, dtype: str) -> Array:
-    digits, smallest = _FORMATS[dtype]
-    with np.errstate(divide="ignore"):
-        exponent = np.floor(np.log2(np.abs(values)))
-    return np.asarray(np.exp2(np.maximum(exponent, smallest) - digits + 1))
-
-
 def tensor(values: Array, dtype: str) -> Tensor:
     """A tensor of the given values, made by no operator: MindSpore's dispatch does not see what results of some do."""
     return Tensor(np.asarray(values, np.float32), _DTYPES[dtype])
-
-
-def inputs_of(cell: nn.Cell) -> list[str]:
-    """Names of the tensors that `construct` takes, those with a default and `*args` included."""
-    return [p.name for p in inspect.signature(cell.construct).parameters.values()]
 
 
 def sub_cells(cell: nn.Cell) -> dict[str, nn.Cell]:
@@ -172,16 +147,3 @@ def read(value: Tensor) -> Array:
     if value.dtype == ms.bfloat16:
         value = value.astype(ms.float32)
     return np.asarray(value.asnumpy().astype(np.float64))
-
-
-def relative_error(values: Array, expected: Array) -> float:
-    """Largest difference, each as a share of the largest magnitude that its row is expected to have."""
-    largest = np.abs(expected).max(-1, keepdims=True)
-    error = np.abs(values - expected) / np.where(largest > 0, largest, 1.0)
-    return float(error.max()) if np.isfinite(error).all() else np.inf
-
-
-def ulp_error(values: Array, expected: Array, dtype: str) -> float:
-    """Largest difference in units of the last place of the expected values."""
-    error = np.abs(values - expected) / _ulp(expected, dtype)
-    return float(error.max()) if np.isfinite(error).all() else np.inf

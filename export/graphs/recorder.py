@@ -10,13 +10,13 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from ms_ascend_ops.export.builtins.stand_ins import BY_PRIMITIVE
-from ms_ascend_ops.export.graphs.graph import CONSTANT, Node, constant
+from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node, constant
 from ms_ascend_ops.export.graphs.probe import dtype_name, read, settle
 from ms_ascend_ops.export.graphs.specs import spec_of
 
-from ms_ascend_ops.custom import device_target
+from ms_ascend_ops.custom import FusedPrimitive, device_target
 
-__all__ = ["Recorder", "indexing_recorded", "values_of"]
+__all__ = ["Recorder", "indexing_recorded", "operators_recorded", "values_of"]
 
 
 class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
@@ -43,7 +43,12 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
         if self._paused:
             return func(*args)
         with self.paused():
+            changed = tuple(map(self.node, args)) if func.name in _IN_PLACE else ()
             result = _execute(func, args)
+            if changed:  # seen from outside where an input or a parameter changes: that is another operator
+                of_the_cell = changed[0].kind in (INPUT, PARAMETER)
+                self.record(Node(func.name if of_the_cell else _IN_PLACE[func.name], changed), result)
+                return result
             attributes, inputs = {}, args
             if args and isinstance(args[0], ms.ops.Primitive):  # an old primitive comes with its name and a tuple
                 attributes, inputs = dict(args[0].attrs), args[2] if len(args) > 2 else ()
@@ -118,6 +123,19 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
             self.nodes.append(made)
             return made
         return constant(tuple(value) if isinstance(value, list) else value)
+
+
+# What `x += y` is on an NPU, and the operator that computes the same; on a CPU MindSpore calls that.
+_IN_PLACE = {
+    "InplaceAddExt": "AddExt",
+    "InplaceAddsExt": "AddScalar",
+    "InplaceSubExt": "SubExt",
+    "InplaceSubScalar": "SubScalar",
+    "InplaceMul": "Mul",
+    "InplaceMuls": "Muls",
+    "InplaceDiv": "Div",
+    "InplaceDivs": "Divs",
+}
 
 
 def _execute(func: Any, args: Any) -> Any:
@@ -200,6 +218,28 @@ def indexing_recorded(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         Tensor.__getitem__ = original
+
+
+@contextmanager
+def operators_recorded(recorder: Recorder) -> Iterator[None]:
+    """Also record operators of this package, which MindSpore does not see: a network has them under `cpu_builtins`."""
+    kind: Any = FusedPrimitive
+    original = kind.__call__
+
+    def call(self: FusedPrimitive, *arguments: Any) -> Any:
+        if recorder.is_paused():
+            return original(self, *arguments)
+        with recorder.paused():
+            inputs = tuple(recorder.node(a) for a in arguments if isinstance(a, Tensor))
+            result = original(self, *arguments)
+            recorder.record(Node("Custom", inputs, attributes=dict(self.attrs) | self.attributes), result)
+        return result
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = original
 
 
 def values_of(value: Any) -> Any:

@@ -40,7 +40,7 @@ PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulExt", "MatMulExt")
 _SAME_SHAPE = frozenset(
     ("Load", "Depend", "Cast", "Identity", "Neg", "Abs", "Exp", "Log", "Sqrt", "Rsqrt", "Square", "Reciprocal", "Tanh",
      "Erf", "Sin", "Cos", "Sigmoid", "ReLU", "SiLU", "GeLU", "GeluExt", "Softmax", "LogSoftmax", "Muls", "Adds",
-     "Subs", "Divs", "LogicalNot", "StopGradient", "ZerosLike", "OnesLike")
+     "Subs", "Divs", "AddScalar", "SubScalar", "LogicalNot", "StopGradient", "ZerosLike", "OnesLike")
 )  # fmt: skip
 _BROADCAST = frozenset(
     ("Add", "AddExt", "Sub", "SubExt", "Mul", "Div", "RealDiv", "Pow", "PowTensorScalar", "Maximum", "Minimum", "Less",

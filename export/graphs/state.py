@@ -78,7 +78,7 @@ def _differs(cell: nn.Cell, values: dict[str, Any]) -> bool:
 
 
 def _bits(tensor: Tensor) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(tensor.asnumpy())
+    return np.asarray(tensor.asnumpy(), order="C")  # unlike ascontiguousarray it leaves a scalar one
 
 
 def _same(tensor: Tensor, old: np.ndarray[Any, Any]) -> bool:

@@ -28,7 +28,7 @@ from ms_ascend_ops.export.graphs.layers import (
     without_activation,
 )
 from ms_ascend_ops.export.graphs.probe import detached, dtype_name, read, run, settle, sub_cells, tensor
-from ms_ascend_ops.export.graphs.recorder import Recorder, indexing_recorded, values_of
+from ms_ascend_ops.export.graphs.recorder import Recorder, indexing_recorded, operators_recorded, values_of
 from ms_ascend_ops.export.graphs.specs import Spec, drawn, spec_of
 
 from ms_ascend_ops.ops.conv2d import conv2d
@@ -189,7 +189,7 @@ def trace(
     for name, value in inputs.items():
         _enter(recorder, name, value)
     try:
-        with indexing_recorded(recorder), recorder:
+        with indexing_recorded(recorder), operators_recorded(recorder), recorder:
             result = run(copy, **inputs) if construct is None else construct(copy, **inputs)
         values = values_of(result)
     except Exception as error:  # a user's cell may raise anything for inputs that it was not made for

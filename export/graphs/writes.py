@@ -68,6 +68,15 @@ class Writes:
         unknown = memory is None and bool(self._writers)
         return self._any or unknown or any(of in self._writers for of in memory or ())
 
+    def writers(self, name: str) -> frozenset[str] | None:
+        """What may write the memory of this value; None: unknown."""
+        memory = self._memory.get(name)
+        return None if self._any or memory is None else frozenset(w for of in memory for w in self._writers.get(of, ()))
+
+    def is_own(self, name: str) -> bool:
+        """Whether a value lies in memory that it shares with nothing that it is made of."""
+        return self._memory.get(name) == frozenset([name])
+
     def _add(self, node: NodeProto, primitive: PrimitiveProto | None) -> None:
         for name in node.input:
             self._users[name] += node.output

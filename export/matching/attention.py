@@ -10,32 +10,28 @@ reshape, so all that matters of one is how rows of scores lie in it:
     plain    (batch, heads, s, .)
     grouped  (batch, key heads, queries of all heads that share a key head, .)
     flat     (batch * heads, s, .)
+
+Where operands or the result have three axes at both ends, the first one counts as heads of a batch of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, repeats_heads
-from ms_ascend_ops.export.matching.expr import Expr, number
+from ms_ascend_ops.export.matching.expr import Expr
 from ms_ascend_ops.export.matching.match import Any, OneOf, Op, Optional, Pattern
 from ms_ascend_ops.export.matching.rows import Fused, Mask, Match, Row, Skip, typed
-from numpy.typing import NDArray
+from ms_ascend_ops.export.matching.scores import HALF, Scores, factor, known_mask, probabilities
 
 from ms_ascend_ops import registry
 
-__all__ = ["attention_rows", "mask_kind"]
+__all__ = ["attention_rows"]
 
 _OP = "flash_attention"
 _HEADS_BEHIND = (0, 2, 1, 3)  # (batch, s, heads, d) <-> (batch, heads, s, d)
-_HALF = ("float16", "bfloat16")
-
-# A number that takes the place of a score hides the key from here on: exp(-1e4 - a score) is 0 in float32. So does one
-# that is added to a score, unless scores are thousands apart, which no network means.
-_HIDES = -1e4
 
 _Shape = tuple[Size, ...]
 
@@ -78,15 +74,15 @@ class _Place:
 
     # ---- operands
 
-    def operands(self, expr: Expr, *, turned: bool, scaled: bool) -> Iterator[_Operand]:
+    def operands(self, expr: Expr, *, turned: bool, scaled: bool, axes: int = 4) -> Iterator[_Operand]:
         """Every point to which an operand of a product can be followed back, the one that is furthest back first.
 
-        `turned`: its last two axes are to be swapped. `scaled`: factors are part of it.
+        `turned`: its last two axes are to be swapped. `scaled`: factors are part of it. `axes`: how many it has there.
         """
         points: list[_Operand] = []
         at = _Operand(expr)
         while True:
-            if not turned and len(self.shape(at.heads)) == 4:
+            if not turned and len(self.shape(at.heads)) == axes and not (axes == 3 and at.flat):
                 points.append(at)
             step = self._step(at, turned, scaled)
             if step is None:
@@ -101,10 +97,10 @@ class _Place:
         inner = expr.inputs[0] if expr.inputs else None
         if inner is None:
             return None
-        if expr.op == "cast" and expr.dtype == "float32" and inner.dtype in _HALF:
+        if expr.op == "cast" and expr.dtype == "float32" and inner.dtype in HALF:
             return replace(at, heads=inner), turned
-        if expr.op == "mul" and scaled and (factor := _factor(expr)) is not None:
-            return replace(at, heads=factor[0], scale=at.scale * factor[1]), turned
+        if expr.op == "mul" and scaled and (factored := factor(expr)) is not None:
+            return replace(at, heads=factored[0], scale=at.scale * factored[1]), turned
         if expr.op == "transpose" and not at.behind:
             order = expr.attributes["order"]
             if turned and order in ((0, 1, 3, 2), (0, 2, 1)):
@@ -146,87 +142,6 @@ class _Place:
         return (heads, int(shapes[2][2])) if repeats_heads(self.sizes, *shapes) else None  # type: ignore[arg-type]
 
 
-def _factor(product: Expr) -> tuple[Expr, float] | None:
-    """What is multiplied by a known number, and that."""
-    one, other = product.inputs
-    value = _known(other)
-    return None if value is None else (one, value)
-
-
-def _known(expr: Expr) -> float | None:
-    """A known number, also one that is converted."""
-    while expr.op == "cast":
-        expr = expr.inputs[0]
-    value = number(expr)
-    if value is None and expr.op == "constant" and isinstance(expr.attributes["value"], int):
-        return float(expr.attributes["value"])
-    return value
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """What lies between the two products: the first one, its factor, the mask, and the values on the way."""
-
-    product: Expr
-    scale: float = 1.0
-    mask: Expr | None = None
-    hidden: bool | None = None  # of a mask of bools: whether True hides
-    at_mask: Expr | None = None  # the scores that the mask meets
-    passed: tuple[Expr, ...] = field(default=())  # reshapes of the scores and of the probabilities
-
-
-def _scores(expr: Expr, scale: float = 1.0, passed: tuple[Expr, ...] = ()) -> Iterator[_Scores | Skip]:
-    """Every way to read what a softmax takes as scaled and masked scores."""
-    if expr.op == "matmul":
-        yield _Scores(expr, scale, passed=passed)
-    elif expr.op == "cast" and expr.inputs[0].dtype in _HALF:
-        yield from _scores(expr.inputs[0], scale, passed)
-    elif expr.op == "reshape":
-        yield from _scores(expr.inputs[0], scale, (*passed, expr))
-    elif expr.op == "mul" and (factor := _factor(expr)) is not None:
-        yield from _scores(factor[0], scale * factor[1], passed)
-    elif expr.op == "add" and scale == 1.0:
-        for inner, mask in (expr.inputs, expr.inputs[::-1]):
-            for found in _scores(inner, 1.0, passed):
-                yield _masked(found, inner, mask, None)
-    elif expr.op == "select" and scale > 0:
-        condition, *values = expr.inputs
-        for (inner, fill), hidden in ((values, False), (values[::-1], True)):
-            value = _known(fill)
-            for found in _scores(inner, scale, passed) if value is not None else ():
-                if value is not None and value * scale > _HIDES:
-                    yield Skip(f"hidden scores become {value * scale:g}, which does not hide them")
-                else:
-                    yield _masked(found, inner, condition, hidden)
-
-
-def _masked(found: _Scores | Skip, at: Expr, mask: Expr, hidden: bool | None) -> _Scores | Skip:
-    if isinstance(found, Skip):
-        return found
-    if found.mask is not None:
-        return Skip("its scores have two masks, and the operator takes one")
-    return replace(found, mask=mask, hidden=hidden, at_mask=at)
-
-
-def _probabilities(expr: Expr) -> Iterator[_Scores | Skip]:
-    """Every way to read an operand of the second product as probabilities of scores."""
-    passed: tuple[Expr, ...] = ()
-    while expr.op in ("cast", "reshape", "dropout"):
-        if expr.op == "dropout":
-            if any(isinstance(found, _Scores) for found in _probabilities(expr.inputs[0])):
-                yield Skip("there is a dropout inside, which the operator has not")
-            return
-        if expr.op == "reshape":
-            passed = (*passed, expr)
-        expr = expr.inputs[0]
-    if expr.op in ("softmax", "fused:softmax") and expr.attributes.get("axis") == -1:
-        yield from _scores(expr.inputs[0], passed=passed)
-    elif expr.op == "fused:scaled_masked_softmax":
-        scores, mask = expr.inputs
-        for found in _scores(scores, expr.attributes["scale"], passed):
-            yield _masked(found, scores, mask, None)
-
-
 # ---- how rows of scores lie
 
 
@@ -235,8 +150,8 @@ class _Sizes:
     """The sizes of an attention: batch, heads, heads of keys, queries, keys."""
 
     batch: Size
-    heads: int
-    shared: int
+    heads: Size
+    shared: Size
     queries: Size
     keys: Size
     rows: Size  # queries of all heads that share a head of keys
@@ -260,43 +175,65 @@ def _form(place: _Place, shape: Sequence[Size], sizes: _Sizes, width: Size) -> s
     return ""
 
 
-def _build(*, behind: bool, shared: bool) -> Callable[[Match], Fused | Skip | None]:
+def _build(*, behind: bool, shared: bool, axes: int = 4) -> Callable[[Match], Fused | Skip | None]:
     def build(m: Match) -> Fused | Skip | None:
         place = _Place(m)
+        if axes == 3 and len(place.shape(place.product)) != 3:
+            return None
         reason: Skip | None = None
-        for found in _probabilities(place.product.inputs[0]):
+        for found in probabilities(place.product.inputs[0]):
             if isinstance(found, Skip):
                 reason = reason or found
                 continue
-            outcome = _attention(place, found, behind=behind, shared=shared)
+            outcome = _attention(place, found, behind=behind, shared=shared, axes=axes)
             if isinstance(outcome, Fused):
                 return outcome
             reason = reason or outcome
+            if len(place.shape(place.product)) > 4:
+                reason = reason or Skip("its scores have more than four axes")
         return reason
 
     return build
 
 
-def _attention(place: _Place, scores: _Scores, *, behind: bool, shared: bool) -> Fused | Skip | None:
+def _attention(place: _Place, scores: Scores, *, behind: bool, shared: bool, axes: int = 4) -> Fused | Skip | None:
     """The operator for one reading of a place: with heads in front or behind, with keys before they are repeated."""
     first, second = scores.product, place.product
     if first.attributes["transpose_a"] or second.attributes["transpose_a"] or second.attributes["transpose_b"]:
         return None
     chosen: Fused | Skip | None = None
-    for query in place.operands(first.inputs[0], turned=False, scaled=True):
-        for key in place.operands(first.inputs[1], turned=not first.attributes["transpose_b"], scaled=True):
-            for value in place.operands(second.inputs[1], turned=False, scaled=False):
+    for query in place.operands(first.inputs[0], turned=False, scaled=True, axes=axes):
+        for key in place.operands(first.inputs[1], turned=not first.attributes["transpose_b"], scaled=True, axes=axes):
+            for value in place.operands(second.inputs[1], turned=False, scaled=False, axes=axes):
                 repeats = key.times > 1 or value.times > 1
                 if {query.behind, key.behind, value.behind} == {behind} and (shared or not repeats):
-                    outcome = _with_operands(place, scores, query, key, value)
+                    outcome = (_with_operands if axes == 4 else _with_joined)(place, scores, query, key, value)
                     if isinstance(outcome, Fused):
                         return outcome
                     chosen = chosen or outcome
     return chosen
 
 
+def _with_joined(place: _Place, scores: Scores, query: _Operand, key: _Operand, value: _Operand) -> Fused | Skip | None:
+    """Of operands (batch * heads, length, features), whose result nobody gives four axes."""
+    (heads, queries, d), (key_heads, keys, _), (value_heads, _, e) = (place.shape(o.heads) for o in (query, key, value))
+    if scores.passed or not place.same(heads, key_heads) or not place.same(heads, value_heads):
+        return None
+    if reason := _too_wide(d, e):
+        return reason
+    return _fused(place, scores, _Sizes(1, heads, heads, queries, keys, queries), (query, key, value))
+
+
+def _too_wide(d: Size, e: Size) -> Skip | None:
+    """Why the operator does not take heads of these sizes."""
+    if not (isinstance(d, int) and isinstance(e, int) and min(d, e) > 0):
+        return Skip("the sizes of its heads are not known")
+    most = registry.op_spec(_OP).limits["head_size"]
+    return Skip(f"its heads have {max(d, e)} elements, the operator takes {most} at most") if max(d, e) > most else None
+
+
 def _with_operands(  # noqa: PLR0911
-    place: _Place, scores: _Scores, query: _Operand, key: _Operand, value: _Operand
+    place: _Place, scores: Scores, query: _Operand, key: _Operand, value: _Operand
 ) -> Fused | Skip | None:
     shapes = [_heads_first(place.shape(o.heads), behind=o.behind) for o in (query, key, value)]
     if any(len(shape) != 4 for shape in shapes):
@@ -315,10 +252,8 @@ def _with_operands(  # noqa: PLR0911
     sizes = _Sizes(batch, heads, shared, queries, keys, operand[-2] if rows is None and query.grouped else rows or -1)
     if not _fits(place, scores, sizes, (query, key, value), e):
         return None
-    most = registry.op_spec(_OP).limits["head_size"]
-    largest = max(size for size in (d, e) if isinstance(size, int))
-    if largest > most:
-        return Skip(f"its heads have {largest} elements, the operator takes {most} at most")
+    if reason := _too_wide(d, e):
+        return reason
     return _fused(place, scores, sizes, (query, key, value))
 
 
@@ -327,11 +262,12 @@ def _heads_first(shape: _Shape, *, behind: bool) -> _Shape:
 
 
 def _fits(
-    place: _Place, scores: _Scores, sizes: _Sizes, operands: tuple[_Operand, _Operand, _Operand], features: Size
+    place: _Place, scores: Scores, sizes: _Sizes, operands: tuple[_Operand, _Operand, _Operand], features: Size
 ) -> bool:
     """Whether operands, scores and result are those of one attention, in the way in which their rows lie."""
     query, key, value = operands
     heads, shared = sizes.heads, sizes.shared
+    assert isinstance(shared, int)
     for product, operand, form in (
         (scores.product, key, "grouped" if query.grouped else "flat" if query.flat else "plain"),
         (place.product, value, _form(place, place.shape(place.product.inputs[0]), sizes, sizes.keys)),
@@ -352,27 +288,28 @@ def _fits(
 
 
 def _fused(
-    place: _Place, scores: _Scores, sizes: _Sizes, operands: tuple[_Operand, _Operand, _Operand]
+    place: _Place, scores: Scores, sizes: _Sizes, operands: tuple[_Operand, _Operand, _Operand]
 ) -> Fused | Skip | None:
     query, key, _ = operands
+    lifted = len(place.shape(query.heads)) == 3
     inputs = [operand.heads for operand in operands]
     masks: dict[int, Mask] = {}
     constant: tuple[int, ...] = ()
     known = ""
     if scores.mask is not None:
-        meets = _mask_meets(place, scores, sizes)
+        meets = _mask_meets(place, scores, sizes, lifted=lifted)
         if meets is not True:
             return meets or None
-        known = _known_mask(scores.mask, scores.hidden)
+        known = "" if scores.negative else known_mask(scores.mask, scores.hidden)
     if scores.mask is not None and not known:
         inputs.append(scores.mask)
-        masks = {3: Mask(hidden=scores.hidden)}
+        masks = {3: Mask(hidden=scores.hidden, negative=scores.negative)}
         constant = (3,) if scores.hidden is None else ()
     scale = typed(scores.scale * query.scale * key.scale)
     causal = known == "causal"
     attributes = {"scale": scale, "causal": causal, "window": 0, "layout": "BSND" if query.behind else "BNSD"}
     notes = [f"scale {scale:g}", str(attributes["layout"])]
-    if sizes.shared < sizes.heads:
+    if isinstance(sizes.heads, int) and isinstance(sizes.shared, int) and sizes.shared < sizes.heads:
         notes.append(f"{sizes.heads // sizes.shared} heads share keys")
     if causal:
         notes.append("causal by its mask")
@@ -389,47 +326,11 @@ def _fused(
         constant=constant,
         masks=masks,
         dropout=True,
+        lifted=lifted,
     )
 
 
-def _known_mask(mask: Expr, hidden: bool | None) -> str:
-    """Whether a mask is a constant that hides no key ("all"), or those behind each query ("causal"); nothing: neither.
-
-    The operator leaves out keys that are hidden by position; those that a mask hides it multiplies nevertheless.
-    """
-    while mask.op in ("cast", "expand_dims", "reshape"):
-        inner = mask.inputs[0]
-        if mask.shape is None or inner.shape is None or mask.shape[-2:] != inner.shape[-2:]:
-            return ""
-        mask = inner
-    values = mask.attributes.get("value")
-    return mask_kind(values, hidden) if isinstance(values, np.ndarray) else ""
-
-
-def mask_kind(values: NDArray[np.generic], hidden: bool | None, most: float = _HIDES) -> str:
-    """Whether a mask hides no key ("all"), or those behind each query ("causal"); nothing: neither.
-
-    Args:
-        values: of the mask, (..., queries, keys).
-        hidden: what bools are where a key is hidden; None: the mask is added to scores.
-        most: an added number up to this one hides a key.
-    """
-    if values.ndim < 2 or values.size == 0:
-        return ""
-    if hidden is None:
-        added = values.astype(np.float32)
-        if not ((added == 0) | (added <= most)).all():
-            return ""
-        seen = added == 0
-    else:
-        seen = values.astype(bool) != hidden
-    if seen.all():
-        return "all"
-    queries, keys = values.shape[-2:]
-    return "causal" if queries <= keys and (seen == np.tri(queries, keys, keys - queries, dtype=bool)).all() else ""
-
-
-def _mask_meets(place: _Place, scores: _Scores, sizes: _Sizes) -> Skip | bool:
+def _mask_meets(place: _Place, scores: Scores, sizes: _Sizes, *, lifted: bool) -> Skip | bool:
     """Whether the mask, with ones in front, is one of (batch, heads, s, t), or why it is not."""
     assert scores.mask is not None
     assert scores.at_mask is not None
@@ -440,7 +341,7 @@ def _mask_meets(place: _Place, scores: _Scores, sizes: _Sizes) -> Skip | bool:
     per_key = all(size == 1 for size in shape[:-1][-3:])
     if len(shape) > 4 or not form or (form == "grouped" and not per_key):
         return False
-    if form == "flat" and (len(shape) > 3 or (len(shape) == 3 and shape[0] != 1)):
+    if form == "flat" and not lifted and (len(shape) > 3 or (len(shape) == 3 and shape[0] != 1)):
         return Skip("its mask has an axis for batch and heads together")
     if (mask.dtype == "bool") is (scores.hidden is None):
         return False
@@ -452,7 +353,8 @@ def _mask_meets(place: _Place, scores: _Scores, sizes: _Sizes) -> Skip | bool:
 def attention_rows() -> Iterator[Row]:
     """The rows of the table: with the heads behind the sequence where all have them there, otherwise in front.
 
-    Where repeated heads are needed elsewhere, or what they are made of has no name, they are taken as they are.
+    Where repeated heads are needed elsewhere, or what they are made of has no name, they are taken as they are, and the
+    joined axis of batch and heads where nothing has four axes.
     """
     product = Op("matmul", Any("probabilities"), Any("value"), name="product")
     result: Pattern = OneOf(Op("reshape", Optional("cast", product), name="result"), product)
@@ -461,3 +363,4 @@ def attention_rows() -> Iterator[Row]:
     yield Row("attention", _OP, behind, _build(behind=True, shared=True))
     yield Row("attention", _OP, result, _build(behind=False, shared=True))
     yield Row("attention", _OP, result, _build(behind=False, shared=False))
+    yield Row("attention", _OP, product, _build(behind=False, shared=False, axes=3))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ms_ascend_ops.export.graphs.graph import CALL, Node
 
-__all__ = ["Expr", "is_call", "known_number", "number"]
+__all__ = ["Expr", "is_call", "known_number", "number", "same"]
 
 
 @dataclass(eq=False)
@@ -47,6 +47,20 @@ def number(expr: Expr) -> float | None:
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def same(one: Expr, other: Expr) -> bool:
+    """Whether two expressions are the same value: one, or what known operations make of the same."""
+    if one is other:
+        return True
+    if one.op != other.op or not one.inputs or len(one.inputs) != len(other.inputs) or one.op not in _REPEATABLE:
+        return False
+    alike = (one.shape, one.dtype) == (other.shape, other.dtype) and one.attributes == other.attributes
+    return alike and all(map(same, one.inputs, other.inputs))
+
+
+# What people write twice rather than give it a name.
+_REPEATABLE = frozenset(("add", "sub", "mul", "mean", "cast", "square"))
 
 
 def is_call(expr: Expr) -> bool:

@@ -97,6 +97,10 @@ def _replaced(expr: Expr, old: Expr, new: Expr, node: Node | None = None) -> Exp
     return Expr(expr.op, inputs, expr.attributes, node)
 
 
+def _filled(value: float) -> _Build:
+    return lambda _, node, inputs: Expr("filled", (), {"value": value}, node)
+
+
 def _elementwise(op: str) -> _Build:
     return lambda _, node, inputs: Expr(op, tuple(inputs[:1]), node=node)
 
@@ -309,8 +313,8 @@ def _call(_: Expressions, node: Node, inputs: list[Expr]) -> Expr | None:
 
 
 _PRIMITIVES: dict[str, _Build] = {
-    **dict.fromkeys(("Add", "Adds", "AddExt"), _binary("add")),
-    **dict.fromkeys(("Sub", "Subs", "SubExt"), _binary("sub")),
+    **dict.fromkeys(("Add", "Adds", "AddExt", "AddScalar"), _binary("add")),
+    **dict.fromkeys(("Sub", "Subs", "SubExt", "SubScalar"), _binary("sub")),
     **dict.fromkeys(("Mul", "Muls"), _binary("mul")),
     **dict.fromkeys(("Div", "Divs", "RealDiv"), _binary("div")),
     **dict.fromkeys(("Pow", "PowTensorScalar"), _pow),
@@ -346,6 +350,8 @@ _PRIMITIVES: dict[str, _Build] = {
     "Conv2D": lambda _, node, inputs: of_primitive(node, inputs),
     **dict.fromkeys(("Conv2DExt", "Conv2DPadding"), lambda _, node, inputs: of_mint(node, inputs)),
     CALL: _call,
+    **dict.fromkeys(("Ones", "OnesLike", "OnesLikeExt"), _filled(1.0)),
+    **dict.fromkeys(("Zeros", "ZerosLike", "ZerosLikeExt"), _filled(0.0)),
     "BiasAdd": lambda _, node, inputs: Expr("bias_add", tuple(inputs[:2]), node=node),
     **dict.fromkeys(("MaskedFill", "MaskedFillScalar"), _masked_fill),
     "Select": lambda _, node, inputs: Expr("select", tuple(inputs[:3]), node=node),

@@ -159,7 +159,9 @@ class _Search:
             if id(expr) in leaves:
                 boundary.setdefault(id(expr), node)
                 continue
-            if id(node) in seen or node.kind in (INPUT, PARAMETER, CONSTANT) or self._is_number(node):
+            if id(node) in seen or node.kind in (INPUT, PARAMETER, CONSTANT):
+                continue
+            if self._is_number(node) and not any(id(self.expressions(i)) in leaves for i in node.inputs):
                 continue
             seen.add(id(node))
             inside.append(node)
@@ -198,6 +200,7 @@ def _breaks_definition(fused: Fused) -> str:
         absent = [None] * (len(signature.inputs) - len(shapes))
         results = infer_types(signature, [*dtypes, *absent])
         sizes = infer_shapes(signature, [*shapes, *absent], attributes)
+        sizes = [size[1:] for size in sizes] if fused.lifted else sizes
     except (TypeError, ValueError) as error:
         return f"the operator does not take it ({error})"
     for index, value in fused.outputs.items():

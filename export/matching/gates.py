@@ -13,6 +13,7 @@ __all__ = [
     "ACTIVATED",
     "GELU_OF_PRODUCT",
     "SILU_MUL",
+    "any_gelu",
     "build_geglu",
     "build_gelu",
     "build_gelu_mul",
@@ -61,10 +62,19 @@ def gelu(x: Pattern) -> Pattern:
     )
 
 
+def any_gelu(x: Pattern) -> Pattern:
+    """GELU, or the operator that is there in its place already, as under `cpu_builtins`."""
+    return OneOf(gelu(x), Op("fused:gelu", x, name="builtin"))
+
+
 def _approximate(m: Match) -> str:
     if "builtin" in m:
         return str(m["builtin"].attributes["approximate"])
     return "tanh" if "tanh" in m else "none"
+
+
+def _note(approximate: str) -> str:
+    return "erf" if approximate == "none" else approximate
 
 
 def build_gelu(m: Match) -> Fused | Skip | None:
@@ -72,7 +82,7 @@ def build_gelu(m: Match) -> Fused | Skip | None:
     approximate = _approximate(m)
     if approximate not in ("none", "tanh"):
         return None
-    return Fused("gelu", (m["x"],), {0: m.root}, {"approximate": approximate}, "builtin" in m, approximate)
+    return Fused("gelu", (m["x"],), {0: m.root}, {"approximate": approximate}, "builtin" in m, _note(approximate))
 
 
 def simple_activation(m: Match) -> str:
@@ -87,7 +97,7 @@ def gelu_activation(m: Match) -> str:
 
 _PRODUCT = Any("z")
 ACTIVATED = OneOf(Op("relu", _PRODUCT), silu(_PRODUCT))
-GELU_OF_PRODUCT = OneOf(gelu(_PRODUCT), Op("fused:gelu", _PRODUCT, name="builtin"))
+GELU_OF_PRODUCT = any_gelu(_PRODUCT)
 
 
 def gated(activation: Callable[[Pattern], Pattern]) -> Pattern:
@@ -141,8 +151,9 @@ def build_gelu_mul(m: Match) -> Fused | Skip | None:
     """`gelu_mul`, of gate and up in two tensors."""
     if not same_shape(m["gate"], m["up"]) or _approximate(m) not in ("none", "tanh"):
         return None
-    note = _approximate(m)
-    return Fused("gelu_mul", (m["gate"], m["up"]), {0: m.root}, {"approximate": note}, False, note)
+    approximate = _approximate(m)
+    inputs = m["gate"], m["up"]
+    return Fused("gelu_mul", inputs, {0: m.root}, {"approximate": approximate}, False, _note(approximate))
 
 
 def build_geglu(m: Match) -> Fused | Skip | None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any as Object
 
-from ms_ascend_ops.export.matching.expr import Expr, number
+from ms_ascend_ops.export.matching.expr import Expr, number, same
 
 __all__ = ["Any", "Bindings", "Near", "Number", "OneOf", "Op", "Optional", "Pattern", "cast", "matches", "roots"]
 
@@ -39,7 +39,7 @@ def _bind(name: str, expr: Expr, bound: Bindings) -> Iterator[Bindings]:
         yield bound
     elif name not in bound:
         yield {**bound, name: expr}
-    elif bound[name] is expr:
+    elif same(bound[name], expr):
         yield bound
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any as Object
 
-from ms_ascend_ops.export.matching.match import Any, Near, Number, OneOf, Op, Pattern, cast
+import numpy as np
+from ms_ascend_ops.export.matching.expr import Expr
+from ms_ascend_ops.export.matching.match import Any, Near, Number, OneOf, Op, Optional, Pattern, cast
 from ms_ascend_ops.export.matching.rows import Fused, Match, Skip, same_shape, typed
 
 __all__ = [
@@ -15,9 +17,11 @@ __all__ = [
     "build_add_rms_norm",
     "build_group_norm",
     "build_layer_norm",
+    "build_plain_layer_norm",
     "build_rms_norm",
     "group_arguments",
     "layer_norm",
+    "plain_layer_norm",
     "rms_norm",
     "sum_of_two",
     "why_no_rms_norm",
@@ -151,6 +155,39 @@ def layer_norm(x: Pattern) -> Pattern:
     )
 
 
+def plain_layer_norm(x: Pattern) -> Pattern:
+    """The formula without a scale and a shift."""
+    return Optional("cast", _standardized(cast(x, "up")), name="out")
+
+
+def build_plain_layer_norm(m: Match) -> Fused | Skip | None:
+    """`layer_norm` with ones and zeros."""
+    x = m["x"]
+    if m["mean"].attributes["axis"] != -1 or m["mean2"].attributes["axis"] != -1:
+        return None
+    return _plain(x, m, {"epsilon": m.number("epsilon")}, "none", "up" in m and "out" in m)
+
+
+def _plain(x: Expr, m: Match, arguments: dict[str, Object], activation: str, exact: bool) -> Fused | Skip | None:
+    if not x.shape or x.shape[-1] <= 0:
+        return Skip("the size of its last axis is not known")
+    note = f"eps {arguments['epsilon']:g}, no scale and shift"
+    attributes = {**arguments, "activation": activation}
+    return Fused("layer_norm", (x,), {0: m.root}, attributes, exact, note, filled=(1.0, 0.0))
+
+
+def _is_filled(expr: Expr, value: float) -> bool:
+    """Whether a scale or a shift is None, or has this value everywhere, as far as it is known."""
+    if expr.op == "filled":
+        return bool(expr.attributes["value"] == value)
+    if expr.op != "constant":
+        return False
+    values = expr.attributes["value"]
+    if values is None:
+        return expr.shape is None  # of a tensor that is not known
+    return isinstance(values, np.ndarray) and values.size > 0 and bool((values == value).all())
+
+
 def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
     gamma, beta = m["gamma"], m["beta"]
     if "primitive" in m:
@@ -165,6 +202,11 @@ def _layer_arguments(m: Match) -> dict[str, Object] | Skip | None:
     return {"epsilon": m.number("epsilon")}
 
 
+def _axes_of(m: Match) -> int:
+    """How many axes a LayerNorm normalizes over."""
+    return int(m["primitive"].attributes.get("axes", 1)) if "primitive" in m else 1
+
+
 def build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
     """What builds `layer_norm` with this activation behind it."""
 
@@ -175,6 +217,8 @@ def build_layer_norm(activation: str) -> Callable[[Match], Fused | Skip | None]:
         if m.root.op == "fused:layer_norm":
             return None
         exact = "primitive" in m or ("up" in m and "out" in m)
+        if _is_filled(m["gamma"], 1.0) and _is_filled(m["beta"], 0.0) and _axes_of(m) == 1:
+            return _plain(m["x"], m, arguments, activation, exact)
         note = f"eps {arguments['epsilon']:g}"
         inputs = m["x"], m["gamma"], m["beta"]
         return Fused("layer_norm", inputs, {0: m.root}, {**arguments, "activation": activation}, exact, note)

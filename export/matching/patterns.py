@@ -57,6 +57,7 @@ def _rows() -> Iterator[Row]:
     )
     yield Row("LayerNorm + ReLU", "layer_norm", Op("relu", norms.layer_norm(Any("x"))), norms.build_layer_norm("relu"))
     yield Row("LayerNorm", "layer_norm", norms.layer_norm(Any("x")), norms.build_layer_norm("none"))
+    yield Row("LayerNorm", "layer_norm", norms.plain_layer_norm(Any("x")), norms.build_plain_layer_norm)
     activated = {"silu": gates.silu(norms.GROUP_NORM), "relu": Op("relu", norms.GROUP_NORM), "none": norms.GROUP_NORM}
     for activation, pattern in activated.items():
         build = build_convolution_norm(activation)
@@ -67,8 +68,8 @@ def _rows() -> Iterator[Row]:
     yield Row("SwiGLU", "swiglu", gates.SILU_MUL, gates.build_swiglu)
     yield Row("SwiGLU", "swiglu", Op("swiglu", Any("x")), gates.build_swiglu_primitive)
     yield Row("SwiGLU", "silu_mul", gates.SILU_MUL, gates.build_silu_mul)
-    yield Row("GeGLU", "geglu", gates.gated(gates.gelu), gates.build_geglu)
-    yield Row("GeGLU", "gelu_mul", gates.gated(gates.gelu), gates.build_gelu_mul)
+    yield Row("GeGLU", "geglu", gates.gated(gates.any_gelu), gates.build_geglu)
+    yield Row("GeGLU", "gelu_mul", gates.gated(gates.any_gelu), gates.build_gelu_mul)
     yield Row("linear + activation", "matmul", gates.ACTIVATED, build_linear(gates.simple_activation), "O3")
     yield Row("linear + activation", "matmul", gates.GELU_OF_PRODUCT, build_linear(gates.gelu_activation), "O3")
     # What mint.nn.Linear executes takes a CPU some 4 ms whatever its size; nn.Dense is products and sums.

@@ -11,6 +11,8 @@ from ms_ascend_ops.export.graphs.sizes import Sizes
 from ms_ascend_ops.export.matching.expr import Expr, number
 from ms_ascend_ops.export.matching.match import Bindings, Pattern
 
+from ms_ascend_ops import registry
+
 __all__ = ["LEVELS", "Fused", "Mask", "Match", "Row", "Skip", "same_shape", "typed"]
 
 # What each level adds; they mean the same in every engine.
@@ -31,6 +33,7 @@ class Mask:
 
     rank: int = 4
     hidden: bool | None = None  # of a bool: whether True hides a key
+    negative: bool = False  # of numbers: the scores less them are taken
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the mask that is made of an input of this shape."""
@@ -56,19 +59,48 @@ class Fused:
     masks: dict[int, Mask] = field(default_factory=dict)  # inputs that are made into a mask
     dropout: bool = False  # in training there may be a dropout inside, which the operator has not
     cast: tuple[int, ...] = ()  # inputs that mixed precision casts to the dtype of the first one, as MindSpore's own do
+    filled: tuple[float, ...] = ()  # for the last inputs a number each, which vectors as long as the last axis hold
+    lifted: bool = False  # all but masks get an axis of one element in front, and the one result loses it
 
     def taken(self) -> tuple[list[tuple[int, ...]], list[str]]:
         """Shapes and dtypes of what the operator takes; of all inputs they must be known."""
         shapes = [e.shape or () for e in self.inputs]
         dtypes = [e.dtype for e in self.inputs]
+        for place in self.lifts():
+            shapes[place] = (1, *shapes[place])
         for place, mask in self.masks.items():
             shapes[place], dtypes[place] = mask.shape(shapes[place]), mask.dtype(dtypes[place])
+        shapes += [shapes[0][-1:] for _ in self.filled]
+        dtypes += ["float32" for _ in self.filled]
         return shapes, dtypes
 
-    def arguments(self, texts: Sequence[str]) -> list[str]:
-        """The tensors that the Python function is given, from the texts of the inputs."""
+    def lifts(self) -> list[int]:
+        """The inputs that get an axis in front."""
+        return [place for place in range(len(self.inputs)) if self.lifted and place not in self.masks]
+
+    def call(self, texts: Sequence[str]) -> str:
+        """The call of the Python function, from the texts of the inputs."""
+        keywords = self.attributes if self.keywords is None else self.keywords
+        arguments = [*self._arguments(texts), *(f"{name}={value!r}" for name, value in keywords.items())]
+        return f"fused.{self.op}({', '.join(arguments)})"
+
+    def result(self, text: str, index: int) -> str:
+        """One result, where `text` is what the Python function has returned."""
+        one = f"{text}[{index}]" if self.has_several else text
+        return f"{one}.squeeze(0)" if self.lifted else one
+
+    @property
+    def has_several(self) -> bool:
+        """Whether the operator returns a tuple."""
+        return len(registry.signature(self.op).outputs) > 1
+
+    def _arguments(self, texts: Sequence[str]) -> list[str]:
+        """The tensors that the Python function is given; those that are filled with a number are its defaults."""
         given = list(texts)
+        for place in self.lifts():
+            given[place] += ".expand_dims(0)"
         for place, mask in self.masks.items():
+            given[place] = f"-{given[place]}" if mask.negative else given[place]
             if mask.hidden is None:
                 # Its gradient takes all scores, slower than by other operators: where one is needed, it shall be
                 # missing when the network is compared with itself.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore.train.mind_ir_pb2 import AttributeProto, NodeProto
+from mindspore.train.mind_ir_pb2 import NodeProto
 from ms_ascend_ops.export.graphs.graph import Node
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of
 from ms_ascend_ops.export.graphs.sizes import PRODUCTS, Size, Sizes, repeats_heads, swaps_last, transposed
@@ -174,11 +174,7 @@ def with_numbers(
     shape: Sequence[int] | None = None,
 ) -> list[NodeProto]:
     """An operator of a value and a tuple of numbers, and that tuple; `shape` as of `_operator`."""
-    called = graph.unused(f"{name}_numbers")
-    constant = NodeProto(op_type="Constant", name=called, output=[called])
-    value = constant.attribute.add(name="value", type=AttributeProto.TUPLE)
-    for number in numbers:
-        value.values.add(type=AttributeProto.INT64).ints.append(number)
+    constant = graph.numbers(numbers)
     return [constant, _operator(graph, like, kind, [source, constant.name], name, shape)]
 
 

@@ -33,8 +33,8 @@ from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, graphs_of, nam
 from ms_ascend_ops.export.graphs.sizes import Size, Sizes, permutation
 from ms_ascend_ops.export.graphs.slices import index_of, is_whole
 from ms_ascend_ops.export.passes.products import FLOATS, fold_transposes, group_heads, scale_first
-from ms_ascend_ops.export.passes.views import functionalize
-from ms_ascend_ops.export.reports.report import Entry
+from ms_ascend_ops.export.passes.views import functionalize, write_apart
+from ms_ascend_ops.export.reports.report import REMOVED, Entry
 
 __all__ = ["fold_products", "simplify", "tidy"]
 
@@ -76,7 +76,7 @@ def _leave_out(graph: MindIRGraph) -> list[Entry]:
         found = next(((what, same) for what, of in _NEUTRAL.items() if (same := of(node)) is not None), None)
         if found is not None and id(node) not in kept and not graph.may_be_written(found[1]):
             instead[id(node)] = found[1]
-            entries.append(Entry(graph.name, found[0], "mindir", True, "left out"))
+            entries.append(Entry(graph.name, found[0], "mindir", True, REMOVED))
     graph.redirect(instead)
     return entries
 
@@ -245,6 +245,7 @@ def _share_sizes(graph: MindIRGraph) -> list[Entry]:
 
 _CHANGES = (
     _drop_unused,
+    write_apart,
     functionalize,
     _leave_out,
     _fold_slices,

@@ -1,19 +1,81 @@
-"""Functionalization: transposes that are views become transposes that nothing has to order.
+"""Functionalization: views and writes in place become operators that nothing has to order.
 
     keys = mint.transpose(keys, 1, 2)
+    scores += mask
 
-A view is memory of another tensor. MindSpore keeps it in an order with what may be written (`UpdateState`, `Load`), so
-what was made of it has more users than a pattern has. Where nothing writes that memory, the order says nothing.
+A view is memory of another tensor, and a sum in place is written there. MindSpore keeps both in an order with what else
+reads or writes that memory (`UpdateState`, `Load`), so what was made of it has more users than a pattern has. Where
+nothing writes the memory of a view, and nobody but the sum reads what it is written over, the order says nothing.
 """
 
 from __future__ import annotations
 
-from ms_ascend_ops.export.graphs.graph import CONSTANT, Node
+from collections import Counter
+
+from ms_ascend_ops.export.graphs.graph import CONSTANT, INPUT, PARAMETER, Node
 from ms_ascend_ops.export.graphs.mindir_graph import MindIRGraph, name_of, outputs_of
 from ms_ascend_ops.export.passes.products import with_numbers
 from ms_ascend_ops.export.reports.report import Entry
 
-__all__ = ["functionalize"]
+__all__ = ["functionalize", "write_apart"]
+
+# What is written in place, what gives the same as a value of its own, and how many operands it has before the state.
+_APART = {
+    "InplaceAddExt": ("AddExt", 3),
+    "InplaceSubExt": ("SubExt", 3),
+    "InplaceMul": ("Mul", 2),
+    "InplaceMuls": ("Muls", 2),
+    "InplaceDiv": ("Div", 2),
+    "InplaceDivs": ("Divs", 2),
+    "InplaceMaskedFillTensor": ("MaskedFill", 3),
+    "InplaceMaskedFillScalar": ("MaskedFillScalar", 3),
+}
+# What hands on the memory that it gets, with one input for that.
+_SAME_MEMORY = frozenset(("Reshape", "ExpandDims", "TransposeExtView", "Squeeze"))
+
+
+def write_apart(graph: MindIRGraph) -> list[Entry]:
+    """Let sums and products in place be values of their own, where nobody needs what they are written over."""
+    users = graph.graph.users()
+    order = {id(n) for n in graph.graph.nodes if n.kind == "UpdateState"}
+    for node in graph.graph.nodes:
+        if id(node) in order:
+            users.subtract(id(i) for i in node.inputs[1:])
+    apart = {name_of(n): n for n in graph.graph.nodes if n.kind in _APART and _is_apart(graph, n, users)}
+    # What else writes the memory might do so before a read that has no order then.
+    written = {name: graph.writers_of(node) for name, node in apart.items()}
+    apart = {name: node for name, node in apart.items() if (by := written[name]) is not None and by <= set(apart)}
+    if not apart:
+        return []
+    free = {id(node) for node in apart.values()}
+    instead = _unordered(graph, free)
+    _leave_tuples(graph, free)
+    states = {name_of(node) for node in graph.graph.nodes if id(node) in instead and node.kind == "UpdateState"}
+    for node in apart.values():
+        proto = node.origin
+        proto.op_type = f"REF::{graph.by_type(_APART[node.kind][0], function=True)}"
+        del proto.input[-1]  # the state in which it was
+        node.inputs = node.inputs[:-1]
+    graph.redirect(instead)
+    graph.put([], without=states)
+    return []
+
+
+def _is_apart(graph: MindIRGraph, node: Node, users: Counter[int]) -> bool:
+    """Whether a write goes to memory that the graph has made and only this node reads, and keeps shape and dtype."""
+    if len(node.inputs) != _APART[node.kind][1] + 1:
+        return False  # without a state, or no such operator: the file says what it likes
+    target, other = node.inputs[0], node.inputs[1]
+    if (target.shape, target.dtype) != (node.shape, node.dtype) or not node.dtype:
+        return False
+    if other.kind != CONSTANT and other.dtype not in (node.dtype, "bool"):
+        return False
+    while users[id(target)] == 1:
+        if target.inputs and (target.kind in _APART or target.kind in _SAME_MEMORY):
+            target = target.inputs[0]
+        else:
+            return target.kind not in (INPUT, PARAMETER, CONSTANT) and graph.is_new(target)
+    return False
 
 
 def functionalize(graph: MindIRGraph) -> list[Entry]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ms_ascend_ops.export.graphs.graph import Graph
 from ms_ascend_ops.export.matching.find import Found
 
-__all__ = ["Difference", "Entry", "Report"]
+__all__ = ["REMOVED", "Difference", "Entry", "Report"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,29 @@ def _changes(before: Counter[str], after: Counter[str]) -> str:
 
 
 _LISTED = 12
+
+REMOVED = "removed: it hands on what it takes"  # the text of a node in whose place nothing comes
+
+_WIDTH = 80  # of a terminal
+_LEAST = 20  # characters for the last column
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of a table that fit a terminal as long as the names in it do; the last column goes on below itself."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    room = _WIDTH - sum(width + 2 for width in widths)
+    lines = []
+    for row in rows:
+        if room >= _LEAST:
+            first = "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), ""])
+            text, indent = row[-1], " " * (_WIDTH - room)
+        else:  # long names stand alone
+            lines.append(row[0])
+            text, first = "  ".join(row[1:]), "    "
+            indent = first
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    lines.insert(1 if room >= _LEAST else 2, "-" * min(_WIDTH, max(map(len, lines))))
+    return lines
 
 
 @dataclass
@@ -92,9 +116,7 @@ class Report:
     def __str__(self) -> str:
         header = ("place", "pattern", "engine", "result")
         rows = [header, *((e.place, e.pattern, e.engine, self.result(e)) for e in self.grouped())]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        lines = ["  ".join([*(text.ljust(w) for text, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
-        lines.insert(1, "-" * max(map(len, lines)))
+        lines = _table(rows)
         if not self.entries:
             lines.append("nothing recognised")
         if self.outputs:
@@ -113,6 +135,8 @@ class Report:
         """What became of a place, in words."""
         if not entry.replaced:
             return f"left: {entry.text}"
+        if entry.text == REMOVED:
+            return REMOVED
         word = "replaced, then restored" if self.undone else "replaced"
         return f"{word} ({entry.text})" if entry.text else word
 

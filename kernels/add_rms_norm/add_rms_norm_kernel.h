@@ -1,13 +1,13 @@
 /*!
  * x = x1 + x2, then RMSNorm of x over the last axis, in one pass; and its gradient, which is the same for x1 and x2.
- * Plan and bound: primitives/rms_norm_forward.h and primitives/norm_backward.h.
+ * Plan and bound: primitives/rms_forward.h and primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H
 #define MS_ASCEND_OPS_ADD_RMS_NORM_KERNEL_H
 
 #include "add_rms_norm_tiling.h"
 #include "primitives/norm_backward.h"
-#include "primitives/rms_norm_forward.h"
+#include "primitives/rms_forward.h"
 
 namespace ms_ascend_ops {
 
@@ -16,7 +16,7 @@ __aicore__ inline void AddRmsNormKernel(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, G
                                         GM_ADDR workspace, const AddRmsNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
-    RmsNormForward<T, G, true> kernel;
+    RmsForward<T, G, true> kernel;
     kernel.Init(x1, x2, gamma, y, rstd, x, workspace, tiling, pipe);
     kernel.Process();
 }

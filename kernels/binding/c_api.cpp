@@ -219,32 +219,32 @@ const char* MsAscendOpsSignatures(void)
 
 uint32_t MsAscendOpsGetThreadNum(void)
 {
-    return AscendC::host::GetThreadNum();
+    return AscendC::host::TheExecutor().ThreadNum();
 }
 
 void MsAscendOpsSetThreadNum(uint32_t threads)
 {
-    AscendC::host::SetThreadNum(threads);
+    AscendC::host::TheExecutor().SetThreadNum(threads);
 }
 
 void MsAscendOpsSetParallelForOfCaller(MsAscendParallelFor parallelFor, void* context)
 {
-    AscendC::host::SetParallelForOfCaller(parallelFor, context);
+    AscendC::host::TheExecutor().SetParallelForOfCaller(parallelFor, context);
 }
 
 void MsAscendOpsSetThreadNumOfCaller(uint32_t threads)
 {
-    AscendC::host::SetThreadNumOfCaller(threads);
+    AscendC::host::TheExecutor().SetThreadNumOfCaller(threads);
 }
 
 uint32_t MsAscendOpsGetUbBytes(void)
 {
-    return AscendC::host::HostPlatform().ubBytes;
+    return AscendC::host::TheExecutor().Platform().ubBytes;
 }
 
 void MsAscendOpsSetUbBytes(uint32_t bytes)
 {
-    AscendC::host::SetUbBytes(bytes);
+    AscendC::host::TheExecutor().SetUbBytes(bytes);
 }
 
 int32_t MsAscendOpsNextLoop(int32_t wait, MsAscendLoopVisitor visit, void* context)
@@ -368,7 +368,7 @@ MsAscendStatus MsAscendOpsTiling(const MsAscendCall* call, uint32_t coreNum, uin
             throw std::invalid_argument(op.Def().name + ": every output is empty, nothing is launched");
         }
         const std::vector<TensorDesc> descs = DescribeAll(call);
-        const Platform host = AscendC::host::HostPlatform();
+        const Platform host = AscendC::host::TheExecutor().Platform();
         Platform platform = host;
         if (coreNum != 0) {  // a chip: a further core costs less than a further thread
             platform = Platform{};

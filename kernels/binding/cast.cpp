@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "host/runtime/convert.h"
+#include "host/simd/convert.h"
 
 namespace ms_ascend_ops::binding {
 namespace {

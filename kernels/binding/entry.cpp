@@ -9,6 +9,7 @@
 #include "binding/c_api.h"
 #include "binding/c_call.h"
 #include "binding/op.h"
+#include "host/observed/observe.h"
 #include "host/runtime/launch.h"
 #include "interface/package.h"
 
@@ -123,7 +124,7 @@ MsAscendOpsRunEntry(const char* type, uint32_t row, uint32_t blockDim, uint64_t 
         HOST_OBSERVED(AscendC::host::DescribeTiling(tiling, tilingBytes);)
         try {
             AscendC::host::WithValueRules(op.Kernel().rules.c_str(), [&] {
-                AscendC::host::LaunchBlocks(
+                AscendC::host::TheExecutor().Launch(
                     config, memory, {static_cast<const char*>(tiling), tilingBytes}, entries.rows[row], &launch,
                     entries.paired ? AscendC::host::KernelType::MIX_AIC_1_2 : AscendC::host::KernelType::AIV_ONLY);
             });

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "binding/op.h"
 #include "interface/package.h"
 #include "primitives/cube_tiling.h"

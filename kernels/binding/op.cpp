@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "binding/launch_counts.h"
-#include "host/observed/observe.h"
+#if defined(ASCENDC_HOST_OBSERVED)
+#include "observed/hooks.h"
+#endif
 
 namespace ms_ascend_ops::binding {
 namespace {

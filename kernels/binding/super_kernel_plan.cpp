@@ -124,7 +124,8 @@ void CopyRows(const char* source, char* target, const std::vector<int64_t>& size
 template <typename F>
 void OnCores(int64_t count, uint64_t bytes, const F& run)
 {
-    const auto cores = static_cast<int64_t>(std::min<uint64_t>(AscendC::host::GetThreadNum(), bytes / BYTES_A_CORE));
+    const auto cores =
+        static_cast<int64_t>(std::min<uint64_t>(AscendC::host::TheExecutor().ThreadNum(), bytes / BYTES_A_CORE));
     if (cores < 2) {
         run(0, count);
         return;

@@ -106,7 +106,7 @@ void Run{entry}(void* const* params, const {entry}Params& arguments, const Launc
 {{
     {entry}TilingData tiling{{}};
     [[maybe_unused]] LaunchConfig config = binding::Tiled({cpp.quote(signature.name)}, [&] {{
-        return {entry}Tiling(arguments, AscendC::host::HostPlatform(), tiling);
+        return {entry}Tiling(arguments, AscendC::host::TheExecutor().Platform(), tiling);
     }});
     HOST_OBSERVED({overrules}AscendC::host::ObserveTiling(tiling);)
     AscendC::host::Launch(config, memory, AscendC::host::BytesOf(tiling), [&](GM_ADDR workspace) {{

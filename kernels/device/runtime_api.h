@@ -29,6 +29,9 @@ struct MsAscendDeviceChip {
 };
 const MsAscendDeviceChip* MsAscendDeviceGetChip();
 
+// The library and function in which a return address lies, for messages.
+const char* MsAscendDeviceCallerAt(const void* address);
+
 // Sets the text that aclGetRecentErrMsg returns next in this thread, and logs it.
 void MsAscendDeviceSetError(const char* text);
 

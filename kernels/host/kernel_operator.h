@@ -11,7 +11,7 @@
 #include "api/rearrange.h"
 #include "api/tensor.h"
 #include "api/transpose.h"
-#include "api/types.h"
 #include "api/vector.h"
+#include "base/types.h"
 
 #endif  // ASCENDC_HOST_KERNEL_OPERATOR_H

@@ -8,7 +8,7 @@
  * most 1 / p - 1 times var: whatever the values, the subtraction costs at most log2(1 / p) bits. y is (c - d) * rstd,
  * so it is accurate even where float cannot hold the mean to more than the values' deviation.
  *
- * Plan: as primitives/rms_norm_forward.h; c stays in the Unified Buffer. Rows longer than a tile are read twice. Pieces
+ * Plan: as primitives/rms_forward.h; c stays in the Unified Buffer. Rows longer than a tile are read twice. Pieces
  * of a shared row (row_pieces.h) have a shift each, and their means and squares from these are combined as Chan, Golub
  * and LeVeque do.
  * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.

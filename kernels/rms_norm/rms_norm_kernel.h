@@ -1,12 +1,12 @@
 /*!
- * RMSNorm over the last axis, and its gradient. Plan and bound: primitives/rms_norm_forward.h and
+ * RMSNorm over the last axis, and its gradient. Plan and bound: primitives/rms_forward.h and
  * primitives/norm_backward.h.
  */
 #ifndef MS_ASCEND_OPS_RMS_NORM_KERNEL_H
 #define MS_ASCEND_OPS_RMS_NORM_KERNEL_H
 
 #include "primitives/norm_backward.h"
-#include "primitives/rms_norm_forward.h"
+#include "primitives/rms_forward.h"
 #include "rms_norm_tiling.h"
 
 namespace ms_ascend_ops {
@@ -16,7 +16,7 @@ __aicore__ inline void RmsNormKernel(GM_ADDR x, GM_ADDR gamma, GM_ADDR y, GM_ADD
                                      const RmsNormTilingData& tiling)
 {
     AscendC::TPipe pipe;
-    RmsNormForward<T, G, false> kernel;
+    RmsForward<T, G, false> kernel;
     kernel.Init(x, nullptr, gamma, y, rstd, nullptr, workspace, tiling, pipe);
     kernel.Process();
 }

@@ -54,6 +54,22 @@ class OfOperator:
     def passed(self) -> bool:
         return not self.failed and any(finding.passed for finding in self.findings)
 
+    @property
+    def complete(self) -> bool:
+        """Whether every part was judged, as far as there is something to judge."""
+        return not any(finding.passed is None and "not run" in finding.text for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        if not self.passed:
+            return "not accepted"
+        return "accepted" if self.complete else "accepted in part"
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many findings there are of each result."""
+        return Counter(finding.word for finding in self.findings)
+
     def by_rule(self) -> Iterator[tuple[str, str, list[Finding]]]:
         """Rule, its text and its findings, failed ones first."""
         for rule, text in RULES.items():
@@ -62,7 +78,6 @@ class OfOperator:
                 yield rule, text, sorted(own, key=lambda finding: (finding.passed is not False, finding.passed is None))
 
     def as_dict(self) -> dict[str, Any]:
-        counts = Counter(finding.word for finding in self.findings)
         return {
             "operator": self.name,
             "summary": self.summary,
@@ -70,7 +85,7 @@ class OfOperator:
             "dtypes": self.dtypes,
             "hashes": self.hashes,
             "accepted": self.passed,
-            "counts": dict(counts),
+            "counts": dict(self.counts),
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
@@ -90,9 +105,7 @@ class Certificate:
     @property
     def complete(self) -> bool:
         """Whether every part was judged for every operator, as far as there is something to judge."""
-        return not self.left_out and not any(
-            finding.passed is None and "not run" in finding.text for one in self.operators for finding in one.findings
-        )
+        return not self.left_out and all(one.complete for one in self.operators)
 
     @property
     def verdict(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,8 @@ _PEERS = {
 def write_page(certificate: Certificate, path: Path, chip: str) -> None:
     """Write it."""
     findings = [finding for one in certificate.operators for finding in one.findings]
-    counts = {
-        "passed": sum(finding.passed is True for finding in findings),
-        "failed": sum(finding.passed is False for finding in findings),
-        "open": sum(finding.passed is None for finding in findings),
-    }
+    words = sum((one.counts for one in certificate.operators), Counter[str]())
+    counts = {"passed": words["passed"], "failed": words["FAILED"], "open": words["not judged"]}
     rules = [rule for rule in RULES if any(finding.rule == rule for finding in findings)]
     names = ", ".join(one.name for one in certificate.operators)
     text = render(

@@ -87,8 +87,6 @@ def bench(
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
-
     from ms_ascend_ops.profiler.report import console as terminal
 
     if calls:

@@ -86,7 +86,6 @@ def bench_networks(
     # Seen by the libraries when they are imported, so before any of them is.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
     if not all(count.isdigit() and int(count) > 0 for count in own_threads):
         raise click.BadParameter(f"must be numbers above 0, got {', '.join(own_threads)}", param_hint="--own-threads")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from ms_ascend_ops.commands.group import ExistingPath
 from ms_ascend_ops.commands.onnx_model import SHAPE_HELP, as_mindir
 
 __all__ = ["bundle"]
 
 
 @click.command()
-@click.argument("mindir", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("mindir", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside the MindIR, as .msbundle.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]SIZES", help=SHAPE_HELP)
 @click.option("--chip", help="The only chip it may run on, e.g. ascend910b; default: any.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import textwrap
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -55,8 +56,6 @@ def certify(
             "certify needs the source tree, with references and kernels: run it from an editable install"
         )
     need_extra("certify")
-    os.environ.setdefault("GLOG_v", "4")  # MindSpore: what stock operators cannot is said in the certificate
-
     from ms_ascend_ops import registry
     from ms_ascend_ops.certificate.certificate import certify as examine
     from ms_ascend_ops.certificate.finding import RULES
@@ -68,8 +67,11 @@ def certify(
         names = list(operators or registry.names())
         found = examine(names, root, without, run, quick, chip, tolerance, status.update)
     for one in found.operators:
-        counts = {word: sum(f.word == word for f in one.findings) for word in ("passed", "FAILED", "not judged")}
-        click.echo(f"{one.name:<24} {', '.join(f'{count} {word}' for word, count in counts.items() if count)}")
+        words = ("passed", "FAILED", "not judged")
+        counts = ", ".join(f"{one.counts[word]} {word}" for word in words if one.counts[word])
+        click.echo(f"{one.name:<24} {one.verdict}: {counts}")
+        for (rule, text), count in Counter((f.rule, f.text) for f in one.findings if f.passed is None).items():
+            click.echo(textwrap.fill(f"{count} of {rule}: {text}", 80, initial_indent="  ", subsequent_indent="    "))
         for finding in one.failed:
             click.echo(f"  FAILED {finding.rule}: {finding.case}: {finding.text}\n         rule: {RULES[finding.rule]}")
     if json_path:

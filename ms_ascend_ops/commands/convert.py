@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
+from ms_ascend_ops.commands.group import ExistingPath
 from ms_ascend_ops.commands.onnx_model import SHAPE_HELP
 
 __all__ = ["convert"]
 
 
 @click.command()
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("model", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside MODEL, as .mindir.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]SIZES", help=SHAPE_HELP)
 def convert(model: Path, output: Path | None, shapes: tuple[str, ...]) -> None:
@@ -22,8 +22,6 @@ def convert(model: Path, output: Path | None, shapes: tuple[str, ...]) -> None:
     The MindIR is for the sizes given; an input whose sizes the file leaves open needs a --shape. A node that has no
     form here is named, and nothing is written.
     """
-    os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
-
     from ms_ascend_ops.commands.errors import need_extra, reported
     from ms_ascend_ops.commands.onnx_model import shapes_by_name
 

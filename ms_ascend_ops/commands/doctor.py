@@ -10,6 +10,7 @@ import click
 
 __all__ = ["doctor"]
 
+_WIDTH, _INDENT = 80, 26
 _MARKS = {"ok": ("ok", "green"), "warning": ("!!", "yellow"), "error": ("XX", "red"), "absent": ("--", None)}
 
 
@@ -30,9 +31,22 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         if as_json:
             continue
         mark, color = _MARKS[check.status]
-        click.echo(f"{click.style(mark, fg=color)}  {check.part:<21} {check.found}")
-        if check.remedy:
-            click.echo(textwrap.fill(check.remedy, 110, initial_indent=" " * 26 + "-> ", subsequent_indent=" " * 29))
+        lines = [line for text in check.found.splitlines() for line in textwrap.wrap(text, _WIDTH - _INDENT)] or [""]
+        click.echo(f"{click.style(mark, fg=color)}  {check.part:<{_INDENT - 5}} {lines[0]}")
+        for line in lines[1:]:
+            click.echo(" " * _INDENT + line)
+        for number, line in enumerate(check.remedy.splitlines()):
+            first = " " * _INDENT + ("   " if number else "-> ")
+            click.echo(
+                textwrap.fill(
+                    line,
+                    _WIDTH,
+                    initial_indent=first,
+                    subsequent_indent=" " * (_INDENT + 3),
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )
     errors = [check for check in checks if check.status == "error"]
     if as_json:
         click.echo(json.dumps([asdict(check) for check in checks], indent=2))

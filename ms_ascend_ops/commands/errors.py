@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
 from ms_ascend_ops import extras
+from ms_ascend_ops.commands.group import plain
 
-__all__ = ["MissingExtra", "need_extra", "reported"]
+__all__ = ["MissingExtra", "gone_if_interrupted", "need_extra", "reported"]
 
 
 class MissingExtra(click.ClickException):
@@ -29,9 +31,21 @@ def need_extra(command: str) -> None:
 
 
 @contextmanager
+def gone_if_interrupted(path: Path) -> Iterator[None]:
+    """No file stays that the block has written when it did not end by itself: it may be half of one, or unverified."""
+    before = path.exists()
+    try:
+        yield
+    except BaseException:
+        if not before:
+            path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
 def reported() -> Iterator[None]:
     """Turn an error that the package raised on purpose into a message, with exit code 1."""
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(plain(error)) from error

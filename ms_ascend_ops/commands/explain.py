@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ms_ascend_ops.commands.group import is_verbose
 from ms_ascend_ops.commands.sizes import sizes_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_WIDTH = 112
+_WIDTH = 80
 
 
 @click.command()
@@ -28,7 +29,7 @@ def explain(op: str, shapes: tuple[str, ...], dtypes: str, attributes: tuple[str
     """Say which kernel runs for OP (rms_norm, rms_norm_grad ...) on a shape, how it is split over cores and tiles, why.
 
     `--shape` may be given again for further inputs whose shape does not follow from the first. Nothing is run, so this
-    answers for a chip that is not here.
+    answers for a chip that is not here. --verbose adds the plan of the kernel and what the numbers of the tiling mean.
     """
     from ms_ascend_ops import registry
     from ms_ascend_ops.commands.errors import reported
@@ -40,7 +41,7 @@ def explain(op: str, shapes: tuple[str, ...], dtypes: str, attributes: tuple[str
         values = dict(_attribute(signature, text) for text in attributes)
         names = [name.strip() for name in dtypes.split(",")]
         found = explanation(signature, [sizes_of(text) for text in shapes], names, values, find_target(target))
-    _print(found)
+    _print(found, is_verbose())
 
 
 def _attribute(signature: Signature, text: str) -> tuple[str, Any]:
@@ -57,7 +58,7 @@ def _attribute(signature: Signature, text: str) -> tuple[str, Any]:
         raise ValueError(f"{signature.name}: {name} must be a {kind}, got {value!r}") from error
 
 
-def _print(found: Explanation) -> None:
+def _print(found: Explanation, verbose: bool) -> None:
     notes = found.notes
 
     def line(title: str, text: str) -> None:
@@ -70,17 +71,24 @@ def _print(found: Explanation) -> None:
     values = "".join(f", {name}={value}" for name, value in found.attributes.items())
     line(found.signature.name, f"{', '.join(tensors)}{values} -> {', '.join(results)}")
     line("kernel", f"{found.instance}, kernels/{notes.get('kernel', '?')}")
-    line("", str(notes.get("plan", "")))
+    if verbose:
+        line("", str(notes.get("plan", "")))
     where = found.target
     line("target", f"{where.name}: {where.cores} cores, {where.ub_bytes:,} bytes of Unified Buffer each")
     if found.choice is not None:
         line("computed", f"by {found.choice}; change it with MS_ASCEND_OPS_PREFER or ms_ascend_ops.ascend.prefer")
     line("launch", f"{found.block_dim} cores, workspace of {found.workspace_bytes:,} bytes")
     line("memory", f"{found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out, each moved once at best")
+    if not verbose:
+        line("tiling", ", ".join(f"{name} {value:,.8g}" for name, value in found.tiling.items() if value))
+    for index, reason in enumerate(found.reasons):
+        line("why" if index == 0 else "", reason)
+    if not verbose:
+        click.echo("\n--verbose: the plan of the kernel, and what each number of the tiling means")
+        return
     line("tiling", f"kernels/{notes.get('tiling', '?')}\n{notes.get('tiling_plan', '')}")
     fields = notes.get("fields", {})
     width = max(map(len, found.tiling), default=0)
     for name, value in found.tiling.items():
-        click.echo(f"{'':<11}{name:<{width}} {value:>12,.8g}  {fields.get(name, '')}".rstrip())
-    for index, reason in enumerate(found.reasons):
-        line("why" if index == 0 else "", reason)
+        text = f"{'':<11}{name:<{width}} {value:>12,.8g}  "
+        click.echo(textwrap.fill(f"{text}{fields.get(name, '')}", _WIDTH, subsequent_indent=" " * len(text)).rstrip())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from ms_ascend_ops.commands.group import ExistingPath
 from ms_ascend_ops.commands.onnx_model import as_mindir
 from ms_ascend_ops.commands.sizes import sizes_of
 
@@ -23,11 +24,18 @@ Array = np.ndarray[Any, Any]
 
 
 @click.command()
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("model", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for each input.")
 @click.option("--shape", "shapes", multiple=True, metavar="SIZES", help="Random inputs of these shapes, e.g. 2,128.")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Save the outputs here (.npy).")
 @click.option("--profile", is_flag=True, help="Measure latency and throughput.")
+@click.option(
+    "--save-profile",
+    is_flag=False,
+    flag_value="profile.json",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="--profile, and write the figures here; without a name: profile.json.",
+)
 @click.option("--runs", type=click.IntRange(1), default=100, help="How often --profile runs it.")
 @click.option("--warmup", type=click.IntRange(0), default=10, help="Runs before --profile measures.")
 @click.option("--seed", default=0, help="Of random inputs.")
@@ -38,6 +46,7 @@ def infer(
     shapes: tuple[str, ...],
     output: Path | None,
     profile: bool,
+    save_profile: Path | None,
     runs: int,
     warmup: int,
     seed: int,
@@ -50,8 +59,6 @@ def infer(
     `--shape` says, one for each input. An ONNX file is converted first (see `convert`); there, names of inputs are
     letters, digits and underscores.
     """
-    os.environ.setdefault("GLOG_v", "3")  # MindSpore: errors only
-
     from ms_ascend_ops.commands.errors import reported
     from ms_ascend_ops.export import load
 
@@ -72,14 +79,20 @@ def infer(
         click.echo(f"input  {spec}: {tuple(tensor.shape)}")
     for index, (result, value) in enumerate(zip(results, values, strict=True)):
         click.echo(f"output {index}: {str(result.dtype).lower()} {value.shape}{_statistics(value)}")
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        for index, value in enumerate(values):
-            np.save(output / f"output_{index}.npy", value)
-        click.echo(f"saved {len(values)} outputs in {output}")
-    if profile:
-        seconds = _measured(lambda: [value.asnumpy() for value in _flat(network(*tensors))], runs, warmup)
-        click.echo(_profile(seconds, first_s, tensors[0].shape[0] if tensors and tensors[0].shape else 1))
+    with reported():
+        if output:
+            output.mkdir(parents=True, exist_ok=True)
+            for index, value in enumerate(values):
+                np.save(output / f"output_{index}.npy", value)
+            click.echo(f"saved {len(values)} output{'s' if len(values) != 1 else ''} in {output}")
+        if profile or save_profile:
+            seconds = _measured(lambda: [value.asnumpy() for value in _flat(network(*tensors))], runs, warmup)
+            figures = _figures(seconds, first_s, tensors[0].shape[0] if tensors and tensors[0].shape else 1)
+            click.echo(_profile(figures))
+            if save_profile:
+                found = {"model": str(model), "inputs": [list(tensor.shape) for tensor in tensors], **figures}
+                save_profile.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                click.echo(f"wrote {save_profile}")
 
 
 def _from_files(given: Sequence[str], specs: Sequence[InputSpec]) -> list[Array]:
@@ -131,7 +144,7 @@ def _tensor(array: Array, spec: InputSpec) -> Any:
             array.dtype.kind in "iub" and wanted.kind in "iub" and np.array_equal(array, array.astype(wanted))
         ) or array.dtype.kind == wanted.kind == "f":
             array = array.astype(wanted)
-    return Tensor(np.ascontiguousarray(array))
+    return Tensor(np.asarray(array, order="C"))
 
 
 def _flat(result: Any) -> list[Any]:
@@ -168,13 +181,19 @@ def _measured(call: Callable[[], Any], runs: int, warmup: int) -> list[float]:
     return seconds
 
 
-def _profile(seconds: Sequence[float], first_s: float, batch: int) -> str:
+def _figures(seconds: Sequence[float], first_s: float, batch: int) -> dict[str, float]:
     ms = np.array(seconds) * 1e3
     p50, p90, p99 = np.percentile(ms, (50, 90, 99))
     rate = len(seconds) / sum(seconds)
+    found = {"first_ms": first_s * 1e3, "runs": len(seconds), "batch": batch, "min_ms": ms.min(), "p50_ms": p50}
+    found |= {"p90_ms": p90, "p99_ms": p99, "max_ms": ms.max(), "runs_per_s": rate, "samples_per_s": rate * batch}
+    return {name: value if isinstance(value, int) else float(value) for name, value in found.items()}
+
+
+def _profile(figures: Mapping[str, float]) -> str:
     return (
-        f"first call {first_s * 1e3:.1f} ms (with compilation)\n"
-        f"latency over {len(seconds)} runs: min {ms.min():.3f}  p50 {p50:.3f}  p90 {p90:.3f}  p99 {p99:.3f}  "
-        f"max {ms.max():.3f} ms\n"
-        f"throughput: {rate:.1f} runs/s, {rate * batch:.1f} samples/s (batch {batch})"
-    )
+        "first call {first_ms:.1f} ms (with compilation)\n"
+        "latency over {runs} runs: min {min_ms:.3f}  p50 {p50_ms:.3f}  p90 {p90_ms:.3f}  p99 {p99_ms:.3f}  "
+        "max {max_ms:.3f} ms\n"
+        "throughput: {runs_per_s:.1f} runs/s, {samples_per_s:.1f} samples/s (batch {batch})"
+    ).format(**figures)

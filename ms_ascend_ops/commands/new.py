@@ -37,9 +37,11 @@ MODELS = {
     "silu_mul": "two tensors, element by element",
     "gelu_mul": "the same with an attribute",
     "geglu": "two halves of one tensor",
+    "rms_norm": "rows, a parameter and two outputs",
     "add_layer_norm": "rows, parameters and several outputs",
 }
 
+_CANNS_OWN = re.compile(r"\n(#[^\n]*\n)*cann:\n([ #][^\n]*\n)*")
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SOURCE_TREE = Path(__file__).resolve().parents[2]
 # Those that are none of Python's.
@@ -137,6 +139,7 @@ def _like(name: str, model: str, tree: Path) -> Iterator[tuple[str, str]]:
         text = (tree / path).read_text(encoding="utf-8")
         if path.endswith(".yaml"):
             text = text.replace(f"\nlayer: {spec.layer}\n", f"\nlayer: {_pascal(name)}\n")
+            text = _CANNS_OWN.sub("", text)  # which computes what the model does
         yield _renamed(path, model, name), _renamed(text, model, name)
     if spec.layer:
         words = _words_of_layer(name, spec)
@@ -146,7 +149,8 @@ def _like(name: str, model: str, tree: Path) -> Iterator[tuple[str, str]]:
 
 def _renamed(text: str, old: str, new: str) -> str:
     for before, after in ((old, new), (old.upper(), new.upper())):
-        text = re.sub(rf"(?<![a-zA-Z0-9]){before}(?![a-zA-Z0-9])", after, text)
+        # Functions of PyTorch keep their names.
+        text = re.sub(rf"(?<![a-zA-Z0-9])(?<!functional\.){before}(?![a-zA-Z0-9])", after, text)
     return re.sub(rf"(?<![a-z]){_pascal(old)}(?![a-z])", _pascal(new), text)
 
 
@@ -179,7 +183,6 @@ def _words_of_layer(name: str, spec: registry.OpSpec) -> dict[str, object]:
         "imports": "\n".join(imports),
         "described": "\n".join(described),
         "methods": "\n".join(methods),
-        "count": len(inputs),
         "repr": f"{layer}({', '.join(f'{a.name}={a.default!r}' for a in attributes)})",
     }
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ms_ascend_ops.commands.errors import gone_if_interrupted, need_extra, reported
+from ms_ascend_ops.commands.group import ExistingPath
+
 if TYPE_CHECKING:
     from ms_ascend_ops.export.reports.report import Report
 
@@ -14,7 +17,7 @@ __all__ = ["optimize"]
 
 
 @click.command()
-@click.argument("network", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("network", type=ExistingPath(dir_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: beside NETWORK, as .fused.mindir.")
 @click.option(
     "--level",
@@ -44,7 +47,6 @@ def optimize(
     exit code is 2, and no file is left, if the outputs differ too much, or NETWORK does not run on this machine. An
     ONNX file is verified wherever ONNX Runtime is installed.
     """
-    from ms_ascend_ops.commands.errors import need_extra, reported
     from ms_ascend_ops.export.reports.page import write_page
 
     is_onnx = network.suffix == ".onnx"
@@ -81,11 +83,13 @@ def _optimize_mindir(network: Path, target: Path, level: str, join_products: boo
 
     report = optimize_mindir(network, target, level=level, join_products=join_products)
     if verify:
-        verify_mindir(network, target, report)
+        with gone_if_interrupted(target):
+            verify_mindir(network, target, report)
     return report
 
 
 def _optimize_onnx(network: Path, target: Path, level: str, verify: bool, atc: bool) -> Report:
     from ms_ascend_ops.onnx import optimize as optimize_onnx
 
-    return optimize_onnx(network, target, level=level, verify=verify or None, atc=atc)
+    with gone_if_interrupted(target):
+        return optimize_onnx(network, target, level=level, verify=verify or None, atc=atc)

@@ -254,7 +254,7 @@ def _saved(path: Path) -> tuple[str, Prediction]:
         hotspots = [Hotspot(**spot) for spot in data.pop("hotspots")]
         cube = data.pop("cube", None)
         return name, Prediction(**data, hotspots=hotspots, cube=CubeUse(**cube) if cube else None)
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: this is no result that `profile --json` of this version wrote ({error})") from error
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from ms_ascend_ops.commands.group import ExistingPath
+
 __all__ = ["serve"]
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = ExistingPath(dir_okay=False, path_type=Path)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
@@ -13,7 +14,7 @@ import numpy as np
 from mindspore import Tensor, nn
 from mindspore.train.mind_ir_pb2 import ModelProto, NodeProto
 
-from ms_ascend_ops.debug.dump import Layer, Record, Value
+from ms_ascend_ops.debug.dump import Layer, MindIRNode, Record, Value
 from ms_ascend_ops.export.files.load import load_changed
 
 __all__ = ["flat", "of_cell", "of_mindir", "value_of"]
@@ -76,31 +77,32 @@ def of_cell(net: nn.Cell, inputs: Sequence[Any], title: str = "", keep_cells: bo
     return record
 
 
-def of_mindir(path: Path, inputs: Sequence[Any], title: str = "") -> Record:
+def of_mindir(path: str | os.PathLike[str], inputs: Sequence[Any], title: str = "") -> Record:
     """Run a MindIR or a bundle, and take down the values of its main graph.
 
     A value is called by its operator and by the parameters that go into it: `MatMul(layers.0.dense.weight)`.
     """
-    names: list[tuple[str, str]] = []
+    shown: list[tuple[str, MindIRNode]] = []
 
     def show(model: ModelProto) -> None:
-        names.extend(_show_values(model))
+        shown.extend(_show_values(model))
 
     network = load_changed(path, show)
     results = network(*inputs)
-    values = list(results[1:]) if names else []
+    values = list(results[1:]) if shown else []
     counts: Counter[str] = Counter()
-    record = Record(title or path.name)
-    for (name, kind), tensor in zip(names, values, strict=True):
-        record.layers.append(Layer(name, kind, counts[name], [], [value_of(tensor)]))
+    record = Record(title or Path(path).name)
+    for (kind, node), tensor in zip(shown, values, strict=True):
+        name = f"{kind}({', '.join(node.parameters)})" if node.parameters else kind
+        record.layers.append(Layer(name, kind, counts[name], [], [value_of(tensor)], node=node))
         counts[name] += 1
-    outputs = flat(results[0] if names else results)
+    outputs = flat(results[0] if shown else results)
     record.layers.append(Layer("network", "MindIR", 0, [], [value_of(tensor) for tensor in outputs]))
     return record
 
 
-def _show_values(model: ModelProto) -> list[tuple[str, str]]:
-    """Make the graph return a tuple of what it returned and of its values; returns their names and operators."""
+def _show_values(model: ModelProto) -> list[tuple[str, MindIRNode]]:
+    """Make the graph return a tuple of what it returned and of its values; returns their operators and places."""
     graph = model.graph
     kinds = {primitive.name: primitive.op_type for primitive in model.primitives}
     entries = {
@@ -109,7 +111,7 @@ def _show_values(model: ModelProto) -> list[tuple[str, str]]:
     }
     made_by = {node.output[0]: node for node in graph.node if node.output}
     parameters = {parameter.name for parameter in graph.parameter}
-    shown, found = [], []
+    found: list[tuple[str, MindIRNode]] = []
     for node in graph.node:
         kind, dims = _kind(node, kinds), _dims(node)
         if kind in _NO_VALUES or dims is None:
@@ -118,18 +120,22 @@ def _show_values(model: ModelProto) -> list[tuple[str, str]]:
         if kind == "TupleGetItem" and node.input[0] in made_by:
             source = made_by[node.input[0]]
             kind = _kind(source, kinds)
-        if kind == "Custom":
+        fused = kind == "Custom"
+        if fused:
             kind = entries.get(source.op_type.removeprefix("REF::"), "") or kind
-        own = [name for value in source.input if (name := _parameter(value, made_by, parameters))]
-        shown.append(node.output[0])
-        found.append((f"{kind}({', '.join(own)})" if own else kind, kind))
-    if not shown:
+        taken = tuple(_taken(value, made_by, parameters) for value in source.input)
+        own = tuple(name for value in source.input if (name := _parameter(value, made_by, parameters)))
+        # MindSpore calls an operator Custom-op3 where it writes one, `MindIRGraph` Custom-rms_norm3.
+        put_in = fused and not source.domain.rpartition("/")[2].startswith("Custom-op")
+        found.append((kind, MindIRNode(node.output[0], taken, own, fused, put_in)))
+    if not found:
         return []
     make = next((name for name, kind in kinds.items() if kind == "MakeTuple"), None)
     old = graph.output[0].name
     if len(graph.output) > 1:
         raise ValueError("of_mindir: a graph with several outputs must return them as one tuple")
-    whole = graph.node.add(op_type="MakeTuple", name="debug:all", input=[old, *shown], output=["debug:all"])
+    names = [node.name for _, node in found]
+    whole = graph.node.add(op_type="MakeTuple", name="debug:all", input=[old, *names], output=["debug:all"])
     if make is not None:
         whole.op_type = f"REF::{make}"
     else:
@@ -137,6 +143,17 @@ def _show_values(model: ModelProto) -> list[tuple[str, str]]:
         whole.op_type = f"REF::{primitive.name}"
     graph.output[0].name = whole.output[0]
     return found
+
+
+def _taken(value: str, made_by: dict[str, NodeProto], parameters: set[str]) -> str:
+    """What a value is called that a node takes: a parameter by its own name, a constant by none."""
+    if parameter := _parameter(value, made_by, parameters):
+        return parameter
+    node = made_by.get(value)
+    while node is not None and node.op_type.startswith(("REF::Depend", "REF::Load")):
+        value = node.input[0]
+        node = made_by.get(value)
+    return "" if node is not None and node.op_type == "Constant" else str(value)
 
 
 def _kind(node: NodeProto, kinds: dict[str, str]) -> str:

@@ -11,9 +11,8 @@ a cancellation enlarges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from ms_ascend_ops.acceptance import EPSILON, LARGEST, ulps
 from ms_ascend_ops.debug.dump import Layer, Record, Value
+from ms_ascend_ops.debug.pairs import pairs
 
 __all__ = ["FACTOR", "Comparison", "Place", "Worst", "compare"]
 
@@ -55,7 +55,7 @@ class Place:
     worst: Worst | None = None
     isolated: float | None = None  # difference of A on the inputs of B
     problem: str = ""  # another shape, another number of outputs
-    overflow: str = ""  # NaN, Inf or close to it, where the inputs had none
+    overflow: str = ""  # NaN, Inf or close to it on one side, where the inputs had none
     values: bool = True  # False: statistics alone were compared
 
     @property
@@ -100,33 +100,20 @@ class Comparison:
 def compare(a: Record, b: Record) -> Comparison:
     """Pair the layers of two records, and compare what they gave.
 
-    Layers of the same name and call are pairs; of MindIRs, in the order of their graphs. Those that only one has are
-    listed.
+    Layers of the same name and call are pairs; of MindIRs, values that mean the same (pairs.py). Those that only one
+    has are listed.
     """
     found = Comparison(a.title, b.title)
-    pairs = list(_pairs(a, b))
-    taken_a, taken_b = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
+    found_pairs = list(pairs(a, b))
+    taken_a, taken_b = {id(one) for one, _ in found_pairs}, {id(other) for _, other in found_pairs}
     found.only_a = [layer.label for layer in a.layers if id(layer) not in taken_a]
     found.only_b = [layer.label for layer in b.layers if id(layer) not in taken_b]
     so_far = 0.0
-    for one, other in pairs:
+    for one, other in found_pairs:
         place = _compared(one, other, so_far)
         so_far = max(so_far, 0.0 if place.problem else min(place.difference, 1.0))
         found.places.append(place)
     return found
-
-
-def _pairs(a: Record, b: Record) -> Iterator[tuple[Layer, Layer]]:
-    """By name and call, as far as they stand in the same order."""
-    keys = [[(layer.name, layer.number, _form(layer)) for layer in record.layers] for record in (a, b)]
-    blocks = SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks()
-    for block in blocks:
-        yield from zip(a.layers[block.a : block.a + block.size], b.layers[block.b : block.b + block.size], strict=True)
-
-
-def _form(layer: Layer) -> Any:
-    """What has to agree beside the name: nothing of cells, shapes of nodes of a MindIR, whose names repeat."""
-    return tuple(value.shape for value in layer.outputs) if not layer.inputs and layer.kind != "MindIR" else None
 
 
 def _compared(a: Layer, b: Layer, so_far: float) -> Place:
@@ -219,16 +206,21 @@ def _describe(place: Place, a: Sequence[Value], b: Sequence[Value]) -> None:
 
 
 def _overflow(a: Layer, b: Layer) -> str:
-    for side, layer in (("A", a), ("B", b)):
-        if any(_is_special(value) for value in layer.inputs):
-            continue
-        for i, value in enumerate(layer.outputs):
-            if _is_special(value):
-                return f"{side}: output {i} holds NaN or Inf, and no input does"
-            limit = LARGEST.get(value.dtype)
-            largest = max(abs(value.statistics.get(key) or 0.0) for key in ("Max", "Min"))
-            if limit is not None and largest > _ACROSS * limit:
-                return f"{side}: output {i} reaches {largest:.4g}, the largest {value.dtype} is {limit:.4g}"
+    """What overflows on one side alone: what both have, as the -inf of a mask, is meant."""
+    found = {side: _overflow_of(layer) for side, layer in (("A", a), ("B", b))}
+    return next((f"{side}: {text}" for side, text in found.items() if text), "") if not all(found.values()) else ""
+
+
+def _overflow_of(layer: Layer) -> str:
+    if any(_is_special(value) for value in layer.inputs):
+        return ""
+    for i, value in enumerate(layer.outputs):
+        if _is_special(value):
+            return f"output {i} holds NaN or Inf" + (", and no input does" if layer.inputs else "")
+        limit = LARGEST.get(value.dtype)
+        largest = max(abs(value.statistics.get(key) or 0.0) for key in ("Max", "Min"))
+        if limit is not None and largest > _ACROSS * limit:
+            return f"output {i} reaches {largest:.4g}, the largest {value.dtype} is {limit:.4g}"
     return ""
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Layer", "Record", "Value", "read_dump", "write_dump"]
+__all__ = ["Layer", "MindIRNode", "Record", "Value", "read_dump", "write_dump"]
 
 _NAME = re.compile(r"(?:Cell|Module|Functional|Primitive|Mint|Tensor|Jit)\.(.+)\.(forward|backward)(?:\.(\d+))?")
 _SAFE = re.compile(r"[^\w.\-]")
@@ -47,6 +47,17 @@ class Value:
         return cls(dtype, values.shape, values, {name: float(value) for name, value in found.items()})
 
 
+@dataclass(frozen=True)
+class MindIRNode:
+    """Where a value of a MindIR stands in its graph."""
+
+    name: str  # of the value
+    taken: tuple[str, ...]  # the values and parameters that it is computed from; of a constant it is empty
+    parameters: tuple[str, ...]  # those of them that are parameters
+    fused: bool  # an operator of this package
+    put_in: bool  # by `optimize_mindir`, under the name of the value that it replaces
+
+
 @dataclass
 class Layer:
     """One call of one layer."""
@@ -58,6 +69,7 @@ class Layer:
     outputs: list[Value]
     cell: Any = None  # the layer itself, where it is at hand: it can be called again
     arguments: tuple[Any, ...] = ()  # what it was called with
+    node: MindIRNode | None = None  # where it is a value of a MindIR
 
     @property
     def full_name(self) -> str:
@@ -140,7 +152,7 @@ def read_dump(path: Path, title: str = "") -> Record:
         folder = file.parent / "dump_tensor_data"
         given = Path(content.get("dump_data_dir") or folder)
         layers = list(_layers(data, folder if folder.is_dir() else given))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"read_dump: {file} is no dump of msprobe ({type(error).__name__}: {error})") from error
     return Record(title or str(path), layers)
 

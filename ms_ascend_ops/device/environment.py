@@ -34,6 +34,10 @@ class DeviceError(RuntimeError):
     """There is no such device here."""
 
 
+# MindSpore's plugin warns, nine lines at each start, of files of a driver and of channels that no program here needs.
+_QUIET = "{DEVICE:3,PROFILER:3}"
+
+
 @dataclass(frozen=True)
 class Settings:
     """An emulated device, as the options of `emulate` ask for it."""
@@ -93,6 +97,8 @@ def environment(settings: Settings, given: Mapping[str, str], cache: Path | None
     result = {key: value for key, value in given.items() if key not in _FOLDERS and not key.startswith(PREFIX)}
     python_path = [str(HOME / "opp/built-in/op_impl/ai_core/tbe"), *_without_cann(given, "PYTHONPATH")]
     libraries = [str(stubs), str(HOME / "lib64"), *_without_cann(given, "LD_LIBRARY_PATH")]
+    if "GLOG_v" not in result:
+        result.setdefault("MS_SUBMODULE_LOG_v", _QUIET)
     return result | {
         "LD_LIBRARY_PATH": ":".join(libraries),
         "PYTHONPATH": ":".join(python_path),

@@ -7,7 +7,7 @@
     dispatch.use(dispatch.AB("next", share=0.1), "rms_norm")
     print(*dispatch.status("rms_norm"), sep="\\n")
 
-Imports go one way: `custom.py` asks the table (table.py, route.py), and knows how to load an implementation.
+Imports go one way: a table puts itself into the hook of `routing.py`, where `custom.py` looks with every call.
 """
 
 from ms_ascend_ops.dispatch.implementations import Implementation

@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -20,6 +20,7 @@ from ms_ascend_ops.dispatch.comparison import Difference, difference_of, flat, i
 from ms_ascend_ops.dispatch.implementations import Form, Implementation
 from ms_ascend_ops.dispatch.policies import Fixed
 from ms_ascend_ops.dispatch.table import LISTENERS, Choice, Table, chosen_for_graph
+from ms_ascend_ops.routing import Makers
 
 __all__ = ["Route"]
 
@@ -41,7 +42,7 @@ class Route:
 
     Args:
         table: that of the operator.
-        load: makes a function of the inputs from an implementation; raises where it does not load.
+        make: what makes functions of the inputs.
         check: raises for inputs that the operator does not take.
         device: the device target.
         attributes: all of them, by name.
@@ -51,7 +52,7 @@ class Route:
     def __init__(
         self,
         table: Table,
-        load: Callable[[Implementation], Callable[..., Any]],
+        make: Makers,
         check: Callable[..., None],
         device: str,
         attributes: dict[str, Any],
@@ -60,7 +61,7 @@ class Route:
         self._first = first
         self.operator = table.operator
         self._table = table
-        self._load = load
+        self._make = make
         self._check = check
         self._device = device
         self._attributes = attributes
@@ -85,8 +86,9 @@ class Route:
         except Exception as error:
             return self._after(error, tensors)
 
-    def in_graph(self, form: Form) -> Callable[..., Any]:
+    def in_graph(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str | None]) -> Callable[..., Any]:
         """The function that a graph gets; said in the report."""
+        form = Form(tuple(shapes), tuple(dtypes))
         order, why = self._table.policy.order_in_graph(self, form)
         errors: list[tuple[str, Exception]] = []
         for one in self._in_order(order, form):
@@ -355,8 +357,15 @@ class Route:
     def _loaded(self, one: Implementation) -> Callable[..., Any]:
         function = self._functions.get(one)
         if function is None:
-            function = self._functions[one] = self._load(one)
+            function = self._functions[one] = self._made(one)
         return function
+
+    def _made(self, one: Implementation) -> Callable[..., Any]:
+        if one.library is not None:
+            return self._make.kernel(one.library)
+        if one.function is not None:
+            return self._make.applied(one.function)
+        return self._make.cann() if one.version == "cann" else self._make.kernel(None)
 
     def _form(self, tensors: tuple[Any, ...]) -> Form:
         key = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)

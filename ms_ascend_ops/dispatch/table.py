@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ms_ascend_ops import registry
 from ms_ascend_ops.dispatch.breaker import Breaker
 from ms_ascend_ops.dispatch.implementations import DEVICES, Implementation, built_in
 from ms_ascend_ops.dispatch.policies import Fixed, Policy
+from ms_ascend_ops.routing import ROUTERS, Makers, Routed
 
 __all__ = [
     "ACTIVE",
@@ -156,6 +157,14 @@ class Table:
             f"{self.operator}: there is no implementation {version!r}; there are {', '.join(self.versions)}"
         )
 
+    def route(
+        self, make: Makers, check: Callable[..., None], device: str, attributes: dict[str, Any], first: str
+    ) -> Routed:
+        """What answers calls with these attributes; see `routing.Router`."""
+        from ms_ascend_ops.dispatch.route import Route  # noqa: PLC0415 - imports MindSpore, which a table needs not
+
+        return Route(self, make, check, device, attributes, first)
+
     def changed(self) -> None:
         """Routes look again."""
         self.generation += 1
@@ -190,7 +199,7 @@ class Table:
 
 
 _tables: dict[str, Table] = {}
-ACTIVE: dict[str, Table] = {}
+ACTIVE = cast("dict[str, Table]", ROUTERS)  # custom.py looks there with every call
 _choices: list[Choice] = []
 _MOST_CHOICES = 10000
 

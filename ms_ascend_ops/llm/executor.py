@@ -110,28 +110,35 @@ class ProgramExecutor:
         dtype = network.dtype if cache_dtype is None else cache_dtype
         self._caches = [(np.zeros(shape, dtype), np.zeros(shape, dtype)) for _ in network.layers]
         self._rope = rope_tables(config, context, network.rope_factors)
-        self._programs: dict[tuple[int, int, bool], tuple[StepArrays, Program]] = {}
+        self._programs: dict[tuple[int, int, str], tuple[StepArrays, Program]] = {}
 
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
         """See `Executor`."""
         longest = max(len(chunk.tokens) for chunk in chunks)
-        batch, tokens = padded(len(chunks)), padded(longest)
-        arrays, program = self._program(batch, tokens, every_row)
-        arrays.fill(chunks)
-        program.run()
-        logits = program.outputs[0]
+        logits = self._run(chunks, "every" if every_row else "last")
         wanted = logits[-longest if every_row else 0 :][: None if every_row else len(chunks)].astype(np.float32)
         return self.network.all_logits(wanted)
 
-    def _program(self, batch: int, tokens: int, every_row: bool) -> tuple[StepArrays, Program]:
-        key = (batch, tokens, every_row)
+    def states(self, chunk: Chunk) -> Array:
+        """The normalized states behind the last layer, float32, shape (tokens, hidden)."""
+        return self._run([chunk], "states")[-len(chunk.tokens) :].astype(np.float32)
+
+    def _run(self, chunks: Sequence[Chunk], rows: str) -> Array:
+        arrays, program = self._program(padded(len(chunks)), padded(max(len(one.tokens) for one in chunks)), rows)
+        arrays.fill(chunks)
+        program.run()
+        return program.outputs[0]
+
+    def _program(self, batch: int, tokens: int, wanted: str) -> tuple[StepArrays, Program]:
+        key = (batch, tokens, wanted)
         if key not in self._programs:
             arrays = StepArrays(self.network, *self._rope, batch, tokens, -(-self.context // BLOCK))
             recorder = Recorder()
             hidden = self.network.hidden(recorder, arrays.inputs, self._caches)
             rows = hidden.reshape(batch * tokens, -1)
-            logits = self.network.head(recorder, rows if every_row or tokens == 1 else rows.last_row())
-            self._programs[key] = arrays, recorder.program([logits])
+            if wanted != "states":
+                rows = self.network.head(recorder, rows if wanted == "every" or tokens == 1 else rows.last_row())
+            self._programs[key] = arrays, recorder.program([rows])
         return self._programs[key]
 
 

@@ -39,17 +39,25 @@ class MindSporeExecutor:
     def step(self, chunks: Sequence[Chunk], every_row: bool = False) -> Array:
         """See `Executor`."""
         longest = max(len(chunk.tokens) for chunk in chunks)
-        key = padded(len(chunks)), padded(longest)
+        rows = self._hidden(chunks)
+        rows = rows[: len(chunks)] if longest == 1 else rows[-longest if every_row else -1 :]
+        logits: Array = self._tensors.head(ops, rows).astype(float32).asnumpy()
+        return self.network.all_logits(logits)
+
+    def states(self, chunk: Chunk) -> Array:
+        """See `ProgramExecutor`."""
+        states: Array = self._hidden([chunk]).astype(float32).asnumpy()
+        return states[-len(chunk.tokens) :]
+
+    def _hidden(self, chunks: Sequence[Chunk]) -> Tensor:
+        key = padded(len(chunks)), padded(max(len(chunk.tokens) for chunk in chunks))
         if key not in self._arrays:
             self._arrays[key] = StepArrays(self.network, *self._rope, *key, -(-self.context // BLOCK))
         arrays = self._arrays[key]
         arrays.fill(chunks)
         inputs = StepInputs(**{name: tensor_of(array) for name, array in vars(arrays.inputs).items()})
         hidden = self._tensors.hidden(ops, inputs, self._caches)
-        rows = hidden.reshape(-1, hidden.shape[-1])
-        rows = rows[: len(chunks)] if longest == 1 else rows[-longest if every_row else -1 :]
-        logits: Array = self._tensors.head(ops, rows).astype(float32).asnumpy()
-        return self.network.all_logits(logits)
+        return hidden.reshape(-1, hidden.shape[-1])
 
 
 def tensor_of(array: Array) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoint_text import check_vocabulary, load_template, load_tokenizer, template_of
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.constraint import Grammars
 from ms_ascend_ops.llm.executor import BLOCK, Executor, ProgramExecutor, check_memory
 from ms_ascend_ops.llm.linear import rounding_of
 from ms_ascend_ops.llm.network import load_network
@@ -20,6 +21,7 @@ from ms_ascend_ops.llm.parallel import Group, check_job, join, partition
 from ms_ascend_ops.llm.sampling import Sampling
 from ms_ascend_ops.llm.scheduler import Request, Scheduler
 from ms_ascend_ops.llm.tokenizer import Tokenizer
+from ms_ascend_ops.llm.tool_calls import ToolForm, tool_form
 
 __all__ = ["DTYPES", "Completion", "LanguageModel", "cache_type", "is_bundle"]
 
@@ -36,6 +38,7 @@ class Completion:
     tokens: tuple[int, ...]
     prompt_tokens: int
     finish_reason: str  # "stop" or "length"
+    context_full: bool = False  # "length", as there is no room for another token
 
 
 class LanguageModel:
@@ -51,6 +54,8 @@ class LanguageModel:
         self.template = template
         self.scheduler = Scheduler(executor, tokenizer, batch)
         self.stop_tokens = self.config.end_tokens
+        self.grammars = Grammars(tokenizer, self.config.vocabulary, self.config.end_tokens)
+        self._tool_form: ToolForm | None = None
         self.group = group  # processes that each hold a part; all must get the same requests in the same order
         # They must choose the same tokens, so that they need the same random numbers.
         own_seed = int(np.random.default_rng().integers(1 << 24)) if group else 0
@@ -156,7 +161,9 @@ class LanguageModel:
             self.scheduler.step()
         if request.error is not None:
             raise RuntimeError(request.error)
-        return Completion(request.text, tuple(request.tokens), len(request.prompt), request.finish_reason)
+        return Completion(
+            request.text, tuple(request.tokens), len(request.prompt), request.finish_reason, request.context_full
+        )
 
     def stream(
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
@@ -179,14 +186,26 @@ class LanguageModel:
 
     def request(
         self, prompt: str | Sequence[int], max_tokens: int = 128, sampling: Sampling | None = None,
-        stop: Sequence[str] = (), on_text: Callable[[str], None] | None = None,
+        stop: Sequence[str] = (), on_text: Callable[[str], None] | None = None, **details: Any,
     ) -> Request:  # fmt: skip
-        """A request for `self.scheduler`, with this model's tokens of the end."""
+        """A request for `self.scheduler`, with this model's tokens of the end; `details` are more fields of it."""
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         sampling = sampling or Sampling()
         if self._seeds is not None and sampling.seed is None:
             sampling = replace(sampling, seed=int(self._seeds.integers(1 << 31)))
-        return Request(ids, max_tokens, sampling, stop, self.stop_tokens, on_text)
+        return Request(ids, max_tokens, sampling, stop, self.stop_tokens, on_text, **details)
+
+    def tool_form(self) -> ToolForm:
+        """How the model writes calls of tools, which takes a template to tell the first time.
+
+        Raises:
+            ValueError: it has no chat template.
+        """
+        if self.template is None:
+            raise ValueError("the model has no chat template; it continues texts only")
+        if self._tool_form is None:
+            self._tool_form = tool_form(self.template, self.tokenizer)
+        return self._tool_form
 
     def chat_tokens(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Sampler", "Sampling", "probabilities"]
+__all__ = ["Sampler", "Sampling", "TokenLogprob", "log_probability", "probabilities"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,9 +25,12 @@ class Sampling:
     top_p: only the most likely tokens whose probabilities together reach p; 1: all.
     min_p: only tokens that are at least min_p times as likely as the most likely one; 0: all.
     repetition_penalty: logits of tokens that occurred are divided by it where positive, multiplied where negative.
+    presence_penalty: is taken from the logits of tokens that were generated.
+    frequency_penalty: is taken from them once for each time.
+    logit_bias: token and what is added to its logit, in pairs.
     seed: of the random numbers; the same seed gives the same tokens. None: another one each time.
 
-    They apply in this order: penalty, temperature, top_k, top_p, min_p.
+    They apply in this order: penalties, bias, temperature, top_k, top_p, min_p.
     """
 
     temperature: float = 0.0
@@ -34,6 +38,9 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -43,6 +50,9 @@ class Sampling:
             ("top_p", 0 < self.top_p <= 1, "> 0 and <= 1"),
             ("min_p", 0 <= self.min_p <= 1, ">= 0 and <= 1"),
             ("repetition_penalty", self.repetition_penalty > 0, "> 0"),
+            ("presence_penalty", np.isfinite(self.presence_penalty), "finite"),
+            ("frequency_penalty", np.isfinite(self.frequency_penalty), "finite"),
+            ("logit_bias", all(np.isfinite(bias) for _, bias in self.logit_bias), "finite"),
         )
         for name, kept, rule in rules:
             if not kept:
@@ -56,9 +66,14 @@ class Sampler:
         self.sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._seen = set(prompt)
+        self._generated: Counter[int] = Counter()
 
-    def choose(self, logits: Array) -> int:
+    def choose(self, logits: Array, allowed: Array | None = None) -> int:
         """The next token.
+
+        Args:
+            logits: of the vocabulary.
+            allowed: the numbers of the tokens that may be chosen; None: all.
 
         Raises:
             ValueError: a logit is NaN, or none is finite.
@@ -68,15 +83,20 @@ class Sampler:
             raise ValueError(f"sampling: the largest logit must be finite, got {top}: the network has overflowed")
         if self.sampling.repetition_penalty != 1 and self._seen:
             logits = penalized(logits, self._seen, self.sampling.repetition_penalty)
-        if self.sampling.temperature == 0:
-            token = int(logits.argmax())
-        else:
-            tokens, chances = probabilities(logits, self.sampling)
-            # One random number a token: the place in the sum of the probabilities.
-            place = int(np.searchsorted(np.cumsum(chances), self._random.random(), side="right"))
-            token = int(tokens[min(place, len(tokens) - 1)])
+        logits = biased(logits, self.sampling, self._generated)
+        token = self._among(logits if allowed is None else logits[allowed])
+        token = token if allowed is None else int(allowed[token])
         self._seen.add(token)
+        self._generated[token] += 1
         return token
+
+    def _among(self, logits: Array) -> int:
+        if self.sampling.temperature == 0:
+            return int(logits.argmax())
+        tokens, chances = probabilities(logits, self.sampling)
+        # One random number a token: the place in the sum of the probabilities.
+        place = int(np.searchsorted(np.cumsum(chances), self._random.random(), side="right"))
+        return int(tokens[min(place, len(tokens) - 1)])
 
 
 def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
@@ -89,6 +109,42 @@ def penalized(logits: Array, seen: Iterable[int], penalty: float) -> Array:
     values = logits[ids]
     logits[ids] = np.where(values > 0, values / penalty, values * penalty)
     return logits
+
+
+def biased(logits: Array, sampling: Sampling, generated: Mapping[int, int]) -> Array:
+    """Logits with those of generated tokens made less likely, and with what is added to some.
+
+    Source: OpenAI's API: c times frequency_penalty, and presence_penalty, for a token that came c times.
+    """
+    penalizes = bool(generated) and (sampling.presence_penalty != 0 or sampling.frequency_penalty != 0)
+    if not penalizes and not sampling.logit_bias:
+        return logits
+    logits = logits.copy()
+    if penalizes:
+        ids = np.fromiter(generated, np.int64)
+        counts = np.fromiter(generated.values(), np.float64)
+        logits[ids] -= sampling.presence_penalty + sampling.frequency_penalty * counts
+    for token, bias in sampling.logit_bias:
+        logits[token] += bias
+    return logits
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """The logarithm of the probability of a token, and of the most likely tokens beside it, the likeliest first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+def log_probability(logits: Array, token: int, count: int = 0) -> TokenLogprob:
+    """What the network says of a token: the logarithm of the softmax in float64, before penalties and temperature."""
+    values = logits.astype(np.float64)
+    highest = values.max()
+    total = highest + np.log(np.exp(values - highest).sum())
+    top = tuple((int(place), float(values[place] - total)) for place in (_largest(values, count) if count else ()))
+    return TokenLogprob(token, float(values[token] - total), top)
 
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -122,6 +124,39 @@ class Tokenizer:
         """The token of a number, as the vocabulary spells it; of one without: nothing."""
         return self.backend.id_to_token(index) or ""
 
+    @cached_property
+    def _added(self) -> Mapping[int, Any]:
+        found: Mapping[int, Any] = self.backend.get_added_tokens_decoder()
+        return found
+
+    @property
+    def control_tokens(self) -> frozenset[int]:
+        """The tokens that are no text."""
+        return frozenset(index for index, token in self._added.items() if token.special)
+
+    @cached_property
+    def _bytes(self) -> Mapping[str, int] | None:
+        """The byte that each character of a byte-level vocabulary stands for; None: it is of another kind.
+
+        Source: GPT-2's encoder: bytes that can be printed stand for themselves, the others for characters from 256 on.
+        """
+        if b"ByteLevel" not in pickle.dumps(self.backend.decoder):
+            return None
+        printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
+        others = [byte for byte in range(256) if byte not in printed]
+        return {chr(byte): byte for byte in printed} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes that a token stands for; of one of control, its name."""
+        text = self.token(token)
+        if token in self._added:
+            return text.encode()
+        if self._bytes is not None:
+            return bytes(self._bytes[character] for character in text if character in self._bytes)
+        if re.fullmatch("<0x[0-9A-Fa-f]{2}>", text):
+            return bytes([int(text[3:5], 16)])
+        return text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").encode()
+
     def _id_named(self, name: str) -> int | None:
         return self.id_of(self.named[name]) if self.named.get(name) else None
 
@@ -132,10 +167,12 @@ class TextStream:
     Args:
         tokenizer: what decodes them.
         prompt: the tokens in front of them, whose text is not given out.
+        visible: tokens of control whose names are text.
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] = ()):
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] = (), visible: frozenset[int] = frozenset()):
         self._tokenizer = tokenizer
+        self._visible = visible
         self._ids = self._context(prompt)
         # The text of ids[first:read] was given out. What a token adds depends on those before it: a few will do.
         self._first = 0
@@ -145,6 +182,11 @@ class TextStream:
 
     def add(self, token: int) -> str:
         """What may be given out now that this token is known: perhaps nothing, as its character is not complete."""
+        if token in self._visible:
+            left = self.finish()
+            self._ids.append(token)
+            self._first = self._read = self._behind = len(self._ids)
+            return left + self._tokenizer.token(token)
         self._ids.append(token)
         text, given = self._texts()
         if len(text) <= len(given) or text.endswith(_REPLACEMENT):

@@ -286,7 +286,7 @@ def _attention(builder: _Builder, node: NodeProto) -> str:  # noqa: PLR0912  (wh
     inputs = [query, key, value]
     if mask:
         inputs.append(_additive(builder, mask, past_key, k[-2 if not packed else 1]))
-    scale = given.get("scale") or float(size) ** -0.5
+    scale = given.get("scale") or float(size or 1) ** -0.5
     result = y if not packed else builder.new("attention")
     attributes = {"scale": scale, "causal": causal, "window": 0, "layout": layout}
     builder.fused(node, "flash_attention", inputs, [result], **attributes)
@@ -344,7 +344,7 @@ def _group_query_attention(builder: _Builder, node: NodeProto) -> str:
     for heads_behind, present in ((key, present_key), (value, present_value)):
         if present:
             builder.stock("Transpose", heads_behind, perm=[0, 2, 1, 3], to=present)
-    scale = given.get("scale") or float(size) ** -0.5
+    scale = given.get("scale") or float(size or 1) ** -0.5
     window = max(given.get("local_window_size", -1), 0)
     result = builder.new("attention")
     attributes = {"scale": scale, "causal": True, "window": window, "layout": "BSND"}

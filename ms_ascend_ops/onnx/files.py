@@ -64,6 +64,7 @@ def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
         for tensor in apart:  # relative to the model, and not outside of its folder: `onnx` sees to that
             load_external_data_for_tensor(tensor, str(path.absolute().parent))
         if model.ByteSize() <= _MOST_BYTES:
+            _infer_output_types(model)
             with _shapes_for_checker(model):
                 onnx.checker.check_model(model)
         else:
@@ -76,6 +77,18 @@ def read_model(path: Path, caller: str) -> tuple[ModelProto, bool]:
     except (DecodeError, OSError, *DAMAGE) as error:
         raise damaged(caller, path, error) from error
     return model, beside
+
+
+def _infer_output_types(model: ModelProto) -> None:
+    """An output may have nothing but its name, from which ONNX Runtime infers the rest."""
+    bare = [value for value in model.graph.output if not value.type.WhichOneof("value")]
+    if bare:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+        values = (*inferred.input, *inferred.value_info, *inferred.output)
+        types = {value.name: value.type for value in values if value.type.WhichOneof("value")}
+        for value in bare:
+            if value.name in types:
+                value.type.CopyFrom(types[value.name])
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:

@@ -65,7 +65,7 @@ def run(session: Any, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.nda
 
     binding = session.io_binding()
     for name, array in inputs.items():
-        values = np.ascontiguousarray(array)
+        values = np.asarray(array, order="C")
         if values.dtype.name == "bfloat16":
             value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(values.view(np.uint16), DTYPES["bfloat16"])
         else:

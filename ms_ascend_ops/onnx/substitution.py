@@ -15,9 +15,10 @@ from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from ms_ascend_ops import registry
-from ms_ascend_ops.export.matching.attention import mask_kind
 from ms_ascend_ops.export.matching.find import Found, check_level, find
 from ms_ascend_ops.export.matching.patterns import PATTERNS, Row
+from ms_ascend_ops.export.matching.rows import Mask
+from ms_ascend_ops.export.matching.scores import mask_kind
 from ms_ascend_ops.export.reports.report import Entry, Report
 from ms_ascend_ops.onnx.builtins import replace_builtins
 from ms_ascend_ops.onnx.files import (
@@ -237,15 +238,19 @@ class _Substitution:
         made = self._made.setdefault(first, [])
         inputs = [self._input(node.origin) for node in found.inputs]
         values = dict(fused.attributes)
+        for place in fused.lifts():
+            inputs[place] = self._unsqueezed(inputs[place], 1, made)
         for place, mask in fused.masks.items():
             source = found.inputs[place]
-            known = self._known_mask(source.origin, mask.hidden)
+            known = "" if mask.negative else self._known_mask(source.origin, mask.hidden)
             if known and fused.op == "flash_attention":  # a constant that hides nothing, or the keys behind a query
                 del inputs[place]
                 values["causal"] = bool(values["causal"]) or known == "causal"
                 continue
             rank = len(source.shape or ())
-            inputs[place] = self._mask(inputs[place], rank, mask.rank, mask.hidden, made)
+            inputs[place] = self._mask(inputs[place], rank, mask, made)
+        width = (fused.inputs[0].shape or (1,))[-1]
+        inputs += [self._constant(fused.op, np.full(width, value, np.float32)) for value in fused.filled]
         results = [outputs.get(i, "") for i in range(len(signature.outputs))]
         while not results[-1]:
             results.pop()
@@ -256,7 +261,12 @@ class _Substitution:
             for name, value in signature.check_attributes(values).items()
         }
         name = self._name(f"{fused.op}_{self._graph.node[first].name or outputs[min(outputs)]}")
+        final = results[0]
+        if fused.lifted:
+            results[0] = self._name(fused.op)
         made.append(helper.make_node(fused.op, inputs, results, name, domain=DOMAIN, **attributes))
+        if fused.lifted:
+            made.append(helper.make_node("Squeeze", [results[0], self._constant("axes", np.arange(1))], [final]))
         for value in outputs.values():
             self._gone[value] = self._name(f"{value}_replaced")
 
@@ -318,20 +328,25 @@ class _Substitution:
     def _is_elementwise(node: NodeProto) -> bool:
         return node.domain in ("", ONNX_DOMAIN) and node.op_type in _ELEMENTWISE
 
-    def _mask(self, value: str, rank: int, wanted: int, hidden: bool | None, made: list[NodeProto]) -> str:
+    def _mask(self, value: str, rank: int, mask: Mask, made: list[NodeProto]) -> str:
         """A mask as the kernel takes it: numbers in the place of bools, and ones in front."""
-        if hidden is not None:
+        if mask.negative:
+            made.append(helper.make_node("Neg", [value], [value := self._name("mask")]))
+        if mask.hidden is not None:
             low = self._constant("masked", np.array(-np.inf, np.float32))
             zero = self._constant("seen", np.array(0, np.float32))
             added = self._name("mask")
-            made.append(helper.make_node("Where", [value, *((low, zero) if hidden else (zero, low))], [added]))
+            made.append(helper.make_node("Where", [value, *((low, zero) if mask.hidden else (zero, low))], [added]))
             value = added
-        if rank < wanted:
-            axes = self._constant("axes", np.arange(wanted - rank))
-            spread = self._name("mask")
-            made.append(helper.make_node("Unsqueeze", [value, axes], [spread]))
-            value = spread
-        return value
+        return self._unsqueezed(value, mask.rank - rank, made)
+
+    def _unsqueezed(self, value: str, axes: int, made: list[NodeProto]) -> str:
+        """A value with so many axes of one element in front."""
+        if axes <= 0:
+            return value
+        wide = self._name(f"{value}_unsqueezed")
+        made.append(helper.make_node("Unsqueeze", [value, self._constant("axes", np.arange(axes))], [wide]))
+        return wide
 
     def _rebuild(self) -> None:
         """The nodes in their order, without those whose results are not needed any more."""

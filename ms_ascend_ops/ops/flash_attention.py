@@ -146,7 +146,7 @@ def flash_attention(
     multiplied by value, as FlashAttention does (Dao et al., arXiv:2205.14135).
     """
     if scale is None:
-        scale = float(query.shape[-1]) ** -0.5
+        scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
     if isinstance(mask, Tensor):
         mask = _additive(mask)
     select = _select(query, key, value, mask, scale, causal, window, layout)

@@ -9,6 +9,7 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector
+from ms_ascend_ops.gradients import size_of
 from ms_ascend_ops.ops.flash_attention import gradient_sums
 
 __all__ = ["flash_attention_varlen"]
@@ -16,6 +17,9 @@ __all__ = ["flash_attention_varlen"]
 
 def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     def bprop(query, key, value, query_lengths, key_lengths, out, dout):  # type: ignore[no-untyped-def]
+        if size_of(query) == 0:  # the kernel would check the lengths, which that of the output did not read either
+            nothing = stock.zeros_like
+            return nothing(query), nothing(key), nothing(value), nothing(query_lengths), nothing(key_lengths)
         lse, delta = gradient_sums(out, dout, True)
         gradients = grad(dout[0], query, key, value, lse, delta, query_lengths, key_lengths)
         return (*gradients, stock.zeros_like(query_lengths), stock.zeros_like(key_lengths))
@@ -72,6 +76,6 @@ def flash_attention_varlen(
     multiplied by value, as FlashAttention does (Dao et al., arXiv:2205.14135).
     """
     if scale is None:
-        scale = float(query.shape[-1]) ** -0.5
+        scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
     select = _select(query, key, value, query_lengths, key_lengths, scale, causal, window)
     return select(query, key, value, query_lengths, key_lengths)  # type: ignore[no-any-return]

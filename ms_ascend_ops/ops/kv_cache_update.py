@@ -27,9 +27,13 @@ def kv_cache_update(
 ) -> tuple[Tensor, Tensor]:
     """Write the keys and values of new tokens to their slots in a paged cache, in place.
 
-    Nothing but the new tokens is written. The caches must be contiguous: a graph, which takes a copy of a view, needs
-    whole tensors. Slot i is row i % block_size of block i // block_size; negative slots are
+    Nothing but the new tokens is written. Slot i is row i % block_size of block i // block_size; negative slots are
     skipped; slots of different tokens must differ.
+
+    The caches must be contiguous. A graph needs them whole: MindSpore copies a view that is passed to a graph, or that
+    a graph makes of a Parameter (`self.caches[layer]`, a reshape), and what is written to the copy would be lost.
+    Both are refused, but for a view that a branch or a loop of a graph (or MindIR) makes where a value decides whether
+    it runs: make views of caches outside, or give every layer a cache of its own.
 
     Args:
         key: Tensor[float16 | bfloat16 | float32], shape (tokens, heads, d), or any number of dims instead of tokens.
@@ -44,7 +48,7 @@ def kv_cache_update(
 
     Raises:
         TypeError: an input is no tensor, or has a dtype or combination of dtypes there is no kernel for.
-        ValueError: the shapes do not fit; a cache is not contiguous.
+        ValueError: the shapes do not fit; a cache is not contiguous, or in a graph a view.
         RuntimeError: a slot lies beyond the cache; MindSpore reports it when a result is read. Nothing is written.
 
     Bits are copied: NaN, Inf, denormals and -0 stay what they are. An empty key writes nothing.

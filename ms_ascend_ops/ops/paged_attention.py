@@ -71,6 +71,6 @@ def paged_attention(
     softmax is that of FlashAttention (Dao et al., arXiv:2205.14135).
     """
     if scale is None:
-        scale = float(query.shape[-1]) ** -0.5
+        scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
     select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale)
     return select(query, key_cache, value_cache, block_tables, context_lengths)  # type: ignore[no-any-return]

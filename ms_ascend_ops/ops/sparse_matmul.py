@@ -9,7 +9,7 @@ from mindspore import Tensor
 from mindspore import ops as stock
 
 from ms_ascend_ops.custom import FusedPrimitive, Selector, kernel
-from ms_ascend_ops.gradients import needs_gradient
+from ms_ascend_ops.gradients import needs_gradient, size_of
 
 __all__ = ["reordered", "sparse_matmul", "transposed_pattern"]
 
@@ -45,9 +45,12 @@ def _bprop(grad: FusedPrimitive) -> Callable[..., Any]:
     product = kernel("sparse_matmul")
 
     def bprop(row_ends, indices, values, dense, out, dout):  # type: ignore[no-untyped-def]
+        if size_of(dout) == 0:  # kernels would check the pattern, which the product did not read either
+            nothing = stock.zeros_like
+            return nothing(row_ends), nothing(indices), nothing(values), nothing(dense)
         dvalues = grad(dout, row_ends, indices, dense) if needs_gradient(values) else stock.zeros_like(values)
         ddense = stock.zeros_like(dense)
-        if needs_gradient(dense):
+        if size_of(dense) != 0 and needs_gradient(dense):  # MindSpore may end the process where it slices nothing
             columns = dense.astype("float32")[:, :1].sum(1).astype("int32")  # MindSpore slices no 16 bits on a CPU
             ends, rows, order = transposed_pattern(row_ends, indices, columns)
             ddense = product(ends, rows, reordered(values, order), dout)

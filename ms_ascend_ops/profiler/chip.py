@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ms_ascend_ops.yaml_text import read_yaml
 
 __all__ = ["Chip", "ChipError", "Cube", "Mte", "chip_names", "load_chip"]
 
 _PACKAGE = "ms_ascend_ops.profiler.chips"
+_MOST = 1e18
 
 
 class ChipError(ValueError):
@@ -221,15 +221,15 @@ def _read(name: str) -> tuple[str, dict[str, Any]]:
         path = Path(name)
         if not path.is_file():
             raise ChipError(f"there is no chip description {path}")
-        where, text = str(path), path.read_text(encoding="utf-8")
+        where, text = str(path), path.read_text(encoding="utf-8", errors="replace")
     else:
         raise ChipError(
             f"there is no chip '{name}'; the chips are {', '.join(chip_names())}. A path that ends in .yaml is read "
             "as a description of your own."
         )
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = read_yaml(text)
+    except ValueError as error:
         raise ChipError(f"{where}: {error}") from error
     if not isinstance(data, dict):
         raise ChipError(f"{where}: must be a mapping, got {type(data).__name__}")
@@ -292,10 +292,10 @@ def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, s
     if entry is None:
         raise ChipError(f"{where}: {path} is missing")
     if not isinstance(entry, Mapping) or set(entry) != {"value", "source"}:
-        raise ChipError(f"{where}: {path} must be {{value, source}}, got {entry!r}")
+        raise ChipError(f"{where}: {path} must be {{value, source}}, got {entry!r:.200}")
     value, source = entry["value"], entry["source"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ChipError(f"{where}: {path} must be a number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
+        raise ChipError(f"{where}: {path} must be a number below {_MOST:g}, got {value!r:.60}")
     if value < 0 or (value == 0 and not may_be_zero):
         raise ChipError(f"{where}: {path} must be {'at least' if may_be_zero else 'more than'} 0, got {value}")
     leaf = path.rsplit(".", 1)[-1]
@@ -312,6 +312,10 @@ def _number(where: str, data: Mapping[str, Any], path: str, may_be_zero: bool, s
     return int(value) if is_integer else float(value)
 
 
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST
+
+
 def _rates(where: str, data: Mapping[str, Any], sources: dict[str, str]) -> dict[str, tuple[float, float]]:
     entry = _at(data, _RATES)
     if not isinstance(entry, Mapping) or "default" not in entry or "source" not in entry:
@@ -321,9 +325,9 @@ def _rates(where: str, data: Mapping[str, Any], sources: dict[str, str]) -> dict
     for name, pair in entry.items():
         if name == "source":
             continue
-        numbers = isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, int | float) and x > 0 for x in pair)
+        numbers = isinstance(pair, list) and len(pair) == 2 and all(_is_rate(x) for x in pair)
         if not numbers:
-            raise ChipError(f"{where}: {_RATES}.{name} must be [rate of 16-bit, rate of 32-bit], got {pair!r}")
+            raise ChipError(f"{where}: {_RATES}.{name} must be [rate of 16-bit, rate of 32-bit], got {pair!r:.60}")
         rates[str(name)] = (float(pair[0]), float(pair[1]))
     return rates
 

@@ -11,9 +11,9 @@ import numpy as np
 from ms_ascend_ops.profiler.chip import Chip
 from ms_ascend_ops.profiler.cube import CubeCore
 from ms_ascend_ops.profiler.memory import traffic
-from ms_ascend_ops.profiler.program import alike, alike_groups, compile_core, vector_cycles
+from ms_ascend_ops.profiler.program import alike, alike_groups, compile_core
 from ms_ascend_ops.profiler.simulator import AT_ONCE, ISSUE, SYNC, Run, simulate
-from ms_ascend_ops.profiler.trace import CUBE_PIPES, PIPES, Kind, Pipe, Product, Trace, rows
+from ms_ascend_ops.profiler.trace import CUBE_PIPES, PIPES, Kind, Pipe, Product, Trace
 
 __all__ = ["CUBE", "CubeUse", "Hotspot", "Prediction", "predict"]
 
@@ -299,16 +299,3 @@ def _products(trace: Trace, chip: Chip, runs: list[Run], cycles: float) -> list[
         )
         for (place, pipe), spent in time.items()
     ]
-
-
-def vector_bound_us(trace: Trace, chip: Chip) -> float:
-    """The least time that the vector instructions of the busiest core take: repeats only."""
-    return max(
-        (
-            chip.us(
-                sum(vector_cycles(event, trace.names, chip) for event in rows(events[events["kind"] == Kind.VECTOR]))
-            )
-            for events in trace.cores
-        ),
-        default=0.0,
-    )

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from ms_ascend_ops.serving import inference, openai_api
+from ms_ascend_ops.serving import inference, openai, web
 from ms_ascend_ops.serving.errors import ServingError
 from ms_ascend_ops.serving.http import Gate, error_of
 from ms_ascend_ops.serving.metrics import CONTENT_TYPE, Metrics
@@ -46,7 +46,8 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     app = FastAPI(title="ms_ascend_ops", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = own
     app.include_router(inference.router)
-    app.include_router(openai_api.router)
+    app.include_router(openai.router)
+    app.include_router(web.router)
     app.add_api_route("/metrics", _metrics, tags=["Prometheus"])
     app.add_exception_handler(ServingError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -179,7 +179,7 @@ class BatchQueue:
             for job in jobs:
                 _fail(job, error if isinstance(error, ServingError) else ServingError("the network failed"))
             return
-        self._metrics.ran(time.monotonic() - start, max(sum(job.rows for job in jobs), 1))
+        self._metrics.ran(time.monotonic() - start, max(sum(job.rows for job in jobs), 1), len(jobs))
         for job, result in zip(jobs, results, strict=True):
             _finish(job, result)
 

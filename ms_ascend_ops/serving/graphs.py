@@ -124,7 +124,7 @@ class GraphNetwork:
         tensors = [
             Tensor(from_bfloat16(value.array), bfloat16)
             if value.datatype == "BF16"
-            else Tensor(np.ascontiguousarray(value.array))
+            else Tensor(np.asarray(value.array, order="C"))
             for value in inputs
         ]
         outputs = []

@@ -20,6 +20,7 @@ from ms_ascend_ops.serving.errors import BadRequest, Busy, Deadline, Forbidden, 
 from ms_ascend_ops.serving.metrics import Metrics
 from ms_ascend_ops.serving.service import Service
 from ms_ascend_ops.serving.settings import Settings
+from ms_ascend_ops.serving.web import open_paths
 
 __all__ = ["Gate", "HungUp", "Keys", "answered", "check_change", "error_of", "object_of", "service_of"]
 
@@ -45,7 +46,7 @@ async def object_of(request: Request) -> dict[str, Any]:
     """The object of a body; one without a body has none.
 
     Raises:
-        BadRequest: it is no JSON, or no object.
+        BadRequest: it is not JSON, or no object.
     """
     return await service_of(request).reader.object(await request.body() or b"{}")
 
@@ -158,7 +159,7 @@ def check_origin(headers: Mapping[str, str], settings: Settings, changes_models:
     host, origin = headers.get("host", ""), headers.get("origin")
     if (changes_models or origin is not None) and not _is_own_name(host, settings.hosts):
         raise Forbidden(f"{host[:128]!r} is no name of this server; serve --host-name NAME makes it one")
-    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    is_foreign = origin is not None and origin.lower().partition("://")[1:] != ("://", host.lower())
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise Forbidden("web pages of other origins may not use this server without a key")
 
@@ -226,7 +227,7 @@ class Gate:
             metrics.answered("http", route, status, time.monotonic() - start)
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        if _path(scope) in _OPEN:
+        if _path(scope) in _OPEN or (scope["method"] in ("GET", "HEAD") and _path(scope) in open_paths()):
             return
         self._keys.check(headers.get("authorization", ""), changes_models=False)
         check_origin(headers, self._settings)

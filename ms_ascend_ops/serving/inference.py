@@ -13,16 +13,18 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from ms_ascend_ops.serving.descriptions import BODIES
 from ms_ascend_ops.serving.errors import BadRequest, Unavailable
 from ms_ascend_ops.serving.http import answered, check_change, object_of, service_of
 from ms_ascend_ops.serving.reading import HEADER_LENGTH, Inference, parameters_of, parsed
 from ms_ascend_ops.serving.service import Service, Version
+from ms_ascend_ops.serving.statistics import config_of, statistics_of
 from ms_ascend_ops.serving.tensors import Values, to_bytes, to_numbers
 from ms_ascend_ops.version import __version__
 
-__all__ = ["EXTENSIONS", "router"]
+__all__ = ["EXTENSIONS", "peek", "router", "statistics"]
 
-EXTENSIONS = ("binary_tensor_data", "model_repository")
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
 
 _MUCH_BYTES = 65536  # numbers that take so long to write that it is not done in the event loop
 _RUN = 8192  # numbers that are written at once: the event loop waits for no more
@@ -49,6 +51,14 @@ async def ready(request: Request) -> JSONResponse:
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
 
+@router.get("/models/stats")
+@router.get("/models/{name}/stats")
+@router.get("/models/{name}/versions/{version}/stats")
+async def model_statistics(request: Request, name: str = "", version: str | None = None) -> dict[str, Any]:
+    """Counts and times of a version, of all of a model, or of all models."""
+    return {"model_stats": statistics(service_of(request), name, version)}
+
+
 @router.get("/models/{name}")
 @router.get("/models/{name}/versions/{version}")
 async def model_metadata(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
@@ -60,12 +70,19 @@ async def model_metadata(request: Request, name: str, version: str | None = None
 @router.get("/models/{name}/versions/{version}/ready")
 async def model_ready(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
     """Whether a model is loaded; 404 if it is not."""
-    found = _peek(service_of(request), name, version)
+    found = peek(service_of(request), name, version)
     return {"name": found.name, "ready": True}
 
 
-@router.post("/models/{name}/infer")
-@router.post("/models/{name}/versions/{version}/infer")
+@router.get("/models/{name}/config")
+@router.get("/models/{name}/versions/{version}/config")
+async def model_config(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
+    """The configuration of a model, as Triton has it."""
+    return config_of(peek(service_of(request), name, version))
+
+
+@router.post("/models/{name}/infer", openapi_extra=BODIES["infer"])
+@router.post("/models/{name}/versions/{version}/infer", openapi_extra=BODIES["infer"])
 async def infer(request: Request, name: str, version: str | None = None) -> Response:
     """Run a network."""
     service = service_of(request)
@@ -80,7 +97,7 @@ async def infer(request: Request, name: str, version: str | None = None) -> Resp
     return _answer(chosen, read, outputs)
 
 
-@router.post("/repository/index")
+@router.post("/repository/index", openapi_extra=BODIES["index"])
 async def repository_index(request: Request) -> list[dict[str, str]]:
     """All models and versions, and whether they are loaded."""
     body = await object_of(request)
@@ -90,7 +107,7 @@ async def repository_index(request: Request) -> list[dict[str, str]]:
     return service_of(request).index(only_ready)
 
 
-@router.post("/repository/models/{name}/load")
+@router.post("/repository/models/{name}/load", openapi_extra=BODIES["load"])
 async def load(request: Request, name: str) -> dict[str, Any]:
     """Load a model, or load it again; with `parameters.config`, under other options than those of its file."""
     check_change(request)
@@ -98,7 +115,7 @@ async def load(request: Request, name: str) -> dict[str, Any]:
     return {}
 
 
-@router.post("/repository/models/{name}/unload")
+@router.post("/repository/models/{name}/unload", openapi_extra=BODIES["unload"])
 async def unload(request: Request, name: str) -> dict[str, Any]:
     """Take a model away; what it is working on is completed."""
     check_change(request)
@@ -113,7 +130,7 @@ async def traffic(request: Request, name: str) -> dict[str, Any]:
     return {"traffic": {str(version): share for version, share in service_of(request).traffic(name).items()}}
 
 
-@router.post("/repository/models/{name}/traffic")
+@router.post("/repository/models/{name}/traffic", openapi_extra=BODIES["traffic"])
 async def set_traffic(request: Request, name: str) -> dict[str, Any]:
     """Change the shares: `{"traffic": {"1": 95, "2": 5}}`."""
     check_change(request)
@@ -130,7 +147,7 @@ def metadata(service: Service, name: str, version: str | None) -> dict[str, Any]
     Raises:
         NotFound: it is not loaded.
     """
-    found = _peek(service, name, version)
+    found = peek(service, name, version)
     return {
         "name": found.name,
         "versions": [str(one.number) for one in service.versions(name)],
@@ -140,11 +157,22 @@ def metadata(service: Service, name: str, version: str | None) -> dict[str, Any]
     }
 
 
+def statistics(service: Service, name: str, version: str | None) -> list[dict[str, Any]]:
+    """The statistics of a version, of all of a model, or of all models.
+
+    Raises:
+        NotFound: it is not loaded.
+    """
+    if version:
+        return [statistics_of(service.version(name, version))]
+    return [statistics_of(one) for model in ([name] if name else service.names()) for one in service.versions(model)]
+
+
 def override_of(config: Any) -> Mapping[str, Any] | None:
     """Options out of the parameter `config` of a request to load a model.
 
     Raises:
-        BadRequest: it is no JSON.
+        BadRequest: it is not JSON.
     """
     if config is None:
         return None
@@ -153,7 +181,7 @@ def override_of(config: Any) -> Mapping[str, Any] | None:
     return parsed(config)
 
 
-def _peek(service: Service, name: str, version: str | None) -> Version:
+def peek(service: Service, name: str, version: str | None) -> Version:
     """A version, without using up a share of the traffic."""
     return service.version(name, version) if version else max(service.versions(name), key=lambda one: one.number)
 

@@ -12,10 +12,11 @@ import grpc
 
 from ms_ascend_ops.serving.errors import NotFound, ServingError, Unavailable
 from ms_ascend_ops.serving.http import Keys
-from ms_ascend_ops.serving.inference import EXTENSIONS, metadata, override_of, selected
+from ms_ascend_ops.serving.inference import EXTENSIONS, metadata, override_of, peek, selected, statistics
 from ms_ascend_ops.serving.messages import METHODS, SERVICE, message
 from ms_ascend_ops.serving.reading_grpc import parameters_in, read_message
 from ms_ascend_ops.serving.service import Service
+from ms_ascend_ops.serving.statistics import DATA_TYPES, config_of
 from ms_ascend_ops.serving.tensors import to_bytes
 from ms_ascend_ops.version import __version__
 
@@ -73,6 +74,8 @@ class _Calls:
             "ServerMetadata": self._server_metadata,
             "ModelMetadata": self._model_metadata,
             "ModelInfer": self._model_infer,
+            "ModelConfig": self._model_config,
+            "ModelStatistics": self._model_statistics,
             "RepositoryIndex": self._repository_index,
             "RepositoryModelLoad": self._load,
             "RepositoryModelUnload": self._unload,
@@ -124,6 +127,16 @@ class _Calls:
 
     async def _model_metadata(self, request: Any, context: Any) -> Any:
         return message("ModelMetadataResponse")(**metadata(self._service, request.name, request.version or None))
+
+    async def _model_config(self, request: Any, context: Any) -> Any:
+        config = config_of(peek(self._service, request.name, request.version or None))
+        for tensor in (*config["input"], *config["output"]):
+            tensor["data_type"] = DATA_TYPES.index(tensor["data_type"])
+        return message("ModelConfigResponse")(config=config)
+
+    async def _model_statistics(self, request: Any, context: Any) -> Any:
+        rows = statistics(self._service, request.name, request.version or None)
+        return message("ModelStatisticsResponse")(model_stats=rows)
 
     async def _repository_index(self, request: Any, context: Any) -> Any:
         return message("RepositoryIndexResponse")(models=self._service.index(request.ready))

@@ -37,11 +37,11 @@ class Generation:
         self.first: float | None = None  # s from the request to the first text
         self._worker = worker
         self._loop = loop
-        self._events: asyncio.Queue[str | None] = asyncio.Queue()
+        self._events: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         request.on_text = self._text
 
-    async def pieces(self, timeout_s: float) -> AsyncIterator[str]:
-        """The text, piece by piece.
+    async def pieces(self, timeout_s: float) -> AsyncIterator[tuple[str, int]]:
+        """The text, piece by piece, with the number of tokens whose probabilities are known by then.
 
         Raises:
             Deadline: it is not done in time.
@@ -55,6 +55,8 @@ class Generation:
             raise Deadline(f"the answer was not complete within {timeout_s:g} s", of_client=False) from error
         finally:
             self.cancel()
+        if self.request.error is not None and self.request.error.startswith("ConstraintError"):
+            raise BadRequest(self.request.error.partition(": ")[2], "response_format")
         if self.request.error is not None:
             raise ServingError(f"the model failed: {self.request.error}")
         if self.request.finish_reason == "cancelled":
@@ -69,13 +71,13 @@ class Generation:
     def _text(self, piece: str) -> None:
         if self.first is None:
             self.first = time.monotonic() - self.started
-        self._put(piece)
+        self._put((piece, len(self.request.token_logprobs)))
 
     def finished(self) -> None:
         """There will be no more."""
         self._put(None)
 
-    def _put(self, event: str | None) -> None:
+    def _put(self, event: tuple[str, int] | None) -> None:
         with suppress(RuntimeError):  # the loop has ended, and with it who waited
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
@@ -196,6 +198,8 @@ class LanguageWorker:
             request = one.request
             if one.first is not None:
                 self._metrics.first_token(one.first)
+            name = "fail" if request.finish_reason in ("error", "cancelled") else "success"
+            self._metrics.statistics.add(name, time.monotonic() - one.started)
             self._metrics.counted(
                 {"prompt": len(request.prompt), "reused": request.reused, "generated": len(request.tokens)}
             )
@@ -219,8 +223,8 @@ def open_model(path: Path, options: ModelOptions) -> LanguageModel:
     )
 
 
-def prompt_tokens(name: str, model: LanguageModel, text: str) -> list[int]:
-    """The tokens of a text that a model of this name is to continue.
+def prompt_tokens(name: str, model: LanguageModel, text: str, field: str = "prompt") -> list[int]:
+    """The tokens of a text that a model of this name is to continue, and that a field of a request has.
 
     Raises:
         BadRequest: it has more than the context; no more of it is worked on than that takes.
@@ -231,12 +235,15 @@ def prompt_tokens(name: str, model: LanguageModel, text: str) -> list[int]:
         return model.tokenizer.encode_at_most(model.executor.context, text)
     except TooManyTokensError as error:
         raise BadRequest(
-            f"the context of {name} is {model.executor.context} tokens: the prompt has {error.count}", "prompt"
+            f"the context of {name} is {model.executor.context} tokens: the {field} has {error.count}", field
         ) from error
 
 
-def chat_tokens(name: str, model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The tokens of a conversation with a model of this name.
+def chat_tokens(
+    name: str, model: LanguageModel, messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> list[int]:  # fmt: skip
+    """The tokens of a conversation with a model of this name, which may call tools.
 
     Raises:
         BadRequest: the model has no chat template, it refuses these messages, or there are too many tokens.
@@ -251,7 +258,7 @@ def chat_tokens(name: str, model: LanguageModel, messages: Sequence[Mapping[str,
             f"the context of {name} is {most} tokens: the messages have {characters} characters", "messages"
         )
     try:
-        return model.chat_tokens(messages, most=most)
+        return model.chat_tokens(messages, tools, most=most)
     except TooManyTokensError as error:
         raise BadRequest(f"the context of {name} is {most} tokens: the prompt has {error.count}", "messages") from error
     except TemplateError as error:

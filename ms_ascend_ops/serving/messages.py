@@ -19,12 +19,12 @@ __all__ = ["METHODS", "PACKAGE", "SERVICE", "message"]
 PACKAGE = "inference"
 SERVICE = "inference.GRPCInferenceService"
 METHODS = (
-    "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer", "RepositoryIndex",
-    "RepositoryModelLoad", "RepositoryModelUnload",
+    "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer", "ModelConfig",
+    "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
 )  # fmt: skip
 
-# Message -> its fields, "[repeated ]type name" or "map type name", numbered from 1 on. A dot in the name of a message:
-# it stands in another one.
+# Message -> its fields, "[repeated ]type name" or "map type name", numbered from 1 on, or with a number of its own
+# behind the name ("int32 max_batch_size 4"). A dot in the name of a message: it stands in another one.
 _PARAMETERS = "map InferParameter parameters"
 _MESSAGES: Mapping[str, tuple[str, ...]] = {
     "ServerLiveRequest": (),
@@ -109,6 +109,42 @@ _MESSAGES: Mapping[str, tuple[str, ...]] = {
         "map ModelRepositoryParameter parameters",
     ),
     "RepositoryModelUnloadResponse": (),
+    # Of Triton's configuration, which has a hundred fields, those that say something here.
+    "ModelConfigRequest": ("string name", "string version"),
+    "ModelConfigResponse": ("ModelConfig config",),
+    "ModelConfig": (
+        "string name",
+        "string platform",
+        "int32 max_batch_size 4",
+        "repeated ModelInput input 5",
+        "repeated ModelOutput output 6",
+        "ModelDynamicBatching dynamic_batching 11",
+        "string backend 17",
+    ),
+    "ModelInput": ("string name", "int32 data_type", "repeated int64 dims 4"),
+    "ModelOutput": ("string name", "int32 data_type", "repeated int64 dims"),
+    "ModelDynamicBatching": ("uint64 max_queue_delay_microseconds 2",),
+    "ModelStatisticsRequest": ("string name", "string version"),
+    "ModelStatisticsResponse": ("repeated ModelStatistics model_stats",),
+    "ModelStatistics": (
+        "string name",
+        "string version",
+        "uint64 last_inference",
+        "uint64 inference_count",
+        "uint64 execution_count",
+        "InferStatistics inference_stats",
+        "repeated InferBatchStatistics batch_stats",
+    ),
+    "StatisticDuration": ("uint64 count", "uint64 ns"),
+    "InferStatistics": (
+        "StatisticDuration success",
+        "StatisticDuration fail",
+        "StatisticDuration queue",
+        "StatisticDuration compute_input",
+        "StatisticDuration compute_infer",
+        "StatisticDuration compute_output",
+    ),
+    "InferBatchStatistics": ("uint64 batch_size", "StatisticDuration compute_infer 3"),
 }
 _ONE_OF = {"InferParameter": "parameter_choice", "ModelRepositoryParameter": "parameter_choice"}
 
@@ -127,12 +163,14 @@ def _file() -> Any:
     )
     made: dict[str, Any] = {}
     for name, fields in _MESSAGES.items():
-        outer, _, own = name.rpartition(".")
-        made[name] = (made[outer].nested_type if outer else file.message_type).add(name=own)
+        outer, _, short = name.rpartition(".")
+        made[name] = (made[outer].nested_type if outer else file.message_type).add(name=short)
         if name in _ONE_OF:
             made[name].oneof_decl.add(name=_ONE_OF[name])
         for number, text in enumerate(fields, 1):
-            _add(made[name], name, number, *text.split())
+            words = text.split()
+            own = int(words.pop()) if words[-1].isdecimal() else number
+            _add(made[name], name, own, *words)
     return file
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,6 +15,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from ms_ascend_ops.serving.statistics import Statistics
 
 __all__ = ["CONTENT_TYPE", "Metrics", "ModelMetrics"]
 
@@ -94,6 +96,7 @@ class ModelMetrics:
     metrics: Metrics
     model: str
     version: str
+    statistics: Statistics = field(default_factory=Statistics)
 
     def requested(self) -> None:
         """A request was given to it."""
@@ -105,10 +108,12 @@ class ModelMetrics:
 
     def waited(self, seconds: float) -> None:
         """A request was in the queue for so long."""
+        self.statistics.add("queue", seconds)
         self.metrics.queue_seconds.labels(self.model, self.version).observe(seconds)
 
-    def ran(self, seconds: float, rows: int) -> None:
+    def ran(self, seconds: float, rows: int, requests: int = 1) -> None:
         """The network ran."""
+        self.statistics.ran(seconds, rows, requests)
         self.metrics.run_seconds.labels(self.model, self.version).observe(seconds)
         self.metrics.batch_rows.labels(self.model, self.version).observe(rows)
 

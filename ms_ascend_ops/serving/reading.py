@@ -58,9 +58,9 @@ def parsed(body: bytes | str, most: int | None = _MOST_VALUES) -> dict[str, Any]
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:  # json.JSONDecodeError, UnicodeDecodeError; numbers of any length
-        raise BadRequest(f"the body is no JSON: {str(error)[:200]}") from error
+        raise BadRequest(f"the body is not JSON: {str(error)[:200]}") from error
     if not isinstance(fields, dict):
-        raise BadRequest(f"the body must be an object of JSON, got {type(fields).__name__}")
+        raise BadRequest(f"the body must be a JSON object, got {type(fields).__name__}")
     return fields
 
 

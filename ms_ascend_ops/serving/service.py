@@ -41,6 +41,7 @@ class Version:
         self.options = options
         self.metrics = metrics
         self.loaded_at = int(time.time())
+        self.compiling = asyncio.Semaphore(2)  # of grammars, at once
         self._users = 0
         self._retired = False
         label = f"{name}:{number}"
@@ -66,7 +67,9 @@ class Version:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            _log.exception("version %d of %s cannot be loaded", self.number, self.name)
+            # What is wrong with a file says its message; where else, the place in the program.
+            unknown = not isinstance(error, ValueError)
+            _log.error("version %d of %s cannot be loaded: %s", self.number, self.name, error, exc_info=unknown)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             for path in {self.source.path, self.source.path.resolve()}:  # with blanks in them, perhaps
                 reason = reason.replace(f"{path.parent}/", "")
@@ -126,10 +129,15 @@ class Version:
         job = Job(inputs, time.monotonic() + seconds if of_client else None)
         future = self._worker.submit(job)
         self.metrics.requested()
+        start, kind = time.monotonic(), "fail"
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+            outputs = await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+            kind = "success"
+            return outputs
         except asyncio.TimeoutError as error:
             raise Deadline(f"there was no answer within {seconds:g} s", of_client) from error
+        finally:
+            self.metrics.statistics.add(kind, time.monotonic() - start)
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
         """Have a language model work on requests.
@@ -380,7 +388,7 @@ class Service:
             numbers = [max(found)]
         else:
             numbers = list(found) if options.versions == "all" else [int(number) for number in options.versions]
-        return options, {number: self._repository.source(name, number) for number in numbers}
+        return options, {number: self._repository.source(name, number) for number in dict.fromkeys(numbers)}
 
     def _retire(self, version: Version) -> None:
         version.retire()

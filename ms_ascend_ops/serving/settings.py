@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ms_ascend_ops.yaml_text import read_yaml
 
 __all__ = ["ModelOptions", "Settings", "read_options"]
 
@@ -106,15 +106,6 @@ class Settings:
     count_operators: bool = False
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few of them make a value of any size, or one without an end."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not supported")
-        return super().compose_node(parent, index)
-
-
 def read_options(
     file: Path | None, defaults: Mapping[str, Any], override: Mapping[str, Any] | None = None
 ) -> ModelOptions:  # fmt: skip
@@ -130,10 +121,11 @@ def read_options(
         if file.stat().st_size > _MOST_CONFIG_BYTES:
             raise ValueError(f"{label}: it must have at most {_MOST_CONFIG_BYTES} bytes, got {file.stat().st_size}")
         try:
-            read = yaml.load(file.read_text("utf-8"), _Loader)
-        # Dates and numbers that are none raise the others.
-        except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"{label}: it is no YAML: {' '.join(str(error).split())[:300]}") from error
+            read = read_yaml(file.read_text("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{label}: it is no YAML: {error}") from error
+        except ValueError as error:
+            raise ValueError(f"{label}: {error}") from error
         values |= _checked_map({} if read is None else read, label)
     values |= _checked_map(override or {}, "config of the request")
     for name in ("versions", "sizes"):  # lists of YAML and JSON

@@ -187,7 +187,7 @@ def _first(reader: _Reader, kind: str, *inputs: Node) -> Node:
 
 def _layer_norm(reader: _Reader, source: fx.Node) -> Node | None:
     found = reader.arguments(source, "input", "normalized_shape", weight=None, bias=None, eps=1e-5)
-    if found["weight"] is None or found["bias"] is None:
+    if (found["weight"] is None) is not (found["bias"] is None):
         return None
     x, gamma, beta = (reader.value(found[name]) for name in ("input", "weight", "bias"))
     return _first(

@@ -26,6 +26,9 @@ _TOLERANCE = 1e-4
 
 ENGINE = "torch"
 
+# How often the same code may be compiled for one model: for each layer in which a graph ends, and each rank.
+_RECOMPILE_LIMIT = 256
+
 
 def optimize(
     model: nn.Module,
@@ -85,10 +88,20 @@ def optimize(
         before = _outputs(model, args, kwargs)
         substitution = _Backend(report, level, patterns, backend)
         # Sizes that change become symbols; numbers of the network stay numbers, as the patterns need them.
-        model.compile(backend=substitution)
+        # Compiled code of other models of the same classes, which Dynamo keeps with the code, does not count.
+        model.compile(backend=substitution, isolate_recompiles=True, recompile_limit=_RECOMPILE_LIMIT)
         report.undo.append(lambda: setattr(model, "_compiled_call_impl", None))
         try:
-            after = _outputs(model, args, kwargs)
+            # A size that another model of the class had does not make this one's a symbol.
+            with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True, automatic_dynamic_shapes=False):
+                after = _outputs(model, args, kwargs)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:
+            limit = torch._dynamo.config.accumulated_recompile_limit
+            report.roll_back(
+                f"PyTorch compiles code no more than {limit} times in a process, of all models together: raise "
+                "torch._dynamo.config.accumulated_recompile_limit, or call torch.compiler.reset() before"
+            )
+            return report
         except Exception as error:
             report.roll_back(f"the network does not run any more: {error}")
             return report
@@ -191,6 +204,8 @@ def _replace(graph: fx.Graph, found: Found, order: Mapping[fx.Node, int], now: d
             moved = graph.node_copy(via.origin, lambda node: now.get(node, node))
             moved.replace_input_with(moved.all_input_nodes[0], tensors[place])
             tensors[place] = moved
+        width = (fused.inputs[0].shape or (1,))[-1]
+        tensors += [graph.call_function(torch.full, ((width,), value)) for value in fused.filled]
         call = graph.call_function(target, (*tensors, *attributes.values()))
         call.meta["nn_module_stack"] = first.meta.get("nn_module_stack")
         results = {

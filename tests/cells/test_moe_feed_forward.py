@@ -321,6 +321,8 @@ def test_repr_and_bad_arguments():
     assert repr(layer(k=2)) == "MoEFeedForward(hidden_size=24, intermediate_size=20, num_experts=8, k=2)"
     with pytest.raises(TypeError, match="MoEFeedForward: k must be an int"):
         MoEFeedForward(*SIZES, k="two")
+    with pytest.raises(ValueError, match=r"^MoEFeedForward: .*k must be at most .*\(4\), got 5"):
+        MoEFeedForward(8, 16, 4, k=5)
     with pytest.raises(ValueError, match="MoEFeedForward: num_experts must be >= 1"):
         MoEFeedForward(4, 4, 0)
     with pytest.raises(ValueError, match=r"gate_weight_init.shape must be \(8, 20, 24\)"):

@@ -42,6 +42,14 @@ def test_eps_is_another_name_of_epsilon(name):
         layer(*sizes, *defaults[len(sizes) : position], 0.5, eps=0.25)
 
 
+@pytest.mark.parametrize("name", NORMS)
+def test_errors_name_the_class_that_was_called(name):
+    for arguments, message in (({}, "missing a required argument"), ({"bad": 1}, "unexpected keyword argument 'bad'")):
+        with pytest.raises(TypeError, match=f"^{name}: .*{message}") as raised:
+            getattr(cells, name)(*(NORMS[name] if arguments else ()), **arguments)
+        assert "Cell" not in str(raised.value)
+
+
 def test_every_norm_is_here():
     layers = {name: inspect.signature(getattr(cells, name)).parameters for name in cells.__all__}
     # The other has the norm behind a convolution, and no layer of MindSpore's to be like.

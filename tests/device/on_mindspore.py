@@ -1,16 +1,17 @@
 """The program of test_mindspore.py, for `emulate`: what it asks of MindSpore's Ascend backend, in one process.
 
 Every operator runs in PyNative, where every kernel's results have to be those of the host library to the bit; then in
-one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each.
+one of the other modes, in turn, which have to give what PyNative gave. FILE gets a line of JSON for each. What
+MindSpore's own operators give goes into a pickle beside it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
+import pickle
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -20,60 +21,68 @@ from typing import Any
 import mindspore as ms
 import ml_dtypes
 import numpy as np
-from mindspore import Tensor, nn
+import pytest
+from mindspore import Tensor, nn, ops
 from ms_ascend_ops.samples.network import flat
 
-from ms_ascend_ops import _C, AddRMSNorm, GroupNorm, LayerNorm, RMSNorm, SwiGLU, aclnn, direct_npu, export_mindir, load
+from examples import llama
+from ms_ascend_ops import (
+    _C,
+    AddRMSNorm,
+    GroupNorm,
+    LayerNorm,
+    RMSNorm,
+    SwiGLU,
+    aclnn,
+    direct_npu,
+    export_mindir,
+    load,
+    optimize,
+    registry,
+)
 from ms_ascend_ops.registry import Signature
+from tests.device import stock_operators
 from tests.every_operator import Example, examples
 from tests.modes import graph_mode
 from tests.tensors import numpy
 
 DTYPES = ("float32", "float16", "bfloat16")
 UB_BYTES = 188160  # what kernels have of a 910B's
+CORES = 48
+FUNCTION = direct_npu._function
+FLOAT32 = direct_npu._TYPES["float32"]
 
 
-class Watched(aclnn.Operator):
+class Watched:
     """An operator whose launches in PyNative are repeated by the host library: the same bits have to come out."""
 
     launches = 0
 
-    def __init__(self, signature: Signature, soc: str):
-        super().__init__(signature, soc)
-        self.name = signature.name
+    def __init__(self, signature: Signature, given: Any, attributes: Mapping[str, Any], soc: str):
+        self.function = FUNCTION(signature, given, attributes, soc)
+        self.signature = signature
+        self.places = [given.index(spec) if spec in given else None for spec in signature.inputs]
+        self.attributes = {spec.name: attributes[spec.name] for spec in signature.attributes}
 
-    def __call__(self, inputs, constants, outputs, allocate, stream):  # type: ignore[no-untyped-def]
-        attributes = {
-            spec.name: spec.choices[value] if spec.choices else value
-            for spec, value in zip(self.signature.attributes, constants, strict=True)
-        }
-        ms.runtime.synchronize()
-        given = [None if tensor is None else fetch(tensor) for tensor in inputs]
-        super().__call__(inputs, constants, outputs, allocate, stream)
-        ms.runtime.synchronize()
+    def __call__(self, tensors: tuple[Tensor, ...], forms: direct_npu.Forms) -> list[Tensor]:
+        name = self.signature.name
+        given = [None if place is None else held(tensors[place]) for place in self.places]
+        results = self.function(tensors, forms)
         changed = [i for i, spec in enumerate(self.signature.inputs) if spec.name in self.signature.writes]
-        found = [fetch(tensor) for tensor in (*(inputs[i] for i in changed), *outputs)]
+        found = [held(tensors[self.places[i]]) for i in changed] + [held(result) for result in results]
         expected = [np.empty_like(array) for array in found[len(changed) :]]
         if all(array.size for array in expected):
-            _C.launch(self.name, given, expected, attributes)
+            _C.launch(name, given, expected, self.attributes)
         for one, other in zip(found, [*(given[i] for i in changed), *expected], strict=True):
-            assert one.tobytes() == other.tobytes(), f"{self.name}{attributes}: not the bits of the host library"
+            assert one.tobytes() == other.tobytes(), f"{name}{self.attributes}: not the bits of the host library"
         Watched.launches += 1
+        return results
 
 
-def fetch(tensor: aclnn.DeviceTensor) -> Any:
-    """What is in device memory, in C order."""
-    acl = aclnn._open("libascendcl.so")
-    dtype = np.dtype(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else np.dtype(tensor.dtype)
-    reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
-    memory = np.empty(reach if all(tensor.shape) else 0, dtype)
-    if memory.size:
-        size = ctypes.c_size_t(memory.nbytes)
-        source, to_host = ctypes.c_void_p(tensor.address), 2
-        status = acl.aclrtMemcpy(memory.ctypes.data_as(ctypes.c_void_p), size, source, size, to_host)
-        assert status == 0, f"aclrtMemcpy: {status}"
-    strides = [step * dtype.itemsize for step in tensor.strides]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(memory, tensor.shape, strides))
+def held(tensor: Tensor) -> Any:
+    """What is in the tensor, in its own dtype."""
+    array = np.array(tensor.asnumpy())
+    return array.view(ml_dtypes.bfloat16) if tensor.dtype == ms.bfloat16 else array
 
 
 def pynative(example: Example, dtype: str, folder: Path) -> list[Any]:
@@ -168,9 +177,79 @@ def not_emulated() -> str:
             text = str(error)
         else:
             raise AssertionError(f"{options}: there is a result")
-        assert f"emulated device: it does not have {function}" in text, text
+        assert f"emulated device: it does not have {function} (called by libmindspore_" in text, text
         assert 'use PyNative, or ms.jit(jit_level="O0")' in text, text
     return "ok"
+
+
+def refused() -> str:
+    """What CANN refuses is told where the program waits, and the device goes on."""
+    x, known = Tensor(np.ones(3, np.float32)), dict(aclnn.VALUES)
+    aclnn.VALUES["float32"] = ("a dtype that CANN does not have", 999)
+    direct_npu._cann.cache_clear()
+    try:
+        function = unwatched("gelu")
+    finally:
+        aclnn.VALUES.update(known)
+        direct_npu._cann.cache_clear()
+    with pytest.raises(RuntimeError, match="gelu: aclnnMsAscendOpsGeluGetWorkspaceSize returned 161002: "):
+        function((x,), [(FLOAT32, (3,))])[0].asnumpy()
+    assert (x + x).asnumpy().tolist() == [2, 2, 2]
+    return "ok"
+
+
+def in_order() -> str:
+    """A call comes behind those of MindSpore's own operators that change its input in place."""
+    x, swiglu, results = Tensor(np.zeros((4, 8), np.float32)), unwatched("swiglu"), []
+    for _ in range(50):
+        x.add_(1.0)
+        results += swiglu((x,), [(FLOAT32, (4, 4))])
+    for count, result in enumerate(results, 1):
+        np.testing.assert_allclose(result.asnumpy(), count * count / (1 + np.exp(-count)), rtol=1e-5)
+    return "ok"
+
+
+def unwatched(name: str) -> Callable[..., list[Tensor]]:
+    signature = registry.signature(name)
+    return FUNCTION(signature, signature.inputs, signature.check_attributes({}), "ascend910b")
+
+
+def unknown_operator() -> str:
+    """One that the device has not: it is named, with what to use instead. MindSpore says less; the text is printed."""
+    try:
+        ms.ops.lgamma(Tensor(np.ones(3, np.float32))).asnumpy()
+    except RuntimeError:
+        return "ok"
+    raise AssertionError("there is a result")
+
+
+def substitution() -> str:
+    """`optimize` finds what it finds on a CPU, where MindSpore has other primitives for `x + 1`, `x += y`, `x**2`."""
+    ms.set_seed(1)
+    norm = llama.LlamaRMSNorm(16)
+    network = nn.SequentialCell(norm, nn.Dense(16, 16), Summed())
+    x = Tensor(np.random.default_rng(0).normal(size=(2, 3, 16)).astype(np.float32))
+    step = ms.value_and_grad(lambda x: network(x).square().mean(), 0, network.trainable_params())
+    before = values(step(x))
+    report = optimize(network, level="O2")
+    assert sorted(entry.pattern for entry in report.replaced) == ["RMSNorm", "RMSNorm"], report
+    for one, other in zip(before, values(step(x)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    return "ok"
+
+
+class Summed(nn.Cell):  # type: ignore[misc]
+    """A sum in place in front of a norm, as decoders have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = ms.Parameter(np.linspace(0.5, 2, 16, dtype=np.float32), name="weight")
+        self.dense = nn.Dense(16, 16)
+
+    def construct(self, x):  # type: ignore[no-untyped-def]
+        y = self.dense(x)
+        y += x
+        return self.weight * (y * ops.rsqrt((y**2).mean(-1, keep_dims=True) + 1e-6)) + y
 
 
 def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -192,7 +271,11 @@ def checks(folder: Path, thorough: bool) -> Iterator[tuple[str, Callable[[], str
             mode = next(turns)
             yield f"{example} {mode.__name__}", partial(compared, example, mode, known, folder)
     yield "layers", layers
+    yield "refused", refused
+    yield "in order", in_order
     yield "not emulated", not_emulated
+    yield "unknown operator", unknown_operator
+    yield "substitution", substitution
 
 
 def alone(example: Example, dtype: str, known: dict[str, list[Any]], folder: Path) -> str:
@@ -209,7 +292,8 @@ def compared(example: Example, mode: Mode, known: dict[str, list[Any]], folder: 
 def main(file: Path, thorough: bool) -> None:
     ms.set_device("Ascend")
     _C.set_ub_bytes(UB_BYTES)
-    direct_npu.aclnn.Operator = Watched  # type: ignore[misc]
+    _C.set_thread_num(CORES)
+    direct_npu._function = Watched  # type: ignore[assignment]
     with file.open("w", encoding="utf-8") as out, TemporaryDirectory() as folder:
         for name, check in checks(Path(folder), thorough):
             try:
@@ -218,6 +302,7 @@ def main(file: Path, thorough: bool) -> None:
                 found = traceback.format_exc()
             out.write(json.dumps([name, found]) + "\n")
             out.flush()
+    file.with_suffix(".pickle").write_bytes(pickle.dumps(dict(stock_operators.results())))
 
 
 if __name__ == "__main__":

@@ -106,6 +106,14 @@ def test_a_signal_that_ends_a_program_is_its_status():
     assert start("-c", "import os; os.kill(os.getpid(), 15)").returncode == -15
 
 
+def test_a_start_says_one_line():
+    code = "import mindspore as ms; ms.set_device('Ascend'); print(ms.Tensor([1.0]) + 1)"
+    done = start("-c", code)
+    assert done.stdout == "[2.]\n"
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "emulated Ascend910B2" in done.stderr
+
+
 def test_environment_for_a_shell():
     options = ["--chip", "ascend910b4", "--devices", "2", "--memory", "64MiB", "--print-environment"]
     printed = start(*options).stdout.splitlines()
@@ -151,7 +159,7 @@ FUNCTIONS = {
     "acltdtReceiveTensor": "dataset_sink_mode=False",
     "HcclAllReduce": "communication between devices",
     "aclnnNobodyHasThis": "docs/emulated_device.md lists those that it has",
-    "rtModelExecute": "launches kernels that were compiled for an NPU",
+    "rtModelExecute": "takes code that was compiled for an NPU",
 }
 
 

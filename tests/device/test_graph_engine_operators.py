@@ -6,7 +6,7 @@ import pytest
 from ms_ascend_ops.device.aclnn_table import rows
 from ms_ascend_ops.device.operators import run
 from tests.device.calls import Memory, call, execute_by_name
-from tests.device.operator_cases import gradients
+from tests.device.operator_cases import by_name, gradients, in_place_by_name
 
 
 @pytest.fixture
@@ -23,6 +23,43 @@ def _run(operator, inputs, *shapes, dtype=np.float32, **attributes):
 
 def _close(found, golden):
     np.testing.assert_allclose(found, golden, rtol=2e-5, atol=2e-5)
+
+
+CASES = by_name.CASES | in_place_by_name.CASES
+# Those with a test of their own, in this file, or of a network that calls them (package_cases.py).
+OWN_TESTS = {
+    *("AddN", "AllFinite", "ApplyMomentum", "AsinhGrad", "AvgPool", "BNTrainingReduce"),
+    *("BNTrainingReduceGrad", "BNTrainingUpdate", "BNTrainingUpdateGrad", "BiasAdd", "BiasAddGrad"),
+    *("ConcatD", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "DropOutGenMask", "LayerNorm"),
+    *("LayerNormGrad", "MaxPool", "MaxPoolGrad", "ReciprocalGrad", "ReduceSum", "RsqrtGrad", "SigmoidGrad"),
+    *("SparseSoftmaxCrossEntropyWithLogits", "SqrtGrad", "StridedSlice", "StridedSliceGrad", "TanhGrad"),
+    "TopKV2",
+}
+
+
+def test_every_row_is_tested():
+    assert sorted({*CASES, *OWN_TESTS}) == sorted(name for name in rows() if not name.startswith("aclnn"))
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_row(name, draw):
+    inputs, attributes, goldens, *changed = CASES[name](draw)
+    outputs = [np.zeros(np.shape(golden), _stored(golden)) for golden in goldens]
+    execute_by_name(name, inputs, outputs, **attributes)
+    pairs = [*zip(outputs, goldens, strict=True)]
+    pairs += [(inputs[place], golden) for place, golden in changed[0].items()] if changed else []
+    for found, golden in pairs:
+        _close(found, golden)
+
+
+def _stored(golden):
+    return np.float32 if np.asarray(golden).dtype == np.float64 else golden.dtype
+
+
+def test_dropout_keeps_the_share_that_is_asked_for():
+    (mask,) = outputs = [np.zeros(1 << 13, np.uint8)]
+    execute_by_name("DropOutGenMask", [np.array([1 << 16]), np.array(0.75, np.float32)], outputs, seed=1, seed2=2)
+    assert abs(np.unpackbits(mask).mean() - 0.75) < 0.02
 
 
 def test_attributes_go_by_their_names(draw):
@@ -61,6 +98,15 @@ def test_lists_of_tensors(draw):
     parts = [draw(2, 3) for _ in range(3)]
     _close(_run("AddN", parts, (2, 3), N=3), parts[0] + parts[1] + parts[2])
     _close(_run("ConcatD", parts, (6, 3), concat_dim=0, N=3), np.concatenate(parts))
+
+
+def test_parts_of_different_sizes(draw):
+    x, first, second = draw(2, 6), np.empty((2, 1), np.float32), np.empty((2, 5), np.float32)
+    execute_by_name("SplitV", [x, np.array([1, 5]), np.array(1)], [first, second], num_split=2)
+    _close(np.concatenate((first, second), 1), x)
+    parts = [np.empty(6, np.float32) for _ in range(2)]
+    execute_by_name("Unpack", [x], parts, axis=0, num=2)
+    _close(np.stack(parts), x)
 
 
 def test_layer_norm(draw):

@@ -35,12 +35,13 @@ def test_results(demo):
     assert results["difference"] < 1e-4
     assert results["same_tokens"] == {"after optimize": True, "llm, float32": True}
     assert results["bundle"]["same_text"]
+    assert results["device"]["difference"] < 1e-5
     assert all(value > 0 for times in results["milliseconds"].values() for value in times.values())
 
 
 def test_output(demo):
     text, folder = demo
-    for part in ("hello world", "RMSNorm ", "stock MindSpore", "the same answer, in another process"):
+    for part in ("hello world", "RMSNorm ", "stock MindSpore", "the same answer, in another process", "emulated"):
         assert part in text
     ours = text.partition("╭")[0] + text.rpartition("╯")[2]  # the network may generate characters of any width
     assert max(map(len, ours.split("\n"))) <= 80  # which rich takes for the width where there is no terminal

@@ -21,6 +21,9 @@ BOOL = X > 0
 LARGE = np.array([-1000, -90, -20, 20, 44, 60, 1000], np.float32)
 HIDDEN = np.array([[True, False, True, True, False], [False] * 5, [True] * 5])
 PLACES = np.array([[-1, 0], [0, -3]])
+WITH_NAN = np.array([np.nan, -2, np.inf, 0.25, 5], np.float32)
+WITH_ZEROS = np.array([1, -2, 0, -0.0, np.inf, -np.inf, np.nan])
+UNSEEN = np.where(np.eye(5, 6, dtype=bool) | (np.arange(5) == 2)[:, None], -np.inf, array(5, 6)).astype(np.float32)
 EQUAL = RNG.integers(0, 5, (40, 3)).astype(np.float32)
 
 
@@ -98,6 +101,8 @@ CASES = {
     "Cast": [case(X, to=7), case(X, to=9), case(X, to=10), case(np.arange(3), to=1)],
     "CastLike": [case(np.arange(4), X)],
     "Clip": [
+        case(WITH_NAN, np.array(-0.5, np.float32), np.array(0.5, np.float32), fixed=[1, 2]),
+        case(np.array([3, -4], np.int32), np.array(0, np.int32), fixed=[1]),
         case(X, np.array(-0.5, np.float32), np.array(0.5, np.float32), fixed=[1, 2]),
         case(X, None, np.array(0.5, np.float32), fixed=[2]),
     ],
@@ -119,16 +124,20 @@ CASES = {
     "CumSum": [
         case(X, np.array(1), fixed=[1]),
         case(X, np.array(-1), fixed=[1], exclusive=1),
+        case(np.array([1, np.inf, 1e8, 2], np.float32), np.array(0), fixed=[1], exclusive=1),
+        case(X[:, :, :1].copy(), np.array(2), fixed=[1], exclusive=1),
         case(X, np.array(2), fixed=[1], reverse=1, exclusive=1),
     ],
     "DepthToSpace": [case(array(1, 8, 2, 3), blocksize=2), case(array(1, 8, 2, 3), blocksize=2, mode="CRD")],
     "Div": [
         case(X, positive(3, 4)),
         case(np.array([7, -7, 6, -6]), np.array([2, 2, -4, 3])),
+        *(case(WITH_ZEROS.astype(dtype), np.array(by, dtype)) for dtype in ("f2", "f4", "f8") for by in (-0.0, 0.0)),
+        case(array(2), np.array([-0.0, 2], np.float32), fixed=[1]),
         case(np.array([10**12 + 7, -(10**12) - 7, 2**40 + 1]), np.array([7, 7, -3])),
     ],
     "Dropout": [case(X)],
-    "Elu": [case(X * 50, alpha=0.7)],
+    "Elu": [case(X * 50, alpha=0.7), case(WITH_NAN)],
     "Expand": [case(array(3, 1), np.array([2, 1, 4]), fixed=[1]), case(BOOL[:1], np.array([2, 3, 4]), fixed=[1])],
     "Flatten": [case(X, axis=2)],
     "Gather": [
@@ -150,21 +159,21 @@ CASES = {
     "GlobalAveragePool": [case(IMAGE)],
     "GlobalMaxPool": [case(IMAGE)],
     "GroupNormalization": [case(IMAGE, array(4), array(4), fixed=[1, 2], num_groups=2)],
-    "HardSigmoid": [case(X, alpha=0.3)],
-    "HardSwish": [case(X * 5)],
+    "HardSigmoid": [case(X, alpha=0.3), case(WITH_NAN)],
+    "HardSwish": [case(X * 5), case(WITH_NAN)],
     "Identity": [case(X)],
     "InstanceNormalization": [case(IMAGE, array(4), array(4), fixed=[1, 2])],
     "LayerNormalization": [case(X, array(4), array(4), fixed=[1, 2]), case(X, array(3, 4), fixed=[1], axis=1)],
     "LeakyRelu": [case(X, alpha=0.2)],
-    "LogSoftmax": [case(X, axis=1)],
-    "Max": [case(X, Y, array(4))],
+    "LogSoftmax": [case(X, axis=1), case(UNSEEN, axis=0), case(UNSEEN)],
+    "Max": [case(X, Y, array(4)), case(WITH_NAN, WITH_NAN[::-1].copy()), case(np.arange(3), np.array([2]))],
     "MaxPool": [
         case(IMAGE, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
         case(IMAGE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
         case(array(2, 3, 9), kernel_shape=[3], auto_pad="SAME_UPPER"),
     ],
     "Mean": [case(X, Y)],
-    "Min": [case(X, Y)],
+    "Min": [case(X, Y), case(WITH_NAN, WITH_NAN[::-1].copy())],
     "Mod": [case(np.array([7, -7]), np.array([3, 3])), case(X, positive(4), fmod=1)],
     "PRelu": [case(X, array(4), fixed=[1])],
     "Pad": [
@@ -176,18 +185,22 @@ CASES = {
     ],
     "RMSNormalization": [case(X, array(4), fixed=[1])],
     "ReduceL1": [case(X, np.array([1]), fixed=[1])],
-    "ReduceL2": [case(X, np.array([1, 2]), fixed=[1])],
+    "ReduceL2": [case(X, np.array([1, 2]), fixed=[1]), case(np.array([[3, 4]], np.int32))],
     "ReduceMax": [case(X, np.array([-1]), fixed=[1], keepdims=0)],
     "ReduceMean": [case(X), case(X, np.array([0, 2]), fixed=[1])],
     "ReduceMin": [case(X, np.array([0]), fixed=[1])],
-    "ReduceProd": [case(X, np.array([0, 2]), fixed=[1], keepdims=0)],
+    "ReduceProd": [case(np.array([[3, -4]], np.int32)), case(X, np.array([0, 2]), fixed=[1], keepdims=0)],
     "ReduceSum": [
+        case(np.array([[3, 4]], np.int32)),
+        case(np.array([[3, 4]], np.int64), np.array([1]), fixed=[1]),
         case(X, np.array([1]), fixed=[1]),
         case(X, np.array([], np.int64), fixed=[1], noop_with_empty_axes=1),
     ],
     "ReduceSumSquare": [case(X, np.array([1]), fixed=[1], keepdims=0)],
     "Reshape": [case(X, np.array([0, -1]), fixed=[1])],
     "Resize": [
+        case(array(1, 1, 5, 5), None, np.array([1, 1, 1, 2.6], np.float32), fixed=[2]),  # 13 in float32, 12 in float64
+        case(array(1, 2, 5), None, np.array([1, 1, 2.6], np.float32), fixed=[2], mode="linear"),
         case(array(1, 1, 8, 8), None, np.array([1, 1, 0.6, 0.7], np.float32), fixed=[2]),  # a tie in float32
         case(
             IMAGE,
@@ -219,7 +232,7 @@ CASES = {
         case(X, np.array([1]), np.array([2**31 - 1]), np.array([-1]), fixed=[1, 2, 3]),
         case(X, np.array([-1, 0]), np.array([-(2**62), 3]), np.array([0, 2]), np.array([-1, 2]), fixed=[1, 2, 3, 4]),
     ],
-    "Softmax": [case(X), case(X, axis=1)],
+    "Softmax": [case(X), case(X, axis=1), case(UNSEEN, axis=0), case(UNSEEN), case(UNSEEN.astype(np.float16))],
     "Softsign": [case(X)],
     "SpaceToDepth": [case(array(1, 2, 4, 6), blocksize=2)],
     "Split": [case(array(2, 6), axis=1, num_outputs=3), case(array(2, 6), np.array([1, 5]), fixed=[1], axis=1)],

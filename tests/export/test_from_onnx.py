@@ -90,6 +90,16 @@ def test_nodes(group, tmp_path):
         np.testing.assert_allclose(result, value, rtol=2e-5, atol=2e-5, err_msg=str(node))
 
 
+def test_extremes_of_nan(tmp_path):
+    """As NumPy has them: those of ONNX Runtime depend on the order of the values."""
+    x = np.array([[1, np.nan, 3], [4, 5, 6], [-np.inf, 1, 2]], np.float32)
+    nodes = [helper.make_node(op, ["x", "axes"], [op]) for op in ("ReduceMax", "ReduceMin")]
+    made = model(nodes, {"x": x}, ["ReduceMax", "ReduceMin"], {"axes": np.array([1])})
+    largest, smallest = converted(made, tmp_path, {"x": x})
+    np.testing.assert_array_equal(largest, x.max(1, keepdims=True))
+    np.testing.assert_array_equal(smallest, x.min(1, keepdims=True))
+
+
 def network():
     """As exporters write them: sizes out of shapes, and a branch that is known."""
     rng = np.random.default_rng(2)

@@ -53,6 +53,15 @@ def weight_as_difference(x, w):
     return y + y * (w - 1.0)
 
 
+def without_scale(x):
+    mean = x.mean(-1, keep_dims=True)
+    return (x - mean) / ops.sqrt(((x - mean) ** 2).mean(-1, keep_dims=True) + EPSILON)
+
+
+def with_ones(x):
+    return ops.LayerNorm(-1, -1, EPSILON)(x, ops.ones(D, x.dtype), ops.zeros(D, x.dtype))[0]
+
+
 def quotient_by_exp(gate, up):
     return up * gate / (1 + ops.exp(-gate))
 
@@ -173,6 +182,7 @@ def turned(x, interleave=False):
 
 EXPONENTIALS = np.exp(X)
 NORM = ("RMSNorm", [X], norm(X))
+STANDARD = ("LayerNorm", [X], (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + EPSILON))
 GATED = ("SwiGLU", [X, UP], X / (1 + np.exp(-X)) * UP)
 ROTARY = ("rotary embedding", [X, *TABLES], turned(X))
 CELLS = [
@@ -189,6 +199,7 @@ CELLS = [
         )
     ),
     (Weighted(weight_as_difference), *NORM),
+    *((Scores(f), *STANDARD) for f in (without_scale, with_ones)),
     *((Gate(f), *GATED) for f in (quotient_by_exp, factor_by_exp, tanh_of_half)),
     *((Turn(f), *ROTARY) for f in (subtracted, times_minus_one, parted, with_half_tables)),
     (Turn(neighbours), "rotary embedding", [X, *TABLES], turned(X, interleave=True)),

@@ -3,7 +3,6 @@ import pytest
 
 from ms_ascend_ops import registry
 from tests.acceptance import assert_accurate
-from tests.cann_bench import cases, draw_range
 from tests.cover import cover
 from tests.inputs import draw
 from tests.native import launch
@@ -92,18 +91,6 @@ def test_empty(shape, mode):
     tables = np.zeros((shape[1], 4))
     (y,), _ = launch("rotary_embedding", [np.zeros(shape), tables, tables], ["float32"] * 3, mode=mode)
     assert y.shape == shape
-
-
-@pytest.mark.parametrize("case", cases("ApplyRotaryPosEmb"), ids=lambda case: f"case{case['case_id']}")
-def test_cann_bench(case):
-    rng = np.random.default_rng(case["case_id"])
-    ranges = case["value_range"]
-    _, k, cos, sin = (draw_range(rng, shape, bounds) for shape, bounds in zip(case["input_shape"], ranges, strict=True))
-    mode = {"half": "half", "interleaved": "interleave"}[case["attrs"]["rotaryMode"]]
-    attributes = {"mode": mode, "seq_axis": 1 + case["attrs"]["layout"]}
-    (y,), exact = launch("rotary_embedding", [k, cos, sin], case["dtype"][1:], **attributes)
-    golden = reference.forward(*exact, **attributes)
-    assert_accurate(y, golden, case["dtype"][1], reference.terms(*exact, **attributes))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import pytest
 
 from ms_ascend_ops.library import native
 from tests.acceptance import assert_accurate
-from tests.cann_bench import cases, draw_range
 from tests.cover import cover
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -45,17 +44,6 @@ def test_gradient(shape, axis, dtype):
     y, dy = reference.forward(draw(rng, shape), axis), draw(rng, shape)
     (dx,), exact = launch("softmax_grad", [dy, y], [dtype, dtype], axis=axis)
     assert_accurate(dx, reference.backward(*exact, axis), dtype, reference.backward_terms(*exact, axis))
-
-
-def test_gradient_reference_is_the_derivative():
-    rng = np.random.default_rng(0)
-    x, dy, step = rng.normal(size=(3, 5)), rng.normal(size=(3, 5)), 1e-6
-    dx = reference.backward(dy, reference.forward(x))
-    for i in np.ndindex(x.shape):
-        moved = np.zeros_like(x)
-        moved[i] = step
-        change = np.sum(dy * (reference.forward(x + moved) - reference.forward(x - moved)))
-        assert np.isclose(dx[i], change / (2 * step), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((0, 8), 1), ((8, 0), 1), ((8, 0), 0), ((2, 0, 3), 1)], ids=str)
@@ -100,11 +88,3 @@ def test_threads_do_not_change_the_result(axis):
     finally:
         native().set_thread_num(before)
     assert all(np.array_equal(results[0], other) for other in results[1:])
-
-
-@pytest.mark.parametrize("case", cases("Softmax"), ids=lambda case: f"case{case['case_id']}")
-def test_cann_bench(case):
-    rng = np.random.default_rng(case["case_id"])
-    (shape,), (dtype,), axis = case["input_shape"], case["dtype"], case["attrs"]["dim"]
-    (y,), (rounded,) = launch("softmax", [draw_range(rng, shape, case["value_range"])], [dtype], axis=axis)
-    assert_accurate(y, reference.forward(rounded, axis), dtype)

@@ -3,12 +3,12 @@
 What an operator makes of them stands in its docstring; what is special about one is tested in its own file.
 """
 
-import inspect
+from itertools import product
 
 import numpy as np
 import pytest
 
-from ms_ascend_ops import ops, registry
+from ms_ascend_ops import registry
 from ms_ascend_ops.library import native
 from tests.dtypes import FLOATS
 from tests.every_operator import every_operator
@@ -75,32 +75,39 @@ PADDED = (("conv2d", "weight"), ("conv2d_group_norm", "weight"))
 PICKS = ("moe_gating_top_k", "bias")
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.values
 @every_operator()
-def test_nan_reaches_what_depends_on_it_and_nothing_else(example, dtype):
-    before = results(example, dtype)
+def test_nan_reaches_what_depends_on_it_and_nothing_else(example):
+    before = {dtype: results(example, dtype) for dtype in FLOATS}
     for name in sources(example):
-        after, places = results(example, dtype, **{name: np.nan}), dependent(example, name)
+        places = dependent(example, name)
         assert any(place.any() for place in places) or name in registry.signature(example.name).writes
-        for value, old, place in zip(after, before, places, strict=True):
-            if example.name in BY_TILES or (example.name, name) in PADDED:
-                assert np.isnan(value[place]).all(), name
-                continue
-            if example.gradient and example.name == PICKS[0]:
-                assert not np.isnan(value[~place.any(-1)]).any(), name
-                continue
-            assert np.array_equal(np.isnan(value), place), name
-            assert np.array_equal(value[~place], old[~place]), name
+        for dtype in FLOATS:
+            after = results(example, dtype, **{name: np.nan})
+            for value, old, place in zip(after, before[dtype], places, strict=True):
+                if example.name in BY_TILES or (example.name, name) in PADDED:
+                    assert np.isnan(value[place]).all(), (name, dtype)
+                    continue
+                if example.gradient and example.name == PICKS[0]:
+                    assert not np.isnan(value[~place.any(-1)]).any(), (name, dtype)
+                    continue
+                assert np.array_equal(np.isnan(value), place), (name, dtype)
+                assert np.array_equal(value[~place], old[~place]), (name, dtype)
 
 
+@pytest.mark.values
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", FLOATS)
 @every_operator(False)
-def test_infinities(example, dtype, value):
+def test_infinities(example, value):
     """Results are finite and NaN where they are in float64; nothing is touched that is not changed there.
 
     An infinite result may also be NaN: group_norm folds gamma, beta and the statistics, as PyTorch does.
     """
+    for dtype in FLOATS:
+        assert_infinities(example, dtype, value)
+
+
+def assert_infinities(example, dtype, value):
     before, golden_before = results(example, dtype), golden(example, dtype)
     for name in sources(example):
         if example.name.startswith("weight_quant") and name in ("scale", "offset"):  # they meet sums, not elements
@@ -110,28 +117,28 @@ def test_infinities(example, dtype, value):
             continue
         after, golden_after = results(example, dtype, **{name: value}), golden(example, dtype, **{name: value})
         for mine, exact, old, old_exact in zip(after, golden_after, before, golden_before, strict=True):
-            assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), name
-            assert np.isnan(mine[np.isnan(exact)]).all(), name
-            assert np.array_equal(mine[np.isinf(mine)], exact[np.isinf(mine)]), name
+            assert np.array_equal(np.isfinite(mine), np.isfinite(exact)), (name, dtype)
+            assert np.isnan(mine[np.isnan(exact)]).all(), (name, dtype)
+            assert np.array_equal(mine[np.isinf(mine)], exact[np.isinf(mine)]), (name, dtype)
             same = exact == old_exact
             # Scores of softmax that are divided by their sum are rounded in another place.
             rounding = 1e-6 if example.name == "moe_gating_top_k" else 0
-            np.testing.assert_allclose(mine[same], old[same], rtol=rounding, err_msg=name)
+            np.testing.assert_allclose(mine[same], old[same], rtol=rounding, err_msg=f"{name} {dtype}")
 
 
-@pytest.mark.parametrize("zero", [0.0, -0.0])
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.values
 @every_operator(False)
-def test_zeros(example, dtype, zero):
+def test_zeros(example):
     """A result that is zero has the sign that float64 gives it."""
-    for name in sources(example):
+    for name, dtype, zero in product(sources(example), FLOATS, (0.0, -0.0)):
         zeros = np.full(example.case().arrays[name].shape, zero)
         ours, theirs = (f(example, dtype, **{name: zeros}) for f in (results, golden))
         for mine, exact in zip(ours, theirs, strict=True):
-            assert np.array_equal(np.signbit(mine[exact == 0]), np.signbit(exact[exact == 0])), name
-            assert not mine[exact == 0].any(), name
+            assert np.array_equal(np.signbit(mine[exact == 0]), np.signbit(exact[exact == 0])), (name, dtype, zero)
+            assert not mine[exact == 0].any(), (name, dtype, zero)
 
 
+@pytest.mark.values
 @every_operator(False)
 def test_subnormal_numbers(example):
     """They are not taken for zeros."""
@@ -144,17 +151,10 @@ def test_subnormal_numbers(example):
             )
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
 @every_operator()
-def test_no_rows(example, dtype):
+def test_no_rows(example):
     """Empty results, and zeros where a gradient is a sum over rows."""
     shape = (0, *example.operator.small_shapes[0][1:])
-    for value in results(example, dtype, shape):
-        assert not value.any()
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_it_is_documented(name):
-    text = inspect.getdoc(getattr(ops, name))
-    assert "NaN" in text
-    assert "empty" in text
+    for dtype in FLOATS:
+        for value in results(example, dtype, shape):
+            assert not value.any(), dtype

@@ -9,6 +9,7 @@ from ms_ascend_ops.llm import checkpoint_text
 from ms_ascend_ops.llm.chat_template import ChatTemplate
 from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
+from ms_ascend_ops.llm.finetune.adapter import read_adapter
 from ms_ascend_ops.llm.network import load_network
 from tests.llm import tiny
 from tests.llm.test_packed import LAYOUTS, write
@@ -119,6 +120,25 @@ def test_settings_of_other_tools(tmp_path, value):
         for one in changed:
             (path / "config.json").write_text(json.dumps(config | {"quantization_config": one}))
             loads_or_says_why(path)
+
+
+@pytest.mark.parametrize("value", ["1e400", "-1e400", "NaN", "1" + "0" * 400, "[]", "null", "9" * 5000, "[" * 3000])
+@pytest.mark.parametrize("key", ["r", "lora_alpha"])
+def test_numbers_of_an_adapter(tmp_path, key, value):
+    config = {"peft_type": '"LORA"', "r": "4", "lora_alpha": "8"} | {key: value}
+    text = ", ".join(f'"{name}": {one}' for name, one in config.items())
+    (tmp_path / "adapter_config.json").write_text(f"{{{text}}}")
+    with pytest.raises(ValueError, match="adapter_") as raised:
+        read_adapter(tmp_path)
+    assert str(raised.value).startswith(str(tmp_path))
+
+
+def test_halves_of_characters(tmp_path):
+    path = tiny.write_directory(tmp_path / "m")
+    (path / "special_tokens_map.json").write_text(r'{"bos_token": "\ud83d\ude00"}')
+    loads_or_says_why(path)
+    (path / "special_tokens_map.json").write_text(r'{"bos_token": "\ud800"}')
+    assert not loads_or_says_why(path)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

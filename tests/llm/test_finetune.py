@@ -1,6 +1,8 @@
 """Fine-tuning: what is learnt from a file, gradients and steps against float64, adapters as files."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from ms_ascend_ops.llm.checkpoint_text import load_template, load_tokenizer
 from ms_ascend_ops.llm.checkpoints import open_checkpoint
 from ms_ascend_ops.llm.finetune.adapter import Lora, merged, read_adapter, write_adapter
 from ms_ascend_ops.llm.finetune.data import IGNORED, Example, batches, padded, read_examples
+from ms_ascend_ops.llm.finetune.kept import Kept
 from ms_ascend_ops.llm.finetune.network import TrainedNetwork
 from ms_ascend_ops.llm.finetune.training import AdamW, Training, train
 from ms_ascend_ops.llm.finetune.writing import write
@@ -103,6 +106,40 @@ def test_full_training(tmp_path):
     first = next(order)
     before = loss(tiny.CONFIG, tiny.doubles(tiny.random_weights(tiny.CONFIG)), first)
     np.testing.assert_allclose(steps[0].loss, before, rtol=1e-5)  # sums of some 60 float32, twice a layer
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path):
+    checkpoint = open_checkpoint(tiny.write_directory(tmp_path / "m"))
+    data, settings = examples(), Training(3, batch=2, micro_batch=2, rate=1e-2, seed=3)
+
+    def trained(kept=None, on_step=None):
+        network = TrainedNetwork(checkpoint, Lora(2, 4.0, ["q_proj"]))
+        train(network, data, settings, None, on_step, kept)
+        return [parameter.asnumpy() for parameter in network.learning()]
+
+    def kept():
+        return Kept(tmp_path / "out.kept", [settings])
+
+    first = kept()
+
+    def stop(number, step):
+        if number == 1:
+            with first.listening():
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match=r"2 of 3 steps are kept in .*out\.kept"):
+        trained(first, stop)
+    assert [file.name for file in tmp_path.iterdir() if "out" in file.name] == ["out.kept"]
+    numbers = []
+    after = trained(kept(), lambda number, step: numbers.append(number))
+    assert numbers == [2]
+    for one, other in zip(after, trained(), strict=True):
+        assert one.tobytes() == other.tobytes()
+    with pytest.raises(ValueError, match="with other data or options"):
+        Kept(tmp_path / "out.kept", [Training(4)]).read()
+    (tmp_path / "out.kept").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="it is damaged"):
+        kept().read()
 
 
 def test_adamw():

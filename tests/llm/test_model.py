@@ -145,6 +145,27 @@ def test_command_chat(file):
     assert done.stdout.count("\n") >= 3
 
 
+def test_command_chat_by_commands(file, monkeypatch):
+    """Somebody at a terminal is told what it is, what there is to type, and why an answer ends."""
+    monkeypatch.setattr("ms_ascend_ops.commands.llm.chat._greet", print)
+    done = run("chat", file, "-n", 3, input="/help\n/nothing\nhello\n/quit\nnever\n")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{file.name}: a conversation of at most 256 tokens. /help says what else there is")
+    assert "/clear begins a new conversation, /quit or Control-D ends it, Control-C stops an answer." in done.stderr
+    assert "There is no command /nothing." in done.stderr
+    assert "[stopped after --max-tokens 3]" in done.stderr
+    assert "never" not in done.output
+
+
+def test_an_answer_that_fills_the_context(file, model):
+    assert model.generate("hello", 300).context_full == (model.generate("hello", 300).finish_reason == "length")
+    assert not model.generate("hello", 2).context_full
+    done = run("generate", file, "-p", "hello", "-n", 500, "--context", 20)
+    assert "[the text ends as the context of 20 tokens is full; see --context]" in done.stderr
+    done = run("chat", file, "-n", 500, "--context", 64, input="hello\n")
+    assert "[the context of 64 tokens is full: /clear, or start with a larger --context]" in done.stderr
+
+
 def test_a_conversation_that_fills_the_context(file):
     done = run("chat", file, "-n", 30, "--context", 96, input="hello\n" * 4)
     assert done.exit_code == 0, done.output

@@ -332,9 +332,13 @@ def test_command(model, tmp_path):
     out = tmp_path / "out"
     done = run("quantize", model, "-o", out)
     assert done.exit_code == 0, done.output
-    assert re.match(rf"{out}: [\d.]+ MiB of weights\nRun it with: ", done.stdout)
+    assert re.match(
+        rf"{out}: [\d.]+ MiB of weights, \d+% smaller than the [\d.]+ MiB of {model}\nRun it with: ", done.stdout
+    )
     assert not (out / "quantization.txt").exists()
     assert run("generate", out, "-p", "hello", "-n", 3).exit_code == 0
+    larger = run("quantize", out, "-o", tmp_path / "larger", "--type", "int8", "--embedding", "float32")
+    assert re.search(rf"% LARGER than the [\d.]+ MiB of {out}, which are quantized already\n", larger.stdout)
     again = run("quantize", model, "-o", out)
     assert again.exit_code == 1
     assert again.stderr == f"Error: {out}: it is there already; delete it, or name another directory\n"

@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -334,3 +335,18 @@ def test_a_bprop_with_a_wrong_number_of_gradients_names_the_operator(count):
     message = f"silu_mul: its bprop must return a gradient for each of the 2 inputs, got {count}"
     with pytest.raises(ValueError, match=f"^{message}$"):
         ms.grad(lambda gate, up: select(gate, up)(gate, up), (0, 1))(x, x)
+
+
+def test_without_the_casts_of_cells_mindspore_makes_the_calls(monkeypatch):
+    """As in a MindSpore that has not the method by which cells announce them."""
+    x, gamma = random(4, 33), random(33, seed=1)
+    expected = ops.rms_norm(x, gamma, 1.25e-5)
+    monkeypatch.setattr(direct, "_casting", None)
+    custom_select = custom.Selector("rms_norm")
+    primitive = custom_select(x, gamma, 1.25e-5, "llama")
+    assert primitive._direct is None
+    assert_same(primitive(x, gamma), expected)
+
+
+def test_the_core_imports_no_feature():
+    assert "ms_ascend_ops.dispatch" not in Path(custom.__file__).read_text(encoding="utf-8")

@@ -109,7 +109,7 @@ def test_wrong_definitions(tmp_path, old, new, message):
 
 
 def test_unknown_operator():
-    with pytest.raises(ValueError, match=r"^there is no operator 'sotfmax'; the operators are "):
+    with pytest.raises(ValueError, match=r"^there is no operator 'sotfmax'; did you mean softmax\?"):
         registry.op_spec("sotfmax")
 
 

@@ -4,8 +4,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from mindspore import Tensor
+from ms_ascend_ops.export.from_onnx.convert import convert_onnx
 from onnx import helper, numpy_helper
 
+from ms_ascend_ops import load
 from ms_ascend_ops import onnx as ours
 
 RNG = np.random.default_rng(0)
@@ -87,6 +90,22 @@ def test_an_output_without_a_shape(verify, tmp_path):
     report = ours.optimize(tmp_path / "m.onnx", tmp_path / "o.onnx", verify=verify)
     assert [entry.pattern for entry in report.replaced] == ["SwiGLU"]
     assert report.outputs.relative < 1e-5
+
+
+@pytest.mark.parametrize("name", ["y", "a", "x"])
+def test_an_output_that_is_only_named(name, tmp_path):
+    """ONNX Runtime infers type and shape: of a result, of a value in the middle, of an input."""
+    outputs = [onnx.ValueInfoProto(name=name), *([] if name == "y" else [info("y", None)])]
+    save(tmp_path / "m.onnx", GATED, [info("x", [2, 16]), info("u", [2, 16])], outputs, {})
+    x, u = RNG.standard_normal((2, 2, 16)).astype(np.float32)
+    expected = results(tmp_path / "m.onnx", {"x": x, "u": u})
+    ours.optimize(tmp_path / "m.onnx", tmp_path / "o.onnx", verify=True)
+    converted = load(convert_onnx(tmp_path / "m.onnx", tmp_path / "m.mindir"))(Tensor(x), Tensor(u))
+    converted = converted if isinstance(converted, tuple) else (converted,)
+    fused = results(tmp_path / "o.onnx", {"x": x, "u": u})
+    for before, *after in zip(expected, fused, converted, strict=True):
+        for other in after:
+            np.testing.assert_allclose(np.asarray(other), before, 1e-5, 1e-6)
 
 
 def test_an_output_whose_shape_nothing_tells(tmp_path):

@@ -43,8 +43,7 @@ def test_gradient(mode, dtype):
         assert np.array_equal(numpy(gradient), numpy(dz))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_bad_input(mode):
+def test_bad_input():
     x, y = Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones((1, 3), np.float32))
     with pytest.raises(ValueError, match=r"^add: y.shape must equal x.shape \(2, 3\), got \(1, 3\)"):
-        run(mode, ops.add, (x, y))
+        run("pynative", ops.add, (x, y))

@@ -4,24 +4,15 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops import ops, registry
-from tests.acceptance import assert_accurate, assert_not_worse
+from tests.acceptance import assert_accurate
 from tests.inputs import draw
 from tests.modes import MODES, Caller, graph_mode, run
 from tests.reference import add_rms_norm as reference
 from tests.tensors import dtype_name, numpy, tensor
 
 TYPES = [(row["T"], row["G"]) for row in registry.signature("add_rms_norm").types]
-
-
-def stock_add_rms_norm(x1, x2, gamma, epsilon):
-    """As LLaMA implementations write it."""
-    x = x1 + x2
-    single = x.astype(ms.float32)
-    rstd = stock.rsqrt(stock.mean(stock.square(single), -1, True) + epsilon)
-    return (single * rstd).astype(x.dtype) * gamma
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -38,16 +29,6 @@ def test_forward(mode, types, scheme):
     assert_accurate(y, golden[0], types[0])
     assert_accurate(rstd, golden[1], "float32")
     assert np.array_equal(x, golden[2])
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_not_worse_than_stock_operators(dtype):
-    rng = np.random.default_rng(0)
-    x1, x2 = (tensor(draw(rng, (64, 1023)), dtype) for _ in range(2))
-    gamma = tensor(draw(rng, 1023), dtype)
-    golden = reference.forward(numpy(x1), numpy(x2), numpy(gamma), dtype)[0]
-    y = ops.add_rms_norm(x1, x2, gamma)[0]
-    assert_not_worse(numpy(y), numpy(stock_add_rms_norm(x1, x2, gamma, 1e-6)), golden)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -87,7 +68,6 @@ def test_dynamic_shapes(shape):
             assert np.array_equal(numpy(x), golden[2])
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("dtypes", "shapes", "arguments", "error", "message"),
     [
@@ -99,7 +79,7 @@ def test_dynamic_shapes(shape):
         ("float32 float32 float32", [(8,), (8,), (8,)], (1e-6, "t5"), ValueError, "scheme must be 'llama' or 'gemma'"),
     ],
 )
-def test_bad_input(mode, dtypes, shapes, arguments, error, message):
+def test_bad_input(dtypes, shapes, arguments, error, message):
     tensors = [Tensor(np.ones(shape, dtype)) for shape, dtype in zip(shapes, dtypes.split(), strict=True)]
     with pytest.raises(error, match="^" + re.escape(f"add_rms_norm: {message}")):
-        run(mode, ops.add_rms_norm, tensors, *arguments)
+        run("pynative", ops.add_rms_norm, tensors, *arguments)

@@ -11,6 +11,7 @@ import pytest
 from mindspore import nn
 from ms_ascend_ops.samples.network import flat
 
+from ms_ascend_ops import ops
 from tests.empty import MORE, first_variants, golden, leave_garbage, without
 from tests.modes import run
 from tests.tensors import numpy
@@ -77,10 +78,16 @@ def assert_equal(name, got, wanted):
             np.testing.assert_allclose(numpy(value), right, 1e-4, 1e-5, err_msg=f"{name} {place}")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("mode", "count"), [("pynative", None), ("jit", 1), thorough("jit", None)])
+@pytest.mark.parametrize(
+    ("mode", "count", "name"),
+    [
+        *(("pynative", None, name) for name in NAMES),
+        *(("jit", 1, name) for name in NAMES[::3]),
+        *(thorough("jit", None, name) for name in NAMES),
+    ],
+)
 def test_values(mode, count, name):
-    """A graph for no more than one shape each: it takes ten times as long as the calls."""
+    """A graph for one shape of every third operator: it takes ten times as long as the calls."""
     calls = [(example, shape) for example, shape in CALLS if example.name == name][:count]
     tensors = [example.tensors(shape=shape) for example, shape in calls]
     network = All([example.network() for example, _ in calls], [len(some) for some in tensors])
@@ -99,6 +106,18 @@ def test_refusals(example, shape):
     tensors = forward.tensors(shape=shape)
     with pytest.raises((ValueError, RuntimeError), match=f"{example.name}: .*(must be|must have|must equal)"):
         run("pynative", forward.network(), tensors)
+
+
+@pytest.mark.parametrize(
+    ("function", "ranks", "integers"),
+    [(ops.flash_attention, 4, 0), (ops.flash_attention_varlen, 3, 2), (ops.paged_attention, 4, 2)],
+)
+def test_heads_without_elements_have_no_scale(function, ranks, integers):
+    x = ms.Tensor(np.ones((2, 2, 2, 0)[-ranks:], np.float32))
+    with pytest.raises(ValueError, match=f"{function.__name__}: .*must be at least 1"):
+        function(
+            x, x, x, *[ms.Tensor(np.ones((2,) if ranks == 3 else (2, 2)[: 2 - i], np.int32)) for i in range(integers)]
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate, assert_not_worse
+from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -29,15 +28,6 @@ def test_forward(mode, dtype, form):
     assert_accurate(numpy(y), reference.forward(numpy(gate), numpy(up), form), dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", ["float16", "float32"])  # stock GELU has no bfloat16 kernel on a CPU
-def test_not_worse_than_stock_operators(dtype, form):
-    rng = np.random.default_rng(0)
-    gate, up = tensor(draw(rng, (64, 1023)), dtype), tensor(draw(rng, (64, 1023)), dtype)
-    golden = reference.forward(numpy(gate), numpy(up), form)
-    assert_not_worse(numpy(ops.gelu_mul(gate, up, form)), numpy(stock.gelu(gate, form) * up), golden)
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("dtype", "form"), [*zip(FLOATS, ["tanh", "none", "none"], strict=True)])
 def test_gradient(mode, dtype, form):
@@ -51,10 +41,9 @@ def test_gradient(mode, dtype, form):
         assert_accurate(numpy(actual), golden, dtype, terms)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_bad_input(mode):
+def test_bad_input():
     gate, up = Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones((2, 4), np.float32))
     with pytest.raises(ValueError, match=r"^gelu_mul: up.shape must equal gate.shape \(2, 3\), got \(2, 4\)"):
-        run(mode, ops.gelu_mul, (gate, up))
+        run("pynative", ops.gelu_mul, (gate, up))
     with pytest.raises(ValueError, match=r"^gelu_mul: approximate must be 'none' or 'tanh', got ''"):
-        run(mode, ops.gelu_mul, (gate, gate), "")
+        run("pynative", ops.gelu_mul, (gate, gate), "")

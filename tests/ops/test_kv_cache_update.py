@@ -3,9 +3,11 @@
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Parameter, Tensor, nn
+from mindspore import ops as stock
 
 from ms_ascend_ops import custom, ops
+from tests.modes import graph_mode
 
 CONTIGUOUS = {
     "a block of several": lambda: Tensor(np.zeros((6, 4, 1, 2), np.float32))[1:5],
@@ -62,8 +64,120 @@ def test_append_refuses_it_too():
     cache = Tensor(np.zeros((1, 2, 4, 1, 2), np.float32))[:, 0]
     strided = Tensor(np.zeros((1, 4, 1, 4), np.float32))[..., ::2]
     new, position = Tensor(np.ones((1, 3, 1, 2), np.float32)), Tensor(np.array([1], np.int32))
-    with pytest.raises(ValueError, match="_cache is written in place and must be contiguous"):
+    with pytest.raises(ValueError, match="value_cache is written in place and must be contiguous"):
         ops.kv_cache_append(new, new, cache, strided, position)
     assert not cache.asnumpy().any()
     ops.kv_cache_append(new, new, cache, Tensor(np.zeros((1, 4, 1, 2), np.float32)), position)
     assert cache.asnumpy().sum() == 6
+
+
+BLOCKS = (4, 4, 1, 2)
+
+
+# MindSpore reads the source of functions: a lambda in a table is none for it.
+def reshaped(cache):
+    return cache.reshape(BLOCKS)
+
+
+def viewed(cache):
+    return cache.view(BLOCKS)
+
+
+def layer_of_several(cache):
+    return cache[1]
+
+
+def blocks_of_several(cache):
+    return cache.narrow(0, 1, 4)
+
+
+def axes_swapped(cache):
+    return cache.swapaxes(0, 1)
+
+
+def one_of_two(cache):
+    return stock.split(cache, 4)[1]
+
+
+def view_of_a_view(cache):
+    return cache[0].reshape(BLOCKS)
+
+
+def whole(cache):
+    return cache
+
+
+VIEWS = [
+    ((16, 1, 2), reshaped),
+    ((16, 1, 2), viewed),
+    ((2, *BLOCKS), layer_of_several),
+    ((6, 4, 1, 2), blocks_of_several),
+    (BLOCKS, axes_swapped),
+    ((8, 4, 1, 2), one_of_two),
+    ((2, 16, 1, 2), view_of_a_view),
+]
+
+
+class Layer(nn.Cell):
+    """A Parameter, of which `view` makes the cache; the argument is the other one."""
+
+    def __init__(self, shape, view):
+        super().__init__()
+        self.keys = Parameter(np.zeros(shape, np.float32), name="keys")
+        self.view = view
+
+    @ms.jit
+    def jitted(self, cache):
+        return ops.kv_cache_update(KEY, KEY, self.view(self.keys), cache, SLOTS)
+
+    def construct(self, cache):
+        return ops.kv_cache_update(KEY, KEY, self.view(self.keys), cache, SLOTS)
+
+
+def call(layer, mode, cache):
+    if mode == "jit":
+        return layer.jitted(cache)
+    with graph_mode():
+        return layer(cache)
+
+
+@pytest.mark.parametrize("mode", ["jit", "graph"])
+@pytest.mark.parametrize(("shape", "view"), VIEWS, ids=lambda part: getattr(part, "__name__", ""))
+def test_a_graph_does_not_take_a_view_of_a_parameter(shape, view, mode):
+    """It would write to a copy. The second call has the graph already."""
+    layer, cache = Layer(shape, view), Tensor(np.zeros(BLOCKS, np.float32))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="kv_cache_update: key_cache is written in place and must be a whole Pa"):
+            call(layer, mode, cache)
+    assert not layer.keys.asnumpy().any()
+    assert not cache.asnumpy().any()
+
+
+@pytest.mark.parametrize("mode", ["jit", "graph"])
+def test_what_a_graph_takes_is_a_whole_tensor(mode):
+    layer, given = Layer(BLOCKS, whole), Tensor(np.zeros(BLOCKS, np.float32))
+    results = call(layer, mode, given)
+    for cache in (layer.keys, given, *results):
+        assert cache.asnumpy().sum() == 6
+    parts = [Tensor(np.zeros((6, 4, 1, 2), np.float32))[first : first + 4] for first in (0, 1)]
+    for view in (*parts, Tensor(np.zeros((4, 4, 1, 4), np.float32))[..., ::2]):
+        with pytest.raises(ValueError, match="kv_cache_update: value_cache is written in place and must be whole in"):
+            call(layer, mode, view)
+        assert not view.asnumpy().any()
+    assert layer.keys.asnumpy().sum() == 6
+    call(layer, mode, given)
+
+
+def test_a_view_that_is_only_read_is_taken():
+    @ms.jit
+    def append(key, keys, values, position):
+        return ops.kv_cache_append(key, key * 2, keys, values, position)
+
+    key, position = Tensor(np.ones((1, 3, 1, 4), np.float32))[..., ::2], Tensor(np.array([5, 1], np.int32))[1:]
+    keys, values = (Tensor(np.zeros((1, 4, 1, 2), np.float32)) for _ in range(2))
+    for cache, result, total in zip((keys, values), append(key, keys, values, position), (6, 12), strict=True):
+        assert cache.asnumpy().sum() == result.asnumpy().sum() == total
+    part = Tensor(np.zeros((2, 4, 1, 2), np.float32))[1:]
+    with pytest.raises(ValueError, match="_cache is written in place and must be whole in a graph"):
+        append(key, keys, part, position)
+    assert not part.asnumpy().any()

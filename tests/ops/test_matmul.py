@@ -9,7 +9,7 @@ from mindspore import Tensor
 from ms_ascend_ops import ops
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
-from tests.modes import MODES, combinations, run
+from tests.modes import combinations, run
 from tests.reference import matmul as reference
 from tests.tensors import dtype_name, numpy, tensor
 
@@ -74,12 +74,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("mode", MODES[:2])
 @pytest.mark.parametrize(("shapes", "activation", "message"), BAD)
-def test_bad_input(mode, shapes, activation, message):
+def test_bad_input(shapes, activation, message):
     tensors = [Tensor(np.zeros(shape, np.float32)) for shape in shapes]
     with pytest.raises(ValueError, match=re.escape("matmul: ") + ".*" + re.escape(message)):
-        run(mode, ops.matmul, tensors, False, False, activation)
+        run("pynative", ops.matmul, tensors, False, False, activation)
 
 
 def test_weights_for_another_batch():

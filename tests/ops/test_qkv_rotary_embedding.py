@@ -8,7 +8,7 @@ from mindspore import Tensor
 from ms_ascend_ops import ops, registry
 from tests.acceptance import assert_accurate
 from tests.inputs import draw
-from tests.modes import MODES, combinations, run
+from tests.modes import combinations, run
 from tests.reference import qkv_rotary_embedding as reference
 from tests.reference import rotary_embedding as turn
 from tests.tensors import dtype_name, numpy, tensor
@@ -88,7 +88,6 @@ def test_numbers_of_heads_that_are_left_out(heads, counts):
     assert [y.shape[1] for y in ops.qkv_rotary_embedding(qkv, *angles, *heads)] == list(counts)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("qkv", "cos", "arguments", "message"),
     [
@@ -116,15 +115,14 @@ def test_numbers_of_heads_that_are_left_out(heads, counts):
         ((1, 1, 3, 2056), (1, 1028), (), "qkv.shape[-1] must be at most 2048, got (1, 1, 3, 2056)"),
     ],
 )
-def test_bad_arguments(mode, qkv, cos, arguments, message):
+def test_bad_arguments(qkv, cos, arguments, message):
     tensors = [Tensor(np.ones(shape, np.float32)) for shape in (qkv, cos, cos)]
     with pytest.raises(ValueError, match="^" + re.escape(f"qkv_rotary_embedding: {message}")):
-        run(mode, ops.qkv_rotary_embedding, tensors, 1, *arguments)
+        run("pynative", ops.qkv_rotary_embedding, tensors, 1, *arguments)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_tables_of_two_shapes(mode):
+def test_tables_of_two_shapes():
     """The kernel walks through both tables alike."""
     qkv, cos, sin = (Tensor(np.ones(shape, np.float32)) for shape in ((2, 5, 3, 8), (2, 5, 4), (1, 5, 4)))
     with pytest.raises(ValueError, match=re.escape("sin.shape must be cos.shape ((2, 5, 4)), got (1, 5, 4)")):
-        run(mode, ops.qkv_rotary_embedding, (qkv, cos, sin), 1)
+        run("pynative", ops.qkv_rotary_embedding, (qkv, cos, sin), 1)

@@ -2,10 +2,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from mindspore import ops as stock
 
 from ms_ascend_ops import ops
-from tests.acceptance import assert_accurate, assert_not_worse
+from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -34,14 +33,6 @@ def test_scalar():
     assert_accurate(numpy(y), reference.forward(np.array(1.0), np.array(2.0)), "float32")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])  # stock SiLU has no bfloat16 kernel on a CPU
-def test_not_worse_than_stock_operators(dtype):
-    rng = np.random.default_rng(0)
-    gate, up = tensor(draw(rng, (64, 1023)), dtype), tensor(draw(rng, (64, 1023)), dtype)
-    golden = reference.forward(numpy(gate), numpy(up))
-    assert_not_worse(numpy(ops.silu_mul(gate, up)), numpy(stock.silu(gate) * up), golden)
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_gradient(mode, dtype):
@@ -56,7 +47,6 @@ def test_gradient(mode, dtype):
         assert_accurate(numpy(actual), golden, dtype, terms)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("up", "error", "message"),
     [
@@ -66,6 +56,6 @@ def test_gradient(mode, dtype):
         (np.ones((2, 3), bool), TypeError, "up.dtype must be float16, bfloat16 or float32, got bool"),
     ],
 )
-def test_bad_input(mode, up, error, message):
+def test_bad_input(up, error, message):
     with pytest.raises(error, match=f"^silu_mul: {message}"):
-        run(mode, ops.silu_mul, (Tensor(np.ones((2, 3), np.float32)), Tensor(up)))
+        run("pynative", ops.silu_mul, (Tensor(np.ones((2, 3), np.float32)), Tensor(up)))

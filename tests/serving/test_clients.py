@@ -97,13 +97,16 @@ def test_curl(addresses, rng, tmp_path):
 
 
 def test_the_messages_of_grpc_are_tritons():
-    """Every field of ours has the number and the type that it has there."""
+    """Every field of ours has the number and the type that it has there; some messages have more fields there."""
     theirs = json.loads(script("descriptors", *messages._MESSAGES))
     for name in messages._MESSAGES:
         own = messages.message(name).DESCRIPTOR if "." not in name else messages._pool.FindMessageTypeByName(
             f"{messages.PACKAGE}.{name}"
         )  # fmt: skip
-        assert [describe(field) for field in own.fields] == theirs[name], name
+        for field in own.fields:
+            # There batching is one of several schedulers, which are a group of fields.
+            parts = 5 if (name, field.name) == ("ModelConfig", "dynamic_batching") else 6
+            assert describe(field)[:parts] in [one[:parts] for one in theirs[name]], (name, field.name)
 
 
 def describe(field):

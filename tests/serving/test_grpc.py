@@ -54,6 +54,25 @@ def test_values(channel, rng, raw):
     assert [one.datatype for one in answer.outputs] == ["FP32", "FP16"]
 
 
+def test_configuration_and_statistics(channel, served, rng):
+    """What HTTP says, with Triton's numbers of types (FP32: 11, FP16: 10)."""
+    config = method(channel, "ModelConfig")(message("ModelConfigRequest")(name="block"), timeout=20).config
+    assert (config.name, config.max_batch_size, config.backend) == ("block", 16, "ms_ascend_ops")
+    assert [(one.name, one.data_type, list(one.dims)) for one in config.input] == [
+        ("x", 11, [-1, 8]),
+        ("y", 11, [-1, 8]),
+    ]
+    assert [one.data_type for one in config.output] == [11, 10]
+    method(channel, "ModelInfer")(request(*inputs(rng, 2, 3)), timeout=20)
+    asked = message("ModelStatisticsRequest")(name="block", version="1")
+    (one,) = method(channel, "ModelStatistics")(asked, timeout=20).model_stats
+    (known,) = served.get("/v2/models/block/versions/1/stats").json()["model_stats"]
+    assert (one.inference_count, one.execution_count) == (known["inference_count"], known["execution_count"])
+    assert one.inference_stats.success.ns == known["inference_stats"]["success"]["ns"] > 0
+    assert len(one.batch_stats) == len(known["batch_stats"]) >= 1
+    assert code(method(channel, "ModelConfig"), message("ModelConfigRequest")(name="other"))[0] == "NOT_FOUND"
+
+
 def code(call, *arguments, **options):
     with pytest.raises(grpc.RpcError) as error:
         call(*arguments, timeout=20, **options)

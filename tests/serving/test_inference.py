@@ -37,7 +37,12 @@ def output(answer, index=0):
 
 
 def test_metadata(served):
-    assert served.get("/v2").json()["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert served.get("/v2").json()["extensions"] == [
+        "binary_tensor_data",
+        "model_configuration",
+        "model_repository",
+        "statistics",
+    ]
     assert served.get("/v2/health/live").json() == {"live": True}
     assert served.get("/v2/health/ready").json() == {"ready": True}
     assert served.get("/v2/models/block/ready").json() == {"name": "block", "ready": True}
@@ -54,6 +59,42 @@ def test_metadata(served):
     assert served.get("/v2/models/block/versions/3").status_code == 404
     assert served.get("/v2/nothing").json() == {"error": "there is no such path"}
     assert served.get(INFER).status_code == 405
+
+
+def test_configuration(served):
+    """As Triton has it: without the axis of the batch."""
+    config = served.get("/v2/models/block/config").json()
+    assert config == served.get("/v2/models/block/versions/2/config").json()
+    assert (config["name"], config["max_batch_size"], config["platform"]) == ("block", 16, "mindspore_mindir")
+    assert config["input"] == [{"name": name, "data_type": "TYPE_FP32", "dims": [-1, 8]} for name in "xy"]
+    assert [one["data_type"] for one in config["output"]] == ["TYPE_FP32", "TYPE_FP16"]
+    assert config["dynamic_batching"] == {"max_queue_delay_microseconds": 1000}
+    language = served.get("/v2/models/tiny/config").json()
+    assert (language["input"], language["max_batch_size"]) == ([], 0)
+    assert served.get("/v2/models/other/config").status_code == 404
+
+
+def test_statistics(served, rng):
+    """Counts of rows, runs and requests, and that time passed."""
+
+    def stats(path="block/versions/2/stats"):
+        return served.get(f"/v2/models/{path}").json()["model_stats"]
+
+    (before,) = stats()
+    x, y = inputs(rng, 3, 2)
+    assert served.post("/v2/models/block/versions/2/infer", body(x, y)).status_code == 200
+    (after,) = stats()
+    assert after["inference_count"] == before["inference_count"] + 3
+    assert after["execution_count"] == before["execution_count"] + 1
+    for name in ("success", "queue", "compute_infer"):
+        old, new = before["inference_stats"][name], after["inference_stats"][name]
+        assert new["count"] == old["count"] + 1, name
+        assert new["ns"] > old["ns"], name
+    assert after["last_inference"] > 1.7e12  # ms
+    assert {one["batch_size"] for one in after["batch_stats"]} >= {3}
+    assert [one["version"] for one in stats("block/stats")] == ["1", "2"]
+    assert {one["name"] for one in stats("stats")} == {"block", "tiny"}
+    assert served.get("/v2/models/block/versions/9/stats").status_code == 404
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 5), (20, 3)], ids=str)  # the last one is more than a batch holds
@@ -122,9 +163,9 @@ def test_many_at_once(served, rng):
 
 
 WRONG = {
-    "no JSON": (b"{", "is no JSON"),
-    "no object": (b"[]", "must be an object"),
-    "deep": (b'{"inputs":' + b"[" * 100_000, "is no JSON"),
+    "no JSON": (b"{", "is not JSON"),
+    "no object": (b"[]", "must be a JSON object"),
+    "deep": (b'{"inputs":' + b"[" * 100_000, "is not JSON"),
     "no inputs": ({}, "inputs must be a list"),
     "a missing one": ({"inputs": []}, "the input x is missing"),
     "another name": ({"inputs": [{"name": "z", "datatype": "FP32", "shape": [1], "data": [1]}]}, "has no input 'z'"),

@@ -1,7 +1,7 @@
 """Libraries that look like CANN's to ctypes: they say what an aclnn function got, and a CPU takes the chip's part.
 
-Memory of the CPU poses as that of the device. The functions of the package have the parameters of CANN's headers, as
-tests/fake_npu.py writes them.
+Memory of the CPU poses as that of the device, which no device can. The package is that of the emulated device, but for
+the library of its functions: they have the parameters of its headers.
 """
 
 import ctypes
@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 
 from ms_ascend_ops import _C, aclnn, ascend, registry
-from tests.fake_npu import SOC, header, install
+from tests.device.installation import copy, header
 
+SOC = "ascend910b"
 ND, BFLOAT16 = 2, 27
 DTYPES = {0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 9: np.int64, BFLOAT16: ml_dtypes.bfloat16}
 
@@ -90,7 +91,8 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uin
 
 
 def _functions(signature):
-    declaration = header(signature).partition("\n")[2].rstrip(";\n")
+    name = f"aclnnStatus aclnn{signature.cann_type}GetWorkspaceSize("
+    declaration = next(line for line in header(signature.cann_type).splitlines() if line.startswith(name)).rstrip(";")
     names = [part.rpartition(" ")[2].lstrip("*") for part in declaration.partition("(")[2].rstrip(")").split(",")]
     given = "".join(f", {name}" for name in names[:-2])
     prepare = f'{declaration} {{ return Prepare("{signature.name}", workspaceSize, executor{given}); }}\n'
@@ -103,9 +105,8 @@ class FakeCann:
     def __init__(self, folder, operators):
         signatures = [s for name in operators for s in registry.op_spec(name).signatures]
         package, home = folder / "package", folder / "cann"
-        (package / "op_api/lib").mkdir(parents=True)
         (home / "lib64").mkdir(parents=True)
-        install(package, signatures)
+        copy(package, chips=[SOC], operators=[signature.cann_type for signature in signatures])
         sources = {
             home / "lib64/libnnopbase.so": META,
             home / "lib64/libascendcl.so": ERRORS,
@@ -158,7 +159,7 @@ class FakeCann:
 
 def forget():
     """What was found of another toolkit."""
-    for function in (aclnn._open, aclnn._function, ascend._versions):
+    for function in (aclnn._open, aclnn.function, ascend._versions):
         function.cache_clear()
 
 

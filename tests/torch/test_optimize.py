@@ -298,3 +298,61 @@ def test_mindspore_is_not_imported():
     code += "fused.optimize(network, (torch.ones(3),)); print('mindspore' in sys.modules)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class _Doubled(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x):
+        return functional.silu(x[..., : self.size]) * x[..., self.size :]
+
+
+def test_models_of_a_class_do_not_count_against_each_other(monkeypatch):
+    """Dynamo keeps what it compiled with the code, which they share."""
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+    for size in range(4, 8):
+        model, x = _Doubled(size), torch.randn(2, 2 * size)
+        assert counts(optimize(model, (x,))) == {"SwiGLU": 1}
+        compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        with torch.no_grad():
+            model.eval()(x)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled
+    monkeypatch.setattr(torch._dynamo.config, "accumulated_recompile_limit", 4)
+    report = optimize(_Doubled(9), (torch.randn(2, 18),))
+    assert not report.replaced
+    assert "compiles code no more than 4 times in a process" in str(report)
+
+
+class Norms(nn.Module):
+    """Layers with PyTorch's defaults."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.rms = nn.RMSNorm(16, dtype=dtype)
+        self.layer = nn.LayerNorm(16, dtype=dtype)
+        self.group = nn.GroupNorm(4, 16, dtype=dtype)
+        self.gelu = nn.GELU()
+
+    def forward(self, x):
+        return self.rms(x), self.layer(x), self.group(x), self.gelu(x), functional.rms_norm(x, (16,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1e-2, 3e-4, 1.0])
+def test_defaults_mean_what_pytorch_means(dtype, size):
+    """In small numbers a wrong eps is a large difference; the reference computes in float64 with PyTorch's eps."""
+    made, x = Norms(dtype).eval(), (torch.randn(6, 16) * size).to(dtype)
+    with torch.no_grad():
+        wanted = made(x)
+        report = optimize(made, (x,))
+        got = made(x)
+    assert {"RMSNorm", "LayerNorm", "GroupNorm"} <= set(counts(report))
+    bound = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}[dtype]  # two roundings
+    for result, value in zip(got, wanted, strict=True):
+        torch.testing.assert_close(result, value, rtol=bound, atol=bound * float(value.abs().max()) / 8)
+    square = x.double().square().mean(-1, keepdim=True)
+    torch.testing.assert_close(
+        got[0].double(), x.double() * (square + torch.finfo(torch.float32).eps).rsqrt(), rtol=bound, atol=0
+    )

@@ -13,12 +13,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from codegen.ascend import names, opapi, project
 from codegen.ascend.chips import CHIPS, Chip, type_rows
 from codegen.ascend.kernel import Kernel
 from codegen.ascend.project import Source
-from ms_ascend_ops.registry import TensorSpec
+from ms_ascend_ops import aclnn
+from ms_ascend_ops.registry import Signature, TensorSpec
 
 __all__ = ["EMULATED_CHIPS", "host_unit", "write"]
 
@@ -69,6 +71,9 @@ def _write_vendor(kernels: Sequence[Kernel], chips: Sequence[Chip], vendors: Pat
         info = {kernel.signature.cann_type: _info(kernel, chip) for kernel in kernels if chip in kernel.chips}
         config = vendor / f"op_impl/ai_core/tbe/config/{chip.name}/aic-{chip.name}-ops-info.json"
         files[config] = json.dumps(info, indent=4) + "\n"
+        found = {kernel.signature.cann_type: _kernels(kernel, chip) for kernel in kernels if chip in kernel.chips}
+        config = vendor / f"op_impl/ai_core/tbe/kernel/config/{chip.name}/binary_info_config.json"
+        files[config] = json.dumps(found, indent=4) + "\n"
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -100,6 +105,41 @@ def _info(kernel: Kernel, chip: Chip) -> dict[str, dict[str, str]]:
             kind = kinds.get(attribute.type, attribute.type)
             info[f"attr_{attribute.name}"] = {"paramType": "required", "type": kind, "value": "all"}
     return info
+
+
+def _kernels(kernel: Kernel, chip: Chip) -> dict[str, Any]:
+    """What CANN's list of kernels has of an operator, but for the files of binaries: there are none."""
+    signature = kernel.signature
+    sides = {"inputs": signature.inputs, "outputs": signature.cann_outputs}
+    known = {"optionalInputMode": "gen_placeholder", "optionalOutputMode": "gen_placeholder"}
+    return {
+        "dynamicRankSupport": True,
+        "simplifiedKeyMode": 0,
+        **known,
+        "params": {
+            side: [
+                {
+                    "name": tensor.name,
+                    "index": i,
+                    "paramType": "optional" if tensor.optional else "required",
+                    "formatMode": "static_nd_agnostic",
+                }
+                for i, tensor in enumerate(tensors)
+            ]
+            for side, tensors in sides.items()
+        },
+        "binaryList": [{"simplifiedKey": _keys(signature, row)} for row in type_rows(signature, chip)],
+    }
+
+
+def _keys(signature: Signature, row: Mapping[str, str]) -> list[str]:
+    """The calls that a kernel is for: deterministic or not, precise or not, then dtype and layout of each tensor."""
+    layout = aclnn.VALUES["ND"][1]
+    tensors = [
+        f"/{aclnn.VALUES[row.get(tensor.dtype, tensor.dtype)][1]},{layout}"
+        for tensor in (*signature.inputs, *signature.cann_outputs)
+    ]
+    return [f"{signature.cann_type}/d={d},p={p}{''.join(tensors)}" for d in (0, 1) for p in (1, 0)]
 
 
 def _tensor(tensor: TensorSpec, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -113,14 +113,6 @@ class Toolkit:
         return any((folder / "kernel_operator.h").is_file() for folder in self.includes())
 
     @property
-    def cpu_library(self) -> Path | None:
-        """CANN's own library that runs kernels on a CPU, for this architecture."""
-        if self.architecture != f"{os.uname().machine}-linux":
-            return None
-        folder = self.root / "tools/tikicpulib/lib"
-        return next((file for file in sorted(folder.rglob("libtikcpp_debug.so"))), None)
-
-    @property
     def environment(self) -> Path | None:
         """The script that sets CANN's environment."""
         return next((f for f in (self.root / "set_env.sh", self.root.parent / "set_env.sh") if f.is_file()), None)

@@ -33,8 +33,8 @@ const Family FAMILIES[] = {
     {"Msprof", "CANN's profiler", "use `python -m ms_ascend_ops emulate --trace FILE`"},
     {"Hccl", "communication between devices", "use one device, or communication of a CPU"},
     {"Hcom", "communication between devices", "use one device, or communication of a CPU"},
-    {"rt", "the runtime below ACL, which launches kernels that were compiled for an NPU",
-     "use a custom operator's package"},
+    {"rt", "the runtime below ACL, which takes code that was compiled for an NPU, as DVM (jit_level O1) writes it",
+     "use PyNative, or ms.jit(jit_level=\"O0\")"},
     {"hal", "the NPU's driver", "use ACL's functions"},
 };
 
@@ -58,32 +58,52 @@ std::string Demangled(const char* name)
     return result.substr(0, result.find('('));
 }
 
-std::string CallerAt(const void* address)
+std::string Describe(const char* name, const void* caller)
 {
+    const Family& family = FamilyOf(name);
+    const std::string text = "emulated device: it does not have " + Demangled(name) + " (called by " +
+                             MsAscendDeviceCallerAt(caller) + "), that is " + family.what + ": " + family.instead;
+    MsAscendDeviceSetError(text.c_str());
+    return text;
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT const char* MsAscendDeviceCallerAt(const void* address)
+{
+    static thread_local std::string caller;
     Dl_info info;
     if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
         return "an unknown caller";
     }
     const std::string path = info.dli_fname;
-    std::string caller = path.substr(path.rfind('/') + 1);
+    caller = path.substr(path.rfind('/') + 1);
     if (info.dli_sname != nullptr) {
         caller += " in " + Demangled(info.dli_sname);
     }
-    return caller;
+    return caller.c_str();
 }
 
-}  // namespace
-
 // A function of C returns an error; one of C++ has no way to, and throws: its callers tell a user what they catch.
-extern "C" __attribute__((visibility("default"))) long MsAscendDeviceMissing(const char* name)
+EXPORT long MsAscendDeviceMissing(const char* name)
 {
-    const Family& family = FamilyOf(name);
-    const std::string text = "emulated device: it does not have " + Demangled(name) + " (called by " +
-                             CallerAt(__builtin_return_address(0)) + "), that is " + family.what + ": " +
-                             family.instead;
-    MsAscendDeviceSetError(text.c_str());
+    const std::string text = Describe(name, __builtin_return_address(0));
     if (std::strncmp(name, "_Z", 2) == 0) {
         throw std::runtime_error(text);
     }
     return API_NOT_SUPPORTED;
 }
+
+// DVM asks for these by name and registers the code that it has written for a graph. It would tell its user nothing of
+// an error's text, so that the first such call throws.
+#define CODE_OF_AN_NPU(name)                                                    \
+    EXPORT long name()                                                          \
+    {                                                                           \
+        throw std::runtime_error(Describe(#name, __builtin_return_address(0))); \
+    }
+CODE_OF_AN_NPU(rtDevBinaryRegister)
+CODE_OF_AN_NPU(rtFunctionRegister)
+CODE_OF_AN_NPU(rtKernelLaunch)
+CODE_OF_AN_NPU(rtGetC2cCtrlAddr)

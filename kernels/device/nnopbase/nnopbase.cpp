@@ -9,6 +9,7 @@
 
 #include "copy_executor.h"
 #include "device/runtime_api.h"
+#include "nnopbase_api.h"
 #include "package_executor.h"
 
 namespace {
@@ -16,24 +17,6 @@ namespace {
 namespace dev = ms_ascend_ops::device;
 using dev::PackageExecutor;
 
-struct TensorDesc {
-    int32_t dtype;
-    int32_t format;
-};
-struct SupportInfo {
-    TensorDesc* inputsDesc;
-    size_t inputsNum;
-    TensorDesc* outputsDesc;
-    size_t outputsNum;
-};
-struct OpSocSupportInfo {
-    SupportInfo* supportInfo;
-    size_t num;
-};
-struct OpSupportList {
-    OpSocSupportInfo* socSupportInfo;
-    size_t num;
-};
 struct NnopbaseDfxId;
 
 enum AttributeType : int32_t { BOOL, FLOAT, INT, STRING };

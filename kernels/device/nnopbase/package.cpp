@@ -60,23 +60,37 @@ std::string Read(const std::string& path)
     return text.str();
 }
 
+// The functions of a library of a package, of which there is one for each processor.
+class OpHostLibrary {
+public:
+    explicit OpHostLibrary(const std::string& pattern)
+    {
+        glob_t found{};
+        if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+            library_ = dlopen(found.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
+        }
+        globfree(&found);
+    }
+
+    template <typename Function>
+    void Get(Function& function, const char* name) const
+    {
+        function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library_, name));
+    }
+
+private:
+    void* library_ = nullptr;
+};
+
 OpHost Open(const std::string& folder)
 {
     OpHost host;
-    glob_t found{};
-    const std::string pattern = folder + "/op_impl/ai_core/tbe/op_tiling/lib/linux/*/libcust_opmaster_rt2.0.so";
-    if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-        if (void* const library = dlopen(found.gl_pathv[0], RTLD_NOW | RTLD_LOCAL)) {
-            const auto get = [library](auto& function, const char* name) {
-                function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-            };
-            get(host.tile, "MsAscendHostTile");
-            get(host.inferShape, "MsAscendHostInferShape");
-            get(host.inferDataType, "MsAscendHostInferDataType");
-            get(host.reason, "MsAscendHostReason");
-        }
-    }
-    globfree(&found);
+    const OpHostLibrary tiling(folder + "/op_impl/ai_core/tbe/op_tiling/lib/linux/*/libcust_opmaster_rt2.0.so");
+    tiling.Get(host.tile, "MsAscendHostTile");
+    tiling.Get(host.tilingReason, "MsAscendHostReason");
+    const OpHostLibrary inference(folder + "/op_proto/lib/linux/*/libcust_opsproto_rt2.0.so");
+    inference.Get(host.inferShape, "MsAscendHostInferShape");
+    inference.Get(host.inferenceReason, "MsAscendHostReason");
     return host;
 }
 
@@ -103,9 +117,9 @@ const Package* FindPackage(const std::string& type, const std::string& computeUn
         return found;
     }
     for (const std::string& folder : Folders()) {
-        const std::string info =
-            folder + "/op_impl/ai_core/tbe/config/" + computeUnit + "/aic-" + computeUnit + "-ops-info.json";
-        if (Read(info).find("\"" + type + "\"") != std::string::npos) {
+        const std::string kernels =
+            folder + "/op_impl/ai_core/tbe/kernel/config/" + computeUnit + "/binary_info_config.json";
+        if (Read(kernels).find("\"" + type + "\"") != std::string::npos) {
             return found = &Load(folder);
         }
         searched += (searched.empty() ? "" : ", ") + folder;

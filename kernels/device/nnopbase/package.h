@@ -12,12 +12,13 @@
 namespace ms_ascend_ops {
 namespace device {
 
-// The op_host library of a package: null functions where it has none that was made for the emulated device.
+// The libraries of a package that CANN builds of op_host: tiling lies in one (op_tiling), inference in the other
+// (op_proto). Null functions where it has none that was made for the emulated device.
 struct OpHost {
     decltype(&MsAscendHostTile) tile = nullptr;
+    decltype(&MsAscendHostReason) tilingReason = nullptr;
     decltype(&MsAscendHostInferShape) inferShape = nullptr;
-    decltype(&MsAscendHostInferDataType) inferDataType = nullptr;
-    decltype(&MsAscendHostReason) reason = nullptr;
+    decltype(&MsAscendHostReason) inferenceReason = nullptr;
 };
 
 struct Package {

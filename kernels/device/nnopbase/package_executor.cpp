@@ -147,7 +147,7 @@ aclnnStatus PackageExecutor::CheckOutputs(const MsAscendHostCall& call)
 {
     std::vector<MsAscendHostShape> shapes(outputs_.size());
     if (package_->host.inferShape(&call, shapes.data()) != 0) {
-        return Refuse(ACLNN_ERR_INNER_INFERSHAPE_ERROR, type_ + ": " + package_->host.reason());
+        return Refuse(ACLNN_ERR_INNER_INFERSHAPE_ERROR, type_ + ": " + package_->host.inferenceReason());
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
         const aclTensor* const given = outputs_[i].tensor.get();
@@ -173,7 +173,7 @@ aclnnStatus PackageExecutor::Tile(const MsAscendHostCall& call)
     const MsAscendHostChip sizes{chip.vectorCores, chip.ubBytes};
     tiling_ = std::make_unique<MsAscendHostTiling>();
     if (package_->host.tile(&call, &sizes, tiling_.get()) != 0) {
-        return Refuse(ACLNN_ERR_INNER_TILING_ERROR, type_ + ": " + package_->host.reason());
+        return Refuse(ACLNN_ERR_INNER_TILING_ERROR, type_ + ": " + package_->host.tilingReason());
     }
     return ACLNN_SUCCESS;
 }
@@ -197,6 +197,10 @@ aclnnStatus PackageExecutor::Prepare(uint64_t* workspaceBytes)
     }
     if (package_->host.tile == nullptr) {  // of CANN: its computation is known by name
         return ACLNN_SUCCESS;
+    }
+    if (package_->host.inferShape == nullptr) {
+        return Refuse(ACLNN_ERR_INNER_INFERSHAPE_ERROR,
+                      type_ + ": the package at " + package_->folder + " has no libcust_opsproto_rt2.0.so in op_proto");
     }
     std::vector<MsAscendHostTensor> tensors;
     for (const Parameter& input : inputs_) {

@@ -8,9 +8,12 @@
  */
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,9 +126,26 @@ void Write(CallWriter& call, const aclTensorDesc* description, const aclDataBuff
     }
 }
 
+// MindSpore does not tell its user what the text of an error is here: it is printed, too, once for an operator.
+int RefuseUnknown(const char* type, const void* caller)
+{
+    static std::mutex mutex;
+    static std::set<std::string> told;
+    const std::string text = "emulated device: it does not have CANN's operator " + std::string(type) + " (called by " +
+                             MsAscendDeviceCallerAt(caller) +
+                             "): run this part with ms.set_device(\"CPU\"), take an operator of mindspore.mint, or add "
+                             "it to ms_ascend_ops/device/aclnn.txt";
+    MsAscendDeviceSetError(text.c_str());
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (told.insert(type).second) {
+        std::fprintf(stderr, "ms_ascend_ops: %s\n", text.c_str());
+    }
+    return OP_NOT_FOUND;
+}
+
 int Execute(const char* type, int inputs, const aclTensorDesc* const* inputDescriptions,
             const aclDataBuffer* const* inputBuffers, int outputs, const aclTensorDesc* const* outputDescriptions,
-            aclDataBuffer* const* outputBuffers, const aclopAttr* attributes, void* stream)
+            aclDataBuffer* const* outputBuffers, const aclopAttr* attributes, void* stream, const void* caller)
 {
     if (type == nullptr || inputs < 0 || outputs < 0) {
         MsAscendDeviceSetError("aclopCompileAndExecute: opType is null, or a count is negative");
@@ -133,13 +153,7 @@ int Execute(const char* type, int inputs, const aclTensorDesc* const* inputDescr
     }
     const auto end = std::end(ACLOP_NAMES);
     if (std::find(std::begin(ACLOP_NAMES), end, std::string_view(type)) == end) {
-        const std::string text =
-            "emulated device: the operator " + std::string(type) +
-            " is not emulated (aclopCompileAndExecute): run this part with ms.set_device(\"CPU\"), "
-            "or take an operator of mindspore.mint, or add it to "
-            "ms_ascend_ops/device/aclnn.txt";
-        MsAscendDeviceSetError(text.c_str());
-        return OP_NOT_FOUND;
+        return RefuseUnknown(type, caller);
     }
     CallWriter call("aclop:" + std::string(type));
     call.Int(inputs);
@@ -357,7 +371,7 @@ ACL_API int aclopCompileAndExecute(const char* type, int inputs, const aclTensor
                                    const aclopAttr* attributes, int, int, const char*, void* stream)
 {
     return Execute(type, inputs, inputDescriptions, inputBuffers, outputs, outputDescriptions, outputBuffers,
-                   attributes, stream);
+                   attributes, stream, __builtin_return_address(0));
 }
 ACL_API int aclopCompileAndExecuteV2(const char* type, int inputs, aclTensorDesc** inputDescriptions,
                                      aclDataBuffer** inputBuffers, int outputs, aclTensorDesc** outputDescriptions,
@@ -365,12 +379,12 @@ ACL_API int aclopCompileAndExecuteV2(const char* type, int inputs, aclTensorDesc
                                      void* stream)
 {
     return Execute(type, inputs, inputDescriptions, inputBuffers, outputs, outputDescriptions, outputBuffers,
-                   attributes, stream);
+                   attributes, stream, __builtin_return_address(0));
 }
 ACL_API int aclopExecuteV2(const char* type, int inputs, aclTensorDesc** inputDescriptions,
                            aclDataBuffer** inputBuffers, int outputs, aclTensorDesc** outputDescriptions,
                            aclDataBuffer** outputBuffers, aclopAttr* attributes, void* stream)
 {
     return Execute(type, inputs, inputDescriptions, inputBuffers, outputs, outputDescriptions, outputBuffers,
-                   attributes, stream);
+                   attributes, stream, __builtin_return_address(0));
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/callbacks.h"
@@ -31,6 +33,17 @@ aclError FailAsForked()
     return Fail(RT_INTERNAL_ERROR,
                 "the emulated device cannot be used in a process that was forked after it was set "
                 "up; start such processes by spawn");
+}
+
+// MindSpore's Ascend backend makes an empty folder in the current one when it starts, for memory that it would swap
+// out. It goes when the program ends, unless it was there or something is in it.
+void RemoveSwapFolder()
+{
+    static char path[PATH_MAX];
+    if (access("offload", F_OK) != 0 && getcwd(path, sizeof(path) - sizeof("/offload")) != nullptr) {
+        std::strcat(path, "/offload");
+        std::atexit([] { rmdir(path); });
+    }
 }
 
 }  // namespace
@@ -94,6 +107,7 @@ aclError Devices::OpenOnce()
     session_ = made;
     pthread_atfork(nullptr, nullptr, [] { TheDevices().ForgetInChild(); });
     std::atexit([] { TheDevices().StopAll(); });
+    RemoveSwapFolder();
     return SUCCESS;
 }
 

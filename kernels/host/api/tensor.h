@@ -4,7 +4,7 @@
 #ifndef ASCENDC_HOST_API_TENSOR_H
 #define ASCENDC_HOST_API_TENSOR_H
 
-#include "api/types.h"
+#include "base/types.h"
 #include "observed/observe.h"
 #include "runtime/core.h"
 

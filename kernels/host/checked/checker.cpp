@@ -44,10 +44,10 @@ public:
     {
         Event event;
         event.name = "the launch";
-        const uint32_t groups = (HostPlatform().coreNum + launch.group - 1) / launch.group;
+        const uint32_t groups = (TheExecutor().Platform().coreNum + launch.group - 1) / launch.group;
         if (launch.blockDim < 1 || launch.blockDim > groups * launch.group) {
             Violation(Rule::BLOCK_DIM, event, "blockDim is %u, the chip has %u cores", launch.blockDim,
-                      HostPlatform().coreNum);
+                      TheExecutor().Platform().coreNum);
         }
         constexpr uint64_t multiple = 8;
         if (launch.tilingBytes % multiple != 0) {

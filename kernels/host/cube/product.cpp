@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "cube/onednn.h"
-#include "runtime/convert.h"
+#include "simd/convert.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {

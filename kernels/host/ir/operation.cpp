@@ -1,6 +1,6 @@
 #include "ir/operation.h"
 
-#include "api/types.h"
+#include "base/types.h"
 
 namespace AscendC {
 namespace host {

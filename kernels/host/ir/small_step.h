@@ -4,7 +4,7 @@
 #ifndef ASCENDC_HOST_IR_SMALL_STEP_H
 #define ASCENDC_HOST_IR_SMALL_STEP_H
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/instruction.h"
 
 namespace AscendC {

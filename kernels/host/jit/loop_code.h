@@ -12,9 +12,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
-#include "passes/fused_loops.h"
-#include "runtime/prefetch.h"
+#include "ir/loop_form.h"
+#include "jit/loop_ahead.h"
 
 namespace AscendC {
 namespace host {

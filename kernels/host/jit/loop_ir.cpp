@@ -4,13 +4,13 @@
 #include <utility>
 #include <vector>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "jit/ir_arithmetic.h"
+#include "jit/loop_ahead.h"
 #include "jit/loop_body.h"
 #include "jit/loop_prefetches.h"
 #include "jit/straight_line_ir.h"
 #include "passes/lookups.h"
-#include "runtime/prefetch.h"
 
 namespace AscendC {
 namespace host {

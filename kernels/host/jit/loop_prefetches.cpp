@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
+#include "jit/loop_ahead.h"
 #include "jit/loop_memory.h"
 #include "passes/cost_model.h"
-#include "runtime/prefetch.h"
 
 namespace AscendC {
 namespace host {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/operation.h"
 #include "jit/ir_arithmetic.h"
 

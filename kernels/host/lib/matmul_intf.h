@@ -4,7 +4,7 @@
 #ifndef ASCENDC_HOST_LIB_MATMUL_INTF_H
 #define ASCENDC_HOST_LIB_MATMUL_INTF_H
 
-#include "cube/matmul.h"
+#include "api/matmul.h"
 #include "kernel_operator.h"
 
 #endif  // ASCENDC_HOST_LIB_MATMUL_INTF_H

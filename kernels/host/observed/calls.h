@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "api/types.h"
+#include "base/types.h"
 
 namespace AscendC {
 namespace host {

@@ -16,18 +16,18 @@
 #ifndef ASCENDC_HOST_OBSERVED_OBSERVE_H
 #define ASCENDC_HOST_OBSERVED_OBSERVE_H
 
+#include "base/build.h"
+
 #if defined(ASCENDC_HOST_OBSERVED)
 
 #include "observed/hooks.h"
 
-#define HOST_OBSERVED(...) __VA_ARGS__
 #define HOST_WHERE_ONLY host::Where where = host::Where::Here()  // of a function without parameters
 #define HOST_WHERE , HOST_WHERE_ONLY
 #define HOST_INDEX host::Index  // what an operator[] takes: it has no second parameter
 
 #else
 
-#define HOST_OBSERVED(...)
 #define HOST_WHERE_ONLY
 #define HOST_WHERE
 #define HOST_INDEX uint32_t

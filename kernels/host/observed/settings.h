@@ -17,6 +17,7 @@ struct Settings {
     uint32_t ubBytes = 0;
     uint32_t minBytesPerCore = 0;
     uint32_t queueBuffers = 0;              // at most so many buffers in a TQue
+    bool executes = true;                   // instructions; a tool that only counts need not
     std::map<std::string, int64_t> tiling;  // values of tiling fields, by name; "block_dim" is the launch's
 };
 

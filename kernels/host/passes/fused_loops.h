@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/loop_form.h"
 #include "ir/memory.h"
 #include "passes/groups.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "api/types.h"
+#include "base/types.h"
 
 namespace AscendC {
 namespace host {

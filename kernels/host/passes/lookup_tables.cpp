@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/operation.h"
 #include "simd/vector_unit.h"
 

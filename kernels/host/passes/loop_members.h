@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/memory.h"
 #include "ir/value_graph.h"
 #include "passes/groups.h"

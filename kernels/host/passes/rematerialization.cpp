@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/operation.h"
 #include "simd/vector_unit.h"
 
@@ -13,14 +13,15 @@ namespace host {
 
 namespace {
 
-// Take no longer than to read floats from the L2 cache.
+// So many cheap instructions take no longer than reading floats from the L2 cache.
 constexpr uint32_t MOST_CHEAP = 3;
-// Floats of shorter ones stay in the L1 data cache; and loops over 16 bits have more to do before and behind.
+// Shorter rows stay in the L1 data cache; loops over 16 bits also convert before and behind.
 constexpr int64_t LEAST_BYTES = 2048;
 constexpr int64_t LEAST_BYTES_OF_NARROW = 8192;
 
-// An instruction, and which operand is the value that the one before it makes, or of the first, the elements it is of.
-struct Link {
+// A node of a value's graph: an instruction, and its operand that the node before it makes; the first one's is in
+// memory.
+struct Node {
     uint32_t instruction;
     uint32_t input;
 };
@@ -28,7 +29,7 @@ struct Link {
 // A value in the Unified Buffer, and the instructions that make it.
 struct Known {
     Operand to;
-    std::vector<Link> chain;
+    std::vector<Node> nodes;
     std::vector<Span> sources;  // what they read
     uint32_t number;            // of the last one
     uint32_t cheap;             // how many of them are no casts
@@ -40,7 +41,7 @@ struct Known {
     bool EndsAt(const Span& span) const { return SpanOf(to).Overlaps(span) || IsOf(span); }
 };
 
-bool IsStream(const Operand& operand)
+bool IsRowOfFloats(const Operand& operand)
 {
     return operand.stride == sizeof(float) && operand.extent == sizeof(float);
 }
@@ -113,16 +114,16 @@ private:
         const Instruction& instruction = instructions_[member];
         const Operand& to = instruction.operands[0];
         Known known{to, {}, {}, order_.numbers[member], 0};
-        if (IsStream(to) && to.origin == NO_ORIGIN) {
+        if (IsRowOfFloats(to) && to.origin == NO_ORIGIN) {
             if (IsWidening(instruction) && !IsOutput(instruction.operands[1])) {
-                known.chain.push_back({member, 1});
+                known.nodes.push_back({member, 1});
                 known.sources.push_back(SpanOf(instruction.operands[1]));
             } else if (IsCheap(instruction)) {
                 Extend(instruction, member, made, known);
             }
         }
         Forget(SpanOf(to), made);
-        if (!known.chain.empty() && !known.IsOf(SpanOf(to))) {
+        if (!known.nodes.empty() && !known.IsOf(SpanOf(to))) {
             made.push_back(std::move(known));
         }
     }
@@ -138,25 +139,25 @@ private:
             known.sources.push_back(SpanOf(from));
         } else {
             const Known* const source = Find(from, made);
-            const auto inGm = [this](const Link& link) {
-                return instructions_[link.instruction].operands[link.input].origin != NO_ORIGIN;
+            const auto inGm = [this](const Node& node) {
+                return instructions_[node.instruction].operands[node.input].origin != NO_ORIGIN;
             };
-            if (source == nullptr || source->cheap == MOST_CHEAP || !inGm(source->chain.front()) ||
+            if (source == nullptr || source->cheap == MOST_CHEAP || !inGm(source->nodes.front()) ||
                 source->to.base != from.base || source->to.end != from.end) {
                 return;
             }
-            known.chain = source->chain;
+            known.nodes = source->nodes;
             known.sources = source->sources;
             known.cheap = source->cheap;
-            least = source->cheap < source->chain.size() ? LEAST_BYTES_OF_NARROW : LEAST_BYTES;
+            least = source->cheap < source->nodes.size() ? LEAST_BYTES_OF_NARROW : LEAST_BYTES;
         }
         if (instruction.operandCount == 3) {
             known.sources.push_back(SpanOf(instruction.operands[3 - input]));
         }
-        known.chain.push_back({member, input});
+        known.nodes.push_back({member, input});
         known.cheap += 1;
         if (known.to.end - known.to.base < least) {
-            known.chain.clear();
+            known.nodes.clear();
         }
     }
     const Known* Find(const Operand& operand, const std::vector<Known>& made) const
@@ -176,7 +177,7 @@ private:
     {
         for (uint32_t i = 1; i < instructions_[member].operandCount; ++i) {
             const Operand from = instructions_[member].operands[i];
-            const Known* const known = IsStream(from) && from.origin == NO_ORIGIN ? Find(from, {}) : nullptr;
+            const Known* const known = IsRowOfFloats(from) && from.origin == NO_ORIGIN ? Find(from, {}) : nullptr;
             if (known == nullptr || !Stays(*known, member, group)) {
                 continue;
             }
@@ -222,9 +223,9 @@ private:
         in.end = in.base + bytes;
         free_ += (bytes + ONE_REPEAT_BYTE_SIZE - 1) / ONE_REPEAT_BYTE_SIZE * ONE_REPEAT_BYTE_SIZE;
         const int64_t first = (from.base - known.to.base) / int64_t{sizeof(float)};
-        for (size_t k = 0; k < known.chain.size(); ++k) {
-            Instruction again = instructions_[known.chain[k].instruction];
-            Operand& input = again.operands[known.chain[k].input];
+        for (size_t k = 0; k < known.nodes.size(); ++k) {
+            Instruction again = instructions_[known.nodes[k].instruction];
+            Operand& input = again.operands[known.nodes[k].input];
             input.base += input.stride * first;
             input = k == 0 ? input : in;
             again.operands[0] = in;

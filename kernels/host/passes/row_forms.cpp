@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/memory.h"
 #include "ir/operation.h"
 #include "passes/groups.h"

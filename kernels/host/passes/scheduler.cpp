@@ -1,39 +1,45 @@
 #include "passes/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
+#include "passes/liveness.h"
 #include "passes/packed_dots.h"
+#include "passes/rematerialization.h"
 
 namespace AscendC {
 namespace host {
 
-Schedule::GmRows Scheduler::GmRowsOf(const View& view)
+namespace {
+
+GmRows GmRowsOf(const View& view)
 {
     return {view.origin, {view.rows.rows, view.rows.rowBytes, view.gmStride}};
 }
 
-void Scheduler::Make(const std::vector<View>& views, const Instruction* instructions, uint32_t count,
-                     const Ranges& needed, Schedule& schedule)
+}  // namespace
+
+FusedProgram Scheduler::Make(const std::vector<View>& views, const Instruction* instructions, uint32_t count,
+                             const Ranges& needed)
 {
-    schedule = Schedule{};
-    schedule_ = &schedule;
+    program_ = FusedProgram{};
     const std::vector<Instruction> withDots = FindPackedDots(instructions, count);
     instructions = withDots.data();
     views_ = views;
     rowForms_.Find(instructions, count);
     groups_.Clear();
     killed_.clear();
-    gm_.clear();
     for (uint32_t i = 0; i < views_.size(); ++i) {
         views_[i].origin = static_cast<int32_t>(i);
-        gm_.push_back(views_[i].gm);
-        schedule.reads_.push_back(GmRowsOf(views_[i]));
+        program_.gm.push_back(views_[i].gm);
+        program_.reads.push_back(GmRowsOf(views_[i]));
     }
     for (uint32_t i = 0; i < count; ++i) {
         const bool out =
             instructions[i].kind == InstructionKind::COPY_OUT || instructions[i].kind == InstructionKind::COPY_OUT_ADD;
-        gm_.push_back(instructions[i].operands[out ? 0 : 1].base);
-        const int32_t origin = static_cast<int32_t>(gm_.size() - 1);
+        program_.gm.push_back(instructions[i].operands[out ? 0 : 1].base);
+        const int32_t origin = static_cast<int32_t>(program_.gm.size() - 1);
         if (instructions[i].kind == InstructionKind::VECTOR && instructions[i].units == 0) {
             continue;
         }
@@ -46,14 +52,26 @@ void Scheduler::Make(const std::vector<View>& views, const Instruction* instruct
             }
             RecordRows(rows);
             i += sweep.length - 1;
-            gm_.resize(gm_.size() + sweep.length - 1);  // instructions without an origin
+            program_.gm.resize(program_.gm.size() + sweep.length - 1);  // instructions without an origin
         } else {
             Take(instructions[i], origin);
         }
     }
     groups_.WriteThrough();
-    Compile(needed);
-    schedule.endViews_ = views_;
+    FindLoops(needed);
+    program_.endViews = views_;
+    return std::move(program_);
+}
+
+void Scheduler::FindLoops(const Ranges& needed)
+{
+    program_.groups = groups_.List();
+    program_.instructions = groups_.Instructions();
+    ProgramOrder order{std::vector<uint32_t>(program_.instructions.size()), killed_};
+    std::iota(order.numbers.begin(), order.numbers.end(), 0);
+    Rematerialize(program_.groups, program_.instructions, order, scratch_);
+    EliminateDeadInstructions(program_.groups, program_.instructions, order, needed);
+    program_.loops = FindFusedLoops(program_.groups, program_.instructions, order, needed);
 }
 
 void Scheduler::Take(const Instruction& instruction, int32_t origin)
@@ -231,7 +249,7 @@ void Scheduler::CopyIn(const Instruction& copy, int32_t origin)
         Materialize(0);
     }
     views_.push_back(view);
-    schedule_->reads_.push_back(GmRowsOf(view));
+    program_.reads.push_back(GmRowsOf(view));
 }
 
 void Scheduler::CopyOut(Instruction copy, int32_t origin)
@@ -254,7 +272,7 @@ void Scheduler::CopyOut(Instruction copy, int32_t origin)
     SetEnds(copy);
     Operand& to = copy.operands[0];
     to.origin = origin;
-    schedule_->writes_.push_back({origin, {rows.rows, rows.rowBytes, gmStride}});
+    program_.writes.push_back({origin, {rows.rows, rows.rowBytes, gmStride}});
     // First, so that a view of bytes that are about to be overwritten becomes a copy.
     Overwrite(SpanOf(to), false);
     Resolve(copy.operands[1], copy.units);

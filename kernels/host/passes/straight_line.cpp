@@ -1,6 +1,6 @@
 #include "passes/straight_line.h"
 
-#include "api/types.h"
+#include "base/types.h"
 #include "ir/operation.h"
 
 namespace AscendC {

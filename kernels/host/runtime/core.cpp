@@ -8,8 +8,8 @@
 #include <new>
 #include <string>
 
-#include "observed/execution.h"
-#include "observed/observe.h"
+#include "base/build.h"
+#include "runtime/executor.h"
 #include "runtime/launch.h"
 
 namespace AscendC {
@@ -209,7 +209,7 @@ void Core::Synchronize()
     if (RecordedLaunch* recording = traceCache_.Current()) {
         recording->Waited();
     }
-    WaitForAllBlocks();
+    TheExecutor().WaitForAllBlocks();
 }
 
 void Core::Multiply(const Product& product)
@@ -218,7 +218,7 @@ void Core::Multiply(const Product& product)
     if (RecordedLaunch* recording = traceCache_.Current()) {
         recording->Multiplied(product);
     }
-    HOST_OBSERVED(if (!Executes()) { return; })
+    HOST_OBSERVED(if (!TheExecutor().Executes()) { return; })
     host::Multiply(product);
 }
 

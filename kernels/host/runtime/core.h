@@ -21,7 +21,7 @@
 #include <memory>
 #include <vector>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "cube/product.h"
 #include "ir/instruction.h"
 #include "passes/scheduler.h"

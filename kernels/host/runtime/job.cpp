@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "runtime/core.h"
+#include "runtime/launch.h"
 #include "runtime/non_temporal.h"
 
 namespace AscendC {
@@ -75,8 +76,7 @@ void RunBlock(Job& job, uint32_t blockIdx)
     t_job = outer;
 }
 
-// Of launch.h.
-void WaitForAllBlocks()
+void WaitAtBarrier()
 {
     Job& job = *t_job;
     if (!job.areCoresAtOnce) {
@@ -94,7 +94,7 @@ void WaitForAllBlocks()
         job.wake.notify_all();
         return;
     }
-    if (job.blockDim > GetThreadNum()) {
+    if (job.blockDim > TheExecutor().ThreadNum()) {
         std::unique_lock<std::mutex> lock(job.crowd);
         job.wake.wait(lock, [&] { return job.phase.load() != phase || job.trapped.load(); });
         if (job.phase.load() == phase) {

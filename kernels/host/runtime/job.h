@@ -11,7 +11,7 @@
 #include <string>
 
 #include "ir/loop_form.h"
-#include "runtime/launch.h"
+#include "runtime/executor.h"
 #include "runtime/trace_cache.h"
 
 namespace AscendC {
@@ -43,6 +43,8 @@ struct Job {
 
 // One block, in the calling thread.
 void RunBlock(Job& job, uint32_t blockIdx);
+// Barrier between the blocks of the job that the calling thread runs one of.
+void WaitAtBarrier();
 
 }  // namespace host
 }  // namespace AscendC

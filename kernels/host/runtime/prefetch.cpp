@@ -5,18 +5,6 @@
 namespace AscendC {
 namespace host {
 
-void LoopAhead::Prefetch(uint64_t cost, uint32_t count)
-{
-    constexpr uint64_t PART = (1 << RATE_BITS) - 1;
-    const uint64_t end = std::min(done + ((rate * cost + PART) >> RATE_BITS), bytes);
-    for (uint64_t line = (done + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES; line < end; line += LINE_BYTES) {
-        for (uint32_t k = 0; k < count; ++k) {
-            __builtin_prefetch(stretches[k] + line, 0, 2);
-        }
-    }
-    done = end;
-}
-
 void Prefetcher::LookAhead(const char* gm, const Rows& rows, Stream& stream)
 {
     constexpr int64_t MAX_STEP = 1 << 20;

@@ -9,30 +9,11 @@
 
 #include <cstdint>
 
-#include "ir/loop_form.h"
 #include "ir/memory.h"
+#include "jit/loop_ahead.h"
 
 namespace AscendC {
 namespace host {
-
-// A line of the cache.
-constexpr uint32_t LINE_BYTES = 64;
-
-// The prefetches of the loops of a schedule: stretches of memory, all of the same length and at the same rate. A core
-// has few fill buffers: lines that are prefetched together wait for each other, and the core for them.
-struct LoopAhead {
-    static constexpr uint32_t MAX_STRETCHES = LoopVariant::MAX_PREFETCHES;
-
-    uint64_t done = 0;   // bytes of each
-    uint64_t bytes = 0;  // of each
-    uint64_t rate = 0;   // bytes for what costs 1 (cost_model.h), times 2^RATE_BITS
-    const char* stretches[MAX_STRETCHES];
-
-    static constexpr uint32_t RATE_BITS = 16;
-
-    // The prefetches of code of this cost.
-    void Prefetch(uint64_t cost, uint32_t count);
-};
 
 // The copies into one queue: where the last one came from tells where the next will.
 struct Stream {

@@ -5,10 +5,11 @@
 #include <cstring>
 #include <memory>
 
-#include "observed/execution.h"
-#include "observed/observe.h"
+#include "base/build.h"
 #include "passes/liveness.h"
 #include "runtime/core.h"
+#include "runtime/executor.h"
+#include "runtime/lowering.h"
 
 namespace AscendC {
 namespace host {
@@ -152,7 +153,7 @@ void Core::Leave()
 
 void Core::Take()
 {
-    HOST_OBSERVED(if (!Executes()) { return; })
+    HOST_OBSERVED(if (!TheExecutor().Executes()) { return; })
     if (collectsSums_) {
         if (rowSums_.Takes(incoming_)) {
             return;
@@ -258,7 +259,7 @@ const std::shared_ptr<Schedule>& Core::ScheduleFor(Program& program, uint64_t nu
     }
     const uint32_t count = static_cast<uint32_t>(program.instructions.size());
     variant.schedule = std::make_shared<Schedule>();
-    scheduler_.Make(program.views, program.instructions.data(), count, needed, *variant.schedule);
+    Lower(scheduler_.Make(program.views, program.instructions.data(), count, needed), *variant.schedule);
     return variant.schedule;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "api/types.h"
+#include "base/types.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {

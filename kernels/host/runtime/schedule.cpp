@@ -47,7 +47,7 @@ bool Schedule::Fits(const char* const* gm) const
 
 // Does it write pieces of rows that lie apart, and begin or end within lines? Of such a line, one part goes past the
 // caches long before the other, and each takes as long as some lines: where pieces are short, that is more than
-// streaming saves, of all that the schedule writes.
+// non-temporal stores save, of all that the schedule writes.
 bool Schedule::SplitsLines(const char* const* gm) const
 {
     constexpr uint32_t LEAST = 1024;  // shorter ones are what loops over rows store

@@ -12,24 +12,13 @@
 #include <vector>
 
 #include "ir/instruction.h"
-#include "ir/memory.h"
+#include "ir/view.h"
 #include "jit/loop_code.h"
 #include "runtime/prefetch.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {
 namespace host {
-
-// A copy from global memory that was not made: instructions read the source in place, until the copy is written to.
-struct View {
-    Span ub;  // from the first byte to the last valid one
-    const char* gm;
-    Rows rows;  // in UB
-    int64_t gmStride;
-    int32_t origin;
-
-    const char* GmEnd() const { return gm + gmStride * (rows.rows - 1) + rows.rowBytes; }
-};
 
 class Schedule {
 public:
@@ -50,7 +39,7 @@ public:
     void EndViews(const char* const* gm, std::vector<View>& views) const;
 
 private:
-    friend class Scheduler;
+    friend class Lowering;
 
     struct Step {
         RunFn run;
@@ -83,12 +72,6 @@ private:
         char** place;  // in instructions_ or bases_
         int32_t origin;
         int64_t offset;
-    };
-
-    // Rows of global memory.
-    struct GmRows {
-        int32_t origin;  // where the first one is
-        Rows rows;
     };
 
     // What its loops prefetch while it runs: the next tile, and the lines that it will write. Returns how many

@@ -24,7 +24,7 @@ public:
     void Run(Job& job)
     {
         std::lock_guard<std::mutex> launch(launchMutex_);
-        const uint32_t threads = job.coresMeet ? job.blockDim : std::min(job.blockDim, GetThreadNum());
+        const uint32_t threads = job.coresMeet ? job.blockDim : std::min(job.blockDim, TheExecutor().ThreadNum());
         while (workerCount_ < threads - 1) {
             std::thread([this, index = workerCount_, seen = epoch_.load()] { Work(index, seen); }).detach();
             ++workerCount_;
@@ -83,7 +83,7 @@ private:
     {
         for (;;) {
             // More threads than can run would keep each other from it.
-            const uint32_t most = index + 1 < GetThreadNum() ? SPINS : 0;
+            const uint32_t most = index + 1 < TheExecutor().ThreadNum() ? SPINS : 0;
             for (uint32_t spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < most; ++spins) {
                 Pause();
             }

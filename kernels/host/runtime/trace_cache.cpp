@@ -4,7 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include "runtime/launch.h"
+#include "runtime/executor.h"
 
 namespace AscendC {
 namespace host {
@@ -132,7 +132,7 @@ void RecordedLaunch::Replay(const Span* tensors, LoopVariant variant) const
             Multiply(product);
             ++placed;
         } else {
-            WaitForAllBlocks();
+            TheExecutor().WaitForAllBlocks();
         }
     }
 }

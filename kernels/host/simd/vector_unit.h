@@ -114,6 +114,9 @@ struct VectorUnit {
 const VectorUnit& SelectVectorUnit();
 extern const VectorUnit* const g_vectorUnit;
 
+// The one that runs: "native", or in a portable build "x86-64-v2", "-v3" or "-v4".
+const char* VectorUnitName();
+
 }  // namespace host
 }  // namespace AscendC
 

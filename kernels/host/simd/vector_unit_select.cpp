@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/launch.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "api/types.h"
+#include "base/types.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define HOST_SIMD_AVX512

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "observed/execution.h"
 #include "observed/observer.h"
 #include "observed/settings.h"
 #include "runtime/launch.h"
@@ -298,7 +297,7 @@ void MsAscendTraceSetPlatform(uint32_t coreNum, uint32_t ubBytes, uint32_t minBy
 // 0: launches only count, and leave memory alone.
 void MsAscendTraceSetExecutes(int executes)
 {
-    AscendC::host::SetExecutes(executes != 0);
+    AscendC::host::TheSettings().executes = executes != 0;
 }
 
 void MsAscendTraceSetTiling(const char* field, int64_t value)

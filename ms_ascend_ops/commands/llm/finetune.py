@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -47,7 +48,7 @@ __all__ = ["finetune"]
     "--data-parallel", type=click.IntRange(1, 1024), default=1, metavar="N",
     help="Processes that share each batch; starts them by msrun, unless it was msrun that started this one.",
 )  # fmt: skip
-def finetune(
+def finetune(  # noqa: PLR0915 - the names of a run, in order
     model: Path, data: Path, output: Path, method: str, rank: int, alpha: float, targets: str, weights: str,
     length: int, batch: int, micro_batch: int, epochs: float, steps: int | None, learning_rate: float | None,
     warmup: int, weight_decay: float, clip: float, seed: int, threads: int | None, data_parallel: int,
@@ -58,7 +59,8 @@ def finetune(
     learnt by the model's chat template, {"prompt", "completion"}, or {"text"}.
 
     The adapter is a directory as Hugging Face's PEFT has it: `llm generate --adapter` and `llm convert --adapter` take
-    it. It is not there before everything is written.
+    it. It is not there before everything is written. Control-C ends the run behind its present step, and
+    keeps what was learned in OUTPUT.kept: the same command goes on from there, to the same result.
     """
     need_extra("llm")
     if on_processes(data_parallel):
@@ -91,6 +93,7 @@ def finetune(
 
         # MindSpore from here on.
         from ms_ascend_ops.library import set_num_threads
+        from ms_ascend_ops.llm.finetune.kept import Kept
         from ms_ascend_ops.llm.finetune.network import TrainedNetwork
         from ms_ascend_ops.llm.finetune.training import Step, Training, train
         from ms_ascend_ops.llm.finetune.writing import write
@@ -115,9 +118,15 @@ def finetune(
                 f"{step.tokens / step.seconds:.0f} tokens/s"
             )
 
-        train(network, examples, settings, group, on_step)
+        tokens = [(list(one.tokens), list(one.labels)) for one in examples]
+        kept = Kept(output.with_name(f"{output.name}.kept"), [str(model.resolve()), lora, weights, settings, tokens])
+        if group is None and kept.path.exists():
+            click.echo(f"going on from {kept.path}")
+        with kept.listening() if group is None else nullcontext():
+            train(network, examples, settings, group, on_step, kept if group is None else None)
         if group is None or group.rank == 0:
             size = write(network, checkpoint, output, lora)
             click.echo(f"{output}: {size / 2**20:.1f} MiB of {'factors' if lora else 'weights'}")
+            kept.path.unlink(missing_ok=True)
             use = f"{model} --adapter {output}" if lora else f"{output}"
             click.echo(f"Run it with: python -m ms_ascend_ops llm generate {use} --prompt 'Once upon a time'")

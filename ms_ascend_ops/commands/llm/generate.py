@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,9 @@ from ms_ascend_ops.commands.llm.options import (
     sampling_options,
 )
 from ms_ascend_ops.commands.llm.processes import on_processes
+
+if TYPE_CHECKING:
+    from ms_ascend_ops.llm.scheduler import Request
 
 __all__ = ["generate"]
 
@@ -83,9 +87,16 @@ def generate(
     else:
         for text, request in zip(texts, requests, strict=True):
             click.echo(f"{click.style(text, bold=True)}{' ' if chat else ''}{request.text}\n")
+    _say_what_is_full(requests, language_model.executor.context)
     if timings:
         count = sum(len(request.tokens) for request in requests)
         click.echo(
             f"loaded in {loaded_s:.2f} s; {sum(len(request.prompt) for request in requests)} tokens of prompts, first "
             f"answer token after {first_s * 1e3:.0f} ms; {count} tokens in {seconds:.2f} s", err=True,
         )  # fmt: skip
+
+
+def _say_what_is_full(requests: Sequence[Request], context: int) -> None:
+    for number in [number for number, request in enumerate(requests, 1) if request.context_full]:
+        which = "" if len(requests) == 1 else f"of prompt {number} "
+        click.echo(f"[the text {which}ends as the context of {context} tokens is full; see --context]", err=True)

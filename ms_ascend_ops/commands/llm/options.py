@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from ms_ascend_ops.commands.group import ExistingPath
 from ms_ascend_ops.commands.llm.processes import speak_for_all
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["MODEL", "model_options", "opened", "parallel_option", "sampling_of",
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MODEL = click.Path(exists=True, path_type=Path)
+MODEL = ExistingPath(path_type=Path)
 
 _MODEL = (
     click.option(

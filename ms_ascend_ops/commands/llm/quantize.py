@@ -49,7 +49,9 @@ def quantize(
     model: Path, output: Path, kind: str | None, embedding: str | None, group_size: int, samples: Path | None,
     bound: float | None, held_out: Path | None, tokens: int, window: int, threads: int | None,
 ) -> None:  # fmt: skip
-    """Write MODEL with smaller weights as the directory --output, which the other commands can run.
+    """Write MODEL with rounded weights as the directory --output, which the other commands can run.
+
+    A file that has 4 bits already may become larger: its last line says so.
 
     Weights are rounded to the nearest, by groups of columns. With --samples, columns with large activations are scaled
     first (as AWQ does), and the divergence of the result's predictions is measured on text that was not used for that.
@@ -97,8 +99,17 @@ def quantize(
         size = write_directory(checkpoint, output, None, files)
     for line in lines:
         click.echo(line)
-    click.echo(f"{output}: {size / 2**20:.1f} MiB of weights")
+    click.echo(f"{output}: {size / 2**20:.1f} MiB of weights, {_beside(size, model)}")
     click.echo(f"Run it with: python -m ms_ascend_ops llm generate {output} --prompt 'Once upon a time'")
+
+
+def _beside(size: int, model: Path) -> str:
+    """How large a result is beside what it was made of."""
+    before = sum(file.stat().st_size for file in (model.glob("*.safetensors") if model.is_dir() else [model]))
+    words = f"than the {before / 2**20:.1f} MiB of {model}"
+    if size < before:
+        return f"{1 - size / before:.0%} smaller {words}"
+    return f"{size / before - 1:.0%} LARGER {words}, which are quantized already"
 
 
 def _samples(source: Checkpoint, samples: Path, held_out: Path | None, window: int, tokens: int) -> Samples:

@@ -29,6 +29,7 @@ _MODULES = (
     "elementwise",
     "experts",
     "graph_engine",
+    "graph_engine_arrays",
     "graph_engine_layers",
     "graph_engine_more",
     "indexing",
@@ -138,9 +139,11 @@ def _run_of_graph_engine(operator: _Operator, values: list[Any]) -> None:
     parameters = operator.row.parameters
     places = [parameter for parameter in parameters if parameter.kind in {"tensor", "tensors"}]
     inputs = [parameter for parameter in places if parameter.is_input]
-    outputs = dict(
-        zip([one.name for one in places if one.mark == ">"], [pair[0] for pair in tensors[count:]], strict=False)
-    )
+    made = [parameter for parameter in places if parameter.mark == ">"]
+    given_outputs: list[Any] = [pair[0] for pair in tensors[count:]]
+    if made and made[-1].kind == "tensors":
+        given_outputs[len(made) - 1 :] = [given_outputs[len(made) - 1 :]]
+    outputs = dict(zip([parameter.name for parameter in made], given_outputs, strict=False))
     given = [
         None if tensor is None or place in operator.unread else tensor.read(constant)
         for place, (tensor, constant) in enumerate(tensors[:count])

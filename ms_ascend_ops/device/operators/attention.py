@@ -157,6 +157,15 @@ def _dropping(drop: Array | None, shape: tuple[int, ...]) -> Array | None:
     return np.unpackbits(drop.reshape(-1).view(np.uint8), count=size, bitorder="little").reshape(shape)
 
 
+def _split(
+    query: Array, key: Array, value: Array, heads: int, layout: str, rule: _Rule, drop: Array | None = None
+) -> tuple[Array, Array, Array, _Rule]:
+    """Tensors by their heads, and the rule with what is dropped."""
+    q = _heads(query, layout, heads)
+    k, v = (_heads(x, layout, heads, q.shape[3]) for x in (key, value))
+    return q, k, v, replace(rule, drop=_dropping(drop, (*q.shape[:3], k.shape[2])))
+
+
 def _lanes(values: Array) -> Array:
     return np.repeat(values, _LANES, -1)
 
@@ -180,10 +189,8 @@ def flash_attention_score(
     mode: int,
     shift_type: int = _ADD_FIRST,
 ) -> tuple[Array, Array, None, Array]:
-    q = _heads(query, layout, heads)
-    k, v = (_heads(x, layout, heads, q.shape[3]) for x in (key, value))
-    dropped = _dropping(drop, (*q.shape[:3], k.shape[2]))
-    rule = _Rule(scale, mode, before, after, mask, prefix, shift, shift_type, keep, dropped)
+    rule = _Rule(scale, mode, before, after, mask, prefix, shift, shift_type, keep)
+    q, k, v, rule = _split(query, key, value, heads, layout, rule, drop)
     out, most, total = _attend(q, k, v, rule)
     return _lanes(most), _lanes(total), None, _as_layout(out, layout)
 
@@ -217,10 +224,8 @@ def flash_attention_score_grad(
     mode: int,
     shift_type: int = _ADD_FIRST,
 ) -> tuple[Array | None, ...]:
-    q = _heads(query, layout, heads)
-    k, v = (_heads(x, layout, heads, q.shape[3]) for x in (key, value))
-    dropped = _dropping(drop, (*q.shape[:3], k.shape[2]))
-    rule = _Rule(scale, mode, before, after, mask, prefix, shift, shift_type, keep, dropped)
+    rule = _Rule(scale, mode, before, after, mask, prefix, shift, shift_type, keep)
+    q, k, v, rule = _split(query, key, value, heads, layout, rule, drop)
     dq, dk, dv, dshift = _attend_gradient(q, k, v, _heads(dy, layout, heads), rule)
     return *(_as_layout(x, layout) for x in (dq, dk, dv)), dshift
 

@@ -96,7 +96,7 @@ def bn_training_reduce_grad(
     count = x.size // x.shape[1]
     unit = _batch_unit(x, mean, variance, epsilon)
     centred = dy - _shaped(doffset, x) / count - unit * _shaped(dscale, x) / count
-    return centred * _shaped(scale, x) / np.sqrt(_shaped(variance, x) + np.float32(epsilon))
+    return bn_infer_grad(centred, scale, variance, epsilon)
 
 
 def bn_infer(x: Array, scale: Array, offset: Array, mean: Array, variance: Array, epsilon: float = 1e-4) -> Array:

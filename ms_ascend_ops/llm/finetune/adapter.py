@@ -113,7 +113,7 @@ def read_adapter(path: str | Path) -> tuple[float, dict[str, tuple[Array, Array]
     try:
         config = json.loads(file.read_text("utf-8"))
         kind, rank, alpha = config["peft_type"], int(config["r"]), float(config["lora_alpha"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"{file}: it cannot be read ({type(error).__name__}: {error})") from error
     if kind != "LORA":
         raise ValueError(f"{file}: peft_type must be LORA, got {kind!r}")

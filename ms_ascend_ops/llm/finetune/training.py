@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor
 
 from ms_ascend_ops.llm.finetune.data import Example, batches, padded
+from ms_ascend_ops.llm.finetune.kept import Kept
 from ms_ascend_ops.llm.finetune.network import TrainedNetwork
 from ms_ascend_ops.llm.parallel import Group, shares
 
 __all__ = ["AdamW", "Step", "Training", "train"]
+
+
+_PARTS = ("parameter", "mean", "square")  # of each parameter, what is kept of an interrupted run
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,31 @@ class AdamW:
                 change = change + parameter * (rate * self.decay)
             parameter.set_data(parameter - change)
 
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What a later optimizer goes on from."""
+        found = {"steps": np.array(self._steps)}
+        for index, (parameter, moments) in enumerate(zip(self.parameters, self._moments, strict=True)):
+            for name, value in zip(_PARTS, (parameter, *moments), strict=True):
+                found[f"{name}{index}"] = value.asnumpy()
+        return found
+
+    def restore(self, found: Mapping[str, np.ndarray[Any, Any]]) -> int:
+        """Go on from there; returns how many steps were done."""
+        self._steps = int(found["steps"])
+        for index, parameter in enumerate(self.parameters):
+            value, mean, square = (Tensor.from_numpy(found[f"{name}{index}"]) for name in _PARTS)
+            parameter.set_data(value)
+            self._moments[index] = mean, square
+        return self._steps
+
 
 def train(
     network: TrainedNetwork, examples: Sequence[Example], settings: Training, group: Group | None = None,
-    on_step: Callable[[int, Step], None] | None = None,
+    on_step: Callable[[int, Step], None] | None = None, kept: Kept | None = None,
 ) -> list[Step]:  # fmt: skip
     """Train a network. Each process takes its share of every batch; what learns stays equal in all of them.
+
+    With `kept`, of one process, it goes on from what an interrupted run has kept, to the same bits.
 
     The loss of a step is the mean over all tokens with a label in the whole batch, however it is divided: on several
     processes it is that of one, but for the order of float32 sums.
@@ -110,6 +134,7 @@ def train(
     Raises:
         ValueError: the batch is smaller than the number of processes.
         RuntimeError: the loss is not finite.
+        KeyboardInterrupt: `kept.interrupted` was set, and what was learned until then is kept.
     """
     if ms.get_context("device_target") == "CPU":
         # Threads that pass launches on would wait busily for each other, and for kernels.
@@ -121,7 +146,10 @@ def train(
     optimizer = AdamW(parameters, settings.decay)
     gradient = ms.value_and_grad(lambda x, labels, weight: network(x, labels) * weight, None, parameters)
     steps = []
+    done = optimizer.restore(found) if kept is not None and (found := kept.read()) is not None else 0
     for number, batch in zip(range(settings.steps), batches(examples, settings.batch, settings.seed), strict=False):
+        if number < done:
+            continue
         start = time.perf_counter()
         tokens = sum(example.predicted for example in batch)
         own = batch[shares(len(batch), size)[rank]]
@@ -144,6 +172,9 @@ def train(
         steps.append(Step(loss, tokens, norm, rate, time.perf_counter() - start))
         if on_step is not None:
             on_step(number, steps[-1])
+        if kept is not None and kept.interrupted and number + 1 < settings.steps:
+            kept.write(optimizer.arrays())
+            raise KeyboardInterrupt(f"{number + 1} of {settings.steps} steps are kept in {kept.path}")
     return steps
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from tests.device.calls import Memory, bits, values_of
 
-__all__ = ["Draw", "all_cases", "gradients"]
+__all__ = ["MODULES", "Draw", "all_cases", "families", "gradients"]
 
-_MODULES = ("attention", "elementwise", "losses", "networks", "reductions", "tensors")
+MODULES = ("attention", "elementwise", "losses", "networks", "reductions", "tensors")
 _STEP = 1e-6
 
 
@@ -36,10 +36,14 @@ class Draw:
         return self.random.random(shape) < 0.5
 
 
+def families():
+    """The cases by the module that they stand in."""
+    return {stem: import_module(f"{__name__}.{stem}").CASES for stem in MODULES}
+
+
 def all_cases():
     cases = {}
-    for stem in _MODULES:
-        more = import_module(f"{__name__}.{stem}").CASES
+    for more in families().values():
         assert not cases.keys() & more.keys()
         cases |= more
     return cases

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, mint, nn, ops
 
-from ms_ascend_ops import cpu_builtins, export_mindir, load, optimize
+from ms_ascend_ops import cpu_builtins, export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused
 from tests.inputs import draw
 from tests.modes import MODES, run
@@ -101,3 +101,45 @@ def test_a_cell_with_a_built_in_is_exchanged(x):
     (entry,) = optimize(net).replaced
     assert entry.pattern == "RMSNorm"
     np.testing.assert_allclose(numpy(net(x)), numpy(fused.rms_norm(x, net.weight, 1e-5)[0]), rtol=1e-6)
+
+
+class Gated(nn.Cell):
+    """GeGLU by functions that a CPU has from this package only, its halves either way round."""
+
+    def __init__(self, approximate, first):
+        super().__init__()
+        self.both, self.approximate, self.first = nn.Dense(8, 12), approximate, first
+
+    def construct(self, x):
+        one, other = mint.chunk(self.both(x), 2, dim=-1)
+        if self.first:
+            return mint.nn.functional.gelu(one, approximate=self.approximate) * other
+        return one * mint.nn.functional.gelu(other, approximate=self.approximate)
+
+
+@pytest.mark.parametrize(("approximate", "first"), [("tanh", True), ("none", False)])
+def test_a_gate_of_what_is_ours_already(approximate, first, x, tmp_path):
+    net = Gated(approximate, first)
+    with cpu_builtins():
+        expected = numpy(net(x))
+        file = export_mindir(net, x, path=tmp_path / "stock")
+        assert [e.pattern for e in optimize_mindir(file, tmp_path / "fused.mindir").replaced] == ["GeGLU"]
+        report = optimize(net, verify=[x])
+        assert [e.pattern for e in report.replaced] == ["GeGLU"], report
+        for mode in MODES:
+            np.testing.assert_allclose(numpy(run(mode, net, (x,))), expected, atol=1e-6)
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)
+
+
+def test_a_norm_without_parameters_in_a_file(x, tmp_path):
+    class Norm(nn.Cell):
+        def construct(self, x):
+            centred = x - x.mean(-1, keep_dims=True)
+            return centred * ops.rsqrt(ops.square(centred).mean(-1, keep_dims=True) + 1e-5)
+
+    file = export_mindir(Norm(), x, path=tmp_path / "stock")
+    (entry,) = optimize_mindir(file, tmp_path / "fused.mindir").replaced
+    assert (entry.pattern, entry.text) == ("LayerNorm", "eps 1e-05, no scale and shift")
+    values = numpy(x).astype(np.float64)
+    expected = (values - values.mean(-1, keepdims=True)) / np.sqrt(values.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(numpy(load(tmp_path / "fused.mindir")(x)), expected, atol=1e-6)

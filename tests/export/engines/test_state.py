@@ -68,6 +68,7 @@ def test_parameters(mode, gradients):
     assert "graph mode" in report.modes
     for parameter in net.get_parameters():
         np.testing.assert_array_equal(parameter.asnumpy(), before[id(parameter)])
+        assert parameter.shape == before[id(parameter)].shape  # the scalar stays one
     np.testing.assert_allclose(numpy(run(mode, net, inputs)), expected, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ from mindspore.common.initializer import Normal
 from ms_ascend_ops.export.engines import cell_engine, proof, substitute
 from ms_ascend_ops.export.matching.patterns import PATTERNS
 from ms_ascend_ops.export.reports.measure import Measured, loses_gradients, measure
+from ms_ascend_ops.export.reports.report import REMOVED, Entry, Report
 
 from ms_ascend_ops import optimize
 from tests.export import spellings
@@ -485,6 +486,21 @@ def test_verify_must_be_inputs(verify, error, got):
     with pytest.raises(error) as raised:
         optimize(Block(), verify=verify)
     assert str(raised.value) == f"optimize: verify must be a list of the inputs of net, got {got}"
+
+
+def test_inputs_that_do_not_fit_are_named():
+    message = r"^optimize: the network fails on verify, a Tensor of shape \(2, 7\): .*MatMul"
+    with pytest.raises(ValueError, match=message):
+        optimize(nn.Dense(8, 8), verify=[tensor(np.ones((2, 7)), "float32")])
+
+
+def test_a_table_fits_a_terminal():
+    report = Report(entries=[Entry("layers.0.mlp", "SwiGLU", "cell", True, "gate first, " * 12)])
+    lines = str(report).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(str(report).split()).endswith(f"replaced ({report.entries[0].text.strip()} )")
+    report = Report(entries=[Entry("a.very.long.name." * 5, "SwiGLU", "cell", True, REMOVED)])
+    assert str(report).splitlines()[-1] == f"    SwiGLU  cell  {REMOVED}"
 
 
 @pytest.mark.parametrize("mode", MODES)

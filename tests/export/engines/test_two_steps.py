@@ -8,13 +8,11 @@ import pytest
 from mindspore import Tensor, nn, ops
 from mindspore.train.mind_ir_pb2 import AttributeProto
 from ms_ascend_ops.export.files.model import read_model
-from ms_ascend_ops.export.files.retarget import retarget
 from ms_ascend_ops.export.graphs.mindir_graph import graphs_of
 
 from examples import llama
 from ms_ascend_ops import export_mindir, load, optimize, optimize_mindir
 from ms_ascend_ops import ops as fused_ops
-from tests.fake_npu import all_signatures, install, npu  # noqa: F401
 from tests.modes import synchronous
 from tests.small_llama import CONFIG
 
@@ -123,17 +121,6 @@ def test_two_factors_stay(tmp_path):
     """Their product would be rounded, and large scores with it."""
     path, _ = scores(0.7, tmp_path)
     assert not optimize_mindir(path, tmp_path / "same.mindir", level="O3").entries
-
-
-def test_a_file_in_the_form_of_an_npu(fused, ids, stock, npu, monkeypatch, tmp_path):  # noqa: F811
-    install(npu, all_signatures())
-    model = read_model(fused, "test")
-    retarget(model, "network")
-    monkeypatch.undo()
-    (tmp_path / "npu.mindir").write_bytes(model.SerializeToString())
-    optimize_mindir(tmp_path / "npu.mindir", tmp_path / "joined.mindir", level="O3")
-    assert operators(tmp_path / "joined.mindir") == OPERATORS
-    assert_same_scores(tmp_path / "joined.mindir", stock, ids)
 
 
 def other_version(attribute):

@@ -1,38 +1,26 @@
-"""A MindIR from a CPU gets the form that a network exported on an NPU has, and the other way round.
+"""A MindIR from a CPU gets the form that a network exported on an Ascend device has, and the other way round.
 
-Nothing runs on an NPU here. What MindSpore itself writes for an Ascend primitive is the reference: the same network is
-exported on a machine that looks like one with an NPU (tests/fake_npu.py).
+The emulated device writes the files of an Ascend, and runs those of a CPU (tests/device/files.py).
 """
+
+import os
+import subprocess
+import sys
 
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 from mindspore.train.mind_ir_pb2 import ModelProto
 from ms_ascend_ops.export.files.retarget import retarget
 
-from ms_ascend_ops import bundle, load, ops
+from examples import llama
+from ms_ascend_ops import bundle, export_mindir, load, optimize_mindir
+from tests.device.installation import ROOT
+from tests.export.engines.test_two_steps import OPERATORS, operators
+from tests.export.files.network import exported
 from tests.export.mindir import customs
-from tests.fake_npu import all_signatures, install, npu  # noqa: F401
-
-
-class Network(nn.Cell):
-    """Two outputs and one, attributes of every kind, one operator twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.gamma = ms.Parameter(Tensor(np.linspace(0.5, 2, 8, dtype=np.float32)), name="gamma")
-
-    def construct(self, x):
-        y, _ = ops.rms_norm(x, self.gamma, 1e-3, "gemma")
-        z, _ = ops.rms_norm(y, self.gamma)
-        return ops.swiglu(z, -1, True)
-
-
-def exported(path):
-    x = Tensor(shape=[None, 8], dtype=ms.float32)
-    ms.export(Network(), x, file_name=str(path), file_format="MINDIR")
-    return path.with_suffix(".mindir")
+from tests.small_llama import CONFIG
 
 
 def read(path):
@@ -54,65 +42,86 @@ def nodes(model):
 
 
 @pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory):
-    return exported(tmp_path_factory.mktemp("cpu") / "network")
+def files(tmp_path_factory):
+    """A folder with the files of both."""
+    folder, random = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    x, ids = random.normal(size=(5, 8)).astype(np.float32), random.integers(0, CONFIG.vocab_size, (2, 12), np.int32)
+    bundle(exported(folder / "network"), folder / "network")
+    ms.set_seed(0)
+    stock = export_mindir(llama.LlamaForCausalLM(CONFIG), Tensor(ids), path=folder / "stock")
+    optimize_mindir(stock, folder / "fused.mindir", level="O2")
+    np.savez(folder / "inputs.npz", x=x, ids=ids)
+    command = [sys.executable, "-m", "ms_ascend_ops", "emulate", "-m", "tests.device.files", str(folder)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}", "GLOG_v": "4"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
 
 
-@pytest.fixture
-def on_npu(npu, tmp_path, monkeypatch):  # noqa: F811
-    """The network as an NPU's MindSpore exports it; after that, the machine is one with a CPU only."""
-    with monkeypatch.context():
-        install(npu, all_signatures())
-        return exported(tmp_path / "from_npu")
+@pytest.fixture(scope="module")
+def x(files):
+    return np.load(files / "inputs.npz")["x"]
 
 
-@pytest.fixture
-def cpu(npu, monkeypatch):  # noqa: F811
-    """Back on the CPU, at the end of a test that began on an NPU."""
-    return monkeypatch.undo
+@pytest.fixture(scope="module")
+def on_device(files):
+    """What files gave on the device."""
+    return np.load(files / "results.npz")
 
 
-def test_the_form_on_an_npu_is_that_of_ops_custom(on_cpu, on_npu):
-    model = read(on_cpu)
+def test_the_form_on_an_npu_is_that_of_ops_custom(files):
+    model, changed = read(files / "network.mindir"), read(files / "network_npu.mindir")
     assert [count for _, count, _ in nodes(model)] == [2, 2, 1]
-    retarget(model, "network")
-    assert [count for _, count, _ in nodes(model)] == [4, 4, 3]
-    assert nodes(model) == nodes(read(on_npu))
+    assert [count for _, count, _ in nodes(changed)] == [4, 4, 3]
+    assert nodes(changed) == nodes(read(files / "exported.mindir"))
 
 
-def test_and_back(on_cpu, on_npu, cpu):
-    model = read(on_npu)
-    cpu()
+def test_and_back(files):
+    model = read(files / "exported.mindir")
     assert all("aclnn" in attributes["func_name"].s.decode() for attributes in customs(model))
     retarget(model, "network")
     assert [(attributes, count) for attributes, count, _ in nodes(model)] == [
-        (attributes, count) for attributes, count, _ in nodes(read(on_cpu))
+        (attributes, count) for attributes, count, _ in nodes(read(files / "network.mindir"))
     ]
 
 
-def test_exported_on_an_npu_runs_on_a_cpu(on_cpu, on_npu, cpu, tmp_path):
-    cpu()
-    x = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
-    expected = load(on_cpu)(x).asnumpy()
-    np.testing.assert_array_equal(load(on_npu)(x).asnumpy(), expected)
-    np.testing.assert_array_equal(load(bundle(on_npu, tmp_path / "x"))(x).asnumpy(), expected)
+def test_files_run_on_either(files, x, on_device, tmp_path):
+    expected = load(files / "network.mindir")(x).asnumpy()
+    for path in ("exported.mindir", "network.msbundle"):
+        np.testing.assert_array_equal(load(files / path)(x).asnumpy(), expected)
+    np.testing.assert_array_equal(load(bundle(files / "exported.mindir", tmp_path / "x"))(x).asnumpy(), expected)
+    for name in ("network", "exported", "bundle"):
+        # Rows are shared among 48 cores there: their sums are added up in the same order.
+        np.testing.assert_allclose(on_device[name], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_there_and_back_again_is_the_same_file(on_cpu, npu, cpu):  # noqa: F811
-    install(npu, all_signatures())
-    model = read(on_cpu)
+def test_a_bundle_for_an_npu_alone(files, x):
+    with pytest.raises(RuntimeError, match="ascend910b"):
+        load(files / "bundle_npu.msbundle")(x)
+
+
+def test_there_and_back_again_is_the_same_file(files):
+    # What is in form stays so.
+    assert (files / "network_npu.mindir").stat().st_size == (files / "network_npu_twice.mindir").stat().st_size
+    model = read(files / "network_npu.mindir")
     retarget(model, "network")
-    changed = model.SerializeToString(deterministic=True)
-    retarget(model, "network")  # what is in form stays so
-    assert len(model.SerializeToString(deterministic=True)) == len(changed)
-    cpu()
-    retarget(model, "network")
-    assert nodes(model) == nodes(read(on_cpu))
+    assert nodes(model) == nodes(read(files / "network.mindir"))
 
 
-def test_an_npu_without_the_package(on_cpu, npu):  # noqa: F811
-    with pytest.raises(RuntimeError, match="the CANN package of ms_ascend_ops is not installed"):
-        retarget(read(on_cpu), "network")
+def test_a_decoder_is_optimized_on_either(files, on_device, tmp_path):
+    """From a CPU's file in either form, on a CPU and on the device."""
+    ids = Tensor(np.load(files / "inputs.npz")["ids"])
+    expected = load(files / "stock.mindir")(ids)[0].asnumpy()
+    optimize_mindir(files / "fused_npu.mindir", tmp_path / "joined.mindir", level="O3")
+    assert operators(tmp_path / "joined.mindir") == operators(files / "joined.mindir") == OPERATORS
+    scores = [load(tmp_path / "joined.mindir")(ids)[0].asnumpy(), on_device["fused"], on_device["joined"]]
+    for found in scores:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory):
+    return exported(tmp_path_factory.mktemp("cpu") / "network")
 
 
 def test_a_node_without_its_tensors(on_cpu):

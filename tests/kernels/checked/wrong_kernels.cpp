@@ -962,7 +962,7 @@ int main(int argc, char** argv)
         return Run(GroupedCores().at(name), wrong, 2, 8, host::KernelType::MIX_AIC_1_2);
     }
     if (name == "block-dim") {
-        host::SetThreadNum(1);
+        host::TheExecutor().SetThreadNum(1);
         return Run([](Kernel& k) { k.Finish(); }, wrong, wrong ? 2 : 1);
     }
     if (name == "tiling-size") {

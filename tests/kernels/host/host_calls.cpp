@@ -895,9 +895,9 @@ PYBIND11_MODULE(host_calls, module)
         __builtin_ia32_ldmxcsr(flush ? __builtin_ia32_stmxcsr() | FLUSH : __builtin_ia32_stmxcsr() & ~FLUSH);
     });
 #endif
-    module.def("thread_num", &host::GetThreadNum);
-    module.def("set_thread_num", &host::SetThreadNum);
-    module.def("core_num", [] { return host::HostPlatform().coreNum; });
+    module.def("thread_num", [] { return host::TheExecutor().ThreadNum(); });
+    module.def("set_thread_num", [](uint32_t count) { host::TheExecutor().SetThreadNum(count); });
+    module.def("core_num", [] { return host::TheExecutor().Platform().coreNum; });
     module.attr("UB_BYTES") = host::UB_BYTES;
     module.attr("VECTOR_UNIT") = host::g_vectorUnit->name;
 }

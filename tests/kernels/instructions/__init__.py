@@ -41,7 +41,8 @@ def _measured(cases, folder):
     ]
     command = [
         "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p", "--collect-atstart=no",
-        "--toggle-collect=AscendC::host::LaunchBlocks*", sys.executable, "-m", "tests.kernels.instructions.count",
+        "--toggle-collect=AscendC::host::PoolExecutor::Launch*",
+        sys.executable, "-m", "tests.kernels.instructions.count",
     ]  # fmt: skip
     environment = os.environ | {
         "MS_ASCEND_OPS_VECTOR_UNIT": UNIT,

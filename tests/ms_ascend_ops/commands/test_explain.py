@@ -65,11 +65,16 @@ def test_unified_buffer():
 
 
 def test_command():
-    done = run("rms_norm", "--shape", "2048,4096", "--dtype", "bfloat16", "--target", "ascend910b")
-    assert done.exit_code == 0, done.output
+    arguments = ["rms_norm", "--shape", "2048,4096", "--dtype", "bfloat16", "--target", "ascend910b"]
+    short, done = run(*arguments), run(*arguments, "--verbose")
+    assert short.exit_code == done.exit_code == 0, short.output + done.output
+    assert len(short.output.splitlines()) <= 20
+    assert "tileRows 2," in short.output
+    assert "rows in a tile" not in short.output
+    assert max(map(len, (short.output + done.output).splitlines())) <= 80
     for part in (
         "RmsNormKernel<bfloat16, bfloat16>, kernels/rms_norm/rms_norm_kernel.h",
-        "gamma bfloat16 (4096,), epsilon=1e-06, scheme=llama",
+        "gamma bfloat16 (4096,), epsilon=1e-06,",
         "ascend910b: 48 cores, 188,160 bytes of Unified Buffer each",
         "48 cores, workspace of 0 bytes",
         "16,785,408 bytes in",
@@ -81,7 +86,7 @@ def test_command():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["warp", "--shape", "1"], "there is no operator 'warp'"),
+        (["warp", "--shape", "1"], "there is no operator 'warp'; the operators are "),
         (["swiglu", "--shape", "3,7"], "swiglu: x.shape[-1] must be even"),
         (["swiglu", "--shape", "3,8", "--dtype", "int32"], "x.dtype must be float16, bfloat16 or float32, got int32"),
         (["swiglu", "--shape", "3,8", "--attr", "axes=1"], "there is no attribute axes; it has axis, interleaved"),

@@ -20,13 +20,6 @@ def test_the_page_is_up_to_date():
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("name", registry.names())
-def test_every_operator_says_what_it_replaces_and_names_a_layer_that_exists(name):
-    spec = registry.op_spec(name)
-    assert spec.replaces, f"{name}.yaml needs `replaces`"
-    assert not spec.layer or hasattr(cells, spec.layer)
-
-
 # Arguments of functions that stand for an attribute of another form.
 REQUIRED = {
     ("group_norm", "num_groups"),
@@ -58,8 +51,13 @@ STOCK = {
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_definition_function_and_layer_have_the_same_defaults(name):
-    spec = registry.op_spec(name)
+def test_definition_function_and_layer_agree(name):
+    """What it replaces and a layer that exists; what it makes of special and of no values; the same defaults."""
+    spec, text = registry.op_spec(name), inspect.getdoc(getattr(ops, name))
+    assert spec.replaces, f"{name}.yaml needs `replaces`"
+    assert not spec.layer or hasattr(cells, spec.layer)
+    assert "NaN" in text
+    assert "empty" in text
     function = inspect.signature(getattr(ops, name)).parameters
     layer = inspect.signature(getattr(cells, spec.layer)).parameters if spec.layer else {}
     for attribute in spec.forward.attributes:

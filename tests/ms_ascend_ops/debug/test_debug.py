@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mindspore import nn
+from mindspore import Tensor, nn
 
 from ms_ascend_ops import debug, dispatch, export_mindir, optimize_mindir
 from ms_ascend_ops.__main__ import main
@@ -192,13 +192,59 @@ def test_mindirs(tmp_path):
     assert not found.equal
     assert found.first.name.startswith(("Add", "Rsqrt"))
     assert debug.compare(*(debug.of_mindir(paths["stock"], [x]) for _ in range(2))).equal
-    # With fused operators in it the nodes that both have are compared.
-    optimize_mindir(paths["stock"], tmp_path / "optimized.mindir")
-    optimized = debug.of_mindir(tmp_path / "optimized.mindir", [x])
-    found = debug.compare(optimized, debug.of_mindir(paths["stock"], [x]))
-    assert found.equal
-    assert any(name.startswith(("RmsNorm", "Swiglu")) for name in found.only_a)
+
+
+@pytest.fixture(scope="module")
+def mindirs(tmp_path_factory):
+    """Records of files: exported, and optimized."""
+    folder, x = tmp_path_factory.mktemp("mindirs"), networks.inputs()[0]
+    made = {}
+    for name in ("stock", "wrong", "fused"):
+        path = export_mindir(getattr(networks, name)(), x, path=str(folder / name))
+        made[name] = debug.of_mindir(path, [x])
+        if name != "fused":
+            optimize_mindir(path, folder / f"{name}.optimized.mindir")
+            made[f"{name} optimized"] = debug.of_mindir(folder / f"{name}.optimized.mindir", [x])
+    return made
+
+
+@pytest.mark.parametrize("name", ["stock optimized", "fused"])
+def test_a_fused_operator_means_the_last_node_that_it_replaces(mindirs, name):
+    found = debug.compare(mindirs[name], mindirs["stock"])
+    assert found.equal, str(found.first)
+    assert not found.only_a
+    kinds = [place.kind for place in found.places]
+    assert kinds.count("RmsNorm / Mul") == 4
+    assert kinds.count("Swiglu / Mul") == 4
     assert any("MatMul(blocks.3.down.weight)" in place.name for place in found.places)
+    assert max(place.difference for place in found.places) < 1e-6
+
+
+def test_the_fused_operator_that_is_wrong_comes_first(mindirs):
+    found = debug.compare(mindirs["wrong optimized"], mindirs["stock"])
+    assert found.first.kind == "RmsNorm / Mul"
+    assert found.first.name == "Mul(blocks.2.norm.weight)"
+
+
+class _Masked(nn.Cell):
+    def __init__(self, size=8, scale=1.0):
+        super().__init__()
+        self.mask = Tensor(np.triu(np.full((size, size), -np.inf, np.float32), 1))
+        self.softmax = nn.Softmax()
+        self.scale = scale
+        self.hide = nn.Identity()
+
+    def construct(self, x):
+        return self.softmax(self.hide(x @ x.T * self.scale + self.mask))
+
+
+def test_an_overflow_that_both_have_is_no_news():
+    x = Tensor(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
+    stock = debug.of_cell(_Masked(), [x])
+    assert debug.compare(stock, stock).equal
+    with np.errstate(over="ignore"):
+        found = debug.compare(debug.of_cell(_Masked(scale=1e38), [x]), debug.of_cell(_Masked(scale=1e37), [x]))
+    assert not found.equal
 
 
 def test_the_command(tmp_path):

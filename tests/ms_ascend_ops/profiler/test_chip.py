@@ -39,7 +39,7 @@ def test_a_file_of_ones_own(tmp_path):
         ({"cores": 24}, r"mine\.yaml: cores must be \{value, source\}, got 24"),
         ({"cores": {"value": 0, "source": "x"}}, r"cores must be more than 0, got 0"),
         ({"cores": {"value": 1.5, "source": "x"}}, r"cores must be a whole number, got 1\.5"),
-        ({"cores": {"value": "many", "source": "x"}}, r"cores must be a number, got 'many'"),
+        ({"cores": {"value": "many", "source": "x"}}, r"cores must be a number below 1e[+]18, got 'many'"),
         ({"cores": {"value": 24, "source": ""}}, r"cores must name its source"),
         ({"memory": {"hbm_efficiency": {"value": 1.2, "source": "x"}}}, r"memory\.hbm_efficiency must be at most 1"),
         ({"mte2": {"seutp_cycles": {"value": 1, "source": "x"}}}, r"mte2\.seutp_cycles is not a number that the model"),
@@ -56,6 +56,25 @@ def test_a_missing_number(tmp_path):
     path = tmp_path / "bare.yaml"
     path.write_text("name: bare\n")
     with pytest.raises(ChipError, match=r"bare\.yaml: cores is missing"):
+        load_chip(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cores: &a [*a]\n", "it is no YAML: aliases are not supported"),
+        ("cores: " + "[" * 3000, "it is no YAML"),
+        ("cores: 2001-99-99\n", "it is no YAML: month must be in"),
+        ("cores: {value: 1" + "0" * 400 + ", source: one}\n", "it is no YAML: an integer|cores must be a number below"),
+        ("cores: {value: .inf, source: one}\n", "cores must be a number below 1e[+]18, got inf"),
+        ("cores: {value: true, source: one}\n", "cores must be a number below"),
+        ("cores: {value: 1" + "0" * 100 + ", source: one}\n", "cores must be a number below"),
+    ],
+)
+def test_files_of_strangers(tmp_path, text, message):
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"extends: ascend910b2\n{text}")
+    with pytest.raises(ChipError, match=rf"odd\.yaml: ({message})"):
         load_chip(str(path))
 
 

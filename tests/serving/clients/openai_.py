@@ -52,7 +52,14 @@ next(iter(stream))
 stream.close()  # hangs up
 
 refused(openai.NotFoundError, "is not loaded", lambda: client.completions.create(model="gpt", prompt="x"))
-refused(openai.BadRequestError, "tools", lambda: client.chat.completions.create(**chat, tools=[{"type": "function"}]))
+answer = client.chat.completions.create(**chat, logprobs=True, top_logprobs=2)
+assert all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in answer.choices[0].logprobs.content)
+answer = client.embeddings.create(model="tiny", input=["hello", "world"])
+assert [len(one.embedding) for one in answer.data] == [64, 64]
+assert abs(sum(value * value for value in answer.data[0].embedding) - 1) < 1e-5
+refused(
+    openai.BadRequestError, "a tool must", lambda: client.chat.completions.create(**chat, tools=[{"type": "function"}])
+)
 refused(
     openai.BadRequestError, "the context of tiny", lambda: client.completions.create(model="tiny", prompt="x" * 400)
 )

@@ -45,6 +45,21 @@ names = [one["name"] for one in metadata["inputs"]] if protocol == "http" else [
 assert names == ["x", "y"]
 
 
+# What was counted before is not known: other tests asked, too.
+config = client.get_model_config("block", headers=headers)
+config = config if protocol == "http" else {"max_batch_size": config.config.max_batch_size, "name": config.config.name}
+assert (config["name"], config["max_batch_size"]) == ("block", 16)
+
+
+def counted():
+    answer = client.get_inference_statistics("block", "1", headers=headers)
+    (one,) = answer["model_stats"] if protocol == "http" else answer.model_stats
+    return one["inference_count"] if protocol == "http" else one.inference_count
+
+
+before = counted()
+
+
 def infer(given, **options):
     # tritonclient keeps the length of a header in this: a dictionary of its own for each request.
     return client.infer("block", given, headers=dict(headers), **options)
@@ -54,6 +69,7 @@ for version, output in expected["outputs"].items():
     result = infer(inputs(), model_version=version, request_id="17")
     assert np.allclose(result.as_numpy("output_0"), np.array(output), rtol=1e-5, atol=1e-5)
     assert np.array_equal(result.as_numpy("output_1"), x.astype(np.float16))
+assert counted() == before + len(x)
 result = infer(inputs(), outputs=[module.InferRequestedOutput("output_1")], timeout=10_000_000)
 assert result.as_numpy("output_0") is None
 if protocol == "http":

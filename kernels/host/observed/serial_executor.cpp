@@ -1,8 +1,6 @@
 /*!
- * Launches of an observed build, in place of ../launch.cpp: the cores of the chip, one at a time.
+ * The executor of observed builds: the cores of the chip, one at a time.
  */
-#include "runtime/launch.h"
-
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -13,10 +11,10 @@
 #include <thread>
 #include <utility>
 
-#include "observed/execution.h"
 #include "observed/hooks.h"
 #include "observed/run.h"
 #include "observed/settings.h"
+#include "runtime/launch.h"
 
 namespace AscendC {
 namespace host {
@@ -184,93 +182,78 @@ const char* UnifiedBuffer(uint32_t core)
     return g_cores[core].core->UnifiedBuffer();
 }
 
-namespace {
-bool g_executes = true;
-}
-
-bool Executes()
-{
-    return g_executes;
-}
-
-void SetExecutes(bool executes)
-{
-    g_executes = executes;
-}
-
 Settings& TheSettings()
 {
     static Settings settings;
     return settings;
 }
 
-uint32_t GetThreadNum()
-{
-    return g_threadNum == 0 ? DefaultCores() : g_threadNum;
-}
+namespace {
 
-void SetThreadNum(uint32_t count)
-{
-    g_threadNum = count > MAX_CORES ? MAX_CORES : count;
-}
+class SerialExecutor final : public Executor {
+public:
+    uint32_t ThreadNum() const override { return g_threadNum == 0 ? DefaultCores() : g_threadNum; }
 
-void SetParallelForOfCaller(ParallelFor, void*) {}
-void SetThreadNumOfCaller(uint32_t) {}  // an observed launch has the cores that were asked for
+    void SetThreadNum(uint32_t count) override { g_threadNum = count > MAX_CORES ? MAX_CORES : count; }
 
-void SetUbBytes(uint32_t bytes)
-{
-    TheSettings().ubBytes = bytes;
-}
+    void SetUbBytes(uint32_t bytes) override { TheSettings().ubBytes = bytes; }
 
-ms_ascend_ops::Platform HostPlatform()
-{
-    ms_ascend_ops::Platform platform;  // its minBytesPerCore is the chip's
-    const Settings& settings = TheSettings();
-    platform.coreNum = settings.coreNum == 0 ? GetThreadNum() : settings.coreNum;
-    platform.ubBytes = settings.ubBytes == 0 ? UB_BYTES : settings.ubBytes;
-    if (settings.minBytesPerCore != 0) {
-        platform.minBytesPerCore = settings.minBytesPerCore;
+    ms_ascend_ops::Platform Platform() const override
+    {
+        ms_ascend_ops::Platform platform;  // its minBytesPerCore is the chip's
+        const Settings& settings = TheSettings();
+        platform.coreNum = settings.coreNum == 0 ? ThreadNum() : settings.coreNum;
+        platform.ubBytes = settings.ubBytes == 0 ? UB_BYTES : settings.ubBytes;
+        if (settings.minBytesPerCore != 0) {
+            platform.minBytesPerCore = settings.minBytesPerCore;
+        }
+        return platform;
     }
-    return platform;
-}
 
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-                  std::string_view, BlockFn block, void* kernel, KernelType type)
-{
-    constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
-    std::lock_guard<std::mutex> lock(g_launchMutex);
-    const bool isGiven = config.workspaceBytes == 0 || memory.workspace != nullptr;
-    const uint64_t bytes = (config.workspaceBytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const std::unique_ptr<void, decltype(&std::free)> own(isGiven ? nullptr : std::aligned_alloc(ALIGNMENT, bytes),
-                                                          &std::free);
-    void* const workspace = config.workspaceBytes == 0 ? nullptr : isGiven ? memory.workspace : own.get();
-    g_launch = std::exchange(t_next, LaunchInfo{});
-    const uint32_t group = type == KernelType::MIX_AIC_1_2 ? 2 : 1;
-    const Cores cores{(config.blockDim + group - 1) / group * group, group};
-    g_launch.blockDim = cores.count;
-    g_launch.group = group;
-    g_launch.workspace = static_cast<const char*>(workspace);
-    g_launch.workspaceBytes = config.workspaceBytes;
-    g_cores.assign(cores.count, ObservedCore{});
-    Turns turns(cores.count);
-    g_turns = &turns;
-    TheObserver().LaunchBegin(g_launch);
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < cores.count; ++i) {
-        threads.emplace_back(RunCore, i, cores, block, kernel, static_cast<GM_ADDR>(workspace));
+    void Launch(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory, std::string_view,
+                BlockFn block, void* kernel, KernelType type) override
+    {
+        constexpr uint64_t ALIGNMENT = 512;  // as the runtime of the chip aligns it
+        std::lock_guard<std::mutex> lock(g_launchMutex);
+        const bool isGiven = config.workspaceBytes == 0 || memory.workspace != nullptr;
+        const uint64_t bytes = (config.workspaceBytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        const std::unique_ptr<void, decltype(&std::free)> own(isGiven ? nullptr : std::aligned_alloc(ALIGNMENT, bytes),
+                                                              &std::free);
+        void* const workspace = config.workspaceBytes == 0 ? nullptr : isGiven ? memory.workspace : own.get();
+        g_launch = std::exchange(t_next, LaunchInfo{});
+        const uint32_t group = type == KernelType::MIX_AIC_1_2 ? 2 : 1;
+        const Cores cores{(config.blockDim + group - 1) / group * group, group};
+        g_launch.blockDim = cores.count;
+        g_launch.group = group;
+        g_launch.workspace = static_cast<const char*>(workspace);
+        g_launch.workspaceBytes = config.workspaceBytes;
+        g_cores.assign(cores.count, ObservedCore{});
+        Turns turns(cores.count);
+        g_turns = &turns;
+        TheObserver().LaunchBegin(g_launch);
+        std::vector<std::thread> threads;
+        for (uint32_t i = 0; i < cores.count; ++i) {
+            threads.emplace_back(RunCore, i, cores, block, kernel, static_cast<GM_ADDR>(workspace));
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        if (turns.HasTrapped()) {  // nothing is reported of work that the kernel left undone
+            throw Trapped(turns.Reason());
+        }
+        TheObserver().LaunchEnd();
     }
-    for (std::thread& thread : threads) {
-        thread.join();
-    }
-    if (turns.HasTrapped()) {  // nothing is reported of work that the kernel left undone
-        throw Trapped(turns.Reason());
-    }
-    TheObserver().LaunchEnd();
-}
 
-void WaitForAllBlocks()
+    void WaitForAllBlocks() override { g_turns->WaitForAll(Core::Current().BlockIdx()); }
+    bool Executes() const override { return TheSettings().executes; }
+};
+
+}  // namespace
+
+Executor& TheExecutor()
 {
-    g_turns->WaitForAll(Core::Current().BlockIdx());
+    static SerialExecutor executor;
+    return executor;
 }
 
 void Observer::OnDeadlock(const std::vector<uint32_t>& waiting)

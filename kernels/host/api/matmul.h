@@ -6,8 +6,8 @@
  * them through global memory on that chip. A product is carried out when the kernel waits for it, in the thread of the
  * core: what the vector unit then does to the result finds it in the cache.
  */
-#ifndef ASCENDC_HOST_CUBE_MATMUL_H
-#define ASCENDC_HOST_CUBE_MATMUL_H
+#ifndef ASCENDC_HOST_API_MATMUL_H
+#define ASCENDC_HOST_API_MATMUL_H
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 #include "api/pipe.h"
 #include "api/tensor.h"
-#include "api/types.h"
+#include "base/types.h"
 #include "cube/product.h"
 #include "observed/observe.h"
 #include "runtime/core.h"
@@ -55,7 +55,7 @@ struct MatmulType {
 template <class A_TYPE, class B_TYPE, class C_TYPE, class BIAS_TYPE = C_TYPE, const auto& MM_CFG = CFG_NORM>
 class Matmul {
     static_assert(A_TYPE::pos == TPosition::GM && B_TYPE::pos == TPosition::GM && C_TYPE::pos == TPosition::GM,
-                  "operands and results of a product are in global memory (cube/matmul.h)");
+                  "operands and results of a product are in global memory (api/matmul.h)");
     using SrcAT = typename A_TYPE::T;
     using SrcBT = typename B_TYPE::T;
     using DstT = typename C_TYPE::T;
@@ -255,4 +255,4 @@ inline GM_ADDR GetSysWorkSpacePtr()
 #define REGIST_MATMUL_OBJ(tpipe, workspace, ...) \
     (static_cast<void>(workspace), AscendC::host::MatmulRegistration(tpipe)(__VA_ARGS__))
 
-#endif  // ASCENDC_HOST_CUBE_MATMUL_H
+#endif  // ASCENDC_HOST_API_MATMUL_H

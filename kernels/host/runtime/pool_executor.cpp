@@ -1,5 +1,6 @@
-#include "runtime/launch.h"
-
+/*!
+ * The executor of the fast build: the cores of a kernel on a persistent pool of threads.
+ */
 #include <sched.h>
 
 #include <atomic>
@@ -11,7 +12,9 @@
 
 #include "passes/lookups.h"
 #include "runtime/core.h"
+#include "runtime/executor.h"
 #include "runtime/job.h"
+#include "runtime/launch.h"
 #include "runtime/non_temporal.h"
 #include "runtime/thread_pool.h"
 
@@ -185,79 +188,87 @@ GM_ADDR Workspace(uint64_t bytes)
 
 }  // namespace
 
-uint32_t GetThreadNum()
-{
-    if (t_threadNum != 0) {
-        return t_threadNum;
+// Not in a namespace without a name: tools that count instructions know its functions by their names.
+class PoolExecutor final : public Executor {
+public:
+    uint32_t ThreadNum() const override
+    {
+        if (t_threadNum != 0) {
+            return t_threadNum;
+        }
+        uint32_t count = g_threadNum.load(std::memory_order_relaxed);
+        if (count == 0) {
+            count = DefaultThreadNum();
+            g_threadNum.store(count, std::memory_order_relaxed);
+        }
+        return count;
     }
-    uint32_t count = g_threadNum.load(std::memory_order_relaxed);
-    if (count == 0) {
-        count = DefaultThreadNum();
-        g_threadNum.store(count, std::memory_order_relaxed);
+
+    void SetThreadNum(uint32_t count) override
+    {
+        g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
     }
-    return count;
-}
 
-void SetThreadNum(uint32_t count)
-{
-    g_threadNum.store(count > MAX_THREADS ? MAX_THREADS : count, std::memory_order_relaxed);
-}
+    void SetThreadNumOfCaller(uint32_t count) override { t_threadNum = count > MAX_THREADS ? MAX_THREADS : count; }
 
-void SetThreadNumOfCaller(uint32_t count)
-{
-    t_threadNum = count > MAX_THREADS ? MAX_THREADS : count;
-}
-
-void SetParallelForOfCaller(ParallelFor parallelFor, void* context)
-{
-    t_callersThreads = {parallelFor, context};
-}
-
-void SetUbBytes(uint32_t bytes)
-{
-    g_ubBytes.store(bytes >= UB_BYTES ? 0 : bytes, std::memory_order_relaxed);  // 0: all of it
-}
-
-ms_ascend_ops::Platform HostPlatform()
-{
-    ms_ascend_ops::Platform platform;
-    platform.coreNum = GetThreadNum();
-    const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
-    platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
-    platform.minBytesPerCore = MIN_BYTES_PER_CORE;
-    // With the tiles of a chip, also in this respect.
-    platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
-    platform.tileBytes = ubBytes == 0 ? CACHED_TILE_BYTES : platform.tileBytes;
-    platform.minSharedRowBytes = ubBytes == 0 ? MIN_SHARED_ROW_BYTES : platform.minSharedRowBytes;
-    platform.minPieceBytes = ubBytes == 0 ? MIN_BYTES_PER_CORE : platform.minPieceBytes;
-    return platform;
-}
-
-void LaunchBlocks(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
-                  std::string_view tiling, BlockFn block, void* kernel, KernelType type)
-{
-    Job job;
-    job.group = type == KernelType::MIX_AIC_1_2 && config.blockDim % 2 == 0 ? 2 : 1;
-    job.block = block;
-    job.kernel = kernel;
-    job.workspace = config.workspaceBytes == 0    ? nullptr
-                    : memory.workspace != nullptr ? reinterpret_cast<GM_ADDR>(memory.workspace)
-                                                  : Workspace(config.workspaceBytes);
-    job.blockDim = config.blockDim;
-    job.coresMeet = config.coresMeet;
-    job.large = memory.outputBytes >= LARGE_BYTES;
-    const uint64_t bytes = BytesOf(memory);
-    job.variant = {BypassesCaches(bytes), UsesLookups(bytes)};
-    FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
-    job.form = formed.Form();
-    if (job.blockDim == 1) {
-        RunBlock(job, 0);
-    } else if (t_callersThreads.parallelFor == nullptr || !RunOnCallersThreads(job, formed.Hash())) {
-        RunOnPool(job);
+    void SetParallelForOfCaller(ParallelFor parallelFor, void* context) override
+    {
+        t_callersThreads = {parallelFor, context};
     }
-    if (job.trapped.load(std::memory_order_acquire)) {
-        throw Trapped(job.reason);
+
+    void SetUbBytes(uint32_t bytes) override
+    {
+        g_ubBytes.store(bytes >= UB_BYTES ? 0 : bytes, std::memory_order_relaxed);  // 0: all of it
     }
+
+    ms_ascend_ops::Platform Platform() const override
+    {
+        ms_ascend_ops::Platform platform;
+        platform.coreNum = ThreadNum();
+        const uint32_t ubBytes = g_ubBytes.load(std::memory_order_relaxed);
+        platform.ubBytes = ubBytes == 0 ? UB_BYTES : ubBytes;
+        platform.minBytesPerCore = MIN_BYTES_PER_CORE;
+        // With the tiles of a chip, also in this respect.
+        platform.maxPaddedRow = ubBytes == 0 ? MAX_PADDED_ROW : platform.maxPaddedRow;
+        platform.tileBytes = ubBytes == 0 ? CACHED_TILE_BYTES : platform.tileBytes;
+        platform.minSharedRowBytes = ubBytes == 0 ? MIN_SHARED_ROW_BYTES : platform.minSharedRowBytes;
+        platform.minPieceBytes = ubBytes == 0 ? MIN_BYTES_PER_CORE : platform.minPieceBytes;
+        return platform;
+    }
+
+    void Launch(const ms_ascend_ops::LaunchConfig& config, const ms_ascend_ops::LaunchMemory& memory,
+                std::string_view tiling, BlockFn block, void* kernel, KernelType type) override
+    {
+        Job job;
+        job.group = type == KernelType::MIX_AIC_1_2 && config.blockDim % 2 == 0 ? 2 : 1;
+        job.block = block;
+        job.kernel = kernel;
+        job.workspace = config.workspaceBytes == 0    ? nullptr
+                        : memory.workspace != nullptr ? reinterpret_cast<GM_ADDR>(memory.workspace)
+                                                      : Workspace(config.workspaceBytes);
+        job.blockDim = config.blockDim;
+        job.coresMeet = config.coresMeet;
+        job.large = memory.outputBytes >= LARGE_BYTES;
+        const uint64_t bytes = BytesOf(memory);
+        job.variant = {BypassesCaches(bytes), UsesLookups(bytes)};
+        FormedLaunch formed(job, config.workspaceBytes, memory, tiling);
+        job.form = formed.Form();
+        if (job.blockDim == 1) {
+            RunBlock(job, 0);
+        } else if (t_callersThreads.parallelFor == nullptr || !RunOnCallersThreads(job, formed.Hash())) {
+            RunOnPool(job);
+        }
+        if (job.trapped.load(std::memory_order_acquire)) {
+            throw Trapped(job.reason);
+        }
+    }
+    void WaitForAllBlocks() override { WaitAtBarrier(); }
+};
+
+Executor& TheExecutor()
+{
+    static PoolExecutor executor;
+    return executor;
 }
 
 }  // namespace host

@@ -1,8 +1,8 @@
 /*!
  * Scalar types, qualifiers and enumerations of the Ascend C subset: same names and values as CANN's.
  */
-#ifndef ASCENDC_HOST_API_TYPES_H
-#define ASCENDC_HOST_API_TYPES_H
+#ifndef ASCENDC_HOST_BASE_TYPES_H
+#define ASCENDC_HOST_BASE_TYPES_H
 
 #include <cstdint>
 #include <cstring>
@@ -151,4 +151,4 @@ struct IsSameType : std::is_same<T, U> {};
 
 }  // namespace AscendC
 
-#endif  // ASCENDC_HOST_API_TYPES_H
+#endif  // ASCENDC_HOST_BASE_TYPES_H

@@ -1,6 +1,6 @@
-#include "runtime/convert.h"
+#include "simd/convert.h"
 
-#include "api/types.h"
+#include "base/types.h"
 #include "simd/vector_unit.h"
 
 namespace AscendC {

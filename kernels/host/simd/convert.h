@@ -1,8 +1,8 @@
 /*!
  * Matrices in another type, by the vector unit: what surrounds products (cube/product.h), and steps of super kernels.
  */
-#ifndef ASCENDC_HOST_RUNTIME_CONVERT_H
-#define ASCENDC_HOST_RUNTIME_CONVERT_H
+#ifndef ASCENDC_HOST_SIMD_CONVERT_H
+#define ASCENDC_HOST_SIMD_CONVERT_H
 
 #include <cstdint>
 
@@ -27,4 +27,4 @@ void Convert(char* dst, ElementType dstType, int64_t dstStride, const char* src,
 }  // namespace host
 }  // namespace AscendC
 
-#endif  // ASCENDC_HOST_RUNTIME_CONVERT_H
+#endif  // ASCENDC_HOST_SIMD_CONVERT_H

@@ -9,8 +9,8 @@
  * cores if they are few (row_pieces.h).
  * Bound: memory (inputs once, outputs once) as long as a row fits the Unified Buffer.
  */
-#ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
-#define MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
+#ifndef MS_ASCEND_OPS_PRIMITIVES_RMS_FORWARD_H
+#define MS_ASCEND_OPS_PRIMITIVES_RMS_FORWARD_H
 
 #include "kernel_operator.h"
 #include "primitives/row_norm.h"
@@ -21,7 +21,7 @@ namespace ms_ascend_ops {
 
 // With ADD the input is x1 + x2, which goes to `sum`; without it x2 and sum are null.
 template <typename T, typename G, bool ADD>
-class RmsNormForward {
+class RmsForward {
 public:
     __aicore__ inline void Init(GM_ADDR x1, GM_ADDR x2, GM_ADDR gamma, GM_ADDR y, GM_ADDR rstd, GM_ADDR sum,
                                 GM_ADDR workspace, const RowNormTilingData& tiling, AscendC::TPipe& pipe)
@@ -242,4 +242,4 @@ private:
 
 }  // namespace ms_ascend_ops
 
-#endif  // MS_ASCEND_OPS_PRIMITIVES_RMS_NORM_FORWARD_H
+#endif  // MS_ASCEND_OPS_PRIMITIVES_RMS_FORWARD_H
