@@ -12,11 +12,21 @@ from ms_ascend_ops.cells.exchange import exchange
 from ms_ascend_ops.cells.in_float32 import InFloat32
 
 from ms_ascend_ops.custom import device_target, kernel
+from ms_ascend_ops.deprecation import renamed_argument, warn_renamed
 from ms_ascend_ops.gradients import needs_gradient
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import reordered, sparse_matmul
-from ms_ascend_ops.sparse import BLOCK_AREA, BLOCK_SIDE, CSR, LAYER_WAYS, THRESHOLDS, Way, placed, transposed_arrays
+from ms_ascend_ops.sparse import (
+    BLOCK_AREA,
+    BLOCK_SIDE,
+    CSR,
+    LAYER_METHODS,
+    THRESHOLDS,
+    Method,
+    placed,
+    transposed_arrays,
+)
 
 __all__ = ["SparseDense"]
 
@@ -52,8 +62,8 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
     Args:
         weight: the matrix (out_channels, in_channels): what `CSR.of` takes, such as a dense one with zeros.
         bias: Tensor of shape (out_channels,), or None.
-        way: how to multiply, one of `sparse.LAYER_WAYS`; None: as `CSR.way` says for the weight, rows of x being the
-            columns.
+        method: how to multiply, one of `sparse.LAYER_METHODS`; None: as `CSR.method` says for the weight, rows of x
+            being the columns.
 
     Inputs:
         x: Tensor[dtype of the weight], shape (..., in_channels).
@@ -63,17 +73,18 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
 
     Raises:
         TypeError, ValueError: `weight` is no matrix, or one that is wrong (`CSR.check`); a bias of another shape; a
-            way that there is not.
-        RuntimeError: with the way of blocks, parameters were loaded whose values are in other blocks than those of
+            method that there is not.
+        RuntimeError: with the method of blocks, parameters were loaded whose values are in other blocks than those of
             `weight`: the kernel stops.
 
     Parameters `weight` (the values) and `bias`, which are trained, and the pattern, which is not: `row_ends` and
     `indices`, and the same of the transposed weight. Products are accumulated in float32. A checkpoint may have another
     pattern of as many values: where a value is in a dense matrix or in its block follows from these parameters in each
-    call. The way, and with it the blocks, remain those that suit `weight`.
+    call. The method, and with it the blocks, remain those that suit `weight`.
     """
 
-    def __init__(self, weight: Any, bias: Tensor | None = None, way: str | None = None):
+    @renamed_argument("way", "method")
+    def __init__(self, weight: Any, bias: Tensor | None = None, method: str | None = None):
         super().__init__()
         matrix = CSR.of(weight)
         if not matrix.values.shape[0]:
@@ -94,18 +105,19 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         self._product = _Product()
         self._turned, self._add = InFloat32(_turned), InFloat32(_add)
         self._reordered, self._placed = InFloat32(reordered), InFloat32(placed)
-        self._ways = _ways(matrix, way)
-        if any(chosen.name == "blocks" for _, chosen in self._ways):
+        self._methods = _methods(matrix, method)
+        if any(chosen.name == "blocks" for _, chosen in self._methods):
             self._blocks = _Blocks(matrix)
 
     @classmethod
-    def of(cls, dense: nn.Cell, density: float | None = None, way: str | None = None) -> SparseDense:
+    @renamed_argument("way", "method")
+    def of(cls, dense: nn.Cell, density: float | None = None, method: str | None = None) -> SparseDense:
         """A layer with the weight and the bias of an `nn.Dense` or a `mint.nn.Linear`.
 
         Args:
             dense: the layer, without activation.
             density: this share of the weight stays, the largest magnitudes; None: all that is not 0.
-            way: see above.
+            method: see above.
 
         Raises:
             TypeError: `dense` is neither.
@@ -120,24 +132,25 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             if not 0 < density <= 1:
                 raise ValueError(f"SparseDense: density must be above 0 and at most 1, got {density}")
             weight = _pruned(weight, density)
-        return cls(weight, None if dense.bias is None else Tensor(dense.bias), way)
+        return cls(weight, None if dense.bias is None else Tensor(dense.bias), method)
 
     @classmethod
-    def replace(cls, network: nn.Cell, density: float | None = None, way: str | None = None) -> list[str]:
+    @renamed_argument("way", "method")
+    def replace(cls, network: nn.Cell, density: float | None = None, method: str | None = None) -> list[str]:
         """Put the layer in the place of `nn.Dense` without activation and `mint.nn.Linear` of a network.
 
         Args:
             network: a cell, changed in place. Parameters are called after the cell, as before; `weight` holds values.
-            density: prune each weight to this share; None: take those that have been pruned, which a way other than
-                `dense` suits where rows of x are many (`CSR.way`).
-            way: see above.
+            density: prune each weight to this share; None: take those that have been pruned, which a method other than
+                `dense` suits where rows of x are many (`CSR.method`).
+            method: see above.
 
         Returns:
             The names of the cells that were replaced. A weight that another cell has, too, such as an embedding's,
             stays, and so does one without a value that is not 0.
 
         Raises:
-            ValueError: density or way is not allowed; nothing is replaced then.
+            ValueError: density or method is not allowed; nothing is replaced then.
         """
         owners: dict[int, int] = {}
         for _, cell in network.cells_and_names():
@@ -147,7 +160,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         for name, cell in network.cells_and_names():
             linear = type(cell) in (nn.Dense, mint.nn.Linear) and getattr(cell, "activation", None) is None
             if name and linear and owners[id(cell.weight)] == 1 and _suits(cell.weight, density):
-                layer = cls.of(cell, density, way).set_train(cell.training)
+                layer = cls.of(cell, density, method).set_train(cell.training)
                 for parameter in layer.get_parameters():
                     parameter.name = f"{name}.{parameter.name}"
                 found[name] = layer
@@ -159,17 +172,22 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
         shape = (self.out_channels, self.in_channels)
         return CSR(Tensor(indptr), Tensor(self.indices), Tensor(self.weight), shape)
 
-    def way(self, n: int) -> Way:
+    def method(self, n: int) -> Method:
         """How n rows of x are multiplied, and why."""
-        return next(way for most, way in self._ways if n <= most)
+        return next(method for most, method in self._methods if n <= most)
+
+    def way(self, n: int) -> Method:
+        """Deprecated: `method`."""
+        warn_renamed("SparseDense.way", "SparseDense.method")
+        return self.method(n)
 
     def construct(self, x):  # type: ignore[no-untyped-def]
         rows = x.reshape((-1, self.in_channels))
         weight = self.weight
         if weight.dtype != x.dtype:  # of mixed precision
             weight = weight.astype(x.dtype)
-        way = _name_of(self._ways, rows.shape[0])
-        if way == "direct":
+        method = _name_of(self._methods, rows.shape[0])
+        if method == "direct":
             y = self._product(
                 self.row_ends, self.indices, weight, self._turned(rows), self.column_ends, self.rows, self.order
             )
@@ -178,7 +196,7 @@ class SparseDense(nn.Cell):  # type: ignore[misc]
             # In the order of the transposed weight, in which columns do not fall: so the dense one is written in order.
             columns = ops.gather(self.indices, self.order, 0)
             values = self._reordered(weight, self.order)
-            if way == "dense":
+            if method == "dense":
                 places = (columns * self.out_channels + self.rows).expand_dims(1)
                 dense = self._placed(values, places, self.in_channels * self.out_channels)
                 y = matmul(rows, dense.reshape((self.in_channels, self.out_channels)))
@@ -224,22 +242,22 @@ class _Blocks(nn.Cell):  # type: ignore[misc]
 _MOST = 2**62  # rows of x: no limit
 
 
-def _ways(matrix: CSR, way: str | None) -> tuple[tuple[int, Way], ...]:
+def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
     """Up to how many rows of x, and how to multiply."""
-    if way is None:
+    if method is None:
         return tuple(
-            (int(min(row.columns, _MOST)), matrix.way(row.columns, ways=LAYER_WAYS))
+            (int(min(row.columns, _MOST)), matrix.method(row.columns, methods=LAYER_METHODS))
             for row in THRESHOLDS[device_target()]
         )
-    if way not in LAYER_WAYS:
-        raise ValueError(f"SparseDense: way must be one of {', '.join(LAYER_WAYS)}, got {way}")
-    return ((_MOST, Way(way, "asked for")),)
+    if method not in LAYER_METHODS:
+        raise ValueError(f"SparseDense: method must be one of {', '.join(LAYER_METHODS)}, got {method}")
+    return ((_MOST, Method(method, "given")),)
 
 
 @ms.constexpr  # type: ignore[untyped-decorator]
-def _name_of(ways: tuple[tuple[int, Way], ...], rows: int) -> str:
-    """Of a number of rows that a graph does not know: the way of the most."""
-    return next((way[0] for most, way in ways if 0 <= rows <= most), ways[-1][1][0])
+def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
+    """Of a number of rows that a graph does not know: the method of the most."""
+    return next((method[0] for most, method in methods if 0 <= rows <= most), methods[-1][1][0])
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -265,7 +283,7 @@ def _suits(weight: Tensor, density: float | None) -> bool:
     """Whether a weight has values, and few of them, unless it is going to be pruned."""
     if not (weight.astype(ms.float32).asnumpy() != 0).any():
         return False
-    return density is not None or bool(CSR.of(Tensor(weight)).way(math.inf).name != "dense")
+    return density is not None or bool(CSR.of(Tensor(weight)).method(math.inf).name != "dense")
 
 
 def _pruned(weight: Tensor, density: float) -> Tensor:

@@ -332,7 +332,7 @@ def table(results: dict[str, Any], count: int) -> Table:
     # Where sums of a prompt are rounded otherwise, of two tokens that are as good as equally likely the other may come.
     text = "the same answer" if bundle["same_text"] else "an answer of its own"
     made.caption = (
-        f"model.msbundle ({bundle['mebibytes']:.0f} MiB, its embedding as floats): {text}, in another process"
+        f"model.msbundle ({bundle['mebibytes']:.0f} MiB, its embedding as floats):\n{text}, in another process"
     )
     made.caption_justify = "left"
     return made

@@ -1,4 +1,4 @@
-"""Sparse matrices by rows or blocks, where they come from, and the way to multiply them."""
+"""Sparse matrices by rows or blocks, where they come from, and the methods to multiply them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from mindspore import Tensor
 
 from ms_ascend_ops.custom import device_target
+from ms_ascend_ops.deprecation import renamed_argument, warn_renamed
 from ms_ascend_ops.ops.block_sparse_matmul import block_sparse_matmul
 from ms_ascend_ops.ops.matmul import matmul
 from ms_ascend_ops.ops.sparse_matmul import sparse_matmul
@@ -22,28 +23,28 @@ __all__ = [
     "BLOCK_SIDE",
     "BSR",
     "CSR",
-    "LAYER_WAYS",
+    "LAYER_METHODS",
+    "METHODS",
     "THRESHOLDS",
-    "WAYS",
+    "Method",
     "Thresholds",
-    "Way",
     "check_pattern",
 ]
 
-LAYER_WAYS = ("direct", "blocks", "dense")  # of a layer whose values are trained
-WAYS = ("sliced", *LAYER_WAYS)
+LAYER_METHODS = ("direct", "blocks", "dense")  # of a layer whose values are trained
+METHODS = ("sliced", *LAYER_METHODS)
 BLOCK_SIDE = 16  # of a block
 BLOCK_AREA = BLOCK_SIDE * BLOCK_SIDE
 
 
 class Thresholds(NamedTuple):
-    """Up to where a way is the faster one, for a dense factor of at most so many columns."""
+    """Up to where a method is the faster one, for a dense factor of at most so many columns."""
 
     columns: float
     blocks: float  # of the blocks have a value, at most this share: blocks instead of the dense product
     fill: float  # of the elements of those blocks have a value, at least this share: blocks instead of values
     direct: float  # of all elements have a value, at most this share: values instead of the dense product
-    sliced: float = 0.0  # at most this share: rows in slices instead of any other way
+    sliced: float = 0.0  # at most this share: rows in slices instead of any other method
 
 
 # docs/sparse.md says where they come from: measured on a host, bounds for a chip.
@@ -60,11 +61,19 @@ THRESHOLDS = {
 }
 
 
-class Way(NamedTuple):
-    """How to multiply: `name`, one of `WAYS`, and `why`, a sentence."""
+class Method(NamedTuple):
+    """How to multiply: `name`, one of `METHODS`, and `why`, a sentence."""
 
     name: str
     why: str
+
+
+def __getattr__(name: str) -> Any:
+    new = {"Way": "Method", "WAYS": "METHODS", "LAYER_WAYS": "LAYER_METHODS"}.get(name)
+    if new is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_renamed(f"sparse.{name}", f"sparse.{new}")
+    return globals()[new]
 
 
 _FLOATS = (ms.float16, ms.bfloat16, ms.float32)
@@ -129,11 +138,11 @@ class CSR(_CSR):
         """The share of elements that have a value."""
         return float(self.values.shape[0] / max(1, self.shape[0] * self.shape[1]))
 
-    def way(self, n: float, target: str | None = None, ways: tuple[str, ...] = WAYS) -> Way:
+    def method(self, n: float, target: str | None = None, methods: tuple[str, ...] = METHODS) -> Method:
         """How `matmul` multiplies with n columns, and why.
 
-        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None. `ways`: `LAYER_WAYS`
-        for a layer.
+        `target`: a row of `THRESHOLDS`, "CPU" or "Ascend"; MindSpore's device_target where None. `methods`:
+        `LAYER_METHODS` for a layer.
 
         Raises:
             ValueError: there is no such row.
@@ -143,50 +152,56 @@ class CSR(_CSR):
             raise ValueError(f"CSR: target must be one of {', '.join(THRESHOLDS)}, got {target}")
         limits = next(row for row in THRESHOLDS[target] if n <= row.columns)
         where = f"on {target} with " + ("many" if limits.columns == inf else f"up to {limits.columns:.0f}") + " columns"
-        if "sliced" in ways and self._may_be_sliced and self.density <= limits.sliced:
-            return Way(
+        if "sliced" in methods and self._may_be_sliced and self.density <= limits.sliced:
+            return Method(
                 "sliced", f"{self.density:.1%} of the elements have values, at most {limits.sliced:.1%}, {where}"
             )
         blocks = self.block_pattern.share
         fill = self.values.shape[0] / max(1, self.block_pattern.indices.shape[0] * BLOCK_AREA)
         if blocks <= limits.blocks and fill >= limits.fill:
-            return Way(
+            return Method(
                 "blocks",
                 f"{blocks:.1%} of the blocks have values, at most {limits.blocks:.0%}, and {fill:.1%} of their "
                 f"elements, at least {limits.fill:.0%}, {where}",
             )
         name, than = ("direct", "at most") if self.density <= limits.direct else ("dense", "more than")
-        return Way(name, f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, {where}")
+        return Method(name, f"{self.density:.1%} of the elements have values, {than} {limits.direct:.1%}, {where}")
 
-    def matmul(self, dense: Tensor, way: str | None = None) -> Tensor:
-        """The product with a dense matrix, in the way that `way` says, or the one of `WAYS` that is given.
+    def way(self, n: float, target: str | None = None, ways: tuple[str, ...] = METHODS) -> Method:
+        """Deprecated: `method`."""
+        warn_renamed("CSR.way", "CSR.method")
+        return self.method(n, target, ways)
+
+    @renamed_argument("way", "method")
+    def matmul(self, dense: Tensor, method: str | None = None) -> Tensor:
+        """The product with a dense matrix, by the method of `METHODS` that is given, or that `CSR.method` chooses.
 
         sliced: `ops.sliced_sparse_matmul`, whose rows are the columns of dense; direct: `ops.sparse_matmul`; blocks:
         values are put into those blocks of 16 x 16 that have any, for `ops.block_sparse_matmul`; dense: into a dense
         matrix, for `ops.matmul`. What is made of the values is made once and kept (of a Parameter's values anew for
         each product, and none in slices), so give changed values to a new matrix, by `_replace`.
-        Differentiable in the values and in `dense` whatever the way.
+        Differentiable in the values and in `dense` whatever the method.
 
         Raises:
-            ValueError: dense has another shape; there is no such way.
+            ValueError: dense has another shape; there is no such method.
         """
         if dense.ndim != 2 or dense.shape[0] != self.shape[1]:
             raise ValueError(f"CSR: dense must have shape ({self.shape[1]}, n), got {dense.shape}")
-        if way is None:
-            way = self.way(dense.shape[1]).name
-        if way not in WAYS:
-            raise ValueError(f"CSR: way must be one of {', '.join(WAYS)}, got {way}")
-        if way == "sliced" and not self._may_be_sliced:
+        if method is None:
+            method = self.method(dense.shape[1]).name
+        if method not in METHODS:
+            raise ValueError(f"CSR: method must be one of {', '.join(METHODS)}, got {method}")
+        if method == "sliced" and not self._may_be_sliced:
             raise ValueError(f"CSR: a matrix of shape {self.shape} is too large for rows in slices, or has Parameters")
-        if way == "direct" or not self.values.shape[0]:
+        if method == "direct" or not self.values.shape[0]:
             return sparse_matmul(self.indptr[1:], self.indices, self.values, dense)
-        found = self._placed.get(way)
+        found = self._placed.get(method)
         if found is None:
             made = {"sliced": self._in_slices, "blocks": self._in_blocks, "dense": self._in_dense}
-            found = made[way]()
+            found = made[method]()
             if not isinstance(self.values, ms.Parameter):
-                self._placed[way] = found
-        if way == "sliced":
+                self._placed[method] = found
+        if method == "sliced":
             return found(self.values, dense)  # type: ignore[no-any-return]
         return found.matmul(dense) if isinstance(found, BSR) else matmul(found, dense)
 

@@ -19,16 +19,16 @@ from ms_ascend_ops.export.reports.report import Entry
 
 __all__ = ["functionalize", "write_apart"]
 
-# What is written in place, and what gives the same as a value of its own.
+# What is written in place, what gives the same as a value of its own, and how many operands it has before the state.
 _APART = {
-    "InplaceAddExt": "AddExt",
-    "InplaceSubExt": "SubExt",
-    "InplaceMul": "Mul",
-    "InplaceMuls": "Muls",
-    "InplaceDiv": "Div",
-    "InplaceDivs": "Divs",
-    "InplaceMaskedFillTensor": "MaskedFill",
-    "InplaceMaskedFillScalar": "MaskedFillScalar",
+    "InplaceAddExt": ("AddExt", 3),
+    "InplaceSubExt": ("SubExt", 3),
+    "InplaceMul": ("Mul", 2),
+    "InplaceMuls": ("Muls", 2),
+    "InplaceDiv": ("Div", 2),
+    "InplaceDivs": ("Divs", 2),
+    "InplaceMaskedFillTensor": ("MaskedFill", 3),
+    "InplaceMaskedFillScalar": ("MaskedFillScalar", 3),
 }
 # What hands on the memory that it gets, with one input for that.
 _SAME_MEMORY = frozenset(("Reshape", "ExpandDims", "TransposeExtView", "Squeeze"))
@@ -53,7 +53,7 @@ def write_apart(graph: MindIRGraph) -> list[Entry]:
     states = {name_of(node) for node in graph.graph.nodes if id(node) in instead and node.kind == "UpdateState"}
     for node in apart.values():
         proto = node.origin
-        proto.op_type = f"REF::{graph.by_type(_APART[node.kind], function=True)}"
+        proto.op_type = f"REF::{graph.by_type(_APART[node.kind][0], function=True)}"
         del proto.input[-1]  # the state in which it was
         node.inputs = node.inputs[:-1]
     graph.redirect(instead)
@@ -63,13 +63,15 @@ def write_apart(graph: MindIRGraph) -> list[Entry]:
 
 def _is_apart(graph: MindIRGraph, node: Node, users: Counter[int]) -> bool:
     """Whether a write goes to memory that the graph has made and only this node reads, and keeps shape and dtype."""
+    if len(node.inputs) != _APART[node.kind][1] + 1:
+        return False  # without a state, or no such operator: the file says what it likes
     target, other = node.inputs[0], node.inputs[1]
     if (target.shape, target.dtype) != (node.shape, node.dtype) or not node.dtype:
         return False
     if other.kind != CONSTANT and other.dtype not in (node.dtype, "bool"):
         return False
     while users[id(target)] == 1:
-        if target.kind in _APART or target.kind in _SAME_MEMORY:
+        if target.inputs and (target.kind in _APART or target.kind in _SAME_MEMORY):
             target = target.inputs[0]
         else:
             return target.kind not in (INPUT, PARAMETER, CONSTANT) and graph.is_new(target)

@@ -6,7 +6,7 @@ import pytest
 from mindspore import amp, nn, ops
 
 from ms_ascend_ops import cells, optimize
-from ms_ascend_ops.sparse import LAYER_WAYS
+from ms_ascend_ops.sparse import LAYER_METHODS
 from tests.export import spellings
 from tests.export.spellings import HIDDEN
 from tests.inputs import draw
@@ -94,9 +94,9 @@ def test_graphs(name):
 
 
 @pytest.mark.parametrize("make", [
-    *(lambda way=way: cells.SparseDense(SPARSE, bias(), way=way) for way in LAYER_WAYS),
+    *(lambda method=method: cells.SparseDense(SPARSE, bias(), method=method) for method in LAYER_METHODS),
     lambda: cells.MoEFeedForward(16, 32, 4, 4),
-], ids=[*LAYER_WAYS, "experts"])  # fmt: skip
+], ids=[*LAYER_METHODS, "experts"])  # fmt: skip
 def test_bfloat16(make):
     layer, inputs = make(), [tensor(draw(np.random.default_rng(0), (5, 16)), "float32")]
     weights = layer.trainable_params()

@@ -6,7 +6,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from ms_ascend_ops import SparseDense
-from ms_ascend_ops.sparse import CSR, LAYER_WAYS, THRESHOLDS, Thresholds
+from ms_ascend_ops.sparse import CSR, LAYER_METHODS, THRESHOLDS, Thresholds
 from tests.tensors import numpy
 
 # Sums of 12 products of numbers about 1 at most, in float32 and in another order, and gradients that are some 10 times
@@ -32,14 +32,14 @@ def dense():
     return layer
 
 
-@pytest.mark.parametrize("way", LAYER_WAYS)
+@pytest.mark.parametrize("method", LAYER_METHODS)
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
-def test_as_a_dense_layer(dense, mode, way):
+def test_as_a_dense_layer(dense, mode, method):
     """Also its gradients, of the values that the weight has."""
     ms.set_context(mode=mode)
     try:
-        sparse = SparseDense.of(dense, way=way)
-        assert sparse.way(6).name == way
+        sparse = SparseDense.of(dense, method=method)
+        assert sparse.method(6).name == method
         x = Tensor(np.random.default_rng(1).normal(size=(2, 3, 12)).astype(np.float32))
         np.testing.assert_allclose(numpy(sparse(x)), numpy(dense(x)), **CLOSE)
         results = []
@@ -57,16 +57,16 @@ def test_as_a_dense_layer(dense, mode, way):
 
 
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
-@pytest.mark.parametrize("way", LAYER_WAYS)
-def test_16_bits(way, dtype):
+@pytest.mark.parametrize("method", LAYER_METHODS)
+def test_16_bits(method, dtype):
     weight = np.arange(-20, 20, dtype=np.float32).reshape(4, 10)  # sums are exact in 8 bits
-    layer = SparseDense(Tensor(weight).astype(dtype), way=way)
+    layer = SparseDense(Tensor(weight).astype(dtype), method=method)
     x = np.arange(30, dtype=np.float32).reshape(3, 10) % 2
     np.testing.assert_array_equal(numpy(layer(Tensor(x).astype(dtype))), x @ weight.T)
 
 
 def test_the_table_chooses_by_the_rows_of_x(monkeypatch):
-    """The same way, and the same reason, as the matrix itself."""
+    """The same method, and the same reason, as the matrix itself."""
     limits = (Thresholds(4, 0, 1, 0), Thresholds(math.inf, 0, 0, 1))
     monkeypatch.setitem(THRESHOLDS, "CPU", limits)
     weight = np.eye(32, dtype=np.float32)
@@ -75,17 +75,17 @@ def test_the_table_chooses_by_the_rows_of_x(monkeypatch):
     monkeypatch.setattr(layer._product, "construct", lambda *tensors: direct.append(tensors[3].shape) or tensors[3])
     for rows in (4, 5):
         np.testing.assert_array_equal(numpy(layer(Tensor(weight[:rows]))), weight[:rows])
-        assert layer.way(rows) == CSR.of(weight).way(rows)
+        assert layer.method(rows) == CSR.of(weight).method(rows)
     assert direct == [(32, 5)]
 
 
-@pytest.mark.parametrize("way", LAYER_WAYS)
+@pytest.mark.parametrize("method", LAYER_METHODS)
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
-def test_a_checkpoint_of_another_pattern(tmp_path, mode, way):
+def test_a_checkpoint_of_another_pattern(tmp_path, mode, method):
     """Of as many values, loaded after a first call: its product, also where the layer had placed those of before."""
     rng = np.random.default_rng(0)
     weights = [rng.permutation(np.concatenate((np.arange(1, 41), np.zeros(440)))).reshape(20, 24) for _ in range(2)]
-    before, after = (SparseDense(weight.astype(np.float32), way=way) for weight in weights)
+    before, after = (SparseDense(weight.astype(np.float32), method=method) for weight in weights)
     x = np.arange(5 * 24, dtype=np.float32).reshape(5, 24) % 7
     ms.set_context(mode=mode)
     try:
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_pattern(tmp_path, mode, way):
 def test_a_checkpoint_of_other_blocks_is_an_error(tmp_path):
     weights = np.zeros((2, 32, 48), np.float32)
     weights[0, 3, 20], weights[1, 3, 40] = 1, 1
-    before, after = (SparseDense(weight, way="blocks") for weight in weights)
+    before, after = (SparseDense(weight, method="blocks") for weight in weights)
     ms.save_checkpoint(after, str(tmp_path / "after.ckpt"))
     ms.load_param_into_net(before, ms.load_checkpoint(str(tmp_path / "after.ckpt")))
     with pytest.raises(RuntimeError, match="block_sparse_matmul"):
@@ -136,7 +136,7 @@ class _Network(nn.Cell):
 
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
 def test_replacing_layers_of_a_network(tmp_path, mode):
-    """By layers that compute the same with weights that are pruned in the same way, and are trained and saved."""
+    """By layers that compute the same with weights that are pruned in the same method, and are trained and saved."""
     network, ids = _Network(), Tensor(np.arange(6, dtype=np.int32).reshape(2, 3))
     weights = [numpy(layer.weight) for layer in network.layers]
     assert SparseDense.replace(network, density=0.25) == ["layers.0", "layers.1"]
@@ -182,7 +182,14 @@ def test_arguments_that_are_wrong(dense):
         SparseDense.of(nn.ReLU())
     with pytest.raises(ValueError, match="SparseDense: bias must have shape"):
         SparseDense(dense.weight, Tensor(np.zeros(3, np.float32)))
-    with pytest.raises(ValueError, match="SparseDense: way must be one of direct, blocks, dense, got sparse"):
-        SparseDense.of(dense, way="sparse")
+    with pytest.raises(ValueError, match="SparseDense: method must be one of direct, blocks, dense, got sparse"):
+        SparseDense.of(dense, method="sparse")
     with pytest.raises(ValueError, match="SparseDense: weight must have a value"):
         SparseDense(np.zeros((3, 4), np.float32))
+
+
+def test_old_names_still_work():
+    with pytest.warns(DeprecationWarning, match="way is now called method"):
+        layer = SparseDense(np.eye(4, dtype=np.float32), way="direct")
+    with pytest.warns(DeprecationWarning, match=r"SparseDense\.way is now called SparseDense\.method"):
+        assert layer.way(2) == layer.method(2)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from ms_ascend_ops import ops
-from ms_ascend_ops.sparse import BSR, CSR, LAYER_WAYS, THRESHOLDS, WAYS
+from ms_ascend_ops import ops, sparse
+from ms_ascend_ops.sparse import BSR, CSR, LAYER_METHODS, METHODS, THRESHOLDS
 from tests.acceptance import assert_accurate
 from tests.dtypes import FLOATS
 from tests.inputs import draw
@@ -132,13 +132,13 @@ def test_all_ways_agree(dtype):
     rows, columns = np.nonzero(exact)
     terms = np.abs(exact) @ np.abs(numpy(dense))
 
-    for way in WAYS:
+    for method in METHODS:
 
-        def weighted(values, dense, way=way):
-            y = matrix._replace(values=values).matmul(dense, way)
+        def weighted(values, dense, method=method):
+            y = matrix._replace(values=values).matmul(dense, method)
             return (y.astype(ms.float32) * dy.astype(ms.float32)).sum()
 
-        assert_accurate(numpy(matrix.matmul(dense, way)), exact @ numpy(dense), dtype, 8 * terms)
+        assert_accurate(numpy(matrix.matmul(dense, method)), exact @ numpy(dense), dtype, 8 * terms)
         dvalues, ddense = ms.grad(weighted, (0, 1))(matrix.values, dense)
         expected = (numpy(dy) @ numpy(dense).T)[rows, columns]
         sizes = (np.abs(numpy(dy)) @ np.abs(numpy(dense)).T)[rows, columns]
@@ -150,26 +150,26 @@ def test_all_ways_agree(dtype):
     ("target", "limits"), [(target, limits) for target, rows in THRESHOLDS.items() for limits in rows]
 )
 def test_the_table_chooses(target, limits):
-    """Each way on its side of a threshold."""
+    """Each method on its side of a threshold."""
     rng = np.random.default_rng(0)
     columns = int(min(limits.columns, 4096))
     many = "many" if limits.columns == inf else f"up to {limits.columns}"
 
-    def chosen(matrix, ways=LAYER_WAYS):
-        return CSR.of(matrix.astype(np.float32)).way(columns, target, ways)
+    def chosen(matrix, methods=LAYER_METHODS):
+        return CSR.of(matrix.astype(np.float32)).method(columns, target, methods)
 
     def in_blocks(count):
         return np.kron(np.arange(100).reshape(10, 10) < count, np.ones((16, 16)))
 
     assert chosen(rng.uniform(size=(160, 160)) < limits.direct * 0.8).name == "direct"
     if limits.sliced:
-        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 0.8, WAYS).name == "sliced"
-        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 1.3, WAYS).name != "sliced"
+        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 0.8, METHODS).name == "sliced"
+        assert chosen(rng.uniform(size=(160, 160)) < limits.sliced * 1.3, METHODS).name != "sliced"
     assert chosen(in_blocks(limits.blocks * 100)).name == "blocks"
     assert chosen(in_blocks(limits.blocks * 100 + 1)).name == "dense"
-    way = chosen(rng.uniform(size=(160, 160)) < 0.9)
-    assert way.name == "dense"
-    assert f"more than {limits.direct:.1%}, on {target} with {many} columns" in way.why
+    method = chosen(rng.uniform(size=(160, 160)) < 0.9)
+    assert method.name == "dense"
+    assert f"more than {limits.direct:.1%}, on {target} with {many} columns" in method.why
 
 
 def test_values_that_are_trained_are_not_kept_in_slices():
@@ -180,7 +180,7 @@ def test_values_that_are_trained_are_not_kept_in_slices():
     pointers, columns = Tensor(np.array([0, 1], np.int32)), Tensor(np.array([40000], np.int32))
     long = CSR(pointers, columns, tensor(np.ones(1), "float32"), (1, 40001))
     for found, factor in ((trained, dense), (long, tensor(np.ones((40001, 1)), "float32"))):
-        assert found.way(1).name != "sliced"
+        assert found.method(1).name != "sliced"
         with pytest.raises(
             ValueError, match=r"CSR: a matrix of shape .* is too large for rows in slices, or has Param"
         ):
@@ -188,10 +188,10 @@ def test_values_that_are_trained_are_not_kept_in_slices():
 
 
 def test_ways_that_there_are_not():
-    with pytest.raises(ValueError, match="CSR: way must be one of sliced, direct, blocks, dense, got best"):
+    with pytest.raises(ValueError, match="CSR: method must be one of sliced, direct, blocks, dense, got best"):
         csr().matmul(tensor(np.ones((5, 3)), "float32"), "best")
     with pytest.raises(ValueError, match="CSR: target must be one of CPU, Ascend, got GPU"):
-        csr().way(3, "GPU")
+        csr().method(3, "GPU")
 
 
 def test_matrices_by_blocks():
@@ -237,3 +237,17 @@ def test_blocks_of_another_size_and_dtype():
         BSR.of(sparse.bsr_matrix(np.ones((16, 16), np.int32), blocksize=(16, 16)))
     with pytest.raises(ValueError, match=r"BSR: dense must have shape \(16, n\)"):
         BSR.of(np.ones((16, 16), np.float32)).matmul(tensor(np.ones((5, 3)), "float32"))
+
+
+def test_old_names_still_work():
+    matrix = CSR.of(np.eye(4, dtype=np.float32))
+    dense = ms.Tensor(np.arange(8, dtype=np.float32).reshape(4, 2))
+    with pytest.warns(DeprecationWarning, match=r"CSR\.way is now called CSR\.method"):
+        assert matrix.way(2) == matrix.method(2)
+    with pytest.warns(DeprecationWarning, match="way is now called method"):
+        product = matrix.matmul(dense, way="dense")
+    assert (product.asnumpy() == dense.asnumpy()).all()
+    with pytest.warns(DeprecationWarning, match=r"sparse\.WAYS is now called sparse\.METHODS"):
+        assert sparse.WAYS is METHODS
+    with pytest.raises(TypeError, match="give one of them"):
+        matrix.matmul(dense, way="dense", method="dense")

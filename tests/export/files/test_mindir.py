@@ -56,7 +56,7 @@ def test_specification_of_the_inputs(file):
 
 def test_wrong_inputs(file, values):
     network = load(file)
-    with pytest.raises(TypeError, match=r"it takes 1 inputs \(x: float32 \(any, any, 24\)\), got 0"):
+    with pytest.raises(TypeError, match=r"the network takes 1 inputs \(x: float32 \(any, any, 24\)\), got 0"):
         network()
     with pytest.raises(TypeError, match=r"input must be x: float32 \(any, any, 24\), got float16"):
         network(values.astype(np.float16))
