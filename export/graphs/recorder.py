@@ -116,13 +116,21 @@ class Recorder(ms.MsDispatchMode):  # type: ignore[misc]
             if value.size == 1 and number is None:
                 number = value.asnumpy()
             described = spec_of(value)
-            attributes = {"repeats": described.repeats, "turns": described.turns}
+            attributes = {"repeats": described.repeats, "turns": described.turns, "filled": _filled(value)}
             return Node(CONSTANT, (), "", described.shape, described.dtype, attributes=attributes, value=number)
         if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
             made = Node("MakeTuple", tuple(map(self.node, value)), origin=self._call)
             self.nodes.append(made)
             return made
         return constant(tuple(value) if isinstance(value, list) else value)
+
+
+def _filled(value: Tensor) -> float | None:
+    """0 or 1, where a vector of floats is that throughout: PyNative does not always show `ops.ones` and `ops.zeros`."""
+    if value.ndim != 1 or value.size < 2 or "float" not in dtype_name(value.dtype):
+        return None
+    values = read(value)
+    return float(values[0]) if values[0] in (0, 1) and (values == values[0]).all() else None
 
 
 # What `x += y` is on an NPU, and the operator that computes the same; on a CPU MindSpore calls that.

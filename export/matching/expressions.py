@@ -63,6 +63,8 @@ class Expressions:
         return self._moved[key]
 
     def _make(self, node: Node) -> Expr:
+        if node.kind == CONSTANT and not node.name and node.attributes.get("filled") is not None:
+            return Expr("filled", attributes={"value": node.attributes["filled"]}, node=node)
         if node.kind == CONSTANT:
             return Expr("constant", attributes={"value": node.value}, node=node)
         inputs = [self._known[id(i)] for i in node.inputs]

@@ -109,7 +109,7 @@ def test_what_stays(name, changes, reason, tmp_path):
     onnx.save_model(make(domain, op, inputs, outputs, attributes | changes, constants), path)
     report = optimize(path, tmp_path / "fused.onnx", verify=False)
     assert not report.replaced
-    assert reason in str(report)
+    assert reason in " ".join(str(report).split())  # its lines are broken
 
 
 def group_query_attention(batch, past):

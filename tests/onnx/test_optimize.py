@@ -152,7 +152,7 @@ def test_a_result_that_is_needed_elsewhere(file, tmp_path):
     made = model(rms_norm("x", "y"), {"x": like}, {"y": like, "y6": like}, CONSTANTS)
     report = optimize(file(made), tmp_path / "fused.onnx")
     assert replaced(report) == []
-    assert "an intermediate result of it is used elsewhere, too" in str(report)
+    assert "an intermediate result of it is used elsewhere, too" in " ".join(str(report).split())
 
 
 def test_a_result_that_a_subgraph_needs(file, tmp_path):

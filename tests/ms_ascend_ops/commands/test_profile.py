@@ -88,7 +88,7 @@ def test_lists_chips_and_assumptions():
     [
         (("rms_norm",), 2, "name an operator and give its --shape"),
         (("rms_norm", "--shape", "4x-1"), 2, "must be of the form 2048,4096"),
-        (("rmsnorm", "--shape", "4,8"), 1, "there is no operator 'rmsnorm'; the operators are"),
+        (("rmsnorm", "--shape", "4,8"), 1, "there is no operator 'rmsnorm'; did you mean rms_norm"),
         (("rms_norm", "--shape", "4,8", "--chip", "ascend910b9"), 1, "there is no chip 'ascend910b9'; the chips are"),
         (("swiglu", "--shape", "4,7"), 1, "must be even"),
         (("rms_norm", "--shape", "4,8", "--attr", "eps=1"), 1, "there is no attribute eps; it has epsilon, scheme"),
