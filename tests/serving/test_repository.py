@@ -149,13 +149,17 @@ def test_options_over_each_other(tmp_path):
 
 
 def test_keys(root, rng):
-    """Without a key nothing but the probes; the models are changed by an admin's."""
+    """Without a key nothing but the probes, and pages that know no model; the models are changed by an admin's."""
     server = Served(Settings(repository=root, api_keys=("one", "two"), admin_keys=("root",)))
     try:
         x, y = inputs(rng, 1, 1)
         assert server.get("/v2/health/ready").status_code == 200
-        for path in ("/v2/models/block", "/v1/models", "/metrics", "/openapi.json"):
+        for path in ("/v2/models/block", "/v1/models", "/metrics"):
             assert server.get(path).status_code == 401, path
+        for path in ("/", "/docs", "/openapi.json"):  # what every such server shows
+            shown = server.get(path)
+            assert shown.status_code == 200, path
+            assert "/models/block" not in shown.text, path
 
         def status(path, key, json=None):
             return server.post(path, json, headers={"Authorization": f"Bearer {key}"}).status_code
