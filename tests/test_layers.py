@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-HOST = Path(__file__).parents[2] / "kernels" / "host"
+HOST = Path(__file__).parents[1] / "kernels" / "host"
 LAYERS = ("base", "ir", "simd", "cube", "passes", "jit", "runtime", "observed", "checked", "traced", "api", "lib")
 
 
