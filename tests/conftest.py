@@ -1,4 +1,5 @@
 import gc
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -75,6 +76,14 @@ def pytest_collection_finish():
     """MindSpore collects garbage whenever it compiles a graph: not through all that was imported until here."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_measured_choice(request, monkeypatch):
+    """Whether a convolution is replaced follows from no time in a test, but for those of the times (test_timing.py)."""
+    timing = sys.modules.get("ms_ascend_ops.export.engines.timing")
+    if timing is not None and request.path.name != "test_timing.py":
+        monkeypatch.setattr(timing, "_judged", lambda *_: "")
 
 
 @pytest.fixture(autouse=True)
