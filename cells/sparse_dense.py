@@ -256,7 +256,7 @@ def _methods(matrix: CSR, method: str | None) -> tuple[tuple[int, Method], ...]:
 
 @ms.constexpr  # type: ignore[untyped-decorator]
 def _name_of(methods: tuple[tuple[int, Method], ...], rows: int) -> str:
-    """Of a number of rows that a graph does not know: the method of the most."""
+    """The method for so many rows; if a graph does not know the number (-1), the one for the most rows."""
     return next((method[0] for most, method in methods if 0 <= rows <= most), methods[-1][1][0])
 
 

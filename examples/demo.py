@@ -275,7 +275,7 @@ def deployed(arguments: argparse.Namespace, room: int, expected: str) -> dict[st
 
 
 def on_device(folder: Path, width: int) -> dict[str, float]:
-    """What the package that an NPU would run gives, beside the library of this CPU. See docs/emulated_device.md."""
+    """Compare the package that an NPU would run with the library of this CPU. See docs/emulated_device.md."""
     random = np.random.default_rng(0)
     x, gamma = random.normal(size=(16, width)).astype(np.float32), random.normal(size=width).astype(np.float32)
     start = time.perf_counter()
@@ -297,7 +297,7 @@ def run(command: list[str]) -> str:
 
 
 def processor() -> str:
-    """What the CPU calls itself."""
+    """Return the name that the CPU gives itself, and the number of threads."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return f"{next(named, platform.machine())}, {ms_ascend_ops.get_num_threads()} threads"

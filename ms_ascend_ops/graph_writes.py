@@ -96,7 +96,7 @@ def _written_copy(graph: bytes, found: _Writes) -> str:
     model = ModelProto()
     model.ParseFromString(graph)
     nodes = {node.name: node for node in model.graph.node}
-    given = {value.name for value in [*model.graph.parameters]}
+    given = {value.name for value in model.graph.parameters}
     for node in nodes.values():
         names = {a.name: a.value.str_val for a in node.attribute if a.name == "reg_op_name"}
         signature = found.operators.get(names.get("reg_op_name", ""))

@@ -65,7 +65,7 @@ def _amin(x, axes, keep):
 
 
 def _divided(x, y):
-    """Of floats: ops.div takes -0.0 for 0, and NaN or inf by it for -inf."""
+    """Divide floats as IEEE 754 does: ops.div takes -0.0 for 0, and gives -inf for NaN or inf divided by 0."""
     return ops.where(y == 0, x * ops.reciprocal(y), ops.div(x, y))
 
 
@@ -81,7 +81,7 @@ def _log_softmax(x, axis):
 
 
 def _before(x, axis):
-    """What is in front of each place, 0 in front of the first."""
+    """Shift by one place along an axis: each place gets the value in front of it, the first one 0."""
     return ops.cat((ops.zeros_like(ops.narrow(x, axis, 0, 1)), ops.narrow(x, axis, 0, x.shape[axis] - 1)), axis)
 
 

@@ -251,7 +251,7 @@ class _Fold:
 
 
 def _sizes_by_scales(graph: Graph, node: NodeProto) -> list[int] | None:
-    """Of a Resize, in float32 as in ONNX Runtime: ONNX infers 12 pixels of 5 * 2.6, not 13."""
+    """Compute the sizes of a Resize in float32, as ONNX Runtime does: ONNX infers 12 pixels for 5 * 2.6, not 13."""
     given = 1 if graph.opset < 11 else 2
     shape = graph.shape(node.input[0])
     scales = graph.constants.get(node.input[given]) if given < len(node.input) else None

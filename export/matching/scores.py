@@ -1,4 +1,4 @@
-"""What lies between the two products of an attention: factors, masks and a softmax, in the spellings of networks."""
+"""Read what lies between the two products of an attention: factors, masks and a softmax, in equivalent forms."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ _TOOL = {
     },
 }  # fmt: skip
 _MARKER = re.compile(r"(<[^<>]*(?:tool|function|python)[^<>]*>|\[TOOL_CALLS?\])\s*$", re.IGNORECASE)
+_REFERENCE = re.compile(r"^#/(\$defs|definitions)/")
 _ASKED = {"role": "user", "content": "?"}
 _TOLD = (
     "You may call functions to answer. Here are their signatures, one a line:\n<tools>\n{tools}\n</tools>\n"
@@ -94,11 +95,17 @@ class ToolForm:
         functions = [tool["function"] for tool in tools if name in (None, tool["function"]["name"])]
         schemas: list[dict[str, Any]] = []
         definitions: dict[str, Any] = {}
-        for function in functions:
+        for index, function in enumerate(functions):
             parameters = dict(function.get("parameters") or {"type": "object"})
-            # References within a schema of parameters are to its own definitions, which stand at the top here.
+            # References within a schema of parameters are to its own definitions. They stand at the top here, under
+            # names of their own, as those of two tools may have the same name.
+            prefix = f"tool{index}_"
             for key in ("$defs", "definitions"):
-                definitions.setdefault(key, {}).update(parameters.pop(key, None) or {})
+                own = parameters.pop(key, None)
+                if isinstance(own, dict):
+                    named = {prefix + name: _with_prefix(value, prefix) for name, value in own.items()}
+                    definitions.setdefault(key, {}).update(named)
+            parameters = _with_prefix(parameters, prefix)
             schemas.append(
                 {
                     "type": "object",
@@ -124,6 +131,20 @@ class ToolForm:
         if number is not None:
             return f"<[{number}]>"
         return json.dumps(line.format(text) if text.startswith("<") else text) if text else ""
+
+
+def _with_prefix(schema: Any, prefix: str) -> Any:
+    """A schema whose references to definitions are to those with a prefix."""
+    if isinstance(schema, list):
+        return [_with_prefix(value, prefix) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _REFERENCE.sub(rf"\g<0>{prefix}", value)
+        if key == "$ref" and isinstance(value, str)
+        else _with_prefix(value, prefix)
+        for key, value in schema.items()
+    }
 
 
 def tool_form(template: ChatTemplate, tokenizer: Tokenizer) -> ToolForm:

@@ -109,6 +109,7 @@ def test_bfloat16(make):
     net = amp.auto_mixed_precision(nn.SequentialCell(nn.Identity(), layer), "O2", ms.bfloat16)
     assert first(net(*inputs)).dtype == ms.float32
     for new, old in zip(results(net), expected, strict=True):
+        # bfloat16 has 8 bits (4e-3), and up to ten values that are rounded to it lie one behind the other here.
         np.testing.assert_allclose(new, old, atol=4e-2 * np.abs(old).max())
 
 
@@ -119,6 +120,7 @@ def test_rotary_positions_in_bfloat16():
     expected = numpy(layer(q, None, positions))
     y = layer.to_float(ms.bfloat16)(q, None, positions)
     assert y.dtype == ms.bfloat16
+    # x, the tables and the result are rounded to 8 bits, 4e-3 each. An angle near 4000 in bfloat16 would be all wrong.
     np.testing.assert_allclose(numpy(y), expected, atol=2e-2 * np.abs(expected).max())
 
 

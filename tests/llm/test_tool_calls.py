@@ -142,36 +142,50 @@ def test_conversations_for_templates_without_tools():
     assert in_template.conversation(messages, [WEATHER]) == (messages, [WEATHER])
 
 
-@pytest.mark.parametrize(
-    ("template", "more"), [(HERMES, ()), (LLAMA, ()), (MISTRAL, ("[TOOL_CALLS]",)), (tiny.TEMPLATE, ())]
-)
-def test_what_the_grammar_writes_is_read(template, more):
-    """Any text that the grammar of a forced call allows is a call; each tool occurs."""
+def drawn(form, tokenizer, tools):
+    """The call that each of six texts is which a grammar allows, chosen token by token at random."""
     pytest.importorskip("llguidance")
     import numpy as np  # noqa: PLC0415
 
     from ms_ascend_ops.llm.constraint import Grammars  # noqa: PLC0415
 
-    form, tokenizer = form_of(template, *more)
     end = tokenizer.id_of("<|im_end|>")
-    grammars, names = Grammars(tokenizer, tokenizer.vocabulary, [end]), set()
-    for seed, constraint in enumerate(
-        grammars.open(
-            form.grammar([WEATHER, {**TIME, "function": {**TIME["function"], "parameters": {"enum": [{}]}}}], None), 6
-        )
-    ):
+    grammars = Grammars(tokenizer, tokenizer.vocabulary, [end])
+    for seed, constraint in enumerate(grammars.open(form.grammar(tools, None), 6)):
         rng, ids = np.random.default_rng(seed), []
         while len(allowed := constraint.allowed()) and (token := int(rng.choice(allowed))) != end:
             ids.append(token)
             constraint.advance(token)
         stream = TextStream(tokenizer, [end], form.visible)
-        text = "".join(map(stream.add, ids)) + stream.finish()
-        reader = CallReader(form, ["weather", "time"])
-        (call,) = (part for part in [*reader.add(text), *reader.finish()])
-        names.add(call.name)
-        if call.name == "weather":
-            assert json.loads(call.arguments)["city"] in ("Rome", "Oslo")
-    assert names == {"weather", "time"}
-    named = form.grammar([WEATHER, TIME], "weather")
-    assert "time" not in json.dumps(named)
+        reader = CallReader(form, [tool["function"]["name"] for tool in tools])
+        (call,) = [*reader.add("".join(map(stream.add, ids)) + stream.finish()), *reader.finish()]
+        yield call
     grammars.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "more"), [(HERMES, ()), (LLAMA, ()), (MISTRAL, ("[TOOL_CALLS]",)), (tiny.TEMPLATE, ())]
+)
+def test_what_the_grammar_writes_is_read(template, more):
+    """Any text that the grammar of a forced call allows is a call; each tool occurs."""
+    form, tokenizer = form_of(template, *more)
+    time = {**TIME, "function": {**TIME["function"], "parameters": {"enum": [{}]}}}
+    calls = list(drawn(form, tokenizer, [WEATHER, time]))
+    assert {call.name for call in calls} == {"weather", "time"}
+    cities = [json.loads(call.arguments)["city"] for call in calls if call.name == "weather"]
+    assert set(cities) <= {"Rome", "Oslo"}
+    assert "time" not in json.dumps(form.grammar([WEATHER, TIME], "weather"))
+
+
+def test_tools_whose_definitions_have_the_same_name():
+    """Each call has the arguments that its own tool defines."""
+
+    def tool(name, value):
+        parameters = {
+            "type": "object", "properties": {"one": {"$ref": "#/$defs/Item"}}, "required": ["one"],
+            "additionalProperties": False, "$defs": {"Item": {"$ref": "#/$defs/Leaf"}, "Leaf": {"enum": [value]}},
+        }  # fmt: skip
+        return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+    calls = list(drawn(*form_of(HERMES), [tool("left", "a"), tool("right", "b")]))
+    assert {(call.name, json.loads(call.arguments)["one"]) for call in calls} == {("left", "a"), ("right", "b")}

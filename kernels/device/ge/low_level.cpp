@@ -5,32 +5,15 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT uint64_t MsprofSysCycleTime()
-{
-    return 0;
-}
+#define RETURNS_ZERO(type, name) \
+    EXPORT type name()           \
+    {                            \
+        return 0;                \
+    }
 
-EXPORT uint64_t MsprofGetHashId()
-{
-    return 0;
-}
-
-EXPORT int32_t MsprofReportApi()
-{
-    return 0;
-}
-
-EXPORT int32_t MsprofReportCompactInfo()
-{
-    return 0;
-}
-
-EXPORT int32_t MsprofReportAdditionalInfo()
-{
-    return 0;
-}
-
-EXPORT int32_t MsprofRegisterCallback()
-{
-    return 0;
-}
+RETURNS_ZERO(uint64_t, MsprofSysCycleTime)
+RETURNS_ZERO(uint64_t, MsprofGetHashId)
+RETURNS_ZERO(int32_t, MsprofReportApi)
+RETURNS_ZERO(int32_t, MsprofReportCompactInfo)
+RETURNS_ZERO(int32_t, MsprofReportAdditionalInfo)
+RETURNS_ZERO(int32_t, MsprofRegisterCallback)
