@@ -110,7 +110,8 @@ def load_network(
         layer = load_linear(checkpoint, names, dtype, quantized, quantize_x, rows, columns, bias)
         return layer if columns == ALL else SummedLinear(layer, group)
 
-    layers = layers_of(config, norm, linear)
+    own = config if partition is None else partition.own(config)
+    layers = layers_of(own, norm, linear)
     head = linear("model.embed_tokens" if config.tied_embedding else "lm_head")
     embedding: Weight
     if config.tied_embedding and isinstance(head, FloatLinear) and whole:
@@ -122,5 +123,4 @@ def load_network(
             if partition is not None and config.tied_embedding and isinstance(head, FloatLinear):
                 head = FloatLinear(embedding[partition.rows("model.embed_tokens")], None)  # not twice
     factors = checkpoint.array(ROPE_FACTORS) if ROPE_FACTORS in checkpoint else None
-    own = config if partition is None else partition.own(config)
     return Network(own, dtype, embedding, layers, norm("model.norm"), head, factors, group)
