@@ -29,7 +29,7 @@ PACKAGES = {
     "bench": ("matplotlib", "ml_dtypes", "rich"),
     "certify": ("cmake", "jinja2", "matplotlib", "ml_dtypes", "pybind11", "rich"),
     "debug": ("jinja2",),
-    "llm": ("jinja2", "ml_dtypes", "tokenizers"),
+    "llm": ("gguf", "jinja2", "ml_dtypes", "tokenizers"),
     "onnx": ("ml_dtypes", "onnx", "onnxruntime"),
     "profile": ("cmake", "matplotlib", "pybind11", "rich"),
     "serve": ("fastapi", "grpcio", "httptools", "prometheus_client", "uvicorn"),

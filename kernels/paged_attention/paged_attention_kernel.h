@@ -1,7 +1,7 @@
 /*!
  * Attention over a paged cache: out = softmax(scale * query keys^T) values, with the keys and values that the block
- * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, those
- * before it one less each.
+ * table of a sequence names, as many as its length says. The last query stands at the last of them and sees all, or as
+ * many as a window has, those before it up to one less each.
  *
  * Plan: that of flash_attention. A task is a tile of query rows: tokens of a sequence, and of each the heads that share
  * one key head; of a single token those of several key heads, whose keys lie side by side in the cache, so that a block
@@ -147,11 +147,11 @@ private:
         firstHead_ += keyHead_ * tiling_.sharedHeads;
         rowCount_ = productRows_ * keyHeadCount_;
         headCount_ = rowCount_ / tokenCount_;
-        view_ = {tiling_.tokens, LengthOf(batch_), 0, 1};
-        const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
-        seen_ = AttentionKeys(view_, lastToken, lastToken).end;
-        partKeys_ = PartKeys(seen_);
-        usedParts_ = seen_ <= partKeys_ ? 1 : (seen_ + partKeys_ - 1) / partKeys_;
+        view_ = {tiling_.tokens, LengthOf(batch_), tiling_.window, 1};
+        seen_ = AttentionKeys(view_, firstToken_, firstToken_ + tokenCount_ - 1);
+        const uint64_t keys = AttentionBehind(seen_.end, seen_.begin);
+        partKeys_ = PartKeys(keys);
+        usedParts_ = keys <= partKeys_ ? 1 : (keys + partKeys_ - 1) / partKeys_;
     }
 
     __aicore__ inline uint64_t LengthOf(uint64_t batch) const
@@ -176,7 +176,7 @@ private:
         const uint64_t batches = tiling_.tiles / (tiling_.keyTiles * tiling_.headTiles * tiling_.tokenTiles);
         for (uint64_t batch = 0; tiling_.parts > 1 && batch < batches; ++batch) {
             const uint64_t length = LengthOf(batch);
-            if (length > PartKeys(length)) {
+            if (length > PartKeys(length) || (tiling_.window != 0 && length > tiling_.leastPart)) {
                 return true;
             }
         }
@@ -186,9 +186,11 @@ private:
     // Adds up one part of the context.
     __aicore__ inline void Attend(uint64_t part)
     {
-        const uint64_t begin = part * partKeys_;
-        const uint64_t end = begin + partKeys_ < seen_ ? begin + partKeys_ : seen_;
-        const uint64_t seenByAll = AttentionKeys(view_, firstToken_, firstToken_).end;
+        const uint64_t begin = seen_.begin + part * partKeys_;
+        const uint64_t end = begin + partKeys_ < seen_.end ? begin + partKeys_ : seen_.end;
+        const uint64_t lastToken = firstToken_ + tokenCount_ - 1;
+        const AttentionRange seenByAll{AttentionKeys(view_, lastToken, lastToken).begin,
+                                       AttentionKeys(view_, firstToken_, firstToken_).end};
         uint32_t buffer = 0;
         if (begin < end) {
             GatherQuery();
@@ -202,7 +204,7 @@ private:
             }
             for (uint32_t row = 0; row < rowCount_; row += tiling_.chunkRows) {
                 const AscendC::LocalTensor<float> z = softmax_.Scores(scoresGm_[buffer], row, cols, tiling_.scale);
-                if (first + cols > seenByAll) {
+                if (first < seenByAll.begin || first + cols > seenByAll.end) {
                     Hide(z, row, first, cols);
                 }
                 softmax_.Probabilities(z, probabilitiesGm_, row, cols);
@@ -326,7 +328,7 @@ private:
         }
     }
 
-    // Keys behind each row's token.
+    // Keys behind each row's token, and in front of its window.
     __aicore__ inline void Hide(const AscendC::LocalTensor<float>& z, uint32_t row, uint64_t first, uint32_t cols)
     {
         const uint32_t count = softmax_.ChunkAt(row);
@@ -368,7 +370,7 @@ private:
     OnlineSoftmax<T> softmax_;
     AttentionEdges edges_;
     View view_{};
-    uint64_t seen_ = 0;       // keys of the tile's last token
+    AttentionRange seen_{};   // keys of the tile's tokens
     uint64_t partKeys_ = 0;   // of a part
     uint64_t usedParts_ = 0;  // the first ones, at least one; others have no keys
     uint64_t batch_ = 0;

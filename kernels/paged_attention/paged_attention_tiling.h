@@ -33,6 +33,7 @@ struct PagedAttentionTilingData {
     uint64_t blockSize;
     uint64_t tableBlocks;  // of a sequence
     uint64_t workspacePerCore;
+    uint64_t window;      // keys that a query sees at most; 0: all
     uint64_t sharedWorkspace;  // behind those of the cores: what parts come to
     uint32_t headSize;
     uint32_t valueSize;
@@ -127,6 +128,10 @@ inline LaunchConfig PagedAttentionTiling(const PagedAttentionParams& params, con
         std::max<uint64_t>(1, std::min(wanted / std::max<uint64_t>(1, tiling.tiles), CeilDiv(keys, leastPart)));
     tiling.tasks = tiling.tiles * tiling.parts;
     tiling.scale = params.scale;
+    if (params.window < 0) {
+        throw std::invalid_argument("window must be at least 0, got " + std::to_string(params.window));
+    }
+    tiling.window = static_cast<uint64_t>(params.window);
     tiling.leastPart = static_cast<uint32_t>(leastPart);
     const uint64_t productRows = tileKeyHeads == 1 ? tiles.rows : shared;
     tiling.scores = PlanCube(productRows, tiles.cols, headSize, params.query.dtype, DataType::FLOAT32, false, true);

@@ -52,7 +52,7 @@ struct WeightQuantTilingData {
 
 namespace weight_quant {
 
-constexpr uint64_t GROUP_STEP = 32;   // groups begin at whole blocks of the Unified Buffer
+constexpr uint64_t GROUP_STEP = 16;   // groups begin at whole blocks of the Unified Buffer, as half and as float
 constexpr uint64_t STRIDE_STEP = 64;  // a row of the Unified Buffer: whole blocks, also of 4 bits
 constexpr uint64_t LEAST_ROWS = 16;   // a block of the cube
 constexpr uint64_t MOST_ROWS = 256;
@@ -84,11 +84,12 @@ inline bool PlanFewRows(uint64_t bytes, uint64_t scaleBytes, bool quantizeX, con
 {
     const uint64_t k = tiling.k;
     const uint64_t group = k / tiling.groups;
-    const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : GROUP_STEP;
+    const uint64_t piece = group % FLOATS_PER_REPEAT == 0 ? FLOATS_PER_REPEAT : group % 32 == 0 ? 32 : GROUP_STEP;
     // With quantize_x results depend on it, so that it is the same everywhere.
     const bool restricted = platform.tileBytes == 0 && !quantizeX;
     const uint64_t most = quantizeX ? FEW_ROUNDED_ROWS : restricted ? FEW_ROWS_OF_CHIP : FEW_ROWS;
     if (tiling.m == 0 || tiling.m > most || (restricted && k < LEAST_COLS_OF_CHIP) || group % piece != 0 ||
+        k % BLOCK_BYTES != 0 ||  // rows of integers begin at whole blocks
         group / piece > MOST_PIECES || tiling.groups > MAX_REPEAT_TIMES) {
         return false;
     }
@@ -169,7 +170,7 @@ inline LaunchConfig Plan(const Work& params, const Platform& platform, WeightQua
                                     " numbers, or be a whole row, got " + std::to_string(group));
     }
     if (groups > 1 && group % GROUP_STEP != 0) {
-        throw std::invalid_argument("a group must have a multiple of 32 numbers, or be a whole row, got " +
+        throw std::invalid_argument("a group must have a multiple of 16 numbers, or be a whole row, got " +
                                     std::to_string(group));
     }
     tiling.m = Size32(m, "the rows of x");

@@ -1,4 +1,4 @@
-"""Sizes of heads, and the window, of attention over keys that lie in a row."""
+"""Sizes of heads, and the window, of attention."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ms_ascend_ops.checks import ShapeCheck
 __all__ = ["head_sizes_and_window"]
 
 
-def head_sizes_and_window(operator: str) -> ShapeCheck:
+def head_sizes_and_window(operator: str, names: tuple[str, ...] = ("query", "key", "value")) -> ShapeCheck:
     def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
         most = registry.op_spec(operator).limits["head_size"]
-        for name, shape in zip(("query", "key", "value"), shapes, strict=False):
+        for name, shape in zip(names, shapes, strict=False):
             if shape[-1] > most:
                 raise ValueError(f"{operator}: {name}.shape[-1] must be at most {most}, got {shape}")
         if attributes["window"] < 0:

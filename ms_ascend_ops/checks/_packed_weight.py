@@ -24,8 +24,8 @@ def _packed_weight(op: str, x: tuple[int, ...], weight: tuple[int, ...], scale: 
         rule = ""
         if k // groups > limits["group_size"]:
             rule = f"must have at most {limits['group_size']} elements"
-        elif k // groups % 32:
-            rule = "must have a multiple of 32 elements"
+        elif k // groups % 16:
+            rule = "must have a multiple of 16 elements"
         if rule:
             raise ValueError(
                 f"{op}: a group {rule}, or be a whole row, got {groups} groups of {k // groups}: x {x}, scale {scale}"

@@ -1,19 +1,20 @@
-"""Sizes of heads, and slots of the cache."""
+"""Sizes of heads, the window, and slots of the cache."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ms_ascend_ops import registry
+from ms_ascend_ops.checks._attention import head_sizes_and_window
 
 __all__ = ["check"]
 
+_sizes_and_window = head_sizes_and_window("paged_attention", ("query", "key_cache", "value_cache"))
+
 
 def check(shapes: list[Any], attributes: dict[str, Any]) -> None:
+    _sizes_and_window(shapes, attributes)
     limits = registry.op_spec("paged_attention").limits
-    for name, shape in zip(("query", "key_cache", "value_cache"), shapes, strict=False):
-        if shape[-1] > limits["head_size"]:
-            raise ValueError(f"paged_attention: {name}.shape[-1] must be at most {limits['head_size']}, got {shape}")
     cache = shapes[1]
     if len(cache) == 4 and -1 not in cache and cache[0] * cache[1] > limits["slots"]:
         raise ValueError(

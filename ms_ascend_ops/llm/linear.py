@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -93,7 +94,8 @@ def load_linear(
 ) -> Linear:  # fmt: skip
     """One layer of the weights of these names (`<name>.weight`, `<name>.bias`), one below the other.
 
-    With `quantized`, weights that are quantized alike in the file stay so; `quantize_x` is for those. Of each weight,
+    With `quantized`, weights that are quantized in the file stay so, with the bits of the one that has most, and the
+    groups that all of them have; `quantize_x` is for those. Of each weight,
     `rows` and `columns` may name a part; without `bias` there is none.
     """
     rows = rows or [ALL] * len(names)
@@ -108,8 +110,11 @@ def load_linear(
     if quantized:
         parts = [checkpoint.weight(f"{name}.weight", part, columns) for name, part in given]
         matrices = [part for part in parts if isinstance(part, QuantizedMatrix) and part.fits_product]
-        if len(matrices) == len(parts) and len({(matrix.bits, matrix.group) for matrix in matrices}) == 1:
-            return QuantizedLinear(*_joined([matrix.for_product() for matrix in matrices]), added, quantize_x)
+        if len(matrices) == len(parts):
+            bits, group = max(one.bits for one in matrices), math.gcd(*(one.group for one in matrices))
+            alike = [one.like(bits, group) for one in matrices]
+            if all(one.fits_product for one in alike):
+                return QuantizedLinear(*_joined([one.for_product() for one in alike]), added, quantize_x)
     shapes = [checkpoint.shapes[f"{name}.weight"] for name in names]
     counts = [len(range(*part.indices(shape[0]))) for part, shape in zip(rows, shapes, strict=True)]
     weight = np.empty((sum(counts), len(range(*columns.indices(shapes[0][1])))), dtype)

@@ -63,6 +63,7 @@ class LanguageModel:
         self.scheduler = Scheduler(executor, tokenizer, batch)
         self.stop_tokens = self.config.end_tokens
         self.grammars = Grammars(tokenizer, self.config.vocabulary, self.config.end_tokens)
+        self.note = ""  # what the file is read as, where that takes much more than it says
         self._tool_form: ToolForm | None = None
         self.group = group  # processes that each hold a part; all must get the same requests in the same order
         # They must choose the same tokens, so that they need the same random numbers.
@@ -136,7 +137,9 @@ class LanguageModel:
             executor = MindSporeExecutor(network, blocks, context, cache_dtype=kept)
         else:
             executor = ProgramExecutor(network, blocks, context, cache_dtype=kept)
-        return cls(executor, tokenizer, template, batch, group)
+        model = cls(executor, tokenizer, template, batch, group)
+        model.note = checkpoint.note if quantized else ""
+        return model
 
     @classmethod
     def _from_bundle(cls, path: Path, context: int | None, batch: int, cache_tokens: int | None) -> LanguageModel:

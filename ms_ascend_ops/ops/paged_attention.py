@@ -25,6 +25,7 @@ def paged_attention(
     block_tables: Tensor,
     context_lengths: Tensor,
     scale: float | None = None,
+    window: int = 0,
 ) -> Tensor:
     r"""Attention of new tokens over the paged cache that `kv_cache_update` writes, for inference.
 
@@ -33,7 +34,7 @@ def paged_attention(
 
     Position i of a sequence is row i % block_size of block block_tables[sequence, i // block_size]. Of a sequence of
     length n the last query stands at position n - 1, so its own key has to be in the cache already, and query j of s
-    sees the positions 0 to n - s + j.
+    sees the positions 0 to n - s + j; with a window that many of them at most, its own the last.
 
     A contiguous cache, (batch, max_seq, key heads, d), is a cache of one block a sequence: block_tables is then
     `ops.arange(batch).reshape(-1, 1)`, as int32.
@@ -48,6 +49,7 @@ def paged_attention(
         context_lengths: Tensor[int32], shape (batch,): how many tokens of each sequence are in the cache, the new ones
             among them.
         scale: what scores are multiplied by; without it 1 / sqrt(d).
+        window: a query sees as many keys at most, the last of them at its own position; 0: all.
 
     Returns:
         Tensor[dtype of query], shape (batch, tokens, heads, e). A query that sees no key has zeros: all of a sequence
@@ -55,7 +57,8 @@ def paged_attention(
 
     Raises:
         TypeError: an input is no tensor, or has another dtype.
-        ValueError: shapes that do not fit each other, heads that do not divide or have more than 256 elements.
+        ValueError: shapes that do not fit each other, heads that do not divide or have more than 256 elements,
+            a window below 0.
         RuntimeError: a length is negative or more than the table has room for, or a block lies beyond the cache;
             MindSpore reports it when a result is read. Nothing outside the cache is read. Also where a gradient is
             asked for: there is none.
@@ -72,5 +75,5 @@ def paged_attention(
     """
     if scale is None:
         scale = float(query.shape[-1] or 1) ** -0.5  # the definition refuses heads without elements
-    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale)
+    select = _select(query, key_cache, value_cache, block_tables, context_lengths, scale, window)
     return select(query, key_cache, value_cache, block_tables, context_lengths)  # type: ignore[no-any-return]

@@ -39,7 +39,7 @@ def weight_quant_matmul(
         weight: Tensor[int8], shape (n, k), as nn.Dense keeps it; or of 4 bits, shape (n, k / 2): two's complements, of
             which a byte holds two, the first in its lower half. `ms_ascend_ops.quantization` makes them.
         scale: Tensor[float16 | float32 | bfloat16 if x is], shape (n, groups): 1 group, a whole row, or groups of a
-            multiple of 32 elements, at most 1024.
+            multiple of 16 elements, at most 1024.
         offset: Tensor[dtype of scale], shape of scale. Without it 0.
         bias: Tensor[float32], shape (n,).
         activation: "none", "relu", "gelu" (by the error function), "gelu_tanh" or "silu".
@@ -62,9 +62,9 @@ def weight_quant_matmul(
     With quantize_x "int8", up to eight rows of x become integers of 8 bits with a scale for each group of the weight,
     :math:`s_g = \max|x_g| / 127`: :math:`\hat{x}_j = s_g \, \mathrm{round}(x_j / s_g)`, half to even, in the place of
     x. Sums over a group are then exact, and a CPU adds them up as integers, in half the time. What is not finite in x
-    gives NaN for its row. More rows are not rounded, nor are groups of other sizes than 32, 64, 96, 128, 192 and 256,
-    nor rows that do not fit the vector unit's memory: of some 4000 columns on a CPU, 2000 on an NPU, eight of them of
-    2500 and 1200. On an NPU it saves nothing, and three rows and more take longer.
+    gives NaN for its row. More rows are not rounded, nor are groups of other sizes than 16, 32, 48, 64, 96, 128, 192
+    and 256, nor rows that do not fit the vector unit's memory: of some 4000 columns on a CPU, 2000 on an NPU, eight of
+    them of 2500 and 1200. On an NPU it saves nothing, and three rows and more take longer.
     """
     select = _select(x, weight, scale, offset, bias, activation, quantize_x)
     return select(x, weight, scale, offset, bias)  # type: ignore[no-any-return]

@@ -39,7 +39,7 @@ def weight_quant_swiglu(
         x: Tensor[float16 | bfloat16 | float32], shape (..., k).
         weight: Tensor[int8], shape (2 n, k), or of 4 bits (2 n, k / 2), as `weight_quant_matmul` takes it.
         scale: Tensor[float16 | float32 | bfloat16 if x is], shape (2 n, groups): 1 group, a whole row, or groups of a
-            multiple of 32 elements, at most 1024.
+            multiple of 16 elements, at most 1024.
         offset: Tensor[dtype of scale], shape of scale. Without it 0.
         bias: Tensor[float32], shape (2 n,).
         quantize_x: "none" or "int8": round few rows of x to integers of 8 bits, as `weight_quant_matmul` does.

@@ -229,6 +229,7 @@ def paged_attention(
     block_tables: Tensor,
     context_lengths: Tensor,
     scale: float | None = None,
+    window: int = 0,
 ) -> Tensor:
     """Attention over a paged cache of keys and values, one or several query tokens a sequence.
 
@@ -237,7 +238,7 @@ def paged_attention(
     if scale is None:
         scale = float(query.shape[-1]) ** -0.5
     tensors = query, key_cache, value_cache, block_tables, context_lengths
-    return _paged_attention(*tensors, scale)  # type: ignore[no-any-return]
+    return _paged_attention(*tensors, scale, window)  # type: ignore[no-any-return]
 
 
 def rotary_embedding(

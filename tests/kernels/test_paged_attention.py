@@ -62,10 +62,10 @@ def attend(arrays, dtype, **attributes):
     return out, rounded
 
 
-def check(out, rounded, dtype, scale):
+def check(out, rounded, dtype, scale, window=0):
     query, key, value, *rest = rounded
-    terms = reference.forward(query, key, np.abs(value), *rest, scale=scale)
-    assert_accurate(out, reference.forward(*rounded, scale=scale), dtype, terms * TERMS[dtype])
+    terms = reference.forward(query, key, np.abs(value), *rest, scale=scale, window=window)
+    assert_accurate(out, reference.forward(*rounded, scale=scale, window=window), dtype, terms * TERMS[dtype])
 
 
 @cover("case", CASES, dtype=FLOATS, tables=list(TABLES))
@@ -73,6 +73,31 @@ def test_forward(case, dtype, tables):
     scale = case[3] ** -0.5
     out, rounded = attend(inputs(case, tables), dtype, scale=scale)
     check(out, rounded, dtype, scale)
+
+
+WINDOWS = [  # of these cases
+    (CASES[1], 5),
+    (CASES[2], 1100),  # more than a tile of keys, and less than the longer context
+    (CASES[2], 1),  # a query's own key
+    (CASES[6], 300),
+    (CASES[7], 40),  # rows of a tile begin at different keys
+    (CASES[9], 1000),  # in parts
+    (CASES[9], 5000),  # longer than the context
+]
+
+
+@cover("case", WINDOWS, dtype=FLOATS)
+def test_window(case, dtype):
+    sizes, window = case
+    scale = sizes[3] ** -0.5
+    arrays = inputs(sizes, "scattered")
+    out, rounded = attend(arrays, dtype, scale=scale, window=window)
+    check(out, rounded, dtype, scale, window)
+
+
+def test_wrong_window():
+    with pytest.raises(ValueError, match="window must be at least 0, got -1"):
+        attend(inputs(CASES[0], "runs"), "float32", window=-1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

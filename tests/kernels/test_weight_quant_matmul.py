@@ -18,6 +18,9 @@ CASES = [  # batch and rows of x, n, k, size of a group
     ((1,), 20, 192, 64),
     ((2,), 6, 1024, 256),  # of four, also on a chip
     ((2,), 9, 96, 96),  # a group that is no power of two
+    ((2,), 33, 512, 16),  # the smallest group, as GGUF's Q6_K has
+    ((1,), 9, 48, 16),  # of which rows fill no blocks of integers
+    ((7,), 40, 256, 16),  # of many rows
     ((1,), 5, 4096, 32),  # more groups than lanes
     ((2, 3), 40, 128, 32),  # many: unpacked for the cube
     ((9,), 300, 64, 64),  # several tiles, the last not full
@@ -97,6 +100,8 @@ INTEGERS = [  # those of few rows
     ((4,), 16, 1024, 32),  # as many rows as are taken at once
     ((2,), 16, 1024, 128),  # groups of two sums
     ((1,), 20, 192, 64),
+    ((2,), 16, 512, 16),
+    ((7,), 70, 96, 16),
     ((2,), 6, 1024, 256),
     ((2,), 9, 96, 96),
     ((1,), 24, 96, 32),  # an odd number of groups: eight of them are of several rows
@@ -176,7 +181,7 @@ def test_results_do_not_depend_on_the_number_of_threads(case, name):
     ("shapes", "message"),
     [
         ([(1, 96), (5, 32), (5, 1)], "a byte of the weight must hold 1 or 2 numbers, got 3"),
-        ([(1, 96), (5, 96), (5, 6)], "a group must have a multiple of 32 numbers, or be a whole row, got 16"),
+        ([(1, 96), (5, 96), (5, 12)], "a group must have a multiple of 16 numbers, or be a whole row, got 8"),
         ([(1, 65), (5, 32), (5, 1)], "must be a multiple of"),
         ([(1, 64), (5, 64), (4, 2)], r"scale.shape\[0\] must equal weight.shape\[0\]"),
     ],

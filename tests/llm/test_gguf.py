@@ -19,7 +19,7 @@ def same_config(config, expected):
     assert config.epsilon == np.float32(expected.epsilon)
 
 
-KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"]
+KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,8 +139,13 @@ def test_wrong_shape(tmp_path):
 
 
 def test_unknown_quantization(tmp_path):
-    path = tiny.write_gguf(tmp_path / "m.gguf", kind="Q5_0")
-    with pytest.raises(ValueError, match=r"tensor token_embd\.weight is quantized as Q5_0; F32, F16"):
+    weights = tiny.random_weights(tiny.CONFIG)
+    name = "model.layers.0.mlp.up_proj.weight"
+    weights[name] = weights[name].astype(np.int32), gguf.GGMLQuantizationType.I32
+    path = tiny.write_gguf(tmp_path / "m.gguf", weights=weights)
+    with pytest.raises(
+        ValueError, match=r"tensor blk\.0\.ffn_up\.weight has the type I32; F32, F16, BF16, Q4_0.* can be"
+    ):
         open_checkpoint(path)
 
 

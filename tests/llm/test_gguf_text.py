@@ -215,7 +215,7 @@ def test_long_pieces(tmp_path):
         ({"llama.rope.scaling.attn_factor": 0.5}, "rope.scaling.attn_factor is not supported"),
         ({"llama.use_parallel_residual": True}, "use_parallel_residual is not supported"),
         ({"llama.attention.causal": False}, "attention.causal must be true"),
-        ({"split.count": 2}, "split.count: a model in several files"),
+        ({"split.count": 2}, "split.count is 2, but the name does not end with -00001-of-00002.gguf"),
     ],
 )
 def test_keys_of_the_network_that_are_refused(tmp_path, fields, message):

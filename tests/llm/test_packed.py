@@ -40,7 +40,8 @@ PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 # name: settings of the file, the layout, whether the matrices stay quantized
 LAYOUTS = {
     "awq": (AWQ, packed.awq, True),
-    "awq, groups of 16": (AWQ | {"group_size": 16}, partial(packed.awq, group=16), False),  # no groups of the product
+    "awq, groups of 16": (AWQ | {"group_size": 16}, partial(packed.awq, group=16), True),
+    "awq, groups of 8": (AWQ | {"group_size": 8}, partial(packed.awq, group=8), False),  # no groups of the product
     "awq, whole rows": (AWQ | {"group_size": -1}, partial(packed.awq, group=-1), True),
     "gptq": (GPTQ, packed.gptq, True),
     "gptq, symmetric, no g_idx": (GPTQ, partial(packed.gptq, symmetric=True, index=False), True),
@@ -84,7 +85,7 @@ def test_weights(tmp_path, layout):
         if name.endswith("proj.weight"):
             assert checkpoint.shapes[name] == matrix.shape
             assert checkpoint.weight(name).shape == matrix.shape
-            if "groups of 16" not in layout:
+            if "groups of 8" not in layout:
                 assert isinstance(checkpoint.weight(name), QuantizedMatrix) == stays
 
 

@@ -124,7 +124,10 @@ def write_directory(path, config=CONFIG, weights=None, files=1, **changes):
 
 
 def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fields=None):
-    """A GGUF file. Matrices are of `kind`; norms and biases float32, as llama.cpp's converter leaves them."""
+    """A GGUF file. Matrices are of `kind`; norms and biases float32, as llama.cpp's converter leaves them.
+
+    A weight may be rows of bytes with their type, too.
+    """
     weights = random_weights(config) if weights is None else weights
     writer = gguf.GGUFWriter(str(path), config.architecture)
     writer.add_block_count(config.layers)
@@ -157,12 +160,15 @@ def write_gguf(path, config=CONFIG, weights=None, kind="F32", leave_out=(), fiel
 
 
 def _add(writer, config, name, value, kind):
+    value, its = value if isinstance(value, tuple) else (value, None)
     if config.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.heads if "q_proj" in name else config.key_heads
         # As the converter does: the two halves of a head alternate.
         value = value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
     tensor = gguf_name(name)
-    if value.ndim == 1 or kind == "F32":
+    if its is not None:
+        writer.add_tensor(tensor, np.ascontiguousarray(value), raw_dtype=its)
+    elif value.ndim == 1 or kind == "F32":
         writer.add_tensor(tensor, np.ascontiguousarray(value))
     elif kind == "F16":
         writer.add_tensor(tensor, value.astype(np.float16))

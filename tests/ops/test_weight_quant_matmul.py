@@ -65,7 +65,7 @@ def test_offset_and_bias_may_be_absent(mode):
 
 BAD = [
     ([(2, 96), (5, 32), (5, 1)], "weight.shape[-1] must be x.shape[-1] (8 bits) or half of that (4 bits)"),
-    ([(2, 96), (5, 96), (5, 6)], "a group must have a multiple of 32 elements, or be a whole row, got 6 groups of 16"),
+    ([(2, 96), (5, 96), (5, 12)], "a group must have a multiple of 16 elements, or be a whole row, got 12 groups of 8"),
     ([(2, 64), (5, 64), (4, 2)], "scale.shape[0] must equal weight.shape[0] (5), got (4, 2)"),
     ([(2, 65), (5, 32), (5, 1)], "x.shape[-1] must be a multiple of weight.shape[1] (32), got 65"),
 ]

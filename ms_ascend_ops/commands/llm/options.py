@@ -129,6 +129,8 @@ def opened(model: Path, options: dict[str, Any], batch: int = 1, cache_tokens: i
         model, options["dtype"], options["weights"], options["context"], batch, cache_tokens, options["engine"],
         options["activations"], processes, options["adapter"], options["cache_dtype"],
     )  # fmt: skip
+    if language_model.note:
+        click.echo(language_model.note, err=True)
     if language_model.group is not None:
         speak_for_all(language_model.group.rank)
     return language_model

@@ -42,6 +42,7 @@ class Checkpoint:
     names: Mapping[str, str] = field(default_factory=dict)  # what the file calls them, where that differs
     # Reads some rows and columns alone; without it, `read` gives what lies in the file, of which a part is taken.
     read_part: Callable[[str, slice, slice], Weight] | None = None
+    note: str = ""  # what whoever opened it should know
 
     def __contains__(self, name: str) -> bool:
         return name in self.shapes

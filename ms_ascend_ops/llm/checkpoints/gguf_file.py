@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from ms_ascend_ops.llm.checkpoints.quantized import GROUP, QuantizedMatrix
+from ms_ascend_ops.llm.checkpoints.gguf_types import (
+    FLOATS,
+    floats_of,
+    matrix_of,
+    readable,
+    stays_quantized,
+    type_name,
+    type_size,
+)
+from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 
 __all__ = ["GGUFFile", "GGUFTensor"]
 
@@ -23,34 +30,35 @@ Array = np.ndarray[Any, Any]
 
 _STRING, _ARRAY = 8, 9
 _SCALARS = dict(enumerate(["B", "b", "H", "h", "I", "i", "f", "?", "-", "-", "Q", "q", "d"]))
-_FLOATS: Mapping[int, tuple[str, Any]] = {
-    0: ("F32", np.dtype("<f4")),
-    1: ("F16", np.dtype("<f2")),
-    30: ("BF16", np.dtype(ml_dtypes.bfloat16)),
-}
-# Bytes of a block of 32 elements.
-_BLOCKS = {2: ("Q4_0", 18), 3: ("Q4_1", 20), 8: ("Q8_0", 34)}
-_OTHERS = {
-    6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K",
-    16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-}  # fmt: skip
-_READABLE = "F32, F16, BF16, Q8_0, Q4_0 and Q4_1"
 _MOST_DIMS = 4
 
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """Where a tensor lies; the last dim of `shape` is that of consecutive elements."""
+    """A tensor and its bytes in the file; the last dim of `shape` is that of consecutive elements."""
 
     name: str
-    kind: int
+    kind: str
     shape: tuple[int, ...]
-    offset: int
-    nbytes: int
+    data: Array
+
+    def read(self, rows: slice = slice(None), columns: slice = slice(None)) -> Array | QuantizedMatrix:
+        """The numbers, or a part of them: floats where they lie in the file, or quantized as they are.
+
+        Raises:
+            ValueError: the columns begin or end within a group of a quantized matrix.
+        """
+        if self.kind in FLOATS:
+            floats: Array = self.data.view(FLOATS[self.kind]).reshape(self.shape)
+            return floats[rows] if floats.ndim == 1 else floats[rows, columns]
+        data = self.data.reshape(self.shape[0], -1)[rows]
+        if stays_quantized(self.kind):
+            return matrix_of(self.kind, data).part(slice(None), columns)
+        return floats_of(self.kind, data)[:, columns]
 
 
 class GGUFFile:
-    """An open file.
+    """An open file, with the tensors of all parts if it is the first of several.
 
     Raises:
         ValueError: it is no GGUF file, or ends too early; the message names the file and the tensor.
@@ -72,6 +80,27 @@ class GGUFFile:
             ) from error
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: a string is no UTF-8, near byte {self._cursor}") from error
+        self._read_others()
+
+    def _read_others(self) -> None:
+        """The tensors of the parts behind the first, which gguf-split names by their numbers."""
+        count, number = self.fields.get("split.count", 0), self.fields.get("split.no", 0)
+        if count in (0, 1) or number != 0:
+            return
+        if not isinstance(count, int):
+            raise ValueError(f"{self.path}: split.count must be one int, got {count!r:.60}")
+        name, ending = self.path.name, f"-00001-of-{count:05}.gguf"
+        if not name.endswith(ending):
+            raise ValueError(f"{self.path}: split.count is {count}, but the name does not end with {ending}")
+        for part in range(2, count + 1):
+            path = self.path.with_name(f"{name.removesuffix(ending)}-{part:05}-of-{count:05}.gguf")
+            if not path.is_file():
+                raise ValueError(f"{path}: the file is missing; it is part {part} of {count} of {name}")
+            other = GGUFFile(path)
+            if (twice := other.tensors.keys() & self.tensors.keys()) or other.fields.get("split.no") != part - 1:
+                what = f"the tensor {min(twice)} is there twice" if twice else f"split.no must be {part - 1}"
+                raise ValueError(f"{path}: {what}")
+            self.tensors |= other.tensors
 
     def _read_head(self) -> None:
         self._cursor = 4
@@ -100,7 +129,8 @@ class GGUFFile:
                     f"{self.path}: the file is truncated: tensor {name} ends at byte {base + offset + size}, the file "
                     f"has {len(self._bytes)}"
                 )
-            self.tensors[name] = GGUFTensor(name, kind, shape, base + offset, size)
+            data: Array = np.asarray(self._bytes[base + offset : base + offset + size])
+            self.tensors[name] = GGUFTensor(name, type_name(kind), shape, data)
 
     def _tensor_info(self) -> tuple[str, int, tuple[int, ...], int]:
         name = self._string()
@@ -112,48 +142,16 @@ class GGUFFile:
         return name, kind, shape[::-1], offset
 
     def _size(self, name: str, kind: int, shape: tuple[int, ...]) -> int:
-        count = math.prod(shape)
-        if kind in _FLOATS:
-            return count * int(_FLOATS[kind][1].itemsize)
-        if kind not in _BLOCKS:
+        its = type_name(kind)
+        if its not in readable():
+            raise ValueError(f"{self.path}: tensor {name} has the type {its}; {', '.join(readable())} can be read")
+        elements, size = type_size(kind)
+        if elements > 1 and (shape[-1] % elements or len(shape) != 2):
             raise ValueError(
-                f"{self.path}: tensor {name} is quantized as {_OTHERS.get(kind, f'type {kind}')}; {_READABLE} can be "
-                "read"
+                f"{self.path}: tensor {name} of {its} must be a matrix with a multiple of {elements} columns, got "
+                f"shape {shape}"
             )
-        if shape[-1] % GROUP or len(shape) != 2:
-            raise ValueError(
-                f"{self.path}: tensor {name} of {_BLOCKS[kind][0]} must be a matrix with a multiple of {GROUP} "
-                f"columns, got shape {shape}"
-            )
-        return count // GROUP * _BLOCKS[kind][1]
-
-    def read(
-        self, name: str, part_rows: slice = slice(None), part_columns: slice = slice(None)
-    ) -> Array | QuantizedMatrix:
-        """The tensor, or a part of it: floats where they lie in the file, or quantized as they are.
-
-        Raises:
-            ValueError: the columns begin or end within a block of a quantized matrix.
-        """
-        tensor = self.tensors[name]
-        data: Array = np.asarray(self._bytes[tensor.offset : tensor.offset + tensor.nbytes])
-        if tensor.kind in _FLOATS:
-            floats: Array = data.view(_FLOATS[tensor.kind][1]).reshape(tensor.shape)
-            return floats[part_rows] if floats.ndim == 1 else floats[part_rows, part_columns]
-        rows, columns = tensor.shape
-        kind, size = _BLOCKS[tensor.kind]
-        first, end, _ = part_columns.indices(columns)
-        if first % GROUP or end % GROUP:
-            raise ValueError(f"columns {first} to {end} would cut a group of {GROUP} that has one scale")
-        blocks = data.reshape(rows, columns // GROUP, size)[part_rows, first // GROUP : end // GROUP]
-        rows = len(blocks)
-        scale = np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]
-        if kind == "Q8_0":
-            return QuantizedMatrix(np.ascontiguousarray(blocks[..., 2:]).view(np.int8).reshape(rows, -1), scale, None)
-        if kind == "Q4_0":
-            return QuantizedMatrix(_repacked(blocks[..., 2:]), scale, scale * np.float16(-8))
-        minimum = np.ascontiguousarray(blocks[..., 2:4]).view("<f2")[..., 0]
-        return QuantizedMatrix(_repacked(blocks[..., 4:]), scale, minimum)
+        return math.prod(shape) // elements * size
 
     def _number(self, form: str) -> Any:
         form = "<" + form
@@ -192,12 +190,3 @@ class GGUFFile:
         if form == "-":
             raise ValueError(f"{self.path}: a value has the unknown type {kind}, near byte {self._cursor}")
         return form
-
-
-def _repacked(halves: Array) -> Array:
-    """From byte i with the elements i and i + 16 of a block, to byte i with the elements 2 i and 2 i + 1."""
-    low, high = halves & 15, halves >> 4
-    packed = np.empty_like(low)
-    packed[..., :8] = low[..., 0::2] | low[..., 1::2] << 4
-    packed[..., 8:] = high[..., 0::2] | high[..., 1::2] << 4
-    return packed.reshape(len(packed), -1)

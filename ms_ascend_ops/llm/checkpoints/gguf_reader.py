@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from ms_ascend_ops.llm.checkpoints.checkpoint import ALL, ROPE_FACTORS, Checkpoint, Weight, checked
 from ms_ascend_ops.llm.checkpoints.gguf_file import GGUFFile
 from ms_ascend_ops.llm.checkpoints.gguf_special import read_special_tokens
+from ms_ascend_ops.llm.checkpoints.gguf_types import FLOATS, stays_quantized
 from ms_ascend_ops.llm.checkpoints.quantized import QuantizedMatrix
 from ms_ascend_ops.llm.config import ModelConfig, RopeScaling
 
@@ -69,7 +72,7 @@ def read_gguf(path: Path) -> Checkpoint:
     }
 
     def read(name: str, rows: slice = ALL, columns: slice = ALL) -> Weight:
-        weight = file.read(names[name], rows, columns)
+        weight = file.tensors[names[name]].read(rows, columns)
         if name.rpartition(".")[0] not in permuted:
             return weight
         return _halves_apart(weight, weight.shape[0] // config.head_size)  # parts have whole heads
@@ -85,7 +88,7 @@ def read_gguf(path: Path) -> Checkpoint:
         Checkpoint(
             path, config, shapes, read, make_tokenizer, template if isinstance(template, str) else None,
             {name: _tensor_name(name) for name in [*shapes, "lm_head.weight"]} | _all_names(config.layers),
-            read,
+            read, _note(file),
         )
     )  # fmt: skip
 
@@ -157,8 +160,10 @@ def _config(file: GGUFFile) -> ModelConfig:
 
 def _check_keys(file: GGUFFile, architecture: str) -> None:
     """Refuse keys that change the network in a manner that is not known here, unless their value changes nothing."""
-    if file.fields.get("split.count", 0) not in (0, 1):
-        raise ValueError(f"{file.path}: split.count: a model in several files is not supported; gguf-split joins them")
+    if (number := file.fields.get("split.no", 0)) != 0:
+        count = file.fields.get("split.count", 0)
+        first = re.sub(r"-\d{5}-of-", "-00001-of-", file.path.name)
+        raise ValueError(f"{file.path}: split.no is {number}: this is part {number + 1} of {count}; open {first}")
     if file.fields.get(f"{architecture}.attention.causal", True) is not True:
         raise ValueError(f"{file.path}: {architecture}.attention.causal must be true")
     for key, value in file.fields.items():
@@ -167,6 +172,20 @@ def _check_keys(file: GGUFFile, architecture: str) -> None:
             continue
         if value not in (0, 1.0, "", "none", []) or value is True:
             raise ValueError(f"{file.path}: the key {key} is not supported, got {value!r:.60}")
+
+
+def _note(file: GGUFFile) -> str:
+    """Which types become floats, and what that takes."""
+    kinds = {one.kind for one in file.tensors.values() if one.kind not in FLOATS and not stays_quantized(one.kind)}
+    held = [one for one in file.tensors.values() if one.kind in kinds]
+    if not held:
+        return ""
+    stored = sum(one.data.nbytes for one in held) / 2**20
+    floats = sum(4 * math.prod(one.shape) for one in held) / 2**20
+    return (
+        f"{file.path}: {', '.join(sorted(kinds))} ({stored:.1f} MiB) become floats, which take {floats:.1f} MiB as "
+        "float32"
+    )
 
 
 def _name(tensor: str) -> str:

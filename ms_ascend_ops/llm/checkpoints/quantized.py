@@ -9,7 +9,8 @@ import numpy as np
 
 __all__ = ["GROUP", "QuantizedMatrix"]
 
-GROUP = 32  # elements of a row that share a scale, in GGUF files; groups of products are multiples of it
+GROUP = 32  # elements of a row that share a scale, unless told
+_STEP = 16  # groups of products are multiples of it
 
 _MOST_GROUP = 1024  # columns of a product's group
 _MOST_OFFSET = 32  # of which float16 rounds to 1/64
@@ -71,8 +72,8 @@ class QuantizedMatrix:
 
     @property
     def fits_product(self) -> bool:
-        """Whether `ops.weight_quant_matmul` has such groups: multiples of 32, or whole rows."""
-        return self.group % GROUP == 0 or self.group == self.shape[1]
+        """Whether `ops.weight_quant_matmul` has such groups: multiples of 16, or whole rows."""
+        return self.group % _STEP == 0 or self.group == self.shape[1]
 
     def for_product(self) -> tuple[Array, Array, Array | None]:
         """Numbers, scale and offset as `ops.weight_quant_matmul` takes them: w = (number + offset) * scale, int8.
@@ -118,9 +119,19 @@ class QuantizedMatrix:
         """Of each of the product's groups, which have at most 1024 columns where they are not whole rows."""
         if self.group <= _MOST_GROUP or self.group == self.shape[1] or not self.fits_product:
             return part
-        pieces = self.group // GROUP
-        size = max(size for size in range(1, _MOST_GROUP // GROUP + 1) if pieces % size == 0)
+        pieces = self.group // _STEP
+        size = max(size for size in range(1, _MOST_GROUP // _STEP + 1) if pieces % size == 0)
         return np.repeat(part, pieces // size, axis=1)
+
+    def like(self, bits: int, group: int) -> QuantizedMatrix:
+        """The same matrix with as many bits or more, and groups that divide its own."""
+        codes = self.codes if bits == self.bits else self.integers().astype(np.int8)
+        scale, minimum, zero = (
+            None if part is None else np.repeat(part, self.group // group, axis=1)
+            for part in (self.scale, self.minimum, self.zero)
+        )
+        assert scale is not None
+        return QuantizedMatrix(codes, scale, minimum, zero)
 
     def part(self, rows: slice, columns: slice) -> QuantizedMatrix:
         """Some rows and columns, with whole groups.
